@@ -1,0 +1,47 @@
+# All targets set up what they need themselves; `make help` lists them. The work is done by the scripts in tools/.
+
+SHELL := bash
+RUN := .venv/bin/python
+.DEFAULT_GOAL := help
+
+.PHONY: help demo venv test e2e check bench format docs constraints clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+demo: ## break three brokers on this machine, judge what was lost, write runs/<id>/report.html
+	@tools/venv demo
+	@tools/system java
+	@$(RUN) -m minikafka.cli demo $(ARGS)
+
+venv: ## .venv with everything that the Python parts need
+	@tools/venv all
+
+test: venv ## every test that needs no container engine; ARGS='-k isr' for some
+	@tools/system java maven
+	@tools/test $(ARGS)
+
+e2e: ## the tests on a Kubernetes cluster (not there yet)
+	@echo "make e2e: there is nothing to run yet; the Kubernetes tests come with the operator (docs/STATUS.md)" >&2; exit 2
+
+check: venv ## format, lint, types, import contracts, generated docs
+	@tools/check
+
+bench: venv ## side by side with Apache Kafka on this machine; ARGS=--full for the long form
+	@tools/system java maven
+	@$(RUN) -m bench.run $(ARGS)
+
+format: venv ## let ruff put files in form
+	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format .
+
+docs: venv ## write the generated pages in docs/ anew
+	@$(RUN) -m minikafka.telemetry.docs --write
+	@$(RUN) -m minikafka_chaos.simulation.docs --write
+	@$(RUN) tools/rules_map.py --write
+
+constraints: ## resolve the pinned versions anew
+	@tools/constraints
+
+clean: ## remove .venv and caches; runs/ stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage.* build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

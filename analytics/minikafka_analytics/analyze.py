@@ -1,0 +1,67 @@
+"""Analyses runs: lands their files as Parquet, asks Spark, and writes the report as a page and as data."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minikafka import __version__
+
+from minikafka_analytics import assemble
+from minikafka_analytics.landing import land
+from minikafka_analytics.measure import measure
+from minikafka_analytics.page import page
+from minikafka_analytics.run_folder import open_runs
+from minikafka_analytics.schemas import TABLES
+from minikafka_analytics.session import spark_session
+
+
+class ReportPaths(NamedTuple):
+    """What an analysis leaves: the page, its data, and the folder of Parquet tables."""
+
+    html: Path
+    json: Path
+    parquet: Path
+
+
+def analyze(
+    run_dirs: Sequence[Path], out: Path, master: str = "local[*]", settings: Mapping[str, str] | None = None
+) -> ReportPaths:
+    """Writes `report.html`, `report.json` and `parquet/` of one or more runs into `out`, and says where they are.
+
+    `master` and `settings` go to Spark. Raises NoRun for a folder that is no run, JavaMissing without a Java that Spark
+    can run on, SparkDidNotStart when Spark cannot start there, and OSError when `out` cannot be written. Files that are
+    in `out` already are replaced.
+    """
+    runs = open_runs(run_dirs)
+    out = out.expanduser().resolve()
+    paths = ReportPaths(out / "report.html", out / "report.json", out / "parquet")
+    paths.parquet.mkdir(parents=True, exist_ok=True)
+    size = sum(path.stat().st_size for run in runs for table in TABLES for path in run.files(table.name))
+    with spark_session(master, settings, size) as spark:
+        answers = measure(land(spark, runs, paths.parquet))
+    report = assemble.report(runs, answers, __version__)
+    points = {run["id"]: assemble.series(answers, run) for run in report["runs"]}
+    _write(paths.json, json.dumps(report, indent=1, ensure_ascii=False, default=_jsonable) + "\n")
+    _write(paths.html, page(report, points))
+    return paths
+
+
+def verdicts(paths: ReportPaths) -> list[str]:
+    """The verdict of each run in a report."""
+    report = json.loads(paths.json.read_text(encoding="utf-8"))
+    return [run["verdict"]["verdict"] for run in report["runs"]]
+
+
+def _jsonable(value: object) -> Any:
+    raise TypeError(f"report.json cannot hold {type(value).__name__}")
+
+
+def _write(path: Path, text: str) -> None:
+    """Replaces the file at once: who has the old page open never sees half of the new one."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    os.replace(new, path)

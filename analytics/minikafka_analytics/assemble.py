@@ -1,0 +1,294 @@
+"""Puts the answers of Spark together into the report's data: one document, which `report.json` is and `report.html` shows.
+
+Times in the document are seconds since the run began, unless a name ends in `_unix`; durations are seconds; offsets and
+counts are whole numbers. Keys of `schemas.SCHEMA_VERSION` are only ever added to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from minikafka_analytics import judgement
+from minikafka_analytics.run_folder import RunFolder
+from minikafka_analytics.schemas import SCHEMA_VERSION
+from minikafka_analytics.words import brokers, fault_name
+
+Record = dict[str, Any]
+
+NOTABLE_GAP_SECONDS = (
+    0.25  # a pause of acknowledgements that a client would notice; librdkafka's retry backoff is 0.1 s
+)
+LONGEST_SETTING = 200  # characters of one value in the table of settings
+
+EMPTY_COUNTS = dict.fromkeys(
+    (
+        "sent", "acked", "failed", "unknown", "read", "lost", "accepted_loss", "expired", "undecided",
+        "duplicated", "reordered", "moved", "never_sent", "failed_but_present", "unknown_present",
+    ),
+    0,
+)  # fmt: skip
+
+
+def report(runs: Sequence[RunFolder], answers: Mapping[str, list[Record]], version: str) -> Record:
+    """The whole document: every run, in the order given, and, for several, in which settings they differ."""
+    documents: list[Record] = []
+    for number, run in enumerate(runs):
+        found = {name: _of(rows, run.id) for name, rows in answers.items()}
+        documents.append({"label": label(number), **_run(run, found)})
+    return {
+        "schema": SCHEMA_VERSION,
+        "generator": f"minikafka {version}",
+        "generated_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "runs": documents,
+        "differing_settings": _differing([document["settings"] for document in documents]),
+    }
+
+
+def label(n: int) -> str:
+    """A, B, ..., Z, A1, ...: what a run is called beside others."""
+    return chr(ord("A") + n % 26) + (str(n // 26) if n >= 26 else "")
+
+
+def _of(rows: Iterable[Record], run: str) -> list[Record]:
+    return [{key: value for key, value in row.items() if key != "run"} for row in rows if row["run"] == run]
+
+
+def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
+    clock = found["clocks"][0] if found["clocks"] else _no_clock()
+    began = clock["began"]
+
+    def since(rows: list[Record], *names: str) -> list[Record]:
+        return [{**row, **{name: row[name] - began for name in names if row.get(name) is not None}} for row in rows]
+
+    told = [json.loads(row["body"]) for row in sorted(found["journal"], key=lambda row: row["seq"])]
+    verifier = next((line for line in reversed(told) if line.get("kind") == "verdict"), None)
+    scenario: Record = next((line for line in told if line.get("kind") == "scenario"), {})
+    counts = next((row for row in found["counts"] if row["topic"] is None and row["partition"] is None), EMPTY_COUNTS)
+    faults = _faults(since(found["faults"], "began", "struck", "ended"), found)
+    rates = {"step": clock["rate_step"], **_rates(found["rates"])}
+    run: Record = {
+        "id": folder.id,
+        "path": str(folder.path),
+        "description": ((scenario.get("scenario") or {}).get("spec") or {}).get("description"),
+        "began_unix": began,
+        "began_at": datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds"),
+        "seconds": clock["ended"] - began,
+        "clock": {"interval": clock["interval"], "scraped": clock["scraped"], "scrapes": clock["scrapes"]},
+        "verdict": judgement.verdict(verifier, counts, found["coverage"], found["rewritten"]),
+        "verifier": verifier and {key: value for key, value in verifier.items() if key not in {"kind", "time"}},
+        "counts": {name: counts[name] for name in EMPTY_COUNTS},
+        "partitions": _partitions(found),
+        "brokers": _brokers(found),
+        "errors": since(found["errors"], "first_at", "last_at"),
+        "anomalies": since(found["examples"], "invoked_at", "completed_at"),
+        "rewritten": since(found["rewritten"], "first_at", "last_at"),
+        "coverage": _sorted(found["coverage"], "topic", "partition"),
+        "faults": faults,
+        "gaps": _gaps(since(found["gaps"], "began", "ended")),
+        "elections": _sorted(since(found["terms"], "began", "elected_at", "took_office_at", "until", "time"), "began"),
+        "isr_changes": _sorted(since(found["isr"], "time", "until"), "time", "id"),
+        "truncations": _sorted(since(found["truncations"], "time"), "time"),
+        "returns": _sorted(since(found["returns"], "time", "last_seen"), "time", "partition"),
+        "events": since(found["events"], "time"),
+        "throughput": rates,
+        "at_risk": _sorted(since(found["at_risk"], "most_at"), "broker", "topic", "partition"),
+        "exposure": _exposure(since(found["exposure"], "time")),
+        "silences": since(found["silences"], "began", "ended"),
+        "watermarks_that_went_back": since(found["went_back"], "time"),
+        "settings": _settings(scenario, found["workloads"]),
+        "files": {"missing": folder.missing, "lines": _sorted(found["lines"], "table")},
+    }
+    run["figures"] = _figures(run)
+    run["unknowns"] = judgement.unknowns(run)
+    return run
+
+
+def series(answers: Mapping[str, list[Record]], run: Record) -> Record:
+    """The points of the plots, which are no part of report.json: Parquet has them all."""
+    began = run["began_unix"]
+    return {
+        name: [{**row, "time": row["time"] - began} for row in _of(answers[name], run["id"])]
+        for name in ("series", "exposure")
+    }
+
+
+def _no_clock() -> Record:
+    return {"began": 0.0, "ended": 0.0, "interval": 1.0, "scraped": False, "scrapes": 0, "rate_step": 1}
+
+
+def _sorted(rows: list[Record], *keys: str) -> list[Record]:
+    """By these keys, what is unknown last."""
+    return sorted(rows, key=lambda row: tuple((row[key] is None, 0 if row[key] is None else row[key]) for key in keys))
+
+
+def _faults(faults: list[Record], found: Mapping[str, list[Record]]) -> list[Record]:
+    """Each fault with its name, how every partition came through it, and the worst of those figures."""
+    noticed = {row["number"]: row["noticed"] for row in found["noticed"]}
+    watched = {(row["topic"], row["partition"]) for row in found["partitions"] if row["watched"]}
+    whole = []
+    for fault in sorted(faults, key=lambda row: row["number"]):
+        rows = [
+            {key: value for key, value in row.items() if key != "number"}
+            for row in found["recoveries"]
+            if row["number"] == fault["number"] and (row["topic"], row["partition"]) in watched
+        ]
+        name = fault_name(fault["kinds"])
+        whole.append(
+            {
+                **fault,
+                "name": name,
+                "title": f"{name} of {brokers(fault['brokers'])}" if fault["brokers"] else name,
+                "seconds": None if fault["ended"] is None else fault["ended"] - fault["began"],
+                "noticed": noticed.get(fault["number"]),
+                "gone_from_its_own_logs": sum(
+                    row["missing"]
+                    for row in found["returns"]
+                    if row["fault"] == fault["number"] and row["broker"] in fault["brokers"]
+                ),
+                "partitions": rows,
+                "worst": {
+                    "re_elected": _most(row["re_elected"] for row in rows),
+                    "re_acknowledged": _most(row["re_acknowledged"] for row in rows if _noticeable(row)),
+                    "gap": _most(row["gap"] for row in rows),
+                    "full_isr": _most(row["full_isr"] for row in rows),
+                    "led": sum(row["led"] for row in rows),
+                    "never_elected": sum(row["led"] and row["re_elected"] is None for row in rows),
+                    "never_acknowledged": sum(row["never_again"] for row in rows),
+                    "shrunk": sum(row["shrunk"] is not None for row in rows),
+                    "never_full": sum(row["shrunk"] is not None and row["full_isr"] is None for row in rows),
+                },
+            }
+        )
+    return whole
+
+
+def _noticeable(row: Record) -> bool:
+    return row["gap"] is not None and row["gap"] >= NOTABLE_GAP_SECONDS
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _gaps(gaps: list[Record]) -> list[Record]:
+    """The longest gap of each partition and all that a client would notice, longest first."""
+    kept = [gap for gap in gaps if gap["rank"] == 1 or gap["seconds"] >= NOTABLE_GAP_SECONDS]
+    return sorted(kept, key=lambda gap: -gap["seconds"])
+
+
+def _rates(rates: list[Record]) -> Record:
+    def plain(row: Record) -> Record:
+        p50, p95, p99, p999 = row["latency"] or (None, None, None, None)
+        figures = {name: row[name] for name in ("second", "acked", "failed", "unknown")}
+        return {**figures, "p50": p50, "p95": p95, "p99": p99, "p999": p999, "max": row["latency_max"]}
+
+    overall = [row for row in rates if row["second"] is None]
+    by_second = [row for row in rates if row["second"] is not None]
+    whole = next((plain(row) for row in overall if row["topic"] is None), None)
+    return {
+        "whole_run": whole and {key: value for key, value in whole.items() if key != "second"},
+        "over_time": sorted((plain(row) for row in by_second if row["topic"] is None), key=lambda row: row["second"]),
+        "per_partition": sorted(
+            (
+                {"topic": row["topic"], "partition": row["partition"], **plain(row)}
+                for row in rates
+                if row["topic"] is not None
+            ),
+            key=lambda row: (row["topic"], row["partition"] or 0, -1 if row["second"] is None else row["second"]),
+        ),
+    }
+
+
+def _partitions(found: Mapping[str, list[Record]]) -> list[Record]:
+    """The partitions the workload wrote to, with what became of its records."""
+    counts = {(row["topic"], row["partition"]): row for row in found["counts"] if row["topic"] is not None}
+    rows = sorted(
+        (row for row in found["partitions"] if row["watched"]), key=lambda row: (row["topic"], row["partition"])
+    )
+    return [
+        {
+            "topic": row["topic"],
+            "partition": row["partition"],
+            "replicas": row["replicas"],
+            **{name: counts.get((row["topic"], row["partition"]), EMPTY_COUNTS)[name] for name in EMPTY_COUNTS},
+        }
+        for row in rows
+    ]
+
+
+def _brokers(found: Mapping[str, list[Record]]) -> list[int]:
+    seen = {row["broker"] for name in ("at_risk", "events", "truncations", "returns") for row in found[name]}
+    seen |= {broker for row in found["faults"] for broker in row["brokers"]}
+    seen |= {broker for row in found["isr"] for broker in row["isr"]}
+    return sorted(broker for broker in seen if broker is not None and broker >= 0)
+
+
+def _exposure(points: list[Record]) -> Record:
+    """The most records at risk at one moment: on one broker, and committed but flushed nowhere."""
+
+    def most(rows: list[Record]) -> Record | None:
+        rows = [row for row in rows if row["records"] is not None]
+        found = max(rows, key=lambda row: row["records"], default=None)
+        return found and {"records": found["records"], "at": found["time"], "broker": found["broker"]}
+
+    return {
+        "one_broker": most([row for row in points if row["broker"] is not None]),
+        "committed_on_no_disk": most([row for row in points if row["broker"] is None]),
+    }
+
+
+def _figures(run: Record) -> Record:
+    """The handful of numbers that runs are compared by."""
+    faults, whole = run["faults"], run["throughput"]["whole_run"]
+    first, second = run["exposure"]["one_broker"], run["exposure"]["committed_on_no_disk"]
+    return {
+        "lost": run["counts"]["lost"] - run["counts"]["accepted_loss"],
+        "longest_gap": _most(gap["seconds"] for gap in run["gaps"]),
+        "re_elected": _most(fault["worst"]["re_elected"] for fault in faults),
+        "re_acknowledged": _most(fault["worst"]["re_acknowledged"] for fault in faults),
+        "full_isr": _most(fault["worst"]["full_isr"] for fault in faults),
+        "latency_p50": whole and whole["p50"],
+        "latency_p99": whole and whole["p99"],
+        "most_at_risk": first and first["records"],
+        "most_on_no_disk": second and second["records"],
+        "truncated_records": sum(row["records"] or 0 for row in run["truncations"]),
+        "unclean_elections": sum(row["clean"] is False for row in run["elections"]),
+    }
+
+
+def _settings(scenario: Record, workloads: list[Record]) -> dict[str, str]:
+    """Everything the scenario fixed and the clients used, as dotted names, in the document's order."""
+    flat: dict[str, str] = {}
+    for key in ("ground", "seed"):
+        if scenario.get(key) is not None:
+            flat[key] = str(scenario[key])
+    document = scenario.get("scenario") or {}
+    spec = document.get("spec", document) if isinstance(document, dict) else {}
+    for part in ("cluster", "topics", "workload", "rounds", "recovery"):
+        if spec.get(part) is not None:
+            _flatten(part, spec[part], flat)
+    for row in workloads[:1]:
+        _flatten("client", json.loads(row["settings"]), flat)
+    return flat
+
+
+def _flatten(name: str, value: object, into: dict[str, str]) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _flatten(f"{name}.{key}", inner, into)
+    elif isinstance(value, list) and value and all(isinstance(entry, dict) and "name" in entry for entry in value):
+        for entry in value:  # a list of named objects stands for a map (Kubernetes' API conventions)
+            rest = {key: inner for key, inner in entry.items() if key != "name"}
+            plain = rest["value"] if set(rest) == {"value"} else rest
+            _flatten(f"{name}.{entry['name']}", plain, into)
+    elif value not in (None, [], {}):
+        text = value if isinstance(value, str) else json.dumps(value)
+        into[name] = text if len(text) <= LONGEST_SETTING else text[: LONGEST_SETTING - 1] + "…"
+
+
+def _differing(settings: Sequence[dict[str, str]]) -> list[str]:
+    names = list(dict.fromkeys(name for each in settings for name in each))
+    return [name for name in names if len({each.get(name) for each in settings}) > 1]

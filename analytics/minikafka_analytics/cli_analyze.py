@@ -1,0 +1,83 @@
+"""`minikafka analyze RUN_DIR...`: the Spark report of one run, or of several side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+HELP = "Spark analysis of runs: report.html, report.json, Parquet"
+
+OK, NO, BAD_INPUT, COULD_NOT_TELL = 0, 1, 2, 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `minikafka analyze`."""
+    parser.add_argument(
+        "run_dirs", metavar="RUN_DIR", nargs="+", type=Path, help="a folder of `minikafka demo` or `chaos run`"
+    )
+    parser.add_argument(
+        "--master", default="local[*]", metavar="URL", help="where Spark runs: local[*] (default), local[N], k8s://..."
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where the report goes (default: the run's folder; of several, `comparison` beside the first)",
+    )
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting for Spark, repeatable"
+    )
+    parser.add_argument("--json", action="store_true", help="print where the report is, and its verdicts, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `minikafka analyze`: 0 no run lost an acknowledged record, 1 one did or broke a claim, 2 bad input, 3 could
+    not tell.
+    """
+    settings = dict(pair.split("=", 1) for pair in args.conf if "=" in pair)
+    if len(settings) < len(args.conf):
+        return _fail("--conf must be KEY=VALUE", BAD_INPUT)
+    try:
+        from minikafka_analytics.analyze import analyze, verdicts
+        from minikafka_analytics.java import JavaMissing
+        from minikafka_analytics.run_folder import NoRun
+        from minikafka_analytics.session import SparkDidNotStart
+    except ModuleNotFoundError as error:
+        return _fail(f"{error.name} is not installed: pip install 'minikafka[analytics]'", COULD_NOT_TELL)
+    out = args.out or (
+        args.run_dirs[0] if len(args.run_dirs) == 1 else args.run_dirs[0].resolve().parent / "comparison"
+    )
+    try:
+        paths = analyze(args.run_dirs, out, args.master, settings)
+    except NoRun as error:
+        return _fail(str(error), BAD_INPUT)
+    except (JavaMissing, SparkDidNotStart) as error:
+        return _fail(str(error), COULD_NOT_TELL)
+    except OSError as error:
+        return _fail(f"{out}: {error.strerror or error}", BAD_INPUT)
+    found = verdicts(paths)
+    if args.json:
+        print(
+            json.dumps(
+                {"html": str(paths.html), "json": str(paths.json), "parquet": str(paths.parquet), "verdicts": found}
+            )
+        )
+    else:
+        for path, verdict in zip(args.run_dirs, found, strict=False):
+            print(f"{path.name or path}: {verdict}")
+        print(f"report: {paths.html}")
+    return exit_code(found)
+
+
+def exit_code(verdicts: list[str]) -> int:
+    """The worst of them: a failed run outweighs one that could not tell."""
+    if "Failed" in verdicts:
+        return NO
+    return OK if all(verdict == "Passed" for verdict in verdicts) else COULD_NOT_TELL
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"minikafka analyze: {message}", file=sys.stderr)
+    return code

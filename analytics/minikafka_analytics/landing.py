@@ -1,0 +1,159 @@
+"""Lands the JSON lines of runs as typed Parquet, and reads them back.
+
+A run is written while brokers are being killed, so a file may end in the middle of a line, hold a line of another program,
+or be missing. None of that stops the landing: a line that is not what the contract says is kept, as text, in the column
+`malformed`, and counted; everything that can be read is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from minikafka_analytics.run_folder import RunFolder
+from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, INTS, JOURNAL, SAMPLES, TABLES, UP, Landed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+AT_ONCE = 2  # a table that is written and one that is planned keep two cores busy
+A_TIME = "line.time BETWEEN 0 AND 1e11"  # unix seconds up to the year 5138: milliseconds are no time of a run
+LONGEST_MALFORMED_TEXT = 500  # characters kept of a line that cannot be read: enough to recognise it
+
+
+def land(spark: SparkSession, runs: Sequence[RunFolder], out: Path) -> dict[str, DataFrame]:
+    """Writes `out/<table>/run=<id>/` for each table and run, and gives the tables as read back from there."""
+
+    def land_one(table: Landed) -> DataFrame:
+        typed(spark, runs, table).write.mode("overwrite").partitionBy("run").parquet(str(out / table.name))
+        return load(spark, runs, table, out)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return dict(zip((table.name for table in TABLES), pool.map(land_one, TABLES), strict=True))
+
+
+def load(spark: SparkSession, runs: Sequence[RunFolder], table: Landed, out: Path) -> DataFrame:
+    """The landed table, only these runs of it, with the schema declared rather than guessed from the files."""
+    wanted = [run.id for run in runs]
+    frame = spark.read.schema(schema_of(table)).parquet(str(out / table.name))
+    return frame.where(frame["run"].isin(wanted))
+
+
+def schema_of(table: Landed) -> str:
+    """The landed schema as DDL, in the order of the Parquet columns."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in _landed(table).items())
+
+
+def _landed(table: Landed) -> dict[str, str]:
+    columns = {"seq": "BIGINT", "time": "DOUBLE", "at": "TIMESTAMP", **table.columns}
+    if table is EVENTS:
+        columns |= {name: "ARRAY<INT>" if kind is INTS else kind for name, kind in EVENT_FIELDS.items()}
+    return {**columns, "malformed": "STRING", "run": "STRING"}
+
+
+def typed(spark: SparkSession, runs: Sequence[RunFolder], table: Landed) -> DataFrame:
+    """The lines of one table of all runs, parsed and typed, not yet written."""
+    lines = reduce(lambda left, right: left.unionAll(right), [_lines(spark, run, table) for run in runs])
+    parsed = lines.selectExpr(
+        "run",
+        "seq",
+        "text",
+        f"from_json(text, '{table.line}, _corrupt STRING', map('mode', 'PERMISSIVE', "
+        "'columnNameOfCorruptRecord', '_corrupt')) AS line",
+    )
+    parsed = parsed.selectExpr(
+        "*", f"line IS NULL OR line._corrupt IS NOT NULL OR NOT coalesce({A_TIME}, false) AS bad"
+    )
+    common = [
+        "run",
+        "seq",
+        "IF(bad, NULL, line.time) AS time",
+        "IF(bad, NULL, timestamp_micros(CAST(line.time * 1e6 AS BIGINT))) AS at",
+        f"IF(bad, left(text, {LONGEST_MALFORMED_TEXT}), NULL) AS malformed",
+    ]
+    if table is SAMPLES:
+        frame = _samples(parsed, common)
+    elif table is EVENTS:
+        fields = [f"{_event_field(name, kind)} AS {name}" for name, kind in EVENT_FIELDS.items()]
+        frame = parsed.selectExpr(*common, *_columns(table), *fields)
+    elif table is JOURNAL:
+        frame = parsed.selectExpr(*common, *_columns(table, without={"body"}), "IF(bad, NULL, text) AS body")
+    else:
+        frame = parsed.selectExpr(*common, *_columns(table))
+    return frame.select(*_landed(table))
+
+
+def _lines(spark: SparkSession, run: RunFolder, table: Landed) -> DataFrame:
+    """Non-empty lines with the run's id and their order. A file is read whole by its path, whatever is in its name."""
+    from pyspark.sql import functions as F
+
+    files = [_literally(path) for path in run.files(table.name)]
+    if not files:
+        return spark.sql("SELECT '' AS run, CAST(0 AS BIGINT) AS seq, '' AS text WHERE false")
+    text = spark.read.text(files).where("trim(value) <> ''")
+    return text.select(
+        F.lit(run.id).alias("run"),
+        F.monotonically_increasing_id().alias("seq"),
+        # garbage would make the Parquet files unreadable to others than Spark
+        F.make_valid_utf8("value").alias("text"),
+    )
+
+
+def _literally(path: Path) -> str:
+    """A path in which Hadoop finds no pattern to expand."""
+    return "file://" + "".join("\\" + letter if letter in r"[]{}*?\\" else letter for letter in str(path))
+
+
+def _columns(table: Landed, without: frozenset[str] | set[str] = frozenset()) -> list[str]:
+    return [
+        f"IF(bad, NULL, {_cast('line.' + name, name, kind)}) AS {name}"
+        for name, kind in table.columns.items()
+        if name not in without
+    ]
+
+
+def _cast(expression: str, name: str, kind: str) -> str:
+    if kind == "STRING":
+        return expression
+    if name in {"broker", "process"}:  # 2, "2" and "broker-2" are the same broker
+        return f"CAST(regexp_extract({expression}, '(-?[0-9]+)$', 1) AS {kind})"
+    return f"CAST({expression} AS {kind})"
+
+
+def _event_field(name: str, kind: str) -> str:
+    found = f"get_json_object(line.fields, '$.{name}')"
+    if kind is INTS:  # written as 2 or as [2, 3]
+        return (
+            f"IF(bad OR {found} IS NULL, NULL, "
+            f"transform(regexp_extract_all({found}, '(-?[0-9]+)', 1), each -> CAST(each AS INT)))"
+        )
+    return f"IF(bad, NULL, CAST({found} AS {kind}))"
+
+
+def _samples(parsed: DataFrame, common: list[str]) -> DataFrame:
+    """One row a sample, and one row `up` a scrape: 1 when it was answered, 0 when it was not."""
+    up = (
+        f"array(array('{UP}', IF(line.error IS NULL, '{{}}', to_json(map('error', line.error))), "
+        "IF(line.error IS NULL, '1', '0')))"
+    )
+    each = parsed.selectExpr(
+        *common,
+        f"IF(bad, NULL, {_cast('line.broker', 'broker', 'INT')}) AS broker",
+        f"explode(IF(bad, array(array(NULL, NULL, NULL)), concat({up}, coalesce(line.samples, array())))) AS sample",
+    ).selectExpr("*", "from_json(get(sample, 1), 'MAP<STRING, STRING>') AS labels")
+    return each.selectExpr(
+        "run",
+        "seq",
+        "time",
+        "at",
+        "malformed",
+        "broker",
+        "get(sample, 0) AS metric",
+        "labels",
+        "labels['topic'] AS topic",
+        "CAST(labels['partition'] AS INT) AS partition",
+        "CAST(get(sample, 2) AS DOUBLE) AS value",
+    )

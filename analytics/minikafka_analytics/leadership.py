@@ -1,0 +1,203 @@
+"""Who led, who was in sync, who cut its log: from the brokers' event logs, which miss nothing between scrapes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minikafka_analytics.schemas import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def relevant(events: DataFrame, clock: DataFrame) -> DataFrame:
+    """The events of an analysis: of the run's own time, for taking the brokers down at the end is no part of it, and of no
+    internal topic."""
+    return events.sparkSession.sql(
+        f"""
+        SELECT e.* FROM {{events}} e JOIN {{clock}} c ON c.run = e.run
+        WHERE e.malformed IS NULL AND e.time <= c.ended AND (e.topic IS NULL OR e.topic NOT IN {INTERNAL_TOPICS!r})
+        """,
+        events=events,
+        clock=clock,
+    )
+
+
+def terms(events: DataFrame) -> DataFrame:
+    """One row per leader epoch of a partition: who led, from when until when (`until` null: to the end of the run).
+
+    A term begins when the controller decided it or its leader said so, whichever was seen first: the controller's own log may
+    have died with it. An epoch without a leader (the partition was offline) has `leader` -1; `next_leader` and
+    `next_led_from` are of the next epoch that has one.
+    """
+    return events.sparkSession.sql(
+        """
+        WITH said AS (
+          SELECT run, topic, partition, leader_epoch, event, time, clean, reason, isr,
+                 CASE event WHEN 'became_leader' THEN broker WHEN 'partition_offline' THEN -1 ELSE leader END AS leader,
+                 IF(event = 'became_leader', NULL, broker) AS controller
+          FROM {events}
+          WHERE event IN ('leader_elected', 'became_leader', 'partition_offline')
+             AND leader_epoch IS NOT NULL AND topic IS NOT NULL
+        ), term AS (
+          SELECT run, topic, partition, leader_epoch,
+                 coalesce(max_by(leader, time) FILTER (WHERE event = 'became_leader'), max_by(leader, time)) AS leader,
+                 min(time) AS began,
+                 min(time) FILTER (WHERE event = 'leader_elected') AS elected_at,
+                 min(time) FILTER (WHERE event = 'became_leader') AS took_office_at,
+                 max(controller) AS controller, bool_and(clean) AS clean, max(reason) AS reason, min_by(isr, time) AS isr
+          FROM said GROUP BY run, topic, partition, leader_epoch
+        )
+        SELECT *, lag(leader) OVER office AS previous_leader, lead(began) OVER office AS until,
+               first(IF(leader >= 0, leader, NULL), true) OVER later AS next_leader,
+               first(IF(leader >= 0, began, NULL), true) OVER later AS next_led_from
+        FROM term WINDOW
+          office AS (PARTITION BY run, topic, partition ORDER BY leader_epoch),
+          later AS (PARTITION BY run, topic, partition ORDER BY leader_epoch ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)
+        """,
+        events=events,
+    )
+
+
+def isr_changes(events: DataFrame) -> DataFrame:
+    """Every change of a partition's ISR, with who left and who came, and the broker that reported it.
+
+    Told from the ISR that each event carries, against the one before: an election changes the ISR as well as the leader's own
+    `isr_shrunk` and `isr_expanded`. The first ISR of a partition is a row too (nobody removed, everybody added).
+    """
+    return events.sparkSession.sql(
+        """
+        WITH told AS (
+          SELECT run, topic, partition, time, seq, event, broker, leader_epoch, array_sort(isr) AS isr
+          FROM {events}
+          WHERE isr IS NOT NULL AND topic IS NOT NULL AND partition IS NOT NULL
+            AND event IN ('leader_elected', 'became_leader', 'isr_shrunk', 'isr_expanded')
+        ), step AS (
+          SELECT *, lag(isr) OVER (PARTITION BY run, topic, partition ORDER BY leader_epoch, time, seq) AS before FROM told
+        ), change AS (
+          SELECT run, topic, partition, time, seq, event, broker, leader_epoch, isr, before IS NULL AS first,
+                 array_except(coalesce(before, array()), isr) AS removed, array_except(isr, coalesce(before, array())) AS added
+          FROM step
+        )
+        SELECT *, row_number() OVER (PARTITION BY run ORDER BY time, seq) AS id,
+               array_union(removed, added) AS concerned,
+               lead(time) OVER (PARTITION BY run, topic, partition ORDER BY leader_epoch, time, seq) AS until
+        FROM change WHERE first OR size(removed) > 0 OR size(added) > 0
+        """,
+        events=events,
+    )
+
+
+def partitions(events: DataFrame, wide: DataFrame, sends: DataFrame) -> DataFrame:
+    """The partitions of a run, how many replicas each has, and whether the workload wrote to it (`watched`)."""
+    return events.sparkSession.sql(
+        """
+        WITH seen AS (
+          SELECT run, topic, partition, broker, replicas FROM {wide} WHERE role > 0
+          UNION ALL
+          SELECT run, topic, partition, explode(isr), NULL FROM {events} WHERE isr IS NOT NULL AND topic IS NOT NULL
+        ), sent AS (SELECT run, topic, partition, count(*) AS sends FROM {sends} GROUP BY run, topic, partition)
+        SELECT run, topic, partition, coalesce(replicas, 0) AS replicas, coalesce(sends, 0) AS sends,
+               coalesce(sends, 0) > 0 AS watched
+        FROM (SELECT run, topic, partition, coalesce(max(replicas), count(DISTINCT broker)) AS replicas
+              FROM seen GROUP BY run, topic, partition)
+        FULL OUTER JOIN sent USING (run, topic, partition)
+        WHERE topic IS NOT NULL AND partition IS NOT NULL
+        """,
+        events=events,
+        wide=wide,
+        sends=sends,
+    )
+
+
+def truncations(events: DataFrame, fates: DataFrame, terms: DataFrame, faults: DataFrame) -> DataFrame:
+    """Every time a replica cut its log: the range it cut, why, and what became of the acknowledged records in that range.
+
+    `acked`: records that had been acknowledged at an offset in the range while this replica could have taken them in: before its
+    broker was struck, when it cut on its return, else before the leader of that moment took over. What was acknowledged at
+    those offsets later are the next leader's own records, not those that were cut. A cut of acknowledged records alone is no
+    loss, the leader may have them. `acked_lost`: those of them that the final read did not find.
+    """
+    return events.sparkSession.sql(
+        """
+        WITH cut AS (
+          SELECT run, row_number() OVER (PARTITION BY run ORDER BY time, seq, broker) AS id, time, broker, topic, partition,
+                 leader_epoch, reason, records, least(from_offset, to_offset) AS low, greatest(from_offset, to_offset) AS high,
+                 array(broker) AS concerned
+          FROM {events} WHERE event = 'log_truncated' AND topic IS NOT NULL
+        ), office AS (
+          SELECT c.run, c.id, max(t.began) AS since
+          FROM cut c JOIN {terms} t
+            ON t.run = c.run AND t.topic = c.topic AND t.partition = c.partition AND t.began <= c.time
+          GROUP BY c.run, c.id
+        ), blow AS (
+          SELECT c.run, c.id, max(f.began) AS struck, max_by(coalesce(f.ended, c.time), f.began) AS back
+          FROM cut c JOIN {faults} f ON f.run = c.run AND array_contains(f.brokers, c.broker) AND f.began <= c.time
+          GROUP BY c.run, c.id
+        ), dated AS (
+          SELECT c.*, CASE WHEN b.struck IS NOT NULL AND (o.since IS NULL OR o.since < b.back) THEN b.struck
+                           ELSE coalesce(o.since, c.time) END AS had_until
+          FROM cut c LEFT JOIN office o ON o.run = c.run AND o.id = c.id LEFT JOIN blow b ON b.run = c.run AND b.id = c.id
+        ), hit AS (
+          SELECT c.run, c.id, count(*) AS acked, count_if(f.lost) AS acked_lost
+          FROM dated c JOIN {fates} f
+            ON f.run = c.run AND f.topic = c.topic AND f.partition = c.partition AND f.outcome = 'acked'
+           AND f.offset >= c.low AND f.offset < c.high AND f.completed_at <= c.had_until
+          GROUP BY c.run, c.id
+        )
+        SELECT c.*, coalesce(h.acked, 0) AS acked, coalesce(h.acked_lost, 0) AS acked_lost
+        FROM cut c LEFT JOIN hit h USING (run, id)
+        """,
+        events=events,
+        fates=fates,
+        terms=terms,
+        faults=faults,
+    )
+
+
+def returns(events: DataFrame, wide: DataFrame) -> DataFrame:
+    """What each replica had left when its broker came back after an unclean stop, against what it last exported.
+
+    `missing` is a lower bound of the records it lost by itself: what it took in after its last scrape was never seen.
+    """
+    return events.sparkSession.sql(
+        """
+        WITH opened AS (
+          SELECT run, row_number() OVER (PARTITION BY run ORDER BY time, seq, broker) AS id, time, broker, topic, partition,
+                 clean, recovery_point, log_end_offset, truncated_bytes, array(broker) AS concerned
+          FROM {events} WHERE event = 'log_recovered' AND topic IS NOT NULL
+        ), before AS (
+          SELECT o.run, o.id, max_by(w.leo, w.time) AS last_leo, max_by(w.flushed, w.time) AS last_flushed,
+                 max(w.time) AS last_seen
+          FROM opened o JOIN {wide} w
+            ON w.run = o.run AND w.broker = o.broker AND w.topic = o.topic AND w.partition = o.partition AND w.time < o.time
+          GROUP BY o.run, o.id
+        )
+        SELECT o.*, b.last_leo, b.last_flushed, b.last_seen, greatest(b.last_leo - o.log_end_offset, 0) AS missing,
+               u.bytes AS bytes_lost
+        FROM opened o JOIN before b USING (run, id)
+        LEFT JOIN (
+          SELECT o.run, o.id, max(e.bytes) AS bytes
+          FROM opened o JOIN {events} e
+            ON e.run = o.run AND e.event = 'unflushed_lost' AND e.broker = o.broker AND e.topic = o.topic
+           AND e.partition = o.partition AND e.time BETWEEN o.time - 30 AND o.time + 30
+          GROUP BY o.run, o.id) u USING (run, id)
+        """,
+        events=events,
+        wide=wide,
+    )
+
+
+def others(events: DataFrame) -> DataFrame:
+    """Events that a reader wants in order beside the faults: brokers and controllers that come and go, partitions offline."""
+    return events.sparkSession.sql(
+        """
+        SELECT run, time, broker, event, topic, partition, controller_epoch, leader_epoch, target, reason, error, fields
+        FROM {events}
+        WHERE event IN ('broker_ready', 'broker_stopped', 'broker_fenced', 'broker_unfenced', 'controller_elected',
+                        'controller_resigned', 'partition_offline', 'unflushed_lost', 'alter_partition_refused',
+                        'log_dir_failed', 'corrupt_batch', 'log_restarted')
+        ORDER BY run, time, seq
+        """,
+        events=events,
+    )

@@ -1,0 +1,78 @@
+"""A run's folder: which of its files are there, and what it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class NoRun(ValueError):
+    """A folder that holds no run; the message is one line that says what was looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Where a run lies and what is in it. Files that are not there are left out, never invented."""
+
+    id: str
+    path: Path
+    journal: tuple[Path, ...]
+    history: tuple[Path, ...]
+    events: tuple[Path, ...]
+    samples: tuple[Path, ...]
+
+    def files(self, table: str) -> tuple[Path, ...]:
+        """The files that are landed as `table`."""
+        found: tuple[Path, ...] = getattr(self, table)
+        return found
+
+    @property
+    def missing(self) -> list[str]:
+        """What the contract names and this folder does not have, in the contract's words."""
+        names = {
+            "journal.jsonl": self.journal,
+            "history.jsonl": self.history,
+            "events/broker-N.jsonl": self.events,
+            "metrics/samples.jsonl": self.samples,
+        }
+        return [name for name, files in names.items() if not files]
+
+
+def open_runs(paths: Sequence[Path]) -> list[RunFolder]:
+    """Opens each folder as a run. Raises NoRun when one is missing or holds neither a journal nor a history."""
+    if not paths:
+        raise NoRun("no run given: name at least one folder, such as runs/20260101-120000")
+    resolved = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
+    names = _names(resolved)
+    return [_open(path, name) for path, name in zip(resolved, names, strict=True)]
+
+
+def _open(path: Path, name: str) -> RunFolder:
+    if not path.is_dir():
+        raise NoRun(f"{path}: no such run folder")
+    run = RunFolder(
+        id=name,
+        path=path,
+        journal=_there(path / "journal.jsonl"),
+        history=_there(path / "history.jsonl"),
+        events=tuple(sorted(file for file in (path / "events").glob("*.jsonl") if _there(file))),
+        samples=tuple(sorted(file for file in (path / "metrics").glob("*.jsonl") if _there(file))),
+    )
+    if not run.journal and not run.history:
+        raise NoRun(f"{path}: not a run folder, it has neither journal.jsonl nor history.jsonl")
+    return run
+
+
+def _there(path: Path) -> tuple[Path, ...]:
+    return (path,) if path.is_file() and path.stat().st_size else ()
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """Folder names; where two are equal, as many of the folders above them as it takes to tell them apart."""
+    depth = 1
+    while True:
+        names = ["-".join(part.strip("/") for part in path.parts[-depth:]) for path in paths]
+        if len(set(names)) == len(paths) or depth > max(len(path.parts) for path in paths):
+            return names
+        depth += 1

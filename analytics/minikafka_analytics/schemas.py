@@ -1,0 +1,122 @@
+"""The typed tables a run is landed as, and the shape of the JSON lines they come from: declared here and nowhere else.
+
+Parquet layout: `<out>/parquet/<table>/run=<run id>/*.parquet`, one table each for samples, events, history and journal, so
+that one run, or all of them, can be read by anything that reads Parquet. Every table has
+
+- `run`        id of the run, the name of its folder (a partition column);
+- `seq`        order of the line in its file (journal and history) or of its broker (events);
+- `time`       unix seconds as written in the file, `at` the same as a UTC timestamp;
+- `malformed`  the text of a line that is not what the contract says (torn, foreign, without a time), all else null there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SCHEMA_VERSION = "minikafka.report/v1"
+
+METRICS_OF_A_REPLICA = {
+    # metric -> column of the wide replica table
+    "minikafka_log_end_offset": "leo",
+    "minikafka_high_watermark": "hw",
+    "minikafka_log_flushed_offset": "flushed",
+    "minikafka_log_start_offset": "log_start",
+    "minikafka_leader_epoch": "leader_epoch",
+    "minikafka_replica_role": "role",
+    "minikafka_isr_size": "isr_size",
+    "minikafka_partition_replicas": "replicas",
+}
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+"""Kafka's own topics (`Topic.INTERNAL_TOPICS`): landed as they are, and left out of the analysis, which is of the workload."""
+
+UP = "up"  # as in Prometheus: 1 for a scrape that was answered, 0 for one that was not
+
+INTS = "integers"  # marks a column written either as one number or as a list of them
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """One table: the schema its JSON lines are read with, and the SQL type of each column it is landed with."""
+
+    name: str
+    line: str  # DDL for from_json; a field of any other type than text becomes null when the text does not fit it
+    columns: dict[str, str]  # name -> SQL type, without run, seq, time, at and malformed
+
+
+SAMPLES = Landed(
+    "samples",
+    "time DOUBLE, broker STRING, error STRING, samples ARRAY<ARRAY<STRING>>",
+    {
+        "broker": "INT",
+        "metric": "STRING",
+        "labels": "MAP<STRING, STRING>",
+        "topic": "STRING",
+        "partition": "INT",
+        "value": "DOUBLE",
+    },
+)
+EVENTS = Landed(
+    "events",
+    "time DOUBLE, broker STRING, event STRING, topic STRING, partition STRING, fields STRING",
+    {"broker": "INT", "event": "STRING", "topic": "STRING", "partition": "INT", "fields": "STRING"},
+)
+EVENT_FIELDS = {
+    # field of an event -> SQL type of the column it is landed as; what is not named here stays in `fields`
+    "leader": "INT",
+    "leader_epoch": "INT",
+    "controller_epoch": "INT",
+    "isr": INTS,
+    "added": INTS,
+    "removed": INTS,
+    "clean": "BOOLEAN",
+    "reason": "STRING",
+    "start_offset": "BIGINT",
+    "high_watermark": "BIGINT",
+    "log_end_offset": "BIGINT",
+    "recovery_point": "BIGINT",
+    "from_offset": "BIGINT",
+    "to_offset": "BIGINT",
+    "records": "BIGINT",
+    "truncated_bytes": "BIGINT",
+    "bytes": "BIGINT",
+    "target": "INT",
+    "error": "STRING",
+}
+HISTORY = Landed(
+    "history",
+    "time DOUBLE, process STRING, op STRING, type STRING, topic STRING, partition STRING, offset STRING, value STRING, "
+    "error STRING, leader_epoch STRING, batch STRING, settings STRING",
+    {
+        "process": "BIGINT",
+        "op": "STRING",
+        "type": "STRING",
+        "topic": "STRING",
+        "partition": "INT",
+        "offset": "BIGINT",
+        "value": "STRING",
+        "error": "STRING",
+        "leader_epoch": "INT",
+        "batch": "BIGINT",  # number of the poll a record came with
+        "settings": "STRING",  # of `workload` lines: what the outcomes are to be judged by, as JSON
+    },
+)
+JOURNAL = Landed(
+    "journal",
+    "time DOUBLE, kind STRING, step STRING, phase STRING, fault STRING, target STRING, role STRING, ok STRING, "
+    "detail STRING, seconds STRING, verdict STRING, summary STRING",
+    {
+        "kind": "STRING",
+        "step": "STRING",
+        "phase": "STRING",
+        "fault": "STRING",
+        "target": "STRING",
+        "role": "STRING",
+        "ok": "BOOLEAN",
+        "detail": "STRING",
+        "seconds": "DOUBLE",  # of `check` lines: how long was waited
+        "verdict": "STRING",
+        "summary": "STRING",
+        "body": "STRING",  # the whole line: scenario, settings, counts and anomalies are read from it
+    },
+)
+TABLES = (SAMPLES, EVENTS, HISTORY, JOURNAL)

@@ -1,0 +1,163 @@
+"""Starts Spark: on this machine with what a small machine can give, or against a cluster with as little as possible said.
+
+Every setting has its reason here. For a `local` master all of them apply. For another master (`k8s://...`) only those
+that the analysis itself relies on do, and the rest belongs to whoever runs the driver: spark-defaults.conf, or `settings`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from minikafka_analytics.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkDidNotStart(RuntimeError):
+    """The JVM or Spark in it ended before it could be used; the message is one line with what it said last."""
+
+
+LOG_SETTINGS = Path(__file__).parent / "templates" / "log4j2.properties"
+
+ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",  # times in the report do not depend on the machine's own zone
+    # A torn or foreign value must become null and be counted, never stop the analysis of the rest.
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is what other readers gave up
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",  # landing a run again replaces that run and no other
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a run called 007 stays "007"
+}
+LOCAL = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",  # the machine's name may not resolve, and nobody else needs to reach the driver
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.scheduler.mode": "FAIR",  # several small questions are asked at once
+    "spark.sql.files.openCostInBytes": "65536",
+    "spark.sql.autoBroadcastJoinThreshold": "64m",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+SMALL_BYTES = 128 << 20
+SMALL = {
+    # Measured on a demo run (30 s, 2 cores): with generated code and adaptive plans the questions take 53 CPU s, nearly all of it
+    # compiling and planning what then runs for milliseconds; with these, 13 CPU s, and the same answers.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+}
+# Growing the heap and the class space step by step costs a full collection each time; two cores need no parallel collector.
+JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xms800m -Xmn500m"
+# In a job of seconds the second JIT compiler costs more CPU than its code gives back.
+SMALL_JVM_OPTIONS = "-XX:TieredStopAtLevel=1"
+
+
+@contextmanager
+def spark_session(
+    master: str = "local[*]", settings: Mapping[str, str] | None = None, size: int = 0
+) -> Iterator[SparkSession]:
+    """A Spark session that is stopped, and whose scratch folder is removed, at the end. `size`: bytes that will be read.
+
+    Where a session is already active in this process it is lent and left running. Raises JavaMissing before anything
+    is started when there is no Java to run on.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    local = master.startswith("local")
+    chosen_java = find_java().home
+    os.environ["JAVA_HOME"] = str(chosen_java)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whichever python3 is first on the PATH
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark warns about a name that resolves to loopback
+    scratch = Path(tempfile.mkdtemp(prefix="minikafka-spark-"))
+    chosen = {**ALWAYS, "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    if local:
+        is_small = size < SMALL_BYTES
+        chosen |= LOCAL | (SMALL if is_small else {})
+        chosen["spark.local.dir"] = str(scratch)
+        chosen["spark.driver.extraJavaOptions"] = (
+            f"{JVM_OPTIONS} {SMALL_JVM_OPTIONS if is_small else ''} "
+            f'-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={scratch}"'
+        )
+    chosen |= dict(settings or {})
+    builder = SparkSession.builder.master(small(master)).appName("minikafka analyze")
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    session = None
+    try:
+        with _jvm_stderr(scratch / "jvm.stderr") as said:
+            try:
+                session = builder.getOrCreate()
+            except Exception as error:
+                raise SparkDidNotStart(f"Spark did not start on {chosen_java}: {_last_words(said, error)}") from error
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+    finally:
+        if session is not None:
+            session.stop()
+        _end_gateway()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _jvm_stderr(path: Path) -> Iterator[Path]:
+    """Sends what a JVM that is started meanwhile writes to its standard error into a file: it warns of its own incubator modules,
+    which nobody who runs an analysis can act on. Spark's errors reach Python as exceptions."""
+    java_gateway: Any = import_module("pyspark.java_gateway")  # its Popen is no public name
+    launch = java_gateway.Popen
+    with path.open("ab") as file:
+        java_gateway.Popen = functools.partial(launch, stderr=file)
+        try:
+            yield path
+        finally:
+            java_gateway.Popen = launch
+
+
+def _last_words(said: Path, error: Exception) -> str:
+    lines = [line.strip() for line in said.read_text(encoding="utf-8", errors="replace").splitlines()]
+    errors = [line for line in lines if line.lower().startswith(("error", "exception", "caused by", "fatal"))]
+    return (errors or [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__])[0]
+
+
+def small(master: str) -> str:
+    """`local[*]` is held to two cores: a run is small, and the brokers of another run may be at work beside it."""
+    return f"local[{min(2, os.cpu_count() or 1)}]" if master in {"local[*]", "local"} else master
+
+
+def _end_gateway() -> None:
+    """Ends the JVM that `stop()` leaves behind, so that a second session may take other settings and no process stays."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if process is not None:
+        if process.stdin is not None:
+            process.stdin.close()  # the JVM ends when its standard input does
+        try:
+            process.wait(timeout=10)
+        except Exception:  # whatever it is, the JVM must not outlive the analysis
+            process.kill()
+            process.wait()

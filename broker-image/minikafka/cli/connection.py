@@ -1,0 +1,109 @@
+"""One blocking connection to a broker, for what librdkafka does not tell: leader epochs, a broker's own settings.
+
+Plain TCP only. Versions are negotiated with ApiVersions, so any Kafka-compatible broker will do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from minikafka.cli.arguments import endpoints
+from minikafka.cli.exits import UNKNOWN, CommandError
+from minikafka.protocol import messages
+from minikafka.protocol.wire import MalformedRequest, request_frame
+
+API_VERSIONS = 18
+_RESPONSE_BYTES_MAX = 256 << 20
+
+
+class NoAnswer(Exception):
+    """The broker did not answer, or not in a way that can be read; ``str()`` says how."""
+
+
+class Connection:
+    """A connection that sends one request at a time; use it as a context manager."""
+
+    def __init__(self, host: str, port: int, timeout: float) -> None:
+        self.address = f"{host}:{port}"
+        self._correlation = 0
+        try:
+            self._socket = socket.create_connection((host, port), timeout=timeout)
+        except OSError as error:
+            raise NoAnswer(error.strerror or str(error)) from error
+        self._versions: dict[int, tuple[int, int]] = {}
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._socket.close()
+
+    def request(self, api_key: int, newest: int, values: Mapping[str, Any]) -> Any:
+        """Send a request in the newest version that both sides know, ``newest`` at most; the decoded response.
+
+        Raises:
+            NoAnswer: nothing, or nonsense, came back, or the broker does not have that API.
+        """
+        if not self._versions:
+            answer = self._exchange(API_VERSIONS, 0, {})
+            self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        low, high = self._versions.get(api_key, (1, 0))
+        version = min(newest, high)
+        if version < low:
+            raise NoAnswer(f"does not support API {api_key} up to version {newest}")
+        return self._exchange(api_key, version, values)
+
+    def _exchange(self, api_key: int, version: int, values: Mapping[str, Any]) -> Any:
+        self._correlation += 1
+        flexible = messages.is_flexible(api_key, version)
+        body = messages.encode_request(api_key, version, values)
+        try:
+            self._socket.sendall(request_frame(api_key, version, self._correlation, "minikafka-cli", body, flexible))
+            (size,) = struct.unpack(">i", self._read(4))
+            if not 4 <= size <= _RESPONSE_BYTES_MAX:
+                raise NoAnswer(f"answered with a frame of {size} bytes: not a Kafka broker?")
+            answer = self._read(size)
+        except OSError as error:
+            raise NoAnswer(error.strerror or str(error) or type(error).__name__) from error
+        skip = (
+            5 if flexible and api_key != API_VERSIONS else 4
+        )  # response header v1 has tagged fields (none), v0 has not
+        try:
+            return messages.decode_response(api_key, version, answer[skip:])
+        except MalformedRequest as error:
+            raise NoAnswer(f"answered what cannot be read: {error}") from error
+
+    def _read(self, size: int) -> bytes:
+        parts = []
+        while size:
+            part = self._socket.recv(size)
+            if not part:
+                raise NoAnswer("closed the connection")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+
+@contextlib.contextmanager
+def first_that_answers(bootstrap: str, timeout: float) -> Iterator[Connection]:
+    """A connection to the first bootstrap address that takes one and speaks Kafka; else :class:`CommandError`."""
+    refusals = []
+    for host, port in endpoints(bootstrap):
+        try:
+            connection = Connection(host, port, timeout)
+        except NoAnswer as refusal:
+            refusals.append(f"{host}:{port} ({refusal})")
+            continue
+        with connection:
+            try:
+                connection.request(API_VERSIONS, 0, {})
+            except NoAnswer as refusal:
+                refusals.append(f"{host}:{port} ({refusal})")
+                continue
+            yield connection
+            return
+    raise CommandError(UNKNOWN, f"no broker answers at {', '.join(refusals)}")

@@ -1,0 +1,157 @@
+"""Entry point of the `minikafka` command: finds the subcommand's module and imports only that.
+
+`minikafka broker` is what every container runs, so nothing here, nor on its way, imports a client library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn, Protocol, cast
+
+from minikafka.cli import exits
+from minikafka.cli.exits import CommandError
+
+
+class Subcommand(NamedTuple):
+    """Where a subcommand lives, its line in the help, and the extra of the distribution that it needs."""
+
+    module: str
+    summary: str
+    extra: str | None = None
+
+
+SUBCOMMANDS = {
+    "demo": Subcommand("minikafka_chaos.cli_demo", "a cluster, a workload, faults, a verdict: all in one go", "chaos"),
+    "up": Subcommand("minikafka.cli.up", "start a cluster of brokers on this machine"),
+    "down": Subcommand("minikafka.cli.down", "stop a cluster that up started; its data stays"),
+    "status": Subcommand("minikafka.cli.status", "brokers, controller, and every replica of every partition"),
+    "topic": Subcommand("minikafka.cli.topic", "create, list, describe, delete, alter topics"),
+    "produce": Subcommand("minikafka.cli.produce", "send the lines of standard input as records"),
+    "consume": Subcommand("minikafka.cli.consume", "print records as lines"),
+    "groups": Subcommand("minikafka.cli.groups", "consumer groups: list, describe, reset-offsets, delete"),
+    "dump-log": Subcommand("minikafka.cli.dump_log", "batches, epochs and CRC verdicts of log files"),
+    "broker": Subcommand("minikafka.cli.broker", "run one broker in the foreground"),
+    "chaos": Subcommand("minikafka_chaos.cli_chaos", "run, list and show scenarios of faults", "chaos"),
+    "simulate": Subcommand("minikafka_chaos.cli_simulate", "random schedules in simulation, all invariants", "chaos"),
+    "verify": Subcommand("minikafka_chaos.cli_verify", "workload and verdict on any Kafka-compatible cluster", "chaos"),
+    "analyze": Subcommand("minikafka_analytics.cli_analyze", "Spark analysis and report of runs", "analytics"),
+}
+
+_WIDTH = max(map(len, SUBCOMMANDS)) + 2
+
+
+class SubcommandModule(Protocol):
+    """What each subcommand's module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare options and positional arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; the exit code, or a :class:`CommandError`."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that answers bad input with one line, and takes no abbreviated options."""
+
+    def __init__(self, **options: object) -> None:
+        options.setdefault("allow_abbrev", False)
+        super().__init__(**options)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        """Bad input: exit code 2."""
+        raise CommandError(exits.BAD_INPUT, f"{message.removeprefix('argument ')} (see {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; the exit code. Never raises, except ``SystemExit`` for ``--help``."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = f"minikafka {arguments[0]}" if arguments and arguments[0] in SUBCOMMANDS else "minikafka"
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
+    except CommandError as error:
+        return _fail(f"{name}: {error}", error.code)
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        _abandon_stdout()
+        return exits.BROKEN_PIPE
+    except Exception as error:
+        if os.environ.get("MINIKAFKA_TRACEBACK"):
+            raise
+        what = " ".join(str(error).split())
+        hint = "MINIKAFKA_TRACEBACK=1 shows where"
+        return _fail(f"{name}: internal error: {type(error).__name__}: {what} ({hint})", exits.UNKNOWN)
+
+
+def _fail(line: str, code: int) -> int:
+    try:
+        sys.stdout.flush()
+        print(line, file=sys.stderr)
+    except BrokenPipeError:
+        _abandon_stdout()
+    return code
+
+
+def _abandon_stdout() -> None:
+    """Whoever read our output is gone; keep the interpreter's own flush at exit from complaining about it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments:
+        print(_help())
+        return exits.BAD_INPUT
+    first = arguments[0]
+    if first in ("-h", "--help", "help"):
+        print(_help())
+        return exits.OK
+    if first in ("-V", "--version"):
+        from minikafka import __version__
+
+        print(f"minikafka {__version__}")
+        return exits.OK
+    if first not in SUBCOMMANDS:
+        close = difflib.get_close_matches(first, SUBCOMMANDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else "see minikafka --help"
+        raise exits.bad_input(f"there is no command {first!r}: {hint}")
+    subcommand = SUBCOMMANDS[first]
+    module = _load(subcommand)
+    parser = Parser(prog=f"minikafka {first}", description=subcommand.summary[0].upper() + subcommand.summary[1:] + ".")
+    module.add_arguments(parser)
+    return module.run(parser.parse_args(arguments[1:]))
+
+
+def _load(subcommand: Subcommand) -> SubcommandModule:
+    try:
+        return cast("SubcommandModule", importlib.import_module(subcommand.module))
+    except ModuleNotFoundError as error:
+        if subcommand.extra is None:
+            raise
+        extra = subcommand.extra
+        if error.name == subcommand.module and importlib.util.find_spec(subcommand.module.partition(".")[0]):
+            raise exits.bad_input(f"this version of MiniKafka does not have it yet (no {error.name})") from error
+        raise exits.bad_input(f"needs the extra {extra!r}: pip install 'minikafka[{extra}]' ({error})") from error
+
+
+def _help() -> str:
+    lines = [
+        "usage: minikafka COMMAND [options]",
+        "",
+        "A Kafka-compatible replicated log that is made to be broken.",
+        "",
+    ]
+    lines += [f"  {name:<{_WIDTH}}{subcommand.summary}" for name, subcommand in SUBCOMMANDS.items()]
+    lines += [
+        "",
+        "minikafka COMMAND --help tells more. --json prints data for programs.",
+        "Exit codes: 0 ok, 1 the answer is no, 2 bad input, 3 could not tell.",
+    ]
+    return "\n".join(lines)

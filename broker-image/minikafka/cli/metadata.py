@@ -1,0 +1,137 @@
+"""The cluster as a broker describes it: brokers, controller, topics, and each partition with its leader epoch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from minikafka.cli.connection import Connection, NoAnswer, first_that_answers
+from minikafka.cli.exits import UNKNOWN, CommandError
+from minikafka.protocol.errors import ErrorCode
+
+METADATA = 3
+DESCRIBE_CLUSTER = 60
+_METADATA_NEWEST = 12
+_POLL_SECONDS = 0.05
+
+
+class Broker(NamedTuple):
+    """A live broker."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Partition(NamedTuple):
+    """A partition; ``leader`` is -1 when it has none, ``leader_epoch`` -1 when the broker did not say."""
+
+    number: int
+    error: ErrorCode
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    offline_replicas: list[int]
+
+    @property
+    def offline(self) -> bool:
+        """Nobody leads it: it takes and gives no records."""
+        return self.leader < 0
+
+    @property
+    def under_replicated(self) -> bool:
+        """Some replica is not in sync."""
+        return len(self.isr) < len(self.replicas)
+
+
+class Topic(NamedTuple):
+    """A topic; ``error`` is UNKNOWN_TOPIC_OR_PARTITION for one that was asked for and is not there."""
+
+    name: str
+    error: ErrorCode
+    internal: bool
+    partitions: list[Partition]
+
+
+class ClusterMetadata(NamedTuple):
+    """One broker's view of the cluster; ``controller`` is -1 when it knows none."""
+
+    cluster_id: str | None
+    controller: int
+    brokers: list[Broker]
+    topics: list[Topic]
+
+    def topic(self, name: str) -> Topic | None:
+        """A topic that exists, by name."""
+        return next((topic for topic in self.topics if topic.name == name and not topic.error), None)
+
+
+def fetch_metadata(bootstrap: str, topics: Sequence[str] | None = None, timeout: float = 10.0) -> ClusterMetadata:
+    """Ask the first broker that answers; None for all topics. Never creates a topic.
+
+    Raises:
+        CommandError: nobody answers, or not within ``timeout`` seconds (exit code 3).
+    """
+    values = {
+        "topics": None if topics is None else [{"name": name} for name in topics],
+        "allow_auto_topic_creation": False,
+    }
+    with first_that_answers(bootstrap, timeout) as connection:
+        try:
+            answer = connection.request(METADATA, _METADATA_NEWEST, values)
+        except NoAnswer as refusal:
+            raise CommandError(UNKNOWN, f"{connection.address} {refusal}") from refusal
+        unfenced = _unfenced(connection)
+    return ClusterMetadata(
+        cluster_id=answer.cluster_id,
+        controller=int(answer.controller_id),
+        brokers=sorted(
+            Broker(int(node.node_id), node.host, int(node.port), node.rack)
+            for node in answer.brokers
+            if unfenced is None or int(node.node_id) in unfenced
+        ),
+        topics=sorted(
+            Topic(
+                name=str(topic.name),
+                error=ErrorCode(int(topic.error_code)),
+                internal=topic.is_internal,
+                partitions=sorted(
+                    Partition(
+                        number=int(partition.partition_index),
+                        error=ErrorCode(int(partition.error_code)),
+                        leader=int(partition.leader_id),
+                        leader_epoch=int(partition.leader_epoch),
+                        replicas=[int(broker) for broker in partition.replica_nodes],
+                        isr=[int(broker) for broker in partition.isr_nodes],
+                        offline_replicas=[int(broker) for broker in partition.offline_replicas],
+                    )
+                    for partition in topic.partitions
+                ),
+            )
+            for topic in answer.topics
+        ),
+    )
+
+
+def _unfenced(connection: Connection) -> set[int] | None:
+    """Brokers that the controller holds to be alive; None when the cluster does not say. Metadata lists dead ones a while."""
+    try:
+        answer = connection.request(DESCRIBE_CLUSTER, 0, {"include_cluster_authorized_operations": False})
+    except NoAnswer:
+        return None
+    return {int(broker.broker_id) for broker in answer.brokers}
+
+
+def await_metadata(
+    bootstrap: str, topics: Sequence[str], satisfied: Callable[[ClusterMetadata], bool], timeout: float
+) -> ClusterMetadata:
+    """Ask again until ``satisfied``, or ``timeout`` seconds have passed; what was said last, either way."""
+    deadline = time.monotonic() + timeout
+    while True:
+        metadata = fetch_metadata(bootstrap, topics)
+        if satisfied(metadata) or time.monotonic() > deadline:
+            return metadata
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,131 @@
+"""What each broker says of its own replicas (LEO, HW, flushed offset), from the /metrics page whose port it tells."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from minikafka.cli.connection import Connection, NoAnswer
+from minikafka.cli.metadata import Broker
+
+DESCRIBE_CONFIGS = 32
+_DESCRIBE_CONFIGS_NEWEST = 4
+_BROKER_RESOURCE = 4
+_METRICS_PORT_KEY = "minikafka.metrics.port"
+NO_METRICS = f"has no {_METRICS_PORT_KEY}"
+"""Why a broker that is not a MiniKafka, or not told a port, has no page; every other reason is trouble."""
+
+_PAGE_BYTES_MAX = 64 << 20
+_PARALLEL_MAX = 16
+
+_SAMPLE = re.compile(
+    r'^minikafka_(?P<name>\w+)\{(?:topic="(?P<topic>[^"]*)",partition="(?P<p1>\d+)"|partition="(?P<p2>\d+)",'
+    r'topic="(?P<topic2>[^"]*)")\} (?P<value>\S+)',
+    re.MULTILINE,
+)
+"""Samples with exactly these two labels; a topic's name has no character that would need escaping."""
+
+_FIELDS = {
+    "log_start_offset": "start",
+    "log_end_offset": "leo",
+    "high_watermark": "hw",
+    "log_flushed_offset": "flushed",
+    "leader_epoch": "leader_epoch",
+    "partition_epoch": "partition_epoch",
+    "replica_role": "role",
+}
+
+
+class Replica(NamedTuple):
+    """One broker's own view of its replica; None where the page does not say."""
+
+    start: int | None = None
+    leo: int | None = None
+    hw: int | None = None
+    flushed: int | None = None
+    leader_epoch: int | None = None
+    partition_epoch: int | None = None
+    role: int | None = None
+
+
+class Page(NamedTuple):
+    """A broker's metrics page, or why there is none (``error``)."""
+
+    port: int | None
+    replicas: dict[tuple[str, int], Replica]
+    error: str | None
+
+
+def scrape_all(brokers: Iterable[Broker], timeout: float) -> dict[int, Page]:
+    """The pages of all these brokers, asked at the same time; one that does not answer costs ``timeout`` seconds."""
+    listed = list(brokers)
+    if not listed:
+        return {}
+    with ThreadPoolExecutor(min(len(listed), _PARALLEL_MAX)) as pool:
+        return dict(zip((broker.id for broker in listed), pool.map(lambda b: scrape(b, timeout), listed), strict=True))
+
+
+def scrape(broker: Broker, timeout: float) -> Page:
+    """One broker's page. Never raises for a broker that is silent or is not a MiniKafka."""
+    port = None
+    try:
+        port = _metrics_port(broker, timeout)
+        if port is None:
+            return Page(None, {}, NO_METRICS)
+        return Page(port, parse(_get(broker.host, port, timeout)), None)
+    except NoAnswer as refusal:
+        return Page(port, {}, str(refusal))
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Page(port, {}, f"metrics port {port}: {reason}")
+
+
+def _metrics_port(broker: Broker, timeout: float) -> int | None:
+    values = {
+        "resources": [
+            {
+                "resource_type": _BROKER_RESOURCE,
+                "resource_name": str(broker.id),
+                "configuration_keys": [_METRICS_PORT_KEY],
+            }
+        ]
+    }
+    with Connection(broker.host, broker.port, timeout) as connection:
+        answer = connection.request(DESCRIBE_CONFIGS, _DESCRIBE_CONFIGS_NEWEST, values)
+    for result in answer.results:
+        for config in result.configs:
+            if config.name == _METRICS_PORT_KEY and config.value and config.value.isdigit():
+                return int(config.value) or None
+    return None
+
+
+def _get(host: str, port: int, timeout: float) -> str:
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    try:
+        connection.request("GET", "/metrics", headers={"Accept": "text/plain"})
+        response = connection.getresponse()
+        if response.status != 200:
+            raise http.client.HTTPException(f"HTTP status {response.status}")
+        return response.read(_PAGE_BYTES_MAX).decode()
+    finally:
+        connection.close()
+
+
+def parse(page: str) -> dict[tuple[str, int], Replica]:
+    """The replicas on a page in Prometheus's text format."""
+    found: dict[tuple[str, int], dict[str, int]] = {}
+    for sample in _SAMPLE.finditer(page):
+        name = _FIELDS.get(sample["name"])
+        if name is not None:
+            place = (sample["topic"] or sample["topic2"], int(sample["p1"] or sample["p2"]))
+            found.setdefault(place, {})[name] = int(float(sample["value"]))
+    return {place: Replica(**values) for place, values in found.items()}
+
+
+def best(values: Mapping[int, Page], place: tuple[str, int], leader: int) -> Replica:
+    """The leader's view of a partition, else an empty one."""
+    page = values.get(leader)
+    return page.replicas.get(place, Replica()) if page else Replica()

@@ -1,0 +1,143 @@
+"""`minikafka up`: a cluster of broker processes on this machine, in the foreground or detached."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from typing import Any
+
+from minikafka.cli import arguments, exits
+from minikafka.cli.exits import CommandError
+from minikafka.cli.output import print_json, print_table
+from minikafka.local.cluster import READY_TIMEOUT, LocalCluster
+from minikafka.local.errors import BadRequest, ClusterError
+from minikafka.local.layout import ClusterInfo
+from minikafka.local.ports import HOST
+
+_WATCH_SECONDS = 1.0
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--data", required=True, metavar="DIR", help="where everything of the cluster lives")
+    parser.add_argument("--brokers", type=arguments.whole_number(1), metavar="N", help="default 3")
+    parser.add_argument(
+        "--base-port", type=arguments.whole_number(1, 65535), metavar="PORT", help="of the first broker; default 19092"
+    )
+    parser.add_argument(
+        "--config",
+        action="append",
+        type=arguments.key_value,
+        default=[],
+        metavar="KEY=VALUE",
+        help="a broker setting for all of them (repeatable)",
+    )
+    parser.add_argument("--racks", type=_racks, metavar="A,B,C", help="a rack for each broker, dealt round")
+    parser.add_argument(
+        "--no-unflushed-dir",
+        action="store_true",
+        help="plain logs on one volume: then a power loss cannot be acted out, only a crash",
+    )
+    parser.add_argument("--detach", action="store_true", help="return when all are ready; `minikafka down` stops them")
+    parser.add_argument(
+        "--timeout", type=arguments.seconds, default=READY_TIMEOUT, metavar="SECONDS", help="to get ready (default 30)"
+    )
+    arguments.add_json(parser)
+
+
+def _racks(text: str) -> list[str]:
+    racks = text.split(",")
+    if not all(rack and rack == rack.strip() for rack in racks):
+        raise argparse.ArgumentTypeError(f"{text!r} is not names with commas between")
+    return racks
+
+
+def run(args: argparse.Namespace) -> int:
+    """Start what does not run, show it, and, without --detach, stay until Ctrl-C and bring it down."""
+    cluster = LocalCluster(args.data)
+    before = _running(cluster)
+    # Closing the terminal, or a supervisor's stop, must not leave brokers behind either.
+    handlers = {number: signal.signal(number, _interrupt) for number in _ENDING}
+    ready = False
+    try:
+        info = _up(cluster, args)
+        ready = True
+        show(info, as_json=args.json)
+        if args.detach:
+            return exits.OK
+        return _watch(cluster, quiet=args.json)
+    except (KeyboardInterrupt, BrokenPipeError):
+        if args.detach or not (ready or _running(cluster) - before):
+            raise  # interrupted while starting: what was started is stopped again
+        return _bring_down(cluster, quiet=args.json)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _running(cluster: LocalCluster) -> set[int]:
+    """Pids of the brokers that run."""
+    try:
+        return {broker.pid for broker in cluster.info().brokers if broker.pid is not None}
+    except ClusterError:  # nothing there yet, or nothing that can be read: `up` says so
+        return set()
+
+
+def _interrupt(_number: int, _frame: Any) -> None:
+    """End, once: a second Ctrl-C while the brokers shut down must not leave some of them running."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _up(cluster: LocalCluster, args: argparse.Namespace) -> ClusterInfo:
+    try:
+        return cluster.up(
+            args.brokers,
+            args.base_port,
+            arguments.settings(args.config),
+            racks=args.racks,
+            unflushed=False if args.no_unflushed_dir else None,
+            timeout=args.timeout,
+        )
+    except BadRequest as error:
+        raise exits.bad_input(str(error)) from error
+    except ClusterError as error:
+        raise CommandError(exits.NO, str(error)) from error
+
+
+def show(info: ClusterInfo, *, as_json: bool) -> None:
+    """Where the brokers are."""
+    if as_json:
+        print_json(info.as_json())
+        return
+    rows = [
+        (broker.id, broker.pid, f"{HOST}:{broker.port}", f"http://{HOST}:{broker.metrics_port}/metrics", broker.rack)
+        for broker in info.brokers
+    ]
+    print_table(("#broker", "#pid", "address", "metrics", "rack"), rows)
+    print(f"bootstrap {info.bootstrap}")
+
+
+def _watch(cluster: LocalCluster, *, quiet: bool) -> int:
+    """Say what becomes of the brokers, until interrupted."""
+    if not quiet:
+        print("Ctrl-C brings them down", flush=True)
+    states = {broker.id: "up" for broker in cluster.info().brokers}
+    while True:
+        time.sleep(_WATCH_SECONDS)
+        for broker, before in states.items():
+            states[broker] = cluster.state(broker)
+            if states[broker] != before and not quiet:
+                print(f"{time.strftime('%H:%M:%S')} broker {broker} is {states[broker]}", flush=True)
+
+
+def _bring_down(cluster: LocalCluster, *, quiet: bool) -> int:
+    if not quiet and sys.stdout.isatty():
+        print("\nbringing the brokers down", flush=True)
+    for broker in cluster.down():
+        print(f"minikafka up: broker {broker} did not shut down in time and was killed", file=sys.stderr)
+    return exits.OK

@@ -1,0 +1,121 @@
+"""Listeners: ``NAME://HOST:PORT`` lists, and the checks between the keys that speak of them (KIP-103)."""
+
+import re
+import socket
+from typing import NamedTuple
+
+from minikafka.config.keys import ConfigError, ConfigType, Key, Refused
+
+_ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]*)\]|([A-Za-z0-9._%-]*)):([0-9]{1,5})", re.ASCII)
+_KAFKA_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_WILDCARDS = ("0.0.0.0", "::")
+_SHAPE = "comma-separated list of NAME://HOST:PORT with distinct names and ports"
+
+
+class Endpoint(NamedTuple):
+    """One listener. An empty host means every interface; port 0 means that the system chooses one."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
+    """Parse a ``listeners`` value; raises :class:`Refused` with what is wrong with which entry."""
+    endpoints: list[Endpoint] = []
+    for item in text.split(","):
+        match = _ENDPOINT.fullmatch(item.strip())
+        if match is None:
+            raise Refused(f"{item.strip() or 'an empty entry'!r} is no listener")
+        endpoint = Endpoint(match[1].upper(), match[2] or match[3] or "", int(match[4]))
+        if endpoint.port > 65535:
+            raise Refused(f"port {endpoint.port} is above 65535")
+        for other in endpoints:
+            if other.name == endpoint.name:
+                raise Refused(f"two listeners are named {endpoint.name}")
+            # Kafka allows the same port once on IPv4 and once on IPv6 (KIP-797).
+            if endpoint.port and other.port == endpoint.port and (":" in other.host) == (":" in endpoint.host):
+                raise Refused(f"two listeners use port {endpoint.port}")
+        endpoints.append(endpoint)
+    return tuple(endpoints)
+
+
+def listener_list(default: tuple[Endpoint, ...] | None, /, *, doc: str) -> Key[tuple[Endpoint, ...]]:
+    """A key that holds listeners; a default of None is replaced when the whole configuration is resolved."""
+    return Key(ConfigType.LIST, default, _SHAPE, parse_endpoints, doc)
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """``NAME:PROTOCOL,...`` into a mapping; raises :class:`Refused`."""
+    protocols: dict[str, str] = {}
+    for item in text.split(","):
+        name, colon, protocol = (part.strip().upper() for part in item.partition(":"))
+        if not colon or not name or protocol not in _KAFKA_PROTOCOLS:
+            raise Refused(f"{item.strip()!r} is no NAME:PROTOCOL pair")
+        if protocols.setdefault(name, protocol) != protocol:
+            raise Refused(f"listener {name} has two protocols")
+    return protocols
+
+
+def protocol_map(*, doc: str) -> Key[dict[str, str]]:
+    """The key ``listener.security.protocol.map``."""
+    key: Key[dict[str, str]] = Key(
+        ConfigType.STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "comma-separated NAME:PROTOCOL pairs with PROTOCOL one of " + ", ".join(_KAFKA_PROTOCOLS),
+        parse_protocol_map,
+        doc,
+    )
+    return key
+
+
+def advertised_default(listeners: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+    """What is advertised when nothing is said: the listeners themselves, an empty host being this machine's name."""
+    return tuple(e if e.host else e._replace(host=socket.gethostname()) for e in listeners)
+
+
+def check_listeners(
+    listeners: tuple[Endpoint, ...],
+    advertised: tuple[Endpoint, ...],
+    protocols: dict[str, str],
+    inter_broker: str | None,
+) -> str:
+    """Cross-check the listener keys; returns the inter-broker listener's name. Raises :class:`ConfigError`."""
+    names = [e.name for e in listeners]
+    shown = ", ".join(names)
+    problems: list[str] = []
+    for name in names:
+        protocol = protocols.get(name)
+        if protocol is None:
+            problems.append(
+                f"listener.security.protocol.map: no protocol for listener {name}; allowed: an entry {name}:PLAINTEXT"
+            )
+        elif protocol != "PLAINTEXT":
+            problems.append(
+                f"listeners={name}: its protocol {protocol} is known to Kafka, not supported by MiniKafka; "
+                "allowed: listeners whose protocol is PLAINTEXT"
+            )
+    for endpoint in advertised:
+        if endpoint.name not in names:
+            problems.append(f"advertised.listeners={endpoint}: no such listener; allowed names: {shown}")
+        elif endpoint.host in _WILDCARDS or not endpoint.host:
+            problems.append(
+                f"advertised.listeners={endpoint}: clients cannot connect to this host; "
+                "allowed: a host name or address that clients can reach"
+            )
+    reachable = [e.name for e in advertised]
+    if inter_broker is None:
+        inter_broker = "PLAINTEXT" if "PLAINTEXT" in reachable or len(reachable) != 1 else reachable[0]
+    inter_broker = inter_broker.upper()
+    if inter_broker not in reachable:
+        problems.append(
+            f"inter.broker.listener.name={inter_broker}: not among the advertised listeners; "
+            f"allowed: {', '.join(reachable)}"
+        )
+    if problems:
+        raise ConfigError(*problems)
+    return inter_broker

@@ -1,0 +1,47 @@
+"""Java's ``.properties`` format, as Kafka reads ``server.properties``."""
+
+import re
+from pathlib import Path
+
+from minikafka.config.keys import ConfigError
+
+_SEPARATOR = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)\s*[=:]?\s*(?P<value>.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescape(match: re.Match[str]) -> str:
+    escaped = match[1]
+    if len(escaped) == 5:
+        return chr(int(escaped[1:], 16))
+    return _CONTROL.get(escaped, escaped)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Keys and values; of a repeated key the last counts, as in Java."""
+    found: dict[str, str] = {}
+    pending = ""
+    for raw in [*re.split(r"\r\n|\r|\n", text), ""]:
+        line = raw.lstrip(" \t\f")
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        line = pending + line
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending = line[:-1]
+            continue
+        pending = ""
+        match = _SEPARATOR.fullmatch(line)
+        assert match is not None, "every part of the pattern may be empty"
+        found[_ESCAPE.sub(_unescape, match["key"])] = _ESCAPE.sub(_unescape, match["value"]).strip()
+    return found
+
+
+def read_properties(path: str | Path) -> dict[str, str]:
+    """The settings in a file. Raises :class:`ConfigError` when it cannot be read."""
+    try:
+        return parse_properties(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; allowed: a file in Java's properties format") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8; allowed: a file in Java's properties format") from None

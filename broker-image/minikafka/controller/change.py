@@ -1,0 +1,159 @@
+"""A change of one partition's state: elections, ISR and ELR bookkeeping, epochs (Kafka's ``PartitionChangeBuilder``).
+
+Every change of a partition goes through :func:`change`, so that the rules which tie leader, ISR, ELR and the two epochs
+together stand in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+from minikafka.metadata.image import NO_LEADER, RECOVERED, RECOVERING, PartitionState
+
+
+class Election(Enum):
+    """Which leader is wanted."""
+
+    ONLINE = "online"
+    """Keep the leader if it is fit, else the first fit replica in assignment order (R14)."""
+    PREFERRED = "preferred"
+    """The first replica of the assignment if it is fit."""
+    UNCLEAN = "unclean"
+    """Like ONLINE, and a replica that is not in sync when there is no other: records may be lost."""
+
+
+class Assignment(NamedTuple):
+    """Where a partition lives, and the move that is under way (KIP-455)."""
+
+    replicas: tuple[int, ...]
+    """The target first, then what will leave."""
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The new state, and how its leader was found: None when no election took place, else whether it was a clean one."""
+
+    state: PartitionState
+    clean: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRules:
+    """The methods that decide, apart from each other, so that the simulator can break them one by one."""
+
+    min_isr: int
+    is_active: Callable[[int], bool]
+    elr_enabled: bool = True
+
+    def fit(self, old: PartitionState, isr: Collection[int], elr: Collection[int], replica: int) -> bool:
+        """May lead without loss: in the ISR, or in the ELR when the ISR is empty, and active (KIP-966)."""
+        del old
+        return (replica in isr or (not isr and replica in elr)) and self.is_active(replica)
+
+    def elect(
+        self, old: PartitionState, isr: tuple[int, ...], elr: tuple[int, ...], election: Election
+    ) -> tuple[int, bool]:
+        """(leader, clean); ``NO_LEADER`` when nobody may lead."""
+        fit = [r for r in old.replicas if self.fit(old, isr, elr, r)]
+        if election is Election.PREFERRED and old.replicas[0] in fit:
+            return old.replicas[0], True
+        if old.leader in fit:
+            return old.leader, True
+        if fit:
+            return fit[0], True
+        if self.elr_enabled and old.leader == NO_LEADER and not isr and not elr and len(old.last_known_elr) == 1:
+            last = old.last_known_elr[0]
+            if last in old.replicas and self.is_active(last):
+                return last, False
+        if election is Election.UNCLEAN:
+            for replica in old.replicas:
+                if self.is_active(replica):
+                    return replica, False
+        return NO_LEADER, True
+
+    def next_elr(
+        self, old: PartitionState, isr: Collection[int], uncleanly_stopped: Collection[int]
+    ) -> tuple[int, ...]:
+        """The ELR that goes with a target ISR: who left it since it fell below the minimum, and lost nothing (KIP-966)."""
+        if not self.elr_enabled or self.enough(old, isr):
+            return ()
+        candidates = dict.fromkeys((*old.elr, *old.isr))
+        return tuple(r for r in candidates if r not in isr and r not in uncleanly_stopped and r in old.replicas)
+
+    def enough(self, old: PartitionState, isr: Collection[int]) -> bool:
+        """Whether an ISR of this size lets the high watermark advance."""
+        return len(isr) >= min(self.min_isr, len(old.replicas))
+
+    def last_known_leader(self, old: PartitionState, isr: Collection[int], leader: int) -> tuple[int, ...]:
+        """Who led last, noted when the ISR empties and kept until somebody leads again (Kafka keeps it in LastKnownElr).
+
+        When nobody led even before that (it began under ``trust_isr``), the last member of the ISR stands for it.
+        """
+        if not self.elr_enabled or leader != NO_LEADER:
+            return ()
+        if isr:
+            return old.last_known_elr
+        if old.leader != NO_LEADER:
+            return (old.leader,)
+        return old.last_known_elr or old.isr[:1]
+
+
+def finish_reassignment(assignment: Assignment, isr: tuple[int, ...]) -> tuple[Assignment, tuple[int, ...]] | None:
+    """Assignment and ISR without the leaving replicas, once every replica of the target is in sync; None until then.
+
+    Every one, not only the arriving ones: else a smaller assignment could end with fewer copies than it names.
+    """
+    replicas, adding, removing = assignment
+    target = tuple(r for r in replicas if r not in removing)
+    if not (adding or removing) or not set(target) <= set(isr):
+        return None
+    return Assignment(target), tuple(r for r in isr if r in target)
+
+
+def change(
+    old: PartitionState,
+    rules: ChangeRules,
+    *,
+    isr: tuple[int, ...] | None = None,
+    election: Election = Election.ONLINE,
+    uncleanly_stopped: Collection[int] = (),
+    recovered: bool = False,
+    assignment: Assignment | None = None,
+) -> Change | None:
+    """The change that brings a partition to the target ISR with a fit leader; None when nothing changes.
+
+    Args:
+        isr: the wanted ISR; None keeps it.
+        uncleanly_stopped: replicas known to have lost records, which leave ISR and ELR (KIP-966).
+        recovered: the leader confirms that an unclean election's recovery is over.
+        assignment: the wanted replicas; None keeps them. A move that the target ISR completes is completed.
+    """
+    target = old.isr if isr is None else isr
+    target = tuple(r for r in target if r not in uncleanly_stopped)
+    wanted = assignment or Assignment(old.replicas, old.adding, old.removing)
+    wanted, target = finish_reassignment(wanted, target) or (wanted, target)
+    base = replace(old, replicas=wanted.replicas, adding=wanted.adding, removing=wanted.removing)
+    elr = rules.next_elr(base, target, uncleanly_stopped)
+    leader, clean = rules.elect(base, target, elr, election)
+    last_known = rules.last_known_leader(base, target, leader)
+    recovery = RECOVERED if recovered else old.recovery_state
+    if leader != NO_LEADER and leader not in target:
+        target = (leader,)
+        if leader in elr:
+            elr = () if rules.enough(base, target) else tuple(r for r in elr if r != leader)
+        else:
+            elr, recovery = (), RECOVERING
+    if not target and not rules.elr_enabled:
+        target = old.isr  # without ELR an empty ISR is never written: somebody must remember who was last
+    new = replace(base, isr=target, elr=elr, last_known_elr=last_known, leader=leader, recovery_state=recovery)
+    if new == old:
+        return None
+    if leader != old.leader or not set(old.replicas) <= set(new.replicas):
+        new = replace(new, leader_epoch=old.leader_epoch + 1)  # a replica that left must not be led by the old term
+    new = replace(new, partition_epoch=old.partition_epoch + 1)
+    return Change(new, clean if leader not in (old.leader, NO_LEADER) else None)

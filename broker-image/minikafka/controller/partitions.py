@@ -1,0 +1,205 @@
+"""Leaders and in-sync replicas: what the controller does with AlterPartition, broker deaths and elections."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from minikafka.controller.change import Assignment, Election, change
+from minikafka.controller.workspace import Workspace
+from minikafka.metadata.image import NO_LEADER, PartitionState, TopicState
+from minikafka.protocol.errors import ErrorCode
+from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
+
+
+class PartitionBook:
+    """Decides on partition states."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+
+    # -- ISR changes asked for by leaders -----------------------------------------------------------------------------
+
+    def alter(self, broker_id: int, broker_epoch: int, proposal: IsrProposal) -> AlterPartitionAnswer:
+        """Judge one AlterPartition (KIP-497) in Kafka's order of checks."""
+        error = self.check_sender(broker_id, broker_epoch)
+        if error:
+            return AlterPartitionAnswer(error)
+        topic = self.workspace.image.topics_by_id.get(proposal.topic_id)
+        if topic is None:
+            return AlterPartitionAnswer(ErrorCode.UNKNOWN_TOPIC_ID)
+        index = proposal.topic_partition.partition
+        if not 0 <= index < len(topic.partitions):
+            return AlterPartitionAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        old = topic.partitions[index]
+        error = self.check_epochs(broker_id, old, proposal) or self.check_members(old, proposal)
+        if error:
+            return AlterPartitionAnswer(error)
+        isr = tuple(member for member, _ in proposal.isr)
+        new = change(old, self.workspace.rules(topic), isr=isr, recovered=not proposal.recovery_state)
+        if new is None:
+            return AlterPartitionAnswer(ErrorCode.NONE, old.leader_epoch, old.partition_epoch, old.isr)
+        self.workspace.put_partition(topic, index, new, "isr change")
+        if new.state.leader_epoch != old.leader_epoch:
+            return AlterPartitionAnswer(ErrorCode.NEW_LEADER_ELECTED)
+        return AlterPartitionAnswer(ErrorCode.NONE, new.state.leader_epoch, new.state.partition_epoch, new.state.isr)
+
+    def check_sender(self, broker_id: int, broker_epoch: int) -> ErrorCode:
+        """The request comes from the live incarnation of a registered broker."""
+        broker = self.workspace.image.brokers.get(broker_id)
+        if broker is None or broker.epoch != broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        return ErrorCode.NONE
+
+    def check_epochs(self, broker_id: int, old: PartitionState, proposal: IsrProposal) -> ErrorCode:
+        """Compare-and-set on leader epoch and partition epoch (KIP-497)."""
+        if proposal.leader_epoch > old.leader_epoch or proposal.partition_epoch > old.partition_epoch:
+            return ErrorCode.NOT_CONTROLLER  # the sender knows more than this controller
+        if proposal.leader_epoch < old.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if old.leader != broker_id:
+            return ErrorCode.INVALID_REQUEST
+        if proposal.partition_epoch < old.partition_epoch:
+            return ErrorCode.INVALID_UPDATE_VERSION
+        return ErrorCode.NONE
+
+    def check_members(self, old: PartitionState, proposal: IsrProposal) -> ErrorCode:
+        """Only assigned, active replicas of the incarnation that fetched may be in the ISR (KIP-841, KIP-903)."""
+        members = [member for member, _ in proposal.isr]
+        if not set(members) <= set(old.replicas) or old.leader not in members or len(set(members)) != len(members):
+            return ErrorCode.INVALID_REQUEST
+        if proposal.recovery_state and (len(members) > 1 or not old.recovery_state):
+            return ErrorCode.INVALID_REQUEST
+        for member, epoch in proposal.isr:
+            if not self.is_eligible(member, epoch):
+                return ErrorCode.INELIGIBLE_REPLICA
+        return ErrorCode.NONE
+
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """Active, and the same incarnation (-1: not checked)."""
+        broker = self.workspace.image.brokers.get(broker_id)
+        return broker is not None and broker.active and broker_epoch in (-1, broker.epoch)
+
+    # -- brokers that come and go -------------------------------------------------------------------------------------
+
+    def broker_gone(self, broker_id: int, reason: str, uncleanly: bool = False) -> None:
+        """Take a broker out of every ISR and elect where it led (R14).
+
+        Args:
+            uncleanly: it is known to have come back without a clean shutdown, so it leaves the ELR too (KIP-966).
+        """
+        stopped = (broker_id,) if uncleanly else ()
+        for topic in list(self.workspace.image.topics.values()):
+            for index, old in enumerate(topic.partitions):
+                if broker_id not in old.isr and broker_id != old.leader and not (uncleanly and broker_id in old.elr):
+                    continue
+                isr = tuple(r for r in old.isr if r != broker_id)
+                topic = self._change(topic, index, reason, isr=isr, uncleanly_stopped=stopped)
+
+    def leader_restarted(self, broker_id: int) -> None:
+        """Classic rules: end the terms of a leader that restarted; its places in ISRs stay as they are."""
+        for topic in list(self.workspace.image.topics.values()):
+            for index, old in enumerate(topic.partitions):
+                if old.leader == broker_id:
+                    topic = self._change(topic, index, f"leader {broker_id} restarted")
+
+    def broker_back(self, broker_id: int) -> None:
+        """Elect where nobody led and this broker may."""
+        for topic in list(self.workspace.image.topics.values()):
+            for index, old in enumerate(topic.partitions):
+                if old.leader == NO_LEADER and broker_id in old.replicas:
+                    topic = self._change(topic, index, f"broker {broker_id} is back")
+
+    def _change(
+        self,
+        topic: TopicState,
+        index: int,
+        reason: str,
+        *,
+        isr: tuple[int, ...] | None = None,
+        uncleanly_stopped: Collection[int] = (),
+        election: Election | None = None,
+    ) -> TopicState:
+        made = change(
+            topic.partitions[index],
+            self.workspace.rules(topic),
+            isr=isr,
+            election=election or self.workspace.election(topic),
+            uncleanly_stopped=uncleanly_stopped,
+        )
+        return topic if made is None else self.workspace.put_partition(topic, index, made, reason)
+
+    # -- elections on request and by timer ------------------------------------------------------------------------------
+
+    def elect(self, topic_name: str, index: int, election: Election) -> ErrorCode:
+        """ElectLeaders (KIP-183, KIP-460) for one partition."""
+        topic = self.workspace.image.topics.get(topic_name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        old = topic.partitions[index]
+        if election is Election.PREFERRED and old.leader == old.replicas[0]:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        if election is Election.UNCLEAN and old.leader != NO_LEADER:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        new = self._change(topic, index, f"{election.value} election on request", election=election).partitions[index]
+        if election is Election.PREFERRED and new.leader != new.replicas[0]:
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        if new.leader == NO_LEADER:
+            return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def rebalance_leaders(self, limit: int = 1000) -> int:
+        """Give preferred replicas their leadership back where they are in sync; at most ``limit`` a round."""
+        moved = 0
+        for topic in list(self.workspace.image.topics.values()):
+            for index, old in enumerate(topic.partitions):
+                preferred = old.replicas[0]
+                if moved >= limit:
+                    return moved
+                if old.leader in (preferred, NO_LEADER) or preferred not in old.isr:
+                    continue
+                if not self.workspace.image.is_active(preferred):
+                    continue
+                topic = self._change(topic, index, "preferred leader", election=Election.PREFERRED)
+                moved += 1
+        return moved
+
+    def elect_offline(self) -> None:
+        """Try again where nobody leads; unclean where the topic allows it."""
+        for topic in list(self.workspace.image.topics.values()):
+            for index, old in enumerate(topic.partitions):
+                if old.leader == NO_LEADER:
+                    topic = self._change(topic, index, "periodic election")
+
+    # -- reassignment -----------------------------------------------------------------------------------------------------
+
+    def reassign(self, topic_name: str, index: int, target: tuple[int, ...] | None) -> ErrorCode:
+        """Start (or with None cancel) moving a partition to ``target`` (KIP-455)."""
+        topic = self.workspace.image.topics.get(topic_name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        old = topic.partitions[index]
+        stable = tuple(r for r in old.replicas if r not in old.adding)
+        if target is None:
+            if not old.adding and not old.removing:
+                return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            target = stable
+        elif (
+            not target or len(set(target)) != len(target) or any(r not in self.workspace.image.brokers for r in target)
+        ):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        adding = tuple(r for r in target if r not in stable)
+        removing = tuple(r for r in stable if r not in target)
+        replicas = (*target, *removing)
+        isr = tuple(r for r in old.isr if r in replicas)
+        if not isr and old.isr:
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        made = change(
+            old,
+            self.workspace.rules(topic),
+            isr=isr,
+            election=self.workspace.election(topic),
+            assignment=Assignment(replicas, adding, removing),
+        )
+        if made is not None:
+            self.workspace.put_partition(topic, index, made, "reassignment")
+        return ErrorCode.NONE

@@ -1,0 +1,199 @@
+"""Topics: create, delete, grow, configure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from minikafka.controller.placement import check_manual_assignment, place, walk_start
+from minikafka.controller.workspace import Workspace
+from minikafka.metadata.image import BROKER_CONFIG, PartitionState, TopicState
+from minikafka.protocol.errors import ErrorCode, KafkaError
+
+NAME_LENGTH_MAX = 249
+"""Kafka's limit: the name, a dash and a partition number must fit a file name."""
+
+PARTITIONS_MAX = 10_000
+"""Per request, as a guard against a slip of the finger (KafkaAdminClient has no limit of its own)."""
+
+_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def check_topic_name(name: str) -> None:
+    """Kafka's rules for a topic's name.
+
+    Raises:
+        KafkaError: INVALID_TOPIC_EXCEPTION with the rule that is broken.
+    """
+    problem = ""
+    if not name:
+        problem = "topic name is empty"
+    elif name in (".", ".."):
+        problem = f"topic name cannot be {name!r}"
+    elif len(name) > NAME_LENGTH_MAX:
+        problem = f"topic name is {len(name)} characters long; at most {NAME_LENGTH_MAX} are allowed"
+    elif not set(name) <= _LEGAL:
+        problem = f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
+    if problem:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A wish for a topic; -1 takes the broker's default; ``assignment`` (partition -> replicas) excludes the two counts."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+ConfigCheck = Callable[[Mapping[str, str]], None]
+"""Raises KafkaError INVALID_CONFIG naming the key."""
+
+
+class TopicBook:
+    """Decides on topics."""
+
+    def __init__(self, workspace: Workspace, new_uuid: Callable[[], UUID], check_configs: ConfigCheck) -> None:
+        self.workspace = workspace
+        self.new_uuid = new_uuid
+        self.check_configs = check_configs
+        self._next_start = len(workspace.image.topics)
+
+    def create(self, wish: NewTopic, validate_only: bool = False) -> TopicState:
+        """Create a topic, or only say what it would be.
+
+        Raises:
+            KafkaError: name, counts, assignment or configuration are not allowed; TOPIC_ALREADY_EXISTS.
+        """
+        check_topic_name(wish.name)
+        image = self.workspace.image
+        if wish.name in image.topics:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wish.name!r} already exists")
+        clash = next((t for t in image.topics if t.replace(".", "_") == wish.name.replace(".", "_")), None)
+        if clash is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic {wish.name!r} collides with {clash!r}: '.' and '_' are the same in metric names",
+            )
+        self.check_configs(wish.configs)
+        rows = self._assignment(wish)
+        topic = TopicState(
+            wish.name, self.new_uuid(), tuple(self._new_partition(row) for row in rows), dict(wish.configs)
+        )
+        if not validate_only:
+            self._next_start += 1
+            self.workspace.put_topic(topic)
+            self.workspace.note(
+                "topic_created",
+                topic.name,
+                topic_id=str(topic.topic_id),
+                partitions=len(rows),
+                replication_factor=len(rows[0]),
+            )
+        return topic
+
+    def _assignment(self, wish: NewTopic) -> list[tuple[int, ...]]:
+        config = self.workspace.config
+        if wish.assignment:
+            if wish.partitions != -1 or wish.replication_factor != -1:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "give either an assignment or partitions and replication factor, not both",
+                )
+            indexes = sorted(wish.assignment)
+            if indexes != list(range(len(indexes))):
+                raise KafkaError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partitions must be numbered from 0 without gaps: {indexes}"
+                )
+            rows = [tuple(wish.assignment[i]) for i in indexes]
+            check_manual_assignment(rows, self._racks(active_only=False))
+            self._check_somebody_is_active(rows)
+            return rows
+        partitions = config.default_partitions if wish.partitions == -1 else wish.partitions
+        factor = config.default_replication_factor if wish.replication_factor == -1 else wish.replication_factor
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"partitions must be between 1 and {PARTITIONS_MAX}, not {partitions}"
+            )
+        return place(self._racks(active_only=True), partitions, factor, self._next_start)
+
+    def _check_somebody_is_active(self, rows: Sequence[Sequence[int]], first_partition: int = 0) -> None:
+        """Somebody must lead a new partition; an ISR of absent brokers would be a promise nobody made (as in Kafka)."""
+        for index, row in enumerate(rows, first_partition):
+            if not any(self.workspace.image.is_active(broker) for broker in row):
+                raise KafkaError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"partition {index}: all of its brokers {list(row)} are fenced or shutting down",
+                )
+
+    def _racks(self, active_only: bool) -> dict[int, str | None]:
+        brokers = self.workspace.image.brokers.values()
+        return {b.broker_id: b.rack for b in brokers if b.active or not active_only}
+
+    def _new_partition(self, row: tuple[int, ...]) -> PartitionState:
+        """The ISR of a new partition is whoever is alive: an empty log is in sync with every other."""
+        isr = tuple(r for r in row if self.workspace.image.is_active(r))
+        return PartitionState(row, isr, isr[0])
+
+    def delete(self, name: str) -> ErrorCode:
+        """Delete a topic; brokers drop its replicas when they see that its record is gone."""
+        topic = self.workspace.image.topics.get(name)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self.workspace.delete_topic(topic)
+        self.workspace.note("topic_deleted", name, topic_id=str(topic.topic_id))
+        return ErrorCode.NONE
+
+    def grow(self, name: str, count: int, assignment: Sequence[Sequence[int]] | None, validate_only: bool) -> None:
+        """CreatePartitions: bring a topic to ``count`` partitions.
+
+        Raises:
+            KafkaError: unknown topic, a count that is not larger, a bad assignment.
+        """
+        topic = self.workspace.image.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+        have = len(topic.partitions)
+        if not have < count <= PARTITIONS_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"topic {name!r} has {have} partitions; the new count must be between {have + 1} and "
+                f"{PARTITIONS_MAX}, not {count}",
+            )
+        factor = len(topic.partitions[0].replicas)
+        if assignment is not None:
+            rows = [tuple(row) for row in assignment]
+            if len(rows) != count - have:
+                raise KafkaError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{count - have} new partitions need as many assignments, not {len(rows)}",
+                )
+            check_manual_assignment([topic.partitions[0].replicas, *rows], self._racks(active_only=False))
+            self._check_somebody_is_active(rows, have)
+        else:
+            racks = self._racks(active_only=True)
+            rows = place(racks, count - have, factor, walk_start(racks, topic.partitions[0].replicas[0]), have)
+        if not validate_only:
+            grown = (*topic.partitions, *(self._new_partition(row) for row in rows))
+            self.workspace.put_topic(replace(topic, partitions=grown))
+
+    def set_configs(self, name: str, configs: Mapping[str, str], validate_only: bool = False) -> None:
+        """Replace a topic's overrides.
+
+        Raises:
+            KafkaError: unknown topic or a bad key or value.
+        """
+        topic = self.workspace.image.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+        self.check_configs(configs)
+        if not validate_only and dict(configs) != dict(topic.configs):
+            self.workspace.put_topic(replace(topic, configs=dict(configs)))
+
+    def set_broker_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace the dynamic configuration of a broker (empty name: the default of all)."""
+        self.workspace.put_record(BROKER_CONFIG + name, dict(configs) or None)

@@ -1,0 +1,126 @@
+"""The controller's working copy of the image, and what it has changed since the last commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from minikafka.controller.change import Change, ChangeRules, Election
+from minikafka.metadata.image import BROKER, TOPIC, BrokerState, ClusterImage, TopicState
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """What decisions depend on; times in seconds."""
+
+    session_timeout: float = 9.0
+    default_partitions: int = 1
+    default_replication_factor: int = 1
+    min_insync_replicas: int = 1
+    unclean_leader_election: bool = False
+    auto_leader_rebalance: bool = True
+    leader_imbalance_check_interval: float = 300.0
+    unclean_leader_election_interval: float = 300.0
+    trust_isr: bool = False
+    """``minikafka.unclean.shutdown.policy=trust_isr``: the classic rules of the articles. A broker keeps its ISR seats over a
+    restart within its session, whatever it lost; a closed connection is not acted on; there are no eligible leader replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something for the event log, emitted once the change is in the store."""
+
+    name: str
+    topic: str | None
+    partition: int | None
+    fields: Mapping[str, Any]
+
+
+class Workspace:
+    """Image plus uncommitted changes. A failed commit throws the whole workspace away."""
+
+    def __init__(self, image: ClusterImage, config: ControllerConfig) -> None:
+        self.image = image
+        self.config = config
+        self._changes: dict[str, Any] = {}
+        self._events: list[Event] = []
+
+    def take_changes(self) -> tuple[dict[str, Any], list[Event]]:
+        """Records to write (None removes) and events to emit after that; both are then forgotten here."""
+        changes, self._changes = self._changes, {}
+        events, self._events = self._events, []
+        return changes, events
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._changes)
+
+    def note(self, name: str, topic: str | None = None, partition: int | None = None, **fields: Any) -> None:
+        """Remember an event."""
+        self._events.append(Event(name, topic, partition, fields))
+
+    def put_broker(self, broker: BrokerState) -> None:
+        self.image.brokers[broker.broker_id] = broker
+        self._changes[BROKER + str(broker.broker_id)] = broker.to_json()
+
+    def put_topic(self, topic: TopicState) -> None:
+        self.image.put_topic(topic)
+        self._changes[TOPIC + topic.name] = topic.to_json()
+
+    def delete_topic(self, topic: TopicState) -> None:
+        del self.image.topics[topic.name]
+        del self.image.topics_by_id[topic.topic_id.bytes]
+        self._changes[TOPIC + topic.name] = None
+
+    def put_record(self, key: str, value: Any) -> None:
+        self.image.apply(key, value)
+        self._changes[key] = value
+
+    def put_partition(self, topic: TopicState, index: int, change: Change, reason: str) -> TopicState:
+        """Write a partition's new state and note what happened to its leader."""
+        old = topic.partitions[index]
+        new = change.state
+        if new.leader != old.leader:
+            if new.leader < 0:
+                self.note(
+                    "partition_offline",
+                    topic.name,
+                    index,
+                    leader_epoch=new.leader_epoch,
+                    partition_epoch=new.partition_epoch,
+                    isr=list(new.isr),
+                    reason=reason,
+                )
+            else:
+                self.note(
+                    "leader_elected",
+                    topic.name,
+                    index,
+                    leader=new.leader,
+                    previous_leader=old.leader,
+                    leader_epoch=new.leader_epoch,
+                    partition_epoch=new.partition_epoch,
+                    isr=list(new.isr),
+                    clean=change.clean is not False,
+                    reason=reason,
+                )
+        updated = topic.with_partition(index, new)
+        self.put_topic(updated)
+        return updated
+
+    # -- settings by topic ------------------------------------------------------------------------------------------
+
+    def min_isr(self, topic: TopicState) -> int:
+        value = topic.configs.get("min.insync.replicas")
+        return int(value) if value is not None else self.config.min_insync_replicas
+
+    def rules(self, topic: TopicState) -> ChangeRules:
+        """The rules in force for one topic."""
+        return ChangeRules(self.min_isr(topic), self.image.is_active, elr_enabled=not self.config.trust_isr)
+
+    def election(self, topic: TopicState) -> Election:
+        """Whether an election for this topic may be unclean."""
+        value = topic.configs.get("unclean.leader.election.enable")
+        unclean = value == "true" if value is not None else self.config.unclean_leader_election
+        return Election.UNCLEAN if unclean else Election.ONLINE

@@ -1,0 +1,175 @@
+"""Committed offsets: taking, giving, expiring and deleting them.
+
+A commit is answered when its record is replicated, and becomes visible then. A deletion is a tombstone, and the same.
+Rules: KIP-211 for expiry, KIP-320 for leader epochs, KIP-496 for deletion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from minikafka.groups.config import GroupConfig
+from minikafka.groups.group import Group
+from minikafka.groups.membership import Membership
+from minikafka.groups.offsets_log import GroupRecord, OffsetsLog, commit_error
+from minikafka.groups.records import CommittedOffset, UnstorableGroupRecord, group_key, offset_records
+from minikafka.groups.requests import NO_GENERATION, CommitRequest, FetchResult
+from minikafka.groups.states import GroupState
+from minikafka.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from minikafka.groups.timers import Now
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.types import TopicPartition
+
+CommitRespond = Callable[[Mapping[TopicPartition, ErrorCode]], None]
+Finished = Callable[[ErrorCode, Now], None]
+
+
+class Commits:
+    """One instance serves all groups of a coordinator."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        log: OffsetsLog,
+        membership: Membership,
+        partition_of: Callable[[str], int],
+        gone: Callable[[Group, str, Now], None],
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._membership = membership
+        self._partition_of = partition_of
+        self._gone = gone
+
+    # -- OffsetCommit -------------------------------------------------------------------------------
+
+    def commit(self, group: Group, request: CommitRequest, respond: CommitRespond, now: Now) -> None:
+        """Write offsets; answers for each partition, once the record is replicated."""
+        error = self._check(group, request)
+        if error is not ErrorCode.NONE:
+            respond(dict.fromkeys(request.offsets, error))
+            return
+        if request.member_id in group.members:
+            self._membership.restart_session(group, group.members[request.member_id], now)
+        limit = self._config.offset_metadata_max_bytes
+        accepted = {tp: committed for tp, committed in request.offsets.items() if len(committed.metadata) <= limit}
+        results = dict.fromkeys(request.offsets, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        if not accepted:
+            respond(results)
+            return
+        answered = False
+
+        def finished(error: ErrorCode, _at: Now) -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                results.update(dict.fromkeys(accepted, commit_error(error)))
+                respond(results)
+
+        self._write(group, accepted, now, finished)
+
+    def _check(self, group: Group, request: CommitRequest) -> ErrorCode:
+        if group.state is GroupState.EMPTY and request.generation < 0:
+            return ErrorCode.NONE  # a tool, or a consumer that assigns itself
+        # only members may move the offsets of a living group
+        error = self._membership.check_member(group, request.member_id, request.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if request.generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            # it has joined the new generation, and does not know yet what of it is its own
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    @staticmethod
+    def unknown_group_error(request: CommitRequest) -> ErrorCode:
+        """What a commit to a group that does not exist is told; NONE: it founds the group."""
+        return ErrorCode.NONE if request.generation <= NO_GENERATION else ErrorCode.ILLEGAL_GENERATION
+
+    def _write(
+        self,
+        group: Group,
+        changes: Mapping[TopicPartition, CommittedOffset | None],
+        now: Now,
+        finished: Finished,
+        extra: Iterable[GroupRecord] = (),
+    ) -> None:
+        """Write changes of offsets; None is a removal. `finished` is called as OffsetsLog.write calls it."""
+        try:
+            records = [*offset_records(group.group_id, changes), *extra]
+        except UnstorableGroupRecord:
+            finished(ErrorCode.RECORD_LIST_TOO_LARGE, now)
+            return
+        sequence = self._log.next_sequence()
+        group.offsets.begin(changes)
+        open_write = True
+
+        def done(error: ErrorCode, at: Now) -> None:
+            nonlocal open_write
+            if open_write:
+                open_write = False
+                group.offsets.end(changes)
+            if error is ErrorCode.NONE:
+                group.offsets.apply(changes, sequence)
+            finished(error, at)
+
+        self._log.write(self._partition_of(group.group_id), records, sequence, now, done)
+
+    # -- OffsetFetch --------------------------------------------------------------------------------
+
+    def fetch(self, group: Group | None, wanted: Iterable[TopicPartition] | None) -> FetchResult:
+        """Visible offsets; all of them when `wanted` is None. A group nobody knows has none."""
+        if group is None:
+            return FetchResult(ErrorCode.NONE, dict.fromkeys(wanted or ()))
+        if wanted is None:
+            return FetchResult(ErrorCode.NONE, dict(group.offsets.all()))
+        return FetchResult(ErrorCode.NONE, {tp: group.offsets.get(tp) for tp in wanted})
+
+    # -- removal ------------------------------------------------------------------------------------
+
+    def expire(self, group: Group, now: Now) -> None:
+        """Remove offsets past offsets.retention.minutes, and the group when nothing is left (KIP-211)."""
+        expired = self._expired(group, now)
+        if expired or self._is_forgettable(group):
+            self.remove(group, expired, "expired", now, lambda _error, _at: None)
+
+    def _expired(self, group: Group, now: Now) -> list[TopicPartition]:
+        retention = self._config.offsets_retention_ms
+        if group.protocol_type is None:
+            return group.offsets.expired(now.unix_ms, retention, idle_since_ms=None)
+        if group.state is GroupState.EMPTY:
+            return group.offsets.expired(now.unix_ms, retention, idle_since_ms=group.state_since_ms)
+        if (
+            group.state is GroupState.STABLE
+            and group.protocol_type == CONSUMER_PROTOCOL_TYPE
+            and group.subscription is not None
+        ):
+            # of a living group only topics that nobody reads any more
+            return group.offsets.expired(now.unix_ms, retention, idle_since_ms=None, except_topics=group.subscription)
+        return []
+
+    @staticmethod
+    def _is_forgettable(group: Group) -> bool:
+        return group.state is GroupState.EMPTY and not group.pending and group.offsets.idle
+
+    def remove(
+        self, group: Group, partitions: Iterable[TopicPartition], reason: str, now: Now, finished: Finished
+    ) -> None:
+        """Delete offsets; the group goes too when it is Empty and has nothing left afterwards."""
+        known = group.offsets.all()
+        changes: dict[TopicPartition, CommittedOffset | None] = {tp: None for tp in partitions if tp in known}
+        last = group.state is GroupState.EMPTY and not group.pending and len(changes) == len(known)
+        # a group of generation 0 never had a record of its own
+        tombstone: list[GroupRecord] = [(group_key(group.group_id), None)] if last and group.generation > 0 else []
+
+        def done(error: ErrorCode, at: Now) -> None:
+            # a member or a commit that came meanwhile has its record after the tombstone, and keeps the group alive
+            if error is ErrorCode.NONE and last and self._is_forgettable(group):
+                self._gone(group, reason, at)
+            finished(error, at)
+
+        if changes or tombstone:
+            self._write(group, changes, now, done, tombstone)
+        else:
+            done(ErrorCode.NONE, now)

@@ -1,0 +1,241 @@
+"""What a cluster's data directory holds, and the properties each of its brokers starts with.
+
+```
+DATA/cluster.json          what was asked of `up` (the record); everything below follows from it
+DATA/metadata.sqlite       the coordination store of all its brokers
+DATA/broker-N/broker.properties  data/  unflushed/  events.jsonl  broker.log  pid  process.json
+```
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from minikafka.local.errors import BadRequest, ClusterError
+from minikafka.local.ports import HOST, METRICS_PORT_OFFSET
+
+BROKERS_MAX = 100
+"""Each broker is a process of some 40 MB; more than this on one machine is a slip of the finger."""
+
+RECORD = "cluster.json"
+RECORD_VERSION = 1
+
+KEYS_SET_PER_BROKER = frozenset(
+    {
+        "node.id",
+        "broker.id",
+        "cluster.id",
+        "broker.rack",
+        "listeners",
+        "advertised.listeners",
+        "log.dirs",
+        "log.dir",
+        "minikafka.unflushed.dir",
+        "minikafka.metrics.port",
+        "minikafka.events.path",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """One broker of a local cluster; ``pid`` is None while it does not run."""
+
+    id: int
+    pid: int | None
+    port: int
+    metrics_port: int
+    data_dir: str
+    unflushed_dir: str | None
+    events_path: str
+    log_path: str
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """A local cluster as it is now."""
+
+    bootstrap: str
+    cluster_id: str
+    brokers: list[BrokerInfo]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `minikafka up --json` prints (the fields that INTERFACES fixes, and no others of a broker)."""
+        names = ("id", "pid", "port", "metrics_port", "data_dir")
+        return {
+            "bootstrap": self.bootstrap,
+            "cluster_id": self.cluster_id,
+            "brokers": [{name: getattr(broker, name) for name in names} for broker in self.brokers],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRecord:
+    """What was asked of `up`, as ``cluster.json`` keeps it."""
+
+    cluster_id: str
+    brokers: int
+    base_port: int
+    racks: list[str] | None = None
+    unflushed: bool = True
+    config: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> range:
+        """Broker ids: 1..N."""
+        return range(1, self.brokers + 1)
+
+    def port(self, broker: int) -> int:
+        """The listener's port of a broker."""
+        return self.base_port + broker - 1
+
+    def metrics_port(self, broker: int) -> int:
+        """The port of a broker's /metrics, /healthz and /readyz."""
+        return self.port(broker) + METRICS_PORT_OFFSET
+
+    def rack(self, broker: int) -> str | None:
+        """The rack of a broker: the names are dealt round when there are fewer than brokers."""
+        return self.racks[(broker - 1) % len(self.racks)] if self.racks else None
+
+    @property
+    def bootstrap(self) -> str:
+        """All listeners, for a client's ``bootstrap.servers``."""
+        return ",".join(f"{HOST}:{self.port(broker)}" for broker in self.ids)
+
+
+def new_cluster_id() -> str:
+    """A random id in Kafka's form (``Uuid.randomUuid``): 22 characters of URL-safe base64, the first not a dash."""
+    while True:
+        text = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def check(record: ClusterRecord) -> None:
+    """Raise :class:`BadRequest` unless such a cluster can be."""
+    if not 1 <= record.brokers <= BROKERS_MAX:
+        raise BadRequest(f"brokers: {record.brokers} is not between 1 and {BROKERS_MAX}")
+    last = 65535 - METRICS_PORT_OFFSET - record.brokers + 1
+    if not 1 <= record.base_port <= last:
+        raise BadRequest(
+            f"base port: {record.base_port} is not between 1 and {last} (the metrics ports are 1000 above)"
+        )
+    for rack in record.racks or ():
+        if not rack or rack != rack.strip():
+            raise BadRequest(f"racks: {','.join(record.racks or ())!r} has an empty name or one with blanks around it")
+    for key, value in record.config.items():
+        if key in KEYS_SET_PER_BROKER:
+            raise BadRequest(
+                f"config: {key} differs between the brokers of a local cluster and is set for each by itself"
+            )
+        if "\n" in value or "\r" in value:
+            raise BadRequest(f"config: the value of {key} has a line break")
+
+
+def broker_dir(data: Path, broker: int) -> Path:
+    """The folder of one broker."""
+    return data / f"broker-{broker}"
+
+
+def properties_path(data: Path, broker: int) -> Path:
+    """The broker's configuration file; also the argument by which its process is known."""
+    return broker_dir(data, broker) / "broker.properties"
+
+
+def broker_info(data: Path, record: ClusterRecord, broker: int, pid: int | None) -> BrokerInfo:
+    """Ports and paths of one broker."""
+    folder = broker_dir(data, broker)
+    return BrokerInfo(
+        id=broker,
+        pid=pid,
+        port=record.port(broker),
+        metrics_port=record.metrics_port(broker),
+        data_dir=str(folder / "data"),
+        unflushed_dir=str(folder / "unflushed") if record.unflushed else None,
+        events_path=str(folder / "events.jsonl"),
+        log_path=str(folder / "broker.log"),
+        rack=record.rack(broker),
+    )
+
+
+def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]:
+    """The configuration of one broker: a lab's defaults, then what `--config` says.
+
+    Where these differ from Kafka's own defaults it is to suit a small cluster whose brokers are killed on purpose:
+    a silent death is noticed in two seconds instead of nine, and a consumer group does not wait for latecomers.
+    """
+    info = broker_info(data, record, broker, None)
+    replicas = min(3, record.brokers)
+    listener = f"PLAINTEXT://{HOST}:{info.port}"
+    values = {
+        "node.id": str(broker),
+        "cluster.id": record.cluster_id,
+        "listeners": listener,
+        "advertised.listeners": listener,
+        "log.dirs": info.data_dir,
+        "minikafka.metadata.store": f"sqlite:{data / 'metadata.sqlite'}",
+        "minikafka.metrics.port": str(info.metrics_port),
+        "minikafka.events.path": info.events_path,
+        "default.replication.factor": str(replicas),
+        "offsets.topic.replication.factor": str(replicas),
+        "group.initial.rebalance.delay.ms": "0",
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "300",
+    }
+    if record.brokers >= 3:
+        values["min.insync.replicas"] = "2"
+    if info.unflushed_dir is not None:
+        values["minikafka.unflushed.dir"] = info.unflushed_dir
+    if info.rack is not None:
+        values["broker.rack"] = info.rack
+    return values | record.config
+
+
+def render(values: Mapping[str, str]) -> str:
+    """A Java properties file."""
+    lines = [f"{key}={_escaped(value)}" for key, value in values.items()]
+    return "\n".join(["# Written by `minikafka up`; change it with `minikafka up --config KEY=VALUE`.", *lines, ""])
+
+
+def _escaped(value: str) -> str:
+    value = value.replace("\\", "\\\\")
+    return "\\" + value if value.startswith(" ") else value
+
+
+def read_record(data: Path) -> ClusterRecord | None:
+    """The record, or None where no cluster was ever made. Raises :class:`ClusterError` for a file that is not one."""
+    path = data / RECORD
+    try:
+        raw = json.loads(path.read_text())
+        version = raw.pop("version")
+        if version != RECORD_VERSION:
+            raise ClusterError(f"{path} has version {version!r}; this minikafka knows {RECORD_VERSION}")
+        record = ClusterRecord(**raw)
+        check(record)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        raise BadRequest(f"{data} is not a directory") from None
+    except (ValueError, KeyError, TypeError, AttributeError, BadRequest) as error:
+        raise ClusterError(f"{path} is not a cluster's record: {error}") from error
+    return record
+
+
+def write_record(data: Path, record: ClusterRecord) -> None:
+    """Replace the record in one step."""
+    write_atomic(data / RECORD, json.dumps({"version": RECORD_VERSION, **asdict(record)}, indent=2) + "\n")
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replace a small file so that a reader sees the old text or the new, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    temporary.write_text(text)
+    temporary.replace(path)

@@ -1,0 +1,88 @@
+"""TCP ports of this machine: is one free, who has it, and a run of free ones for a test's cluster."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+from minikafka.local.errors import PortInUse
+from minikafka.local.process import command_line, running
+
+HOST = "127.0.0.1"
+METRICS_PORT_OFFSET = 1000
+"""A broker's metrics port is its listener's port plus this."""
+
+_LISTEN = "0A"
+_COMMAND_SHOWN_MAX = 60
+
+
+def is_free(port: int) -> bool:
+    """Whether a listener can be opened on the loopback address now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker does: TIME_WAIT is not "in use"
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def require_free(ports: Iterable[int]) -> None:
+    """Raise :class:`PortInUse` for the first of these ports that is taken."""
+    for port in ports:
+        if not is_free(port):
+            raise PortInUse(f"port {port} is in use{holder(port)}")
+
+
+def free_base_port(brokers: int, rng: random.Random | None = None) -> int:
+    """A base port such that every listener and metrics port of a cluster of that size is free now.
+
+    Below the kernel's ephemeral range, so that no client's own connection takes one before the brokers do.
+    """
+    rng = rng or random.Random()
+    for _ in range(200):
+        base = rng.randrange(20000, 30000, 10)
+        if all(is_free(base + offset + n) for offset in (0, METRICS_PORT_OFFSET) for n in range(brokers)):
+            return base
+    raise OSError(f"found no {brokers} free ports in a row between 20000 and 32000")
+
+
+def holder(port: int) -> str:
+    """`` by process PID (COMMAND)`` for the listener on a port, or nothing when that cannot be read."""
+    inodes = _listening_inodes(port)
+    if inodes:
+        for pid in running():
+            if _holds(pid, inodes):
+                command = " ".join(command_line(pid))
+                if len(command) > _COMMAND_SHOWN_MAX:
+                    command = command[: _COMMAND_SHOWN_MAX - 1] + "…"
+                return f" by process {pid} ({command})"
+    return ""
+
+
+def _listening_inodes(port: int) -> set[str]:
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            columns = line.split()
+            if columns[3] == _LISTEN and int(columns[1].rpartition(":")[2], 16) == port:
+                inodes.add(f"socket:[{columns[9]}]")
+    return inodes
+
+
+def _holds(pid: int, inodes: set[str]) -> bool:
+    folder = f"/proc/{pid}/fd"
+    try:
+        for name in os.listdir(folder):
+            if os.readlink(f"{folder}/{name}") in inodes:
+                return True
+    except OSError:  # ended meanwhile, or another user's
+        pass
+    return False

@@ -1,0 +1,104 @@
+"""Typed errors of the log, each with the error code that goes to the client."""
+
+from __future__ import annotations
+
+from minikafka.protocol.errors import ErrorCode
+
+
+class LogError(Exception):
+    """Base of all errors of the log."""
+
+    code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class CorruptBatch(LogError):
+    """The bytes are not a whole record batch, or its CRC-32C does not match."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+
+class RecordTooLarge(LogError):
+    """The batch is larger than `max.message.bytes`."""
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class RecordListTooLarge(LogError):
+    """What is to be appended does not fit into one segment."""
+
+    code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+class InvalidRecord(LogError):
+    """The batch header contradicts itself or holds what a client must not send."""
+
+    code = ErrorCode.INVALID_RECORD
+
+
+class InvalidTimestamp(LogError):
+    """The timestamp is further from the broker's clock than the topic allows (KIP-937)."""
+
+    code = ErrorCode.INVALID_TIMESTAMP
+
+
+class UnsupportedMagic(LogError):
+    """A message set of the formats before Kafka 0.11 (magic 0 or 1)."""
+
+    code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+class OutOfOrderSequence(LogError):
+    """The sequence number of an idempotent producer leaves a gap."""
+
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class InvalidProducerEpoch(LogError):
+    """A newer incarnation of this producer has written already."""
+
+    code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class FencedLeaderEpoch(LogError):
+    """An append with an older leader epoch than the log already holds."""
+
+    code = ErrorCode.FENCED_LEADER_EPOCH
+
+
+class OffsetOutOfRange(LogError):
+    """The offset is below the log start offset or beyond the log end offset."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class UnexpectedAppendOffset(LogError):
+    """What a follower fetched does not continue its log."""
+
+    def __init__(self, message: str, first_offset: int, log_end_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset = first_offset
+        self.log_end_offset = log_end_offset
+
+
+class LogDirFailure(LogError):
+    """The disk refused an operation. `permanent` when nothing that is not yet flushed can be trusted any more."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def __init__(self, message: str, *, permanent: bool) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+
+
+class DataDirRefused(LogError):
+    """The data directory is not this broker's, holds what is not ours, or is in use. The message is one line."""
+
+
+class InconsistentTopicId(LogError):
+    """The log on disk belongs to an earlier topic of the same name."""
+
+    code = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+class MalformedCheckpoint(LogError):
+    """A checkpoint file that does not parse. The message names file and line."""

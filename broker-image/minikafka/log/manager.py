@@ -1,0 +1,302 @@
+"""All logs of one broker: opening and recovering them, creating and deleting them, and their checkpoints.
+
+Single-threaded like `Log`, except that what the `prepare_*` methods return may run on any thread: it only writes files.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+
+from minikafka.log.checkpoints import (
+    PARTITION_METADATA,
+    MetaProperties,
+    format_partition_metadata,
+    parse_partition_metadata,
+)
+from minikafka.log.config import LogConfig
+from minikafka.log.data_directory import DELETED_SUFFIX, DataDirectory, OffsetCheckpoint, read_owner
+from minikafka.log.errors import DataDirRefused, InconsistentTopicId, LogDirFailure, LogError, MalformedCheckpoint
+from minikafka.log.filesystem import FileSystem
+from minikafka.log.log import Log
+from minikafka.protocol.types import TopicPartition
+
+ConfigFor = Callable[[str], LogConfig]
+"""The settings of a topic's logs, by topic name."""
+
+
+class LogManager:
+    """See the module. Made by `LogManager.open`.
+
+    `high_watermarks` are those of the checkpoint: what a replica starts from. `previous_broker_epoch` comes from the
+    clean shutdown marker, -1 after an unclean shutdown; it is what KIP-966 wants at registration.
+    """
+
+    def __init__(self, fs: FileSystem, directories: list[DataDirectory], config_for: ConfigFor) -> None:
+        self._fs = fs
+        self._directories = directories
+        self._config_for = config_for
+        self._home: dict[TopicPartition, DataDirectory] = {}
+        self._doomed: list[tuple[int, str]] = []
+        self._unflushed_dir: str | None = None
+        self.logs: dict[TopicPartition, Log] = {}
+        self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.clean = all(directory.clean for directory in directories)
+        self.previous_broker_epoch = -1
+
+    @classmethod
+    def open(
+        cls,
+        log_dirs: Sequence[str],
+        fs: FileSystem,
+        *,
+        cluster_id: str,
+        node_id: int,
+        config_for: ConfigFor,
+        now_ms: int,
+        unflushed_dir: str | None = None,
+    ) -> LogManager:
+        """Open every log in the data directories, recovering those that were not closed cleanly.
+
+        `unflushed_dir` is the root of the unflushed volume (`minikafka.unflushed.dir`). Raises DataDirRefused (one
+        clear line, nothing was changed) for a directory of another cluster or node, with foreign files, or locked by
+        a live process; LogDirFailure.
+        """
+        directories: list[DataDirectory] = []
+        try:
+            for path in log_dirs:
+                directories.append(DataDirectory.open(fs, path.rstrip("/"), MetaProperties(cluster_id, node_id)))
+            manager = cls(fs, directories, config_for)
+            manager._load(unflushed_dir, now_ms)
+        except BaseException:
+            for directory in directories:
+                directory.unlock()
+            raise
+        return manager
+
+    @staticmethod
+    def cluster_id_on_disk(log_dirs: Sequence[str], fs: FileSystem) -> str | None:
+        """The cluster these directories belong to, or None when they are new. Raises DataDirRefused."""
+        owners = [owner for path in log_dirs if (owner := read_owner(fs, path.rstrip("/"))) is not None]
+        return owners[0].cluster_id if owners else None
+
+    def _load(self, unflushed_dir: str | None, now_ms: int) -> None:
+        self._unflushed_dir = unflushed_dir.rstrip("/") if unflushed_dir else None
+        try:
+            if self._unflushed_dir is not None:
+                self._fs.makedirs(self._unflushed_dir)
+            for directory in self._directories:
+                directory.take_clean_marker()
+                directory.remove_deleted()
+                for topic_partition in directory.partitions():
+                    self._open(directory, topic_partition, now_ms, directory.clean)
+                self.high_watermarks.update(directory.high_watermarks.offsets)
+            self.clean = all(directory.clean for directory in self._directories)
+            if self.clean:
+                self.previous_broker_epoch = min(directory.previous_broker_epoch for directory in self._directories)
+        except OSError as error:
+            raise LogDirFailure(f"cannot load the logs: {error}", permanent=False) from error
+
+    def _open(self, directory: DataDirectory, topic_partition: TopicPartition, now_ms: int, clean: bool) -> Log:
+        if topic_partition in self._home:
+            other = self._home[topic_partition].path
+            raise DataDirRefused(f"{topic_partition} is in both {other} and {directory.path}; remove the older one")
+        path = f"{directory.path}/{topic_partition}"
+        metadata = f"{path}/{PARTITION_METADATA}"
+        if self._fs.exists(metadata):
+            try:
+                self.topic_ids[topic_partition] = parse_partition_metadata(self._fs.read_bytes(metadata), metadata)
+            except MalformedCheckpoint as error:
+                raise DataDirRefused(str(error)) from error
+        log = Log.open(
+            path,
+            topic_partition,
+            self._config_for(topic_partition.topic),
+            self._fs,
+            clean=clean,
+            recovery_point=directory.recovery_points.offsets.get(topic_partition, 0),
+            now_ms=now_ms,
+            unflushed_dir=self._unflushed_dir,
+            log_start_offset=directory.log_starts.offsets.get(topic_partition, 0),
+        )
+        log.on_recovery_point_lowered = lambda: self._recovery_point_lowered(log)
+        log.on_log_start_moved = lambda: self._log_start_moved(log)
+        self._home[topic_partition] = directory
+        self.logs[topic_partition] = log
+        return log
+
+    # -- partitions come and go
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig | None = None, *, now_ms: int = 0
+    ) -> Log:
+        """The log of a partition, made in the directory with the fewest logs when it is not there yet.
+
+        Raises InconsistentTopicId when the log on disk is of another topic with this name: delete that first.
+        LogDirFailure.
+        """
+        existing = self.logs.get(topic_partition)
+        if existing is not None:
+            known = self.topic_ids.get(topic_partition)
+            if known is not None and known != topic_id:
+                raise InconsistentTopicId(f"{topic_partition} on disk is of topic id {known}, not {topic_id}")
+            return existing
+        counts = {id(d): 0 for d in self._directories}
+        for home in self._home.values():
+            counts[id(home)] += 1
+        directory = min(self._directories, key=lambda d: counts[id(d)])
+        path = f"{directory.path}/{topic_partition}"
+        try:
+            if self._unflushed_dir is not None:
+                self._fs.rmtree(f"{self._unflushed_dir}/{topic_partition}")  # of a log whose data volume is gone
+            self._fs.makedirs(path)
+            self._fs.write_atomic(f"{path}/{PARTITION_METADATA}", format_partition_metadata(topic_id))
+        except OSError as error:
+            raise LogDirFailure(f"{topic_partition}: cannot be created: {error}", permanent=False) from error
+        self._forget_offsets(directory, topic_partition)  # of an earlier topic of this name
+        log = self._open(directory, topic_partition, now_ms, clean=True)
+        if config is not None:
+            log.configure(config)
+        return log
+
+    def delete(self, topic_partition: TopicPartition, *, now_ms: int = 0) -> None:
+        """Delete a partition: out of sight at once, its bytes after `file.delete.delay.ms` (`purge_deleted`).
+
+        Readers that hold file ranges keep them. Nothing happens when it is not here. Raises LogDirFailure.
+        """
+        log = self.logs.pop(topic_partition, None)
+        if log is None:
+            return
+        directory = self._home.pop(topic_partition)
+        self.topic_ids.pop(topic_partition, None)
+        doomed = f"{directory.path}/{topic_partition}.{uuid.uuid4().hex}{DELETED_SUFFIX}"
+        try:
+            log.settle_flush()
+        except LogDirFailure:
+            pass  # it is being deleted
+        log.release()
+        try:
+            if log.tail_directory is not None:
+                self._fs.rmtree(log.tail_directory)
+            self._fs.rename(log.directory, doomed)
+        except OSError as error:
+            raise LogDirFailure(f"{topic_partition}: cannot be deleted: {error}", permanent=False) from error
+        self._forget_offsets(directory, topic_partition)
+        self._doomed.append((now_ms + log.config.file_delete_delay_ms, doomed))
+
+    def _forget_offsets(self, directory: DataDirectory, topic_partition: TopicPartition) -> None:
+        """A later topic of the same name must not start from these: recovery would trust what was never flushed."""
+        self.high_watermarks.pop(topic_partition, None)
+        for checkpoint in (directory.recovery_points, directory.log_starts, directory.high_watermarks):
+            if topic_partition in checkpoint.offsets:
+                kept = {tp: offset for tp, offset in checkpoint.offsets.items() if tp != topic_partition}
+                _run([checkpoint.prepare(kept)])
+
+    def purge_deleted(self, now_ms: int) -> int:
+        """Remove the bytes of partitions deleted long enough ago; how many. Raises LogDirFailure."""
+        due = [path for when, path in self._doomed if when <= now_ms]
+        for path in due:
+            try:
+                self._fs.rmtree(path)
+            except OSError as error:
+                raise LogDirFailure(f"{path}: cannot be removed: {error}", permanent=False) from error
+        self._doomed = [(when, path) for when, path in self._doomed if path not in due]
+        return len(due)
+
+    # -- checkpoints
+
+    def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> list[Callable[[], None]]:
+        """Writes of `replication-offset-checkpoint`, to be run on any thread.
+
+        Logs that are not in the mapping keep what was checkpointed last: a partition without a leader must not lose
+        its high watermark (KAFKA-1647).
+        """
+        self.high_watermarks.update((tp, hw) for tp, hw in high_watermarks.items() if tp in self.logs)
+        return [
+            d.high_watermarks.prepare({tp: hw for tp, hw in self.high_watermarks.items() if self._home.get(tp) is d})
+            for d in self._directories
+        ]
+
+    def prepare_recovery_points(self) -> list[Callable[[], None]]:
+        """Writes of `recovery-point-offset-checkpoint`, to be run on any thread."""
+        return [self._prepare(d, d.recovery_points, lambda log: log.flushed_offset) for d in self._directories]
+
+    def prepare_log_start_offsets(self) -> list[Callable[[], None]]:
+        """Writes of `log-start-offset-checkpoint`, to be run on any thread. Starts that segment names tell are left
+        out."""
+        return [self._prepare(d, d.log_starts, _hidden_start) for d in self._directories]
+
+    def _prepare(
+        self, directory: DataDirectory, checkpoint: OffsetCheckpoint, offset: Callable[[Log], int]
+    ) -> Callable[[], None]:
+        values = {tp: offset(log) for tp, log in self.logs.items() if self._home[tp] is directory}
+        return checkpoint.prepare({tp: value for tp, value in values.items() if value > 0})
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write them now. Raises LogDirFailure."""
+        _run(self.prepare_high_watermarks(high_watermarks))
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write them now. Raises LogDirFailure."""
+        _run(self.prepare_recovery_points())
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Write them now. Raises LogDirFailure."""
+        _run(self.prepare_log_start_offsets())
+
+    def _recovery_point_lowered(self, log: Log) -> None:
+        directory = self._home[log.topic_partition]
+        points = directory.recovery_points
+        if points.offsets.get(log.topic_partition, 0) > log.flushed_offset:
+            _run([self._prepare(directory, points, lambda each: each.flushed_offset)])
+
+    def _log_start_moved(self, log: Log) -> None:
+        directory = self._home.get(log.topic_partition)
+        if directory is not None:
+            _run([self._prepare(directory, directory.log_starts, _hidden_start)])
+
+    # -- the end
+
+    def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
+        """Flush and close every log; when all went well, leave the marker that spares recovery.
+
+        With `clean=False` files are only released, as if the process had died. Raises LogDirFailure after everything
+        is closed: the marker is then missing, and the next start recovers.
+        """
+        problem: LogError | None = None
+        for log in self.logs.values():
+            try:
+                if clean and log.failure is None:
+                    log.close()
+                else:
+                    log.release()
+                    problem = problem or (log.failure if clean else None)
+            except LogError as error:
+                problem = problem or error
+        try:
+            if clean:
+                self.checkpoint_recovery_points()
+                self.checkpoint_log_start_offsets()
+                if problem is None:
+                    for directory in self._directories:
+                        directory.write_clean_marker(broker_epoch)
+        except OSError as error:
+            raise LogDirFailure(f"cannot write the clean shutdown marker: {error}", permanent=False) from error
+        finally:
+            for directory in self._directories:
+                directory.unlock()
+        if problem is not None:
+            raise problem
+
+
+def _hidden_start(log: Log) -> int:
+    return log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else 0
+
+
+def _run(writes: Sequence[Callable[[], None]]) -> None:
+    try:
+        for write in writes:
+            write()
+    except OSError as error:
+        raise LogDirFailure(f"cannot write a checkpoint: {error}", permanent=False) from error

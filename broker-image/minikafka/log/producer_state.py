@@ -1,0 +1,238 @@
+"""What a partition remembers of each idempotent producer, so that a retried batch is written once (R18, KIP-98).
+
+The state is replicated by replaying the log: followers feed it from what they fetch, so a new leader still recognises
+duplicates. Snapshots (`<offset>.snapshot`, Kafka's `ProducerSnapshot` schema, version 1) shorten the replay after a
+restart. They hold the last batch of each producer only, as Kafka's do.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from minikafka.log.errors import InvalidProducerEpoch, OutOfOrderSequence
+from minikafka.log.filesystem import FileSystem
+from minikafka.protocol.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, add_sequence, parse_records
+
+BATCHES_RETAINED = 5
+"""`max.in.flight.requests.per.connection` of an idempotent producer is at most 5: older duplicates cannot come."""
+SNAPSHOT_VERSION = 1
+_SNAPSHOT_HEAD = struct.Struct(">hI")
+_SNAPSHOT_COUNT = struct.Struct(">i")
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+"""producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset of open
+transaction"""
+_END_MARKER = struct.Struct(">hi")
+SEQUENCE_MAX = 2**31 - 1
+
+
+class CorruptSnapshot(ValueError):
+    """A producer snapshot that does not parse or whose CRC is wrong. It is deleted; an older one and the log replace
+    it."""
+
+
+class BatchMetadata(NamedTuple):
+    """One of a producer's last batches in this partition."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerState:
+    """One producer id. `transaction_first_offset` is -1 when no transaction is open."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "transaction_first_offset")
+
+    def __init__(self) -> None:
+        self.epoch = NO_PRODUCER_EPOCH
+        self.batches: list[BatchMetadata] = []
+        self.last_timestamp = -1
+        self.coordinator_epoch = -1
+        self.transaction_first_offset = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class ProducerStateManager:
+    """All producers of one partition."""
+
+    __slots__ = ("_expiration_ms", "_fs", "_producers")
+
+    def __init__(self, fs: FileSystem, expiration_ms: int) -> None:
+        self._fs = fs
+        self._expiration_ms = expiration_ms
+        self._producers: dict[int, ProducerState] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[tuple[int, ProducerState]]:
+        return iter(self._producers.items())
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        return self._producers.get(producer_id)
+
+    def check(self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
+        """Before a leader appends: None when the batch is next in order, the earlier batch when this is its duplicate.
+
+        A producer that is not known (its records were deleted, or it expired) may begin at any sequence number.
+        Raises InvalidProducerEpoch, OutOfOrderSequence.
+        """
+        state = self._producers.get(producer_id)
+        if state is None or state.epoch == NO_PRODUCER_EPOCH:
+            return None
+        if epoch == state.epoch:
+            batches = state.batches
+            if not batches:
+                expected = 0  # a transaction marker was this epoch's first batch
+            else:
+                last = batches[-1].last_sequence
+                expected = last + 1 if last != SEQUENCE_MAX else 0
+            if first_sequence == expected:
+                return None
+            for batch in batches:
+                if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                    return batch
+            raise OutOfOrderSequence(
+                f"producer {producer_id} epoch {epoch}: sequence {first_sequence} where {expected} should come"
+            )
+        if epoch < state.epoch:
+            raise InvalidProducerEpoch(f"producer {producer_id}: epoch {epoch} is older than {state.epoch}")
+        if first_sequence != 0:
+            raise OutOfOrderSequence(
+                f"producer {producer_id}: new epoch {epoch} begins with sequence {first_sequence}, not 0"
+            )
+        return None
+
+    def update(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        first_offset: int,
+        last_offset: int,
+        timestamp: int,
+        transactional: bool,
+    ) -> None:
+        """After an append by a leader or a follower: remember the batch. Never refuses: what is in the log counts."""
+        state = self._producers.get(producer_id)
+        if state is None:
+            state = self._producers[producer_id] = ProducerState()
+        batches = state.batches
+        if epoch != state.epoch:
+            state.epoch = epoch
+            batches.clear()
+        elif len(batches) == BATCHES_RETAINED:
+            del batches[0]
+        batches.append(BatchMetadata(first_sequence, last_sequence, first_offset, last_offset, timestamp))
+        state.last_timestamp = timestamp
+        if transactional and state.transaction_first_offset < 0:
+            state.transaction_first_offset = first_offset
+
+    def apply(self, header: BatchHeader, batch: bytes | memoryview | None) -> None:
+        """Update from a producer's batch in the log. `batch` (its bytes) is needed for control batches only."""
+        if header.control:
+            assert batch is not None
+            self._end_transaction(header, batch)
+            return
+        last = add_sequence(header.base_sequence, header.last_offset_delta)
+        self.update(
+            header.producer_id, header.producer_epoch, header.base_sequence, last,
+            header.base_offset, header.last_offset, header.max_timestamp, header.transactional,
+        )  # fmt: skip
+
+    def _end_transaction(self, header: BatchHeader, batch: bytes | memoryview) -> None:
+        state = self._producers.setdefault(header.producer_id, ProducerState())
+        if state.epoch != header.producer_epoch:
+            state.epoch = header.producer_epoch
+            state.batches.clear()
+        for marker in parse_records(batch):  # one; none after compaction
+            if marker.value is not None and len(marker.value) >= _END_MARKER.size:
+                state.coordinator_epoch = _END_MARKER.unpack_from(marker.value)[1]
+        state.transaction_first_offset = -1
+        state.last_timestamp = header.max_timestamp
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest open transaction begins: the last stable offset is not above it."""
+        return min(
+            (s.transaction_first_offset for s in self._producers.values() if s.transaction_first_offset >= 0),
+            default=None,
+        )
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget producers silent for longer than `producer.id.expiration.ms` without an open transaction; how many."""
+        old = [pid for pid, state in self._producers.items() if self._expired(state, now_ms)]
+        for producer_id in old:
+            del self._producers[producer_id]
+        return len(old)
+
+    def _expired(self, state: ProducerState, now_ms: int) -> bool:
+        return state.transaction_first_offset < 0 and now_ms - state.last_timestamp >= self._expiration_ms
+
+    def clear(self) -> None:
+        self._producers.clear()
+
+    # -- snapshots
+
+    def take_snapshot(self, path: str, *, durable: bool) -> None:
+        """Write the state to a file. Raises OSError."""
+        self._fs.write_atomic(path, encode_snapshot(self._producers), durable=durable)
+
+    def load_snapshot(self, path: str, now_ms: int) -> None:
+        """Replace the state by a snapshot's, without expired producers. Raises CorruptSnapshot, OSError."""
+        loaded = decode_snapshot(self._fs.read_bytes(path), path)
+        self._producers = {pid: state for pid, state in loaded.items() if not self._expired(state, now_ms)}
+
+
+def encode_snapshot(producers: dict[int, ProducerState]) -> bytes:
+    """Kafka's format: version, CRC-32C of what follows, entries."""
+    body = bytearray(_SNAPSHOT_COUNT.pack(len(producers)))
+    for producer_id, state in producers.items():
+        last_offset, delta = -1, 0
+        if state.batches:
+            last_offset = state.batches[-1].last_offset
+            delta = last_offset - state.batches[-1].first_offset
+        body += _SNAPSHOT_ENTRY.pack(
+            producer_id, state.epoch, state.last_sequence, last_offset, delta,
+            state.last_timestamp, state.coordinator_epoch, state.transaction_first_offset,
+        )  # fmt: skip
+    return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes, path: str) -> dict[int, ProducerState]:
+    """The inverse of `encode_snapshot`. Raises CorruptSnapshot naming the file."""
+    body = data[_SNAPSHOT_HEAD.size :]
+    if len(body) < _SNAPSHOT_COUNT.size:
+        raise CorruptSnapshot(f"{path}: too short")
+    version, crc = _SNAPSHOT_HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptSnapshot(f"{path}: version {version}, only {SNAPSHOT_VERSION} is known")
+    if crc != crc32c(body):
+        raise CorruptSnapshot(f"{path}: the CRC does not match")
+    (count,) = _SNAPSHOT_COUNT.unpack_from(body)
+    if len(body) != _SNAPSHOT_COUNT.size + count * _SNAPSHOT_ENTRY.size:
+        raise CorruptSnapshot(f"{path}: {count} entries do not fill {len(body)} bytes")
+    producers: dict[int, ProducerState] = {}
+    for fields in _SNAPSHOT_ENTRY.iter_unpack(body[_SNAPSHOT_COUNT.size :]):
+        producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset = fields
+        state = producers[producer_id] = ProducerState()
+        state.epoch = epoch
+        state.last_timestamp = timestamp
+        state.coordinator_epoch = coordinator_epoch
+        state.transaction_first_offset = first_offset
+        if last_offset >= 0:
+            first_sequence = add_sequence(last_sequence, -delta)
+            state.batches.append(
+                BatchMetadata(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
+            )
+    return producers

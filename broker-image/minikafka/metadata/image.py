@@ -1,0 +1,213 @@
+"""The cluster image: what every broker knows of brokers, topics and partitions, as immutable values.
+
+An image is the sum of the records of the :class:`~minikafka.metadata.store.ClusterStore`. Records are plain JSON values
+under string keys, so that every store (memory, SQLite, Kubernetes) keeps the same thing and a person can read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+NO_LEADER = -1
+RECOVERED = 0
+RECOVERING = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """The controller's word on one partition.
+
+    ``leader_epoch`` grows when the leader changes, ``partition_epoch`` on every change (KIP-497). ``elr`` and
+    ``last_known_elr`` are the eligible leader replicas of KIP-966: members that left the ISR while it was below
+    ``min.insync.replicas`` and therefore hold everything committed.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    recovery_state: int = RECOVERED
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {
+            "replicas": list(self.replicas),
+            "isr": list(self.isr),
+            "leader": self.leader,
+            "leaderEpoch": self.leader_epoch,
+            "partitionEpoch": self.partition_epoch,
+        }
+        if self.elr:
+            value["eligibleLeaderReplicas"] = list(self.elr)
+        if self.last_known_elr:
+            value["lastKnownELR"] = list(self.last_known_elr)
+        if self.recovery_state:
+            value["recovering"] = True
+        if self.adding:
+            value["addingReplicas"] = list(self.adding)
+        if self.removing:
+            value["removingReplicas"] = list(self.removing)
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> PartitionState:
+        return cls(
+            replicas=tuple(value["replicas"]),
+            isr=tuple(value["isr"]),
+            leader=value["leader"],
+            leader_epoch=value["leaderEpoch"],
+            partition_epoch=value["partitionEpoch"],
+            elr=tuple(value.get("eligibleLeaderReplicas", ())),
+            last_known_elr=tuple(value.get("lastKnownELR", ())),
+            recovery_state=RECOVERING if value.get("recovering") else RECOVERED,
+            adding=tuple(value.get("addingReplicas", ())),
+            removing=tuple(value.get("removingReplicas", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic: its id never changes and is never used again, so a deleted and re-created topic is another topic."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionState, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "topicId": str(self.topic_id),
+            "partitions": [p.to_json() for p in self.partitions],
+            "configs": dict(self.configs),
+        }
+
+    @classmethod
+    def from_json(cls, name: str, value: Mapping[str, Any]) -> TopicState:
+        return cls(
+            name,
+            UUID(value["topicId"]),
+            tuple(PartitionState.from_json(p) for p in value["partitions"]),
+            dict(value["configs"]),
+        )
+
+    def with_partition(self, index: int, state: PartitionState) -> TopicState:
+        partitions = list(self.partitions)
+        partitions[index] = state
+        return replace(self, partitions=tuple(partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """A registered broker. ``epoch`` names one incarnation of its process (KIP-631); a fenced one may not lead or be in sync."""
+
+    broker_id: int
+    epoch: int
+    incarnation: str
+    endpoints: tuple[tuple[str, str, int], ...]
+    rack: str | None = None
+    fenced: bool = True
+    shutting_down: bool = False
+
+    @property
+    def active(self) -> bool:
+        """May lead partitions and join in-sync sets (KIP-841)."""
+        return not self.fenced and not self.shutting_down
+
+    def endpoint(self, listener: str) -> tuple[str, int] | None:
+        """(host, port) of a listener by its name."""
+        for name, host, port in self.endpoints:
+            if name == listener:
+                return host, port
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch,
+            "incarnation": self.incarnation,
+            "endpoints": [list(e) for e in self.endpoints],
+            "rack": self.rack,
+            "fenced": self.fenced,
+            "shuttingDown": self.shutting_down,
+        }
+
+    @classmethod
+    def from_json(cls, broker_id: int, value: Mapping[str, Any]) -> BrokerState:
+        return cls(
+            broker_id,
+            value["epoch"],
+            value["incarnation"],
+            tuple((n, h, p) for n, h, p in value["endpoints"]),
+            value["rack"],
+            value["fenced"],
+            value["shuttingDown"],
+        )
+
+
+TOPIC = "topic/"
+BROKER = "broker/"
+BROKER_CONFIG = "config/broker/"
+
+
+class ClusterImage:
+    """All records, indexed. Mutable by :meth:`apply` only; the states inside are immutable."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        self.topics: dict[str, TopicState] = {}
+        self.topics_by_id: dict[bytes, TopicState] = {}
+        self.brokers: dict[int, BrokerState] = {}
+        self.broker_configs: dict[str, dict[str, str]] = {}
+        self.controller_id = -1
+        self.controller_epoch = 0
+        self.revision = 0
+
+    def apply(self, key: str, value: Any) -> None:
+        """Take in one record; ``None`` removes it. Unknown kinds of record belong to somebody else and are ignored."""
+        if key.startswith(TOPIC):
+            self._apply_topic(key.removeprefix(TOPIC), value)
+        elif key.startswith(BROKER):
+            broker_id = int(key.removeprefix(BROKER))
+            if value is None:
+                self.brokers.pop(broker_id, None)
+            else:
+                self.brokers[broker_id] = BrokerState.from_json(broker_id, value)
+        elif key.startswith(BROKER_CONFIG):
+            name = key.removeprefix(BROKER_CONFIG)
+            if value is None:
+                self.broker_configs.pop(name, None)
+            else:
+                self.broker_configs[name] = dict(value)
+
+    def _apply_topic(self, name: str, value: Any) -> None:
+        old = self.topics.pop(name, None)
+        if old is not None:
+            self.topics_by_id.pop(old.topic_id.bytes, None)
+        if value is not None:
+            self.put_topic(TopicState.from_json(name, value))
+
+    def put_topic(self, topic: TopicState) -> None:
+        """Set a topic that is a value already."""
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.topic_id.bytes] = topic
+
+    def partition(self, topic: str, index: int) -> PartitionState | None:
+        """The state of a partition, or None when there is no such topic or index."""
+        state = self.topics.get(topic)
+        if state is None or not 0 <= index < len(state.partitions):
+            return None
+        return state.partitions[index]
+
+    def active_brokers(self) -> Iterable[BrokerState]:
+        """Brokers that may lead, by ascending id."""
+        return [b for _, b in sorted(self.brokers.items()) if b.active]
+
+    def is_active(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.active

@@ -1,0 +1,179 @@
+"""The follower's part: where to fetch, what to do with the answer, where to truncate."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from minikafka.metadata.image import PartitionState
+from minikafka.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from minikafka.replication.partition import Partition
+
+
+class FetchPosition(NamedTuple):
+    """What a follower asks for: the fields of a Fetch request's partition."""
+
+    leader_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+
+
+class FetchOutcome(Enum):
+    """What the fetcher does after an answer for one partition."""
+
+    APPENDED = "appended"
+    EMPTY = "empty"
+    TRUNCATED = "truncated"
+    """The log was cut; fetch again at once."""
+    BACK_OFF = "back off"
+    STALE = "stale"
+    """The answer belongs to an earlier term or position, and was thrown away."""
+    FAILED = "failed"
+    """This replica's epoch is fenced: wait for new metadata."""
+    OUT_OF_RANGE = "out of range"
+    """Ask the leader for its earliest and latest offset, then :meth:`FollowerState.leader_offsets`."""
+
+
+class Truncation(NamedTuple):
+    """Where to cut and whether the logs then agree for certain (KIP-279: else ask again)."""
+
+    offset: int
+    done: bool
+
+
+class FollowerState:
+    """A term of following one leader."""
+
+    __slots__ = ("epoch", "failed", "leader_id", "partition", "truncations")
+
+    def __init__(self, partition: Partition, state: PartitionState, now: float) -> None:
+        del now
+        self.partition = partition
+        self.epoch = state.leader_epoch
+        self.leader_id = state.leader
+        self.failed = False
+        self.truncations: list[tuple[int, int, int, str]] = []
+        self.start()
+
+    def start(self) -> None:
+        """Before KIP-101 a follower cut its log at its own high watermark here; with epochs it only does so without any."""
+        partition = self.partition
+        if self.truncates_to_high_watermark():
+            self.cut(partition.high_watermark, "high watermark on becoming a follower")
+
+    def truncates_to_high_watermark(self) -> bool:
+        """The mode of the stories, or a log that has no epoch at all to ask about."""
+        mode_high_watermark = bool(self.partition.config.truncation_mode)
+        return mode_high_watermark or self.partition.log.epochs.latest < 0
+
+    def cut(self, offset: int, reason: str) -> bool:
+        """Truncate and remember it for the event log; True when records went away."""
+        partition = self.partition
+        before = partition.log.log_end_offset
+        if offset >= before:
+            partition.log.epochs.truncate_from_end(before)  # an epoch may have been assigned with no record in it
+            return False
+        removed = partition.truncate_to(offset)
+        self.truncations.append((before, partition.log.log_end_offset, removed, reason))
+        return True
+
+    def position(self) -> FetchPosition:
+        """Where this replica stands. Without an epoch of the last record the leader cannot detect divergence."""
+        log = self.partition.log
+        return FetchPosition(self.epoch, log.log_end_offset, self.last_fetched_epoch(), log.log_start_offset)
+
+    def last_fetched_epoch(self) -> int:
+        """The latest epoch in the log, kept over empty answers too (KAFKA-15510); -1 turns detection off."""
+        if self.partition.config.truncation_mode:
+            return -1
+        return self.partition.log.epochs.latest
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def answered(
+        self,
+        asked: FetchPosition,
+        error: ErrorCode,
+        diverging: tuple[int, int] | None,
+        high_watermark: int,
+        log_start_offset: int,
+        records: memoryview,
+    ) -> FetchOutcome:
+        """Take in the leader's answer to a fetch at ``asked`` (R6)."""
+        if not self.is_current(asked):
+            return FetchOutcome.STALE
+        if error is not ErrorCode.NONE:
+            return self.refused(error)
+        if diverging is not None:
+            return self.diverged(diverging, high_watermark)
+        outcome = FetchOutcome.EMPTY
+        if len(records):
+            self.append(records)
+            outcome = FetchOutcome.APPENDED
+        self.take_high_watermark(high_watermark)
+        if log_start_offset > self.partition.log.log_start_offset:
+            self.partition.log.increment_log_start_offset(log_start_offset)
+        return outcome
+
+    def is_current(self, asked: FetchPosition) -> bool:
+        """Only answers to this term's fetch at this very position count (KIP-320; a truncation may have come between)."""
+        return asked.leader_epoch == self.epoch and asked.offset == self.partition.log.log_end_offset
+
+    def append(self, records: memoryview) -> None:
+        """Append; batches of an epoch above the fetch's are left out (KAFKA-18723)."""
+        self.partition.log.append_as_follower(records, self.epoch)
+
+    def take_high_watermark(self, high_watermark: int) -> None:
+        """``HW = min(LEO, leader's HW)``: one fetch behind the leader (R6)."""
+        self.partition.set_high_watermark(high_watermark)
+
+    def refused(self, error: ErrorCode) -> FetchOutcome:
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self.failed = True
+            return FetchOutcome.FAILED
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return FetchOutcome.OUT_OF_RANGE
+        return FetchOutcome.BACK_OFF
+
+    def diverged(self, diverging: tuple[int, int], high_watermark: int) -> FetchOutcome:
+        """Cut where the logs part; high watermark and records of such an answer are not touched (KAFKA-14704)."""
+        del high_watermark
+        truncation = self.truncation_point(*diverging)
+        self.cut(truncation.offset, f"log diverges from leader {self.leader_id} after epoch {diverging[0]}")
+        return FetchOutcome.TRUNCATED
+
+    def truncation_point(self, leader_epoch: int, leader_end: int) -> Truncation:
+        """Kafka's ``getOffsetTruncationState``: the leader said that ``leader_epoch`` ends at ``leader_end`` in its log."""
+        partition = self.partition
+        leo = partition.log.log_end_offset
+        if leader_end < 0:
+            return Truncation(partition.high_watermark, True)
+        if leader_epoch < 0:
+            return Truncation(min(leader_end, leo), True)
+        own_epoch, own_end = partition.end_offset_for_epoch(leader_epoch)
+        if own_epoch < 0:
+            return Truncation(min(leader_end, leo), True)
+        if own_epoch != leader_epoch:
+            return Truncation(min(own_end, leo), False)
+        return Truncation(min(own_end, leader_end, leo), True)
+
+    def leader_offsets(self, asked: FetchPosition, earliest: int, latest: int) -> FetchOutcome:
+        """After OUT_OF_RANGE (KAFKA-7414): follow the leader's range, dropping no more than must be."""
+        if not self.is_current(asked):
+            return FetchOutcome.STALE
+        log = self.partition.log
+        if latest < log.log_end_offset:
+            self.cut(latest, f"leader {self.leader_id} ends before this log")
+            return FetchOutcome.TRUNCATED
+        if earliest > log.log_end_offset:
+            before, removed = log.log_end_offset, log.log_end_offset - log.log_start_offset
+            log.truncate_fully_and_start_at(earliest)
+            self.partition.set_high_watermark(earliest)
+            self.truncations.append((before, earliest, removed, "leader's log starts later"))
+            return FetchOutcome.TRUNCATED
+        if earliest > log.log_start_offset:
+            log.increment_log_start_offset(earliest)
+        return FetchOutcome.EMPTY

@@ -1,0 +1,86 @@
+"""The in-sync replicas as their leader sees them, with a change in flight (KIP-497; Kafka's ``PartitionState`` classes)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.types import TopicPartition
+
+
+class IsrProposal(NamedTuple):
+    """What a leader asks the controller for: the AlterPartition request of one partition.
+
+    ``isr`` pairs each member with the broker epoch under which the leader knows it, -1 for unknown (KIP-903).
+    """
+
+    topic_partition: TopicPartition
+    topic_id: bytes
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    recovery_state: int
+
+
+class AlterPartitionAnswer(NamedTuple):
+    """The controller's answer to one :class:`IsrProposal`."""
+
+    error: ErrorCode
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+
+
+class AfterAnswer(Enum):
+    """What the shell does after an answer was taken in."""
+
+    DONE = "done"
+    RETRY = "retry"
+    """The outcome is unknown: send the same proposal again. Falling back here is the classic way to lose records."""
+
+
+class IsrState:
+    """Committed ISR and at most one change in flight.
+
+    ``maximal`` is what counts for the high watermark: everything that *may* be in the ISR as the controller sees it.
+    """
+
+    __slots__ = ("committed", "maximal", "pending")
+
+    def __init__(self, committed: tuple[int, ...]) -> None:
+        self.committed = committed
+        self.maximal = frozenset(committed)
+        self.pending: IsrProposal | None = None
+
+    def propose(self, proposal: IsrProposal) -> None:
+        """A change is now in flight."""
+        assert self.pending is None
+        self.pending = proposal
+        self.maximal = frozenset(self.committed) | {member for member, _ in proposal.isr}
+
+    def commit(self, isr: tuple[int, ...]) -> None:
+        """The controller has written this ISR."""
+        self.committed = isr
+        self.maximal = frozenset(isr)
+        self.pending = None
+
+    def fall_back(self) -> None:
+        """The controller is known to have refused: the committed ISR is in force again."""
+        self.commit(self.committed)
+
+
+REFUSED_NOT_APPLIED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+"""The controller says that the leader's epochs were right and that nothing was applied."""
+
+STALE_LEADER = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+"""The leader's view is out of date; the change stays pending until metadata says what is true."""

@@ -1,0 +1,51 @@
+"""One module for each Kafka API (or a few that are one subject); its header says what is supported and what is not.
+
+A module has ``SPECS``: pairs of :class:`~minikafka.server.api.spec.ApiSpec` and a handler
+``async def (broker, ctx, request) -> dict`` (see :mod:`minikafka.protocol.messages` for both ends).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any
+
+from minikafka.protocol import fetch, produce
+from minikafka.server.api.spec import ApiSpec
+
+Handler = Callable[[Any, Any, Any], Awaitable[dict[str, Any]]]
+
+MODULES = (
+    "api_versions",
+    "cluster",
+    "configs",
+    "create_topics",
+    "delete_topics",
+    "create_partitions",
+    "groups",
+    "init_producer_id",
+    "list_offsets",
+    "metadata",
+    "offset_for_leader_epoch",
+    "partitions",
+    "records_and_dirs",
+    "describe_topic_partitions",
+)
+
+
+async def _hot(broker: Any, ctx: Any, request: Any) -> dict[str, Any]:
+    del broker, ctx, request
+    raise AssertionError("Produce and Fetch are handled by the connection")
+
+
+def load_handlers() -> dict[int, tuple[ApiSpec, Handler]]:
+    """Every supported API by its key."""
+    handlers: dict[int, tuple[ApiSpec, Handler]] = {
+        0: (ApiSpec(0, "Produce", produce.MIN_SUPPORTED, produce.MAX_SUPPORTED), _hot),
+        1: (ApiSpec(1, "Fetch", fetch.MIN_SUPPORTED, fetch.MAX_SUPPORTED), _hot),
+    }
+    for name in MODULES:
+        for spec, handler in import_module(f"{__name__}.{name}").SPECS:
+            assert spec.key not in handlers, spec
+            handlers[spec.key] = (spec, handler)
+    return handlers

@@ -1,0 +1,34 @@
+"""CreatePartitions, 0 to 3: by the controller only; partitions can only be added."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+SPEC = ApiSpec(37, "CreatePartitions", 0, 3)
+
+
+async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    results = []
+    for topic in request.topics:
+        result: dict[str, Any] = {"name": topic.name, "error_code": ErrorCode.NONE, "error_message": None}
+        rows = None if topic.assignments is None else [tuple(a.broker_ids) for a in topic.assignments]
+        try:
+            role = broker.require_controller()
+            name, count, validate = topic.name, topic.count, request.validate_only
+            await role.submit(lambda c: c.topics.grow(name, count, rows, validate))  # noqa: B023
+            await broker.image_caught_up()
+        except KafkaError as error:
+            result["error_code"], result["error_message"] = error.code, str(error)
+        results.append(result)
+    return {"results": results}
+
+
+SPECS = ((SPEC, handle),)

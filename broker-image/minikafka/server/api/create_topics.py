@@ -1,0 +1,51 @@
+"""CreateTopics, 2 to 7: by the controller only; answers once the topic is in the store and visible on this broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minikafka.controller.topics import NewTopic
+from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+SPEC = ApiSpec(19, "CreateTopics", 2, 7)
+
+
+async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    names = [topic.name for topic in request.topics]
+    results = []
+    for wish in request.topics:
+        result: dict[str, Any] = {"name": wish.name, "error_code": ErrorCode.NONE, "error_message": None}
+        try:
+            if names.count(wish.name) > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wish.name!r} is named twice")
+            created = await broker.create_topic(_wish(wish), request.validate_only)
+            result["topic_id"] = None if request.validate_only else created.topic_id
+            result["num_partitions"] = len(created.partitions)
+            result["replication_factor"] = len(created.partitions[0].replicas)
+            result["configs"] = []
+        except KafkaError as error:
+            result["error_code"], result["error_message"] = error.code, str(error)
+        results.append(result)
+    return {"topics": results}
+
+
+def _wish(wish: Any) -> NewTopic:
+    indexes = [a.partition_index for a in wish.assignments]
+    if len(set(indexes)) != len(indexes):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {wish.name!r} is assigned twice")
+    return NewTopic(
+        wish.name,
+        wish.num_partitions,
+        wish.replication_factor,
+        {a.partition_index: tuple(a.broker_ids) for a in wish.assignments},
+        {c.name: c.value for c in wish.configs if c.value is not None},
+    )
+
+
+SPECS = ((SPEC, handle),)

@@ -1,0 +1,21 @@
+"""DeleteGroups, 0 to 2: groups without members, with their offsets; answered once the tombstones are replicated."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+SPEC = ApiSpec(42, "DeleteGroups", 0, 2)
+
+
+async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    names = list(dict.fromkeys(request.groups_names))
+    codes = await asyncio.gather(*(broker.groups.delete_group(name) for name in names))
+    return {"results": [{"group_id": name, "error_code": code} for name, code in zip(names, codes, strict=True)]}

@@ -1,0 +1,54 @@
+"""DescribeGroups, 0 to 6. A group nobody knows is ``Dead``, and from version 6 on GROUP_ID_NOT_FOUND (KIP-1043).
+
+Authorized operations are not reported (no ACLs yet).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minikafka.groups.requests import GroupDescription
+from minikafka.protocol.errors import ErrorCode
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+SPEC = ApiSpec(15, "DescribeGroups", 0, 6)
+
+NOT_FOUND = 6
+
+
+async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    groups = []
+    for group_id in request.groups:
+        group = broker.groups.coordinator.describe_group(group_id)
+        row = _describe(group)
+        if ctx.api_version >= NOT_FOUND and group.error is ErrorCode.NONE and not group.exists:
+            row["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
+            row["error_message"] = f"Group {group_id} not found."
+        groups.append(row)
+    return {"groups": groups}
+
+
+def _describe(group: GroupDescription) -> dict[str, Any]:
+    return {
+        "error_code": group.error,
+        "error_message": None,
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol,
+        "members": [
+            {
+                "member_id": m.member_id,
+                "group_instance_id": m.group_instance_id,
+                "client_id": m.client_id,
+                "client_host": m.client_host,
+                "member_metadata": m.metadata,
+                "member_assignment": m.assignment,
+            }
+            for m in group.members
+        ],
+    }

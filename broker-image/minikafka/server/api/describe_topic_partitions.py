@@ -1,0 +1,45 @@
+"""DescribeTopicPartitions, 0 (KIP-966): like Metadata, with the eligible leader replicas and a cursor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minikafka.protocol.errors import ErrorCode
+from minikafka.server.api import metadata
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+SPEC = ApiSpec(75, "DescribeTopicPartitions", 0, 0)
+
+
+async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    names = sorted({t.name for t in request.topics}) or sorted(broker.image.topics)
+    cursor = request.cursor
+    left = max(1, request.response_partition_limit)
+    topics: list[dict[str, Any]] = []
+    for name in names:
+        first = 0
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        if cursor is not None and name == cursor.topic_name:
+            first = max(cursor.partition_index, 0)
+        topic = broker.image.topics.get(name)
+        if topic is None:
+            topics.append({"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "name": name, "partitions": []})
+            continue
+        if left == 0:
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": first}}
+        described = metadata.describe(broker, ctx.listener, topic)
+        described["partitions"] = described["partitions"][first : first + left]
+        left -= len(described["partitions"])
+        topics.append(described)
+        if first + len(described["partitions"]) < len(topic.partitions):
+            after = first + len(described["partitions"])
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": after}}
+    return {"topics": topics, "next_cursor": None}
+
+
+SPECS = ((SPEC, handle),)

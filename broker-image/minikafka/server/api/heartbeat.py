@@ -1,0 +1,21 @@
+"""Heartbeat, 0 to 4: a member says that it is alive, and learns that it has to join again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+SPEC = ApiSpec(12, "Heartbeat", 0, 4)
+
+
+async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    instance_id = getattr(request, "group_instance_id", None)
+    return {
+        "error_code": broker.groups.heartbeat(request.group_id, request.member_id, instance_id, request.generation_id)
+    }

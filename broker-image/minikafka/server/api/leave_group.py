@@ -1,0 +1,32 @@
+"""LeaveGroup, 0 to 5: one member, or from version 3 on many, also by instance id alone (KIP-345)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minikafka.groups.requests import MemberIdentity
+from minikafka.protocol.errors import ErrorCode
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+SPEC = ApiSpec(13, "LeaveGroup", 0, 5)
+
+BATCHED = 3
+
+
+async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    if ctx.api_version < BATCHED:
+        error, members = broker.groups.leave(request.group_id, [MemberIdentity(request.member_id)])
+        return {"error_code": members[0][1] if error is ErrorCode.NONE else error}
+    leaving = [MemberIdentity(m.member_id, m.group_instance_id) for m in request.members]
+    error, members = broker.groups.leave(request.group_id, leaving)
+    return {
+        "error_code": error,
+        "members": [
+            {"member_id": who.member_id, "group_instance_id": who.group_instance_id, "error_code": code}
+            for who, code in members
+        ],
+    }

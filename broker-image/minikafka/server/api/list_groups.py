@@ -1,0 +1,31 @@
+"""ListGroups, 0 to 5: the groups this broker coordinates; by state (KIP-518) and by type (KIP-848; all are Classic)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+SPEC = ApiSpec(16, "ListGroups", 0, 5)
+
+
+async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    states, types = getattr(request, "states_filter", ()), getattr(request, "types_filter", ())
+    error, groups = broker.groups.coordinator.list_groups(states or (), types or ())
+    return {
+        "error_code": error,
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type,
+                "group_state": group.state,
+                "group_type": group.group_type,
+            }
+            for group in groups
+        ],
+    }

@@ -1,0 +1,69 @@
+"""OffsetCommit, 2 to 9: answered once the record in ``__consumer_offsets`` is replicated.
+
+Versions 2 to 4 may bring a retention of their own; 6 and up bring leader epochs (KIP-320), which are kept. Version 10
+(topic ids) is not supported.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from minikafka.groups.records import NO_EPOCH, NO_TIMESTAMP, CommittedOffset
+from minikafka.groups.requests import CommitRequest
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.messages import millis
+from minikafka.protocol.types import TopicPartition
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+SPEC = ApiSpec(8, "OffsetCommit", 2, 9)
+
+
+async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    now_ms = int(time.time() * 1000)
+    retention_ms = millis(getattr(request, "retention_time", -1))
+    expires = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    for topic in request.topics:
+        count = broker.groups.partition_count(topic.name)
+        for row in topic.partitions:
+            if 0 <= row.partition_index < count:
+                offsets[TopicPartition(topic.name, row.partition_index)] = CommittedOffset(
+                    row.committed_offset,
+                    getattr(row, "committed_leader_epoch", NO_EPOCH),
+                    row.committed_metadata or "",
+                    now_ms,
+                    expires,
+                )
+    results = await broker.groups.commit(_request(request, offsets)) if offsets else {}
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": row.partition_index,
+                        "error_code": results.get(TopicPartition(topic.name, row.partition_index), unknown),
+                    }
+                    for row in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _request(request: Any, offsets: dict[TopicPartition, CommittedOffset]) -> CommitRequest:
+    return CommitRequest(
+        request.group_id,
+        offsets,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+        request.generation_id_or_member_epoch,
+    )

@@ -1,0 +1,45 @@
+"""OffsetDelete, 0 (KIP-496): offsets of topics that no member is subscribed to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.types import TopicPartition
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+SPEC = ApiSpec(47, "OffsetDelete", 0, 0)
+
+
+async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    known = [
+        TopicPartition(topic.name, row.partition_index)
+        for topic in request.topics
+        for row in topic.partitions
+        if 0 <= row.partition_index < broker.groups.partition_count(topic.name)
+    ]
+    error, results = await broker.groups.delete_offsets(request.group_id, known)
+    if error is not ErrorCode.NONE:
+        return {"error_code": error, "topics": []}
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {
+        "error_code": error,
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": row.partition_index,
+                        "error_code": results.get(TopicPartition(topic.name, row.partition_index), unknown),
+                    }
+                    for row in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ],
+    }

@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch, 2 to 4: where a leader epoch ends in this leader's log (R13, KIP-101; for consumers KIP-320)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minikafka.protocol.errors import ErrorCode
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+SPEC = ApiSpec(23, "OffsetForLeaderEpoch", 2, 4)
+
+
+async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for part in topic.partitions:
+            hosted = broker.replicas.get(topic.topic, part.partition)
+            row: dict[str, Any] = {"partition": part.partition}
+            if hosted is None:
+                known = broker.image.partition(topic.topic, part.partition) is not None
+                row["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                row["error_code"] = hosted.check_leader(getattr(part, "current_leader_epoch", -1))
+                if row["error_code"] is ErrorCode.NONE:
+                    row["leader_epoch"], row["end_offset"] = hosted.end_offset_for_epoch(part.leader_epoch)
+            rows.append(row)
+        topics.append({"topic": topic.topic, "partitions": rows})
+    return {"topics": topics}
+
+
+SPECS = ((SPEC, handle),)

@@ -1,0 +1,89 @@
+"""DeleteRecords 0 to 2 and DescribeLogDirs 1 to 4.
+
+DeleteRecords moves the log start on the leader and answers at once with it; followers take it over with their next fetch
+(Kafka waits for them: a known difference, docs/limits.md).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from minikafka.log.errors import LogError
+from minikafka.protocol.errors import ErrorCode
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+TO_HIGH_WATERMARK = -1
+
+
+async def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for part in topic.partitions:
+            error, low = _delete(broker, topic.name, part.partition_index, part.offset)
+            rows.append({"partition_index": part.partition_index, "low_watermark": low, "error_code": error})
+        topics.append({"name": topic.name, "partitions": rows})
+    return {"topics": topics}
+
+
+def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[ErrorCode, int]:
+    hosted = broker.replicas.get(topic, index)
+    if hosted is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
+    if hosted.leader is None:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+    if "delete" not in hosted.topic_config.cleanup_policy:
+        return ErrorCode.POLICY_VIOLATION, -1
+    target = hosted.high_watermark if offset == TO_HIGH_WATERMARK else offset
+    if target < 0 or target > hosted.high_watermark:
+        return ErrorCode.OFFSET_OUT_OF_RANGE, -1
+    try:
+        hosted.log.increment_log_start_offset(target)
+    except LogError as error:
+        return error.code, -1
+    return ErrorCode.NONE, hosted.log.log_start_offset
+
+
+async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    only = None if request.topics is None else {(t.topic, p) for t in request.topics for p in t.partitions}
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for partition in broker.replicas.all():
+        topic, index = partition.topic_partition
+        if only is not None and (topic, index) not in only:
+            continue
+        lag = 0 if partition.leader else max(0, partition.high_watermark - partition.log.log_end_offset)
+        topics.setdefault(topic, []).append(
+            {
+                "partition_index": index,
+                "partition_size": partition.log.size_bytes,
+                "offset_lag": lag,
+                "is_future_key": False,
+            }
+        )
+    folder = str(broker.data_dirs[0])
+    disk = os.statvfs(folder)
+    return {
+        "error_code": ErrorCode.NONE,
+        "results": [
+            {
+                "error_code": ErrorCode.NONE,
+                "log_dir": os.path.abspath(folder),
+                "topics": [{"name": t, "partitions": rows} for t, rows in topics.items()],
+                "total_bytes": disk.f_blocks * disk.f_frsize,
+                "usable_bytes": disk.f_bavail * disk.f_frsize,
+            }
+        ],
+    }
+
+
+SPECS = (
+    (ApiSpec(21, "DeleteRecords", 0, 2), delete_records),
+    (ApiSpec(35, "DescribeLogDirs", 1, 4), describe_log_dirs),
+)

@@ -1,0 +1,559 @@
+"""The broker: wires log, replication, controller, store and listeners together, and owns their lives."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from minikafka import __version__
+from minikafka.config import BrokerConfig, ConfigError
+from minikafka.controller.topics import NewTopic
+from minikafka.log.errors import LogError
+from minikafka.log.filesystem import RealFileSystem
+from minikafka.log.manager import LogManager
+from minikafka.metadata.image import ClusterImage, TopicState
+from minikafka.metadata.store import ClusterStore
+from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.fetch import TopicKey
+from minikafka.replication.isr import AfterAnswer, AlterPartitionAnswer, IsrProposal
+from minikafka.server.api import load_handlers
+from minikafka.server.connection import API_VERSIONS, PRODUCE, ClientConnection
+from minikafka.server.controller_role import ControllerRole
+from minikafka.server.fetchers import FetcherPool
+from minikafka.server.group_service import GroupService
+from minikafka.server.hosted import HostedPartition
+from minikafka.server.hosting import PartitionHost
+from minikafka.server.housekeeping import Housekeeping
+from minikafka.server.http import MetricsServer
+from minikafka.server.internal import InternalLog
+from minikafka.server.membership import AlterPartitionSender, Membership
+from minikafka.server.replicas import ReplicaManager
+from minikafka.telemetry.events import EventLog
+from minikafka.telemetry.exposition import BrokerCollector
+from minikafka.telemetry.metrics import BrokerStats, ReplicaStatus
+
+SHUTDOWN_SECONDS_MAX = 10.0
+"""How long a controlled shutdown may take before the broker stops anyway."""
+
+IMAGE_WAIT_SECONDS = 1.0
+
+SUSPECT_SECONDS = 0.2
+"""How long an answer to Metadata may wait for the successor of a leader whose connection has closed."""
+
+FENCED_LISTED_SECONDS = 10.0
+"""How long Metadata still lists a broker after it was fenced; longer than clients take to find the new leaders."""
+
+CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
+CALL_TIMEOUT_MS = 5_000
+
+PRODUCER_ID_BLOCK = 1000
+"""Kafka's ``ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE``."""
+
+WATCH_SECONDS = 2.0
+"""How long a lost bell of the store can go unnoticed."""
+
+
+class Broker:
+    """One broker process. ``start`` returns when it is registered and unfenced; ``stop`` is a controlled shutdown."""
+
+    def __init__(self, config: BrokerConfig, store: ClusterStore) -> None:
+        self.config = config
+        self.broker_id: int = config.node_id
+        self.store = store
+        self.stats = BrokerStats()
+        self.events = EventLog(config.minikafka_events_path or None, self.broker_id)
+        self.image = ClusterImage("")
+        self.handlers = load_handlers()
+        self.membership = Membership(self, store)
+        self.alter_sender = AlterPartitionSender(self, self.membership)
+        self.replicas = ReplicaManager(self.stats, self.alter_sender.propose)
+        self.replicas.exists = self.partition_exists
+        self.replicas.hint = self.leader_hint
+        self.fetchers = FetcherPool(self)
+        self.host = PartitionHost(self)
+        self.internal = InternalLog(self)
+        self.groups = GroupService.for_broker(self)
+        self.housekeeping = Housekeeping(self)
+        self.logs: LogManager
+        self.previous_broker_epoch = -1
+        self.ready = asyncio.Event()
+        self.failure: str | None = None
+        self.failed = asyncio.Event()
+        self._servers: list[asyncio.Server] = []
+        self._ports: dict[str, int] = {}
+        self._connections: set[ClientConnection] = set()
+        self._metrics: MetricsServer | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._image_changed = asyncio.Event()
+        self._producer_ids = (0, 0)
+        self._last_alive: dict[int, float] = {}
+        self._suspects: dict[int, float] = {}
+
+    # -- life -----------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open data, store and listeners, join the cluster.
+
+        Raises:
+            ConfigError, LogError, StoreError, OSError: with one line that says what is wrong; nothing is left running.
+        """
+        began = time.monotonic()
+        self.events.emit("broker_starting", version=__version__, cluster_id=self.config.cluster_id or "")
+        await self._listen()
+        on_disk = LogManager.cluster_id_on_disk(self.config.log_dirs, RealFileSystem())
+        cluster_id = await self.store.open(self.config.cluster_id or on_disk)
+        self.image = ClusterImage(cluster_id)
+        self.logs = LogManager.open(
+            self.config.log_dirs,
+            RealFileSystem(),
+            cluster_id=cluster_id,
+            node_id=self.broker_id,
+            config_for=lambda _: self.config.topic({}).log_config(),
+            now_ms=int(time.time() * 1000),
+            unflushed_dir=self.config.minikafka_unflushed_dir or None,
+        )
+        self.previous_broker_epoch = self.logs.previous_broker_epoch
+        self.stats.clean_shutdown = int(self.logs.clean)
+        self.stats.recovery_seconds = time.monotonic() - began
+        self.host.note_recovery()
+        self._image_changed.set()
+        self.membership.start()
+        self._watcher = asyncio.ensure_future(self._watch())
+        self.housekeeping.start()
+        await self.ready.wait()
+        listeners = [f"{n}://{h}:{p}" for n, h, p in self.advertised_endpoints()]
+        self.events.emit("broker_ready", listeners=listeners, seconds=round(time.monotonic() - began, 4))
+
+    async def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for endpoint in self.config.listeners:
+            try:
+                server = await loop.create_server(
+                    lambda name=endpoint.name: ClientConnection(self, name),
+                    endpoint.host or None,
+                    endpoint.port,
+                    backlog=1024,
+                )
+            except OSError as error:
+                raise ConfigError(
+                    f"listeners: cannot listen on {endpoint.host}:{endpoint.port} ({error.strerror or error})"
+                ) from error
+            self._servers.append(server)
+            self._ports[endpoint.name] = server.sockets[0].getsockname()[1]
+        if self.config.minikafka_metrics_port is not None:
+            collector = BrokerCollector(
+                self.stats,
+                self.replica_statuses,
+                api_names={key: spec.name for key, (spec, _) in self.handlers.items()},
+                events=self.events,
+            )
+            self._metrics = MetricsServer(collector.render, self._health, self._readiness)
+            host, port = self.config.minikafka_metrics_host, self.config.minikafka_metrics_port
+            try:
+                await self._metrics.start(host, port)
+            except OSError as error:
+                raise ConfigError(
+                    f"minikafka.metrics.port: cannot listen on {host}:{port} ({error.strerror or error})"
+                ) from error
+
+    async def stop(self, reason: str = "asked to stop") -> None:
+        """Move leaders away, stop serving, flush and close the logs; leaves the clean-shutdown marker."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self.events.emit("broker_stopping", reason=reason)
+        if self.config.controlled_shutdown_enable and self.membership.broker_epoch >= 0:
+            await self._controlled_shutdown()
+        clean = await self.abort()
+        self.events.emit("broker_stopped", clean=clean)
+        self.events.close()
+
+    async def _controlled_shutdown(self) -> None:
+        self.membership.want_shut_down = True
+        self.membership.poke()
+        try:
+            async with asyncio.timeout(SHUTDOWN_SECONDS_MAX):
+                await self.membership.should_shut_down.wait()
+                while any(p.leader is not None for p in self.replicas.all()):
+                    self._image_changed.clear()
+                    if any(p.leader is not None for p in self.replicas.all()):
+                        await self._image_changed.wait()
+        except TimeoutError:
+            self.warn("controlled shutdown took too long; stopping anyway")
+
+    async def abort(self) -> bool:
+        """Stop without asking anybody; True when all logs were flushed and closed."""
+        for server in self._servers:
+            server.close()
+        await self.housekeeping.stop()
+        self.alter_sender.stop()
+        self.fetchers.stop()
+        await self.groups.stop()
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.wait((self._watcher,))
+        for connection in list(self._connections):
+            connection.close()
+        epoch = self.membership.broker_epoch
+        await self.membership.stop()
+        clean = False
+        if hasattr(self, "logs"):
+            try:
+                self.logs.checkpoint_high_watermarks(self.host.high_watermarks())
+                self.logs.close(clean=epoch >= 0, broker_epoch=epoch)
+                clean = epoch >= 0
+            except (LogError, OSError) as error:
+                self.warn(f"data directory: {error}")
+        await self.store.close()
+        if self._metrics is not None:
+            await self._metrics.stop()
+        return clean
+
+    # -- the cluster image ------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Follow the store. Nothing is hosted before our own registration is in the image: what is older may be untrue."""
+        from minikafka.metadata.store import StoreError
+
+        while True:
+            try:
+                changes = await self.store.changes(self.image.revision)
+                if changes.revision != self.image.revision:
+                    for key, value in changes.records.items():
+                        self.image.apply(key, value)
+                    self.image.revision = changes.revision
+                    self._took_changes(changes.records)
+                await self.store.wait(self.image.revision, WATCH_SECONDS)
+            except StoreError as error:
+                self.warn(f"cluster store: {error}")
+                await asyncio.sleep(WATCH_SECONDS)
+
+    def recently_fenced(self, broker_id: int) -> bool:
+        """Whether a broker was seen alive less than :data:`FENCED_LISTED_SECONDS` ago."""
+        seen = self._last_alive.get(broker_id)
+        return seen is not None and time.monotonic() - seen < FENCED_LISTED_SECONDS
+
+    def suspect(self, broker_id: int) -> None:
+        """Our connection to a leader closed: it may be dead, and the controller about to say who leads now."""
+        self._suspects[broker_id] = time.monotonic()
+
+    async def wait_for_successors(self, leaders: Collection[int]) -> None:
+        """Give the controller a moment to replace suspected leaders before clients are told of them.
+
+        A client whose leader has died asks another broker at once. Told of the dead leader once more it believes that and
+        asks again only after a second (librdkafka's ``topic.metadata.refresh`` timer); told 20 ms later it goes on.
+        """
+        # Let the loop read what the kernel already knows: the end of a dead leader's connection, too.
+        for _ in range(2):
+            await asyncio.sleep(0)
+        deadline = time.monotonic() + SUSPECT_SECONDS
+        while time.monotonic() < deadline and any(self._is_suspect(leader) for leader in leaders):
+            self._image_changed.clear()
+            try:
+                async with asyncio.timeout(SUSPECT_SECONDS / 4):
+                    await self._image_changed.wait()
+            except TimeoutError:
+                continue
+
+    def _is_suspect(self, broker_id: int) -> bool:
+        since = self._suspects.get(broker_id)
+        if since is None:
+            return False
+        peer = self.image.brokers.get(broker_id)
+        if peer is None or peer.fenced or time.monotonic() - since > SUSPECT_SECONDS:
+            del self._suspects[broker_id]
+            return False
+        return True
+
+    def _took_changes(self, records: Mapping[str, Any]) -> None:
+        now = time.monotonic()
+        for broker_id, fenced in [(b.broker_id, b.fenced) for b in self.image.brokers.values()]:
+            if not fenced:
+                self._last_alive[broker_id] = float("inf")
+            elif self._last_alive.get(broker_id) == float("inf"):
+                self._last_alive[broker_id] = now
+        me = self.image.brokers.get(self.broker_id)
+        registered = me is not None and me.epoch == self.membership.broker_epoch
+        if registered:
+            self.host.reconcile(records)
+            if self.membership.want_fence:
+                self.membership.want_fence = False
+                self.membership.poke()
+        if registered and me is not None:
+            self.stats.fenced = int(me.fenced)
+            if not me.fenced:
+                self.ready.set()
+        self._image_changed.set()
+
+    def registered(self, epoch: int) -> None:
+        """The controller admitted us under ``epoch``; the image may already know."""
+        del epoch
+        self._took_changes({})
+
+    def registration_lost(self) -> None:
+        """The controller does not know this incarnation: what we lead is not ours any more until we are registered again."""
+        self.membership.want_fence = True
+        self.previous_broker_epoch = -1
+        self.host.reset()
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.membership.broker_epoch
+
+    def partition_exists(self, key: TopicKey, index: int) -> bool:
+        """Whether the cluster has such a partition, here or elsewhere."""
+        topic = self.image.topics_by_id.get(key) if isinstance(key, bytes) else self.image.topics.get(key)
+        return topic is not None and 0 <= index < len(topic.partitions)
+
+    def check_topic_configs(self, configs: Mapping[str, str]) -> None:
+        """Raises KafkaError INVALID_CONFIG for an override that is not allowed."""
+        try:
+            self.config.validate_topic_overrides(configs)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    # -- what handlers ask for ----------------------------------------------------------------------------------------------
+
+    def require_controller(self) -> ControllerRole:
+        """The controller role of this broker; raises KafkaError NOT_CONTROLLER when another broker has it."""
+        role = self.membership.role
+        if role is None or role.over.is_set():
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER, f"broker {self.membership.controller_id} is the controller, not this one"
+            )
+        return role
+
+    async def create_topic(self, wish: NewTopic, validate_only: bool = False) -> TopicState:
+        """Create a topic (as the controller) and wait until this broker's image shows it.
+
+        Raises:
+            KafkaError: the wish is refused, or NOT_CONTROLLER.
+        """
+        role = self.require_controller()
+        topic = await role.submit(lambda c: c.topics.create(wish, validate_only))
+        if not validate_only:
+            await self.image_caught_up()
+        return topic
+
+    async def create_topic_anywhere(self, wish: NewTopic) -> None:
+        """Create a topic, through the controller when that is another broker; raises KafkaError when it is refused."""
+        if self.membership.leads:
+            await self.create_topic(wish)
+            return
+        answer = await self.membership.call(
+            CREATE_TOPICS,
+            CREATE_TOPICS_VERSION,
+            {
+                "topics": [
+                    {
+                        "name": wish.name,
+                        "num_partitions": wish.partitions,
+                        "replication_factor": wish.replication_factor,
+                        "configs": [{"name": k, "value": v} for k, v in wish.configs.items()],
+                    }
+                ],
+                "timeout": CALL_TIMEOUT_MS,
+            },
+        )
+        code = ErrorCode(int(answer.topics[0].error_code))
+        if code:
+            raise KafkaError(code, answer.topics[0].error_message or "")
+        await self.image_caught_up()
+
+    async def delete_topic(self, name: str) -> ErrorCode:
+        """Delete a topic; raises KafkaError NOT_CONTROLLER."""
+        if not self.config.delete_topic_enable:
+            return ErrorCode.TOPIC_DELETION_DISABLED
+        role = self.require_controller()
+        code = await role.submit(lambda c: c.topics.delete(name))
+        await self.image_caught_up()
+        return code
+
+    async def image_caught_up(self) -> None:
+        """Wait (a second at most) until the image has what the store had when this was called."""
+        target = (await self.store.changes(self.image.revision)).revision
+        try:
+            async with asyncio.timeout(IMAGE_WAIT_SECONDS):
+                while self.image.revision < target:
+                    self._image_changed.clear()
+                    await self._image_changed.wait()
+        except TimeoutError:
+            return
+
+    async def next_producer_id(self) -> int:
+        """A producer id nobody had before; raises StoreError."""
+        if self._producer_ids[0] >= self._producer_ids[1]:
+            first = await self.store.allocate("producer.id", PRODUCER_ID_BLOCK)
+            self._producer_ids = (first, first + PRODUCER_ID_BLOCK)
+        producer_id, end = self._producer_ids
+        self._producer_ids = (producer_id + 1, end)
+        return producer_id
+
+    # -- addresses --------------------------------------------------------------------------------------------------------
+
+    def advertised_endpoints(self) -> tuple[tuple[str, str, int], ...]:
+        """(listener name, host, port) as clients and brokers shall use them."""
+        found = []
+        for endpoint in self.config.advertised_listeners:
+            port = endpoint.port or self._ports[endpoint.name]
+            found.append((endpoint.name, endpoint.host, port))
+        return tuple(found)
+
+    def inter_broker_address(self) -> tuple[str, int]:
+        name = self.config.inter_broker_listener
+        return next((h, p) for n, h, p in self.advertised_endpoints() if n == name)
+
+    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Where brokers reach a broker."""
+        broker = self.image.brokers.get(broker_id)
+        return None if broker is None else broker.endpoint(self.config.inter_broker_listener)
+
+    def endpoints_of(self, broker_ids: Collection[int], listener: str) -> list[tuple[int, str, int, str | None]]:
+        """(id, host, port, rack) for the node endpoints of KIP-951."""
+        found = []
+        for broker_id in sorted(broker_ids):
+            broker = self.image.brokers.get(broker_id)
+            address = broker.endpoint(listener) if broker is not None else None
+            if broker is not None and address is not None:
+                found.append((broker_id, *address, broker.rack))
+        return found
+
+    def leader_hint(self, partition: HostedPartition) -> tuple[int, int] | None:
+        """(leader, leader epoch) for a client that came to the wrong broker (KIP-951)."""
+        topic, index = partition.topic_partition
+        state = self.image.partition(topic, index)
+        return None if state is None else (state.leader, state.leader_epoch)
+
+    def client_id(self, purpose: str) -> str:
+        return f"broker-{self.broker_id}-{purpose}"
+
+    # -- connections ------------------------------------------------------------------------------------------------------
+
+    def connection_opened(self, connection: ClientConnection) -> bool:
+        """False when ``max.connections`` is reached."""
+        if self._stopping or len(self._connections) >= self.config.max_connections:
+            return False
+        self._connections.add(connection)
+        self.stats.connections += 1
+        self.stats.connections_accepted += 1
+        return True
+
+    def connection_closed(self, connection: ClientConnection) -> None:
+        if connection not in self._connections:
+            return
+        self._connections.discard(connection)
+        self.stats.connections -= 1
+        if connection.registered_broker is not None and self.membership.role is not None:
+            broker_id, epoch = connection.registered_broker
+            self.membership.role.submit_later(lambda c: c.brokers.connection_lost(broker_id, epoch))
+
+    def api_versions(self, error: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
+        """The body of ApiVersions; after a version nobody knows only its own range, as Kafka does (KIP-511)."""
+        keys = [
+            {"api_key": key, "min_version": 0 if key == PRODUCE else spec.min_version, "max_version": spec.max_version}
+            for key, (spec, _) in sorted(self.handlers.items())
+            if error is ErrorCode.NONE or key == API_VERSIONS
+        ]
+        return {"error_code": error, "api_keys": keys}
+
+    # -- things that happen ------------------------------------------------------------------------------------------------
+
+    def appended(self, partition: HostedPartition, records: int) -> None:
+        """A follower appended; room for flush by record count."""
+        del partition, records
+
+    def note_truncations(self, partition: HostedPartition) -> None:
+        """Report what a follower cut off."""
+        follower = partition.follower
+        if follower is None:
+            return
+        topic, index = partition.topic_partition
+        truncations, follower.truncations = follower.truncations, []
+        for before, after, records, reason in truncations:
+            self.stats.record_truncation(records, time.time())
+            self.events.emit(
+                "log_truncated",
+                topic=topic,
+                partition=index,
+                from_offset=before,
+                to_offset=after,
+                records=records,
+                reason=reason,
+                leader_epoch=partition.leader_epoch,
+            )
+
+    def isr_answered(self, proposal: IsrProposal, answer: AlterPartitionAnswer | None) -> bool:
+        """Give an answer (None: unknown outcome) to the leader that asked; True to ask again."""
+        topic, index = proposal.topic_partition
+        partition = self.replicas.get(topic, index)
+        leader = None if partition is None else partition.leader
+        if partition is None or leader is None or leader.isr.pending is not proposal:
+            return False
+        if answer is None:
+            answer = AlterPartitionAnswer(ErrorCode.REQUEST_TIMED_OUT)
+        before = partition.high_watermark
+        committed = leader.isr.committed
+        after = leader.answered(proposal, answer, time.monotonic())
+        if partition.high_watermark != before:
+            self.replicas.high_watermark_moved(partition)
+        if answer.error:
+            self.stats.failed_isr_updates += 1
+            if after is not AfterAnswer.RETRY:
+                self.events.emit(
+                    "alter_partition_refused",
+                    topic=topic,
+                    partition=index,
+                    error=answer.error.name,
+                    isr=[m for m, _ in proposal.isr],
+                    leader_epoch=proposal.leader_epoch,
+                    partition_epoch=proposal.partition_epoch,
+                )
+        elif leader.isr.committed != committed:
+            self.host.note_isr(partition, committed, leader.isr.committed)
+        self.replicas.flush_ready()
+        return after is AfterAnswer.RETRY
+
+    def log_failed(self, partition: HostedPartition, error: LogError) -> None:
+        """A log refused an append or a read: say so once a minute and partition, not at every retry."""
+        self.housekeeping.complain(str(partition.topic_partition), str(error))
+
+    def handler_failed(self, error: Exception) -> None:
+        """A handler broke: a mistake in this program."""
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        place = f"{where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where is not None else "?"
+        self.housekeeping.complain(place, f"internal error: {error!r} at {place}")
+
+    def bad_request(self, connection: ClientConnection, problem: str) -> None:
+        self.housekeeping.complain(connection.client_host, f"bad request from {connection.client_host}: {problem}")
+
+    def warn(self, line: str) -> None:
+        """One line for the operator on standard error."""
+        print(f"broker {self.broker_id}: {line}", file=sys.stderr, flush=True)
+
+    # -- observation ------------------------------------------------------------------------------------------------------
+
+    def replica_statuses(self) -> list[ReplicaStatus]:
+        """What /metrics says of each hosted replica."""
+        return self.host.statuses()
+
+    def _health(self) -> tuple[bool, str]:
+        return self.failure is None, self.failure or "ok"
+
+    def _readiness(self) -> tuple[bool, str]:
+        me = self.image.brokers.get(self.broker_id)
+        if me is None or me.epoch != self.membership.broker_epoch:
+            return False, "not registered"
+        if me.fenced:
+            return False, "fenced"
+        return not self._stopping, "stopping" if self._stopping else "ready"
+
+    @property
+    def data_dirs(self) -> list[Path]:
+        return [Path(d) for d in self.config.log_dirs]

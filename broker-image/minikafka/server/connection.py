@@ -1,0 +1,311 @@
+"""A client's connection: requests in, answers out in the order of the requests.
+
+Produce and Fetch are handled where they are read, without a task. Every other request becomes a task; those of one
+connection run one after the other, as a client that pipelines them expects (Kafka mutes a connection meanwhile; here the
+hot requests behind a slow one are worked on, and only their answers wait).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from minikafka.protocol import fetch as fetch_codec
+from minikafka.protocol import messages, wire
+from minikafka.protocol import produce as produce_codec
+from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.protocol.fetch import FetchRequest
+from minikafka.protocol.produce import PartitionResult, ProduceRequest
+from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.server.framing import FrameProtocol
+from minikafka.server.purgatory import DelayedFetch
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+
+PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
+
+FORWARDED = frozenset({19, 20, 33, 37, 43, 44, 45, 46})
+"""Requests that only the controller can carry out; any broker takes them and passes them on, as in KRaft."""
+
+PIPELINE_MAX = 1000
+"""Requests of one connection that may be unanswered; over it nothing more is read until some are."""
+
+
+class Slot:
+    """The place of one answer in the order of a connection."""
+
+    __slots__ = ("api_key", "out", "started")
+
+    def __init__(self, api_key: int, started: float) -> None:
+        self.api_key = api_key
+        self.started = started
+        self.out: list[Any] | None = None
+
+
+class RequestContext:
+    """What a cold handler may know of its request."""
+
+    __slots__ = ("api_version", "client_host", "client_id", "connection", "header", "listener")
+
+    def __init__(self, connection: ClientConnection, header: RequestHeader) -> None:
+        self.connection = connection
+        self.header = header
+        self.api_version = header.api_version
+        self.client_id = header.client_id or ""
+        self.client_host = connection.client_host
+        self.listener = connection.listener
+
+
+class ClientConnection(FrameProtocol):
+    """One accepted connection."""
+
+    def __init__(self, broker: Broker, listener: str) -> None:
+        super().__init__()
+        self.broker = broker
+        self.listener = listener
+        self.max_frame_bytes = broker.config.socket_request_max_bytes
+        self.client_host = ""
+        self.slots: deque[Slot] = deque()
+        self._cold: deque[tuple[Slot, RequestHeader, bytes]] = deque()
+        self._cold_task: asyncio.Task[None] | None = None
+        self._parked: DelayedFetch | None = None
+        self._parked_request: FetchRequest | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._paused = False
+        self.registered_broker: tuple[int, int] | None = None
+        """(id, epoch) of the broker whose heartbeats come over this connection."""
+
+    # -- life -----------------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        if not self.broker.connection_opened(self):
+            transport.close()
+            return
+        super().connection_made(transport)
+
+    def closed(self) -> None:
+        if self._cold_task is not None:
+            self._cold_task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._forget_parked()
+        self.slots.clear()
+        self.broker.connection_closed(self)
+
+    def bad_frame(self, size: int) -> None:
+        self.broker.bad_request(
+            self, f"a request of {size} bytes; socket.request.max.bytes allows 0 to {self.max_frame_bytes}"
+        )
+
+    # -- requests ---------------------------------------------------------------------------------------------------------
+
+    def frame_received(self, frame: memoryview) -> None:
+        started = time.perf_counter()
+        try:
+            header = wire.read_header(frame)
+            slot = Slot(header.api_key, started)
+            self.slots.append(slot)
+            if header.api_key == PRODUCE and header.api_version >= produce_codec.MIN_SUPPORTED:
+                self._produce(frame, header, slot)
+            elif header.api_key == FETCH:
+                self._fetch(frame, header, slot)
+            else:
+                self._cold_request(frame, header, slot)
+        except MalformedRequest as error:
+            self.broker.bad_request(self, str(error))
+            self.close()
+            return
+        if len(self.slots) > PIPELINE_MAX and not self._paused and self.transport is not None:
+            self._paused = True
+            self.transport.pause_reading()
+
+    def batch_received(self) -> None:
+        self.broker.replicas.flush_ready()
+
+    def answer(self, slot: Slot, out: list[Any]) -> None:
+        """Fill a slot; send every answer at the front of the line that is ready. An empty list answers nothing."""
+        slot.out = out
+        slots = self.slots
+        if not slots or slots[0].out is None:
+            return
+        parts: list[Any] = []
+        now = time.perf_counter()
+        stats = self.broker.stats
+        while slots and slots[0].out is not None:
+            first = slots.popleft()
+            assert first.out is not None
+            parts += first.out
+            stats.observe_request(first.api_key, now - first.started)
+        if self._paused and len(slots) <= PIPELINE_MAX // 2 and self.transport is not None:
+            self._paused = False
+            self.transport.resume_reading()
+        if parts:
+            self.send(parts)
+
+    # -- Produce --------------------------------------------------------------------------------------------------------
+
+    def _produce(self, frame: memoryview, header: RequestHeader, slot: Slot) -> None:
+        version = header.api_version
+        if version > produce_codec.MAX_SUPPORTED:
+            raise MalformedRequest(f"Produce v{version} is not supported")
+        request = produce_codec.decode_produce(frame, header.end, version)
+        if request.acks not in (-1, 0, 1):
+            self._produced(slot, header, request, produce_codec.errors_for(request, ErrorCode.INVALID_REQUIRED_ACKS))
+            return
+        if request.transactional_id is not None:
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            self._produced(slot, header, request, produce_codec.errors_for(request, code))
+            return
+        self.broker.replicas.produce(request, lambda results: self._produced(slot, header, request, results))
+
+    def _produced(
+        self,
+        slot: Slot,
+        header: RequestHeader,
+        request: ProduceRequest,
+        results: list[tuple[str, list[PartitionResult]]],
+    ) -> None:
+        if request.acks == 0:
+            self._unacknowledged(slot, results)
+            return
+        endpoints = None
+        if header.api_version >= 10:
+            leaders = {r.current_leader[0] for _, row in results for r in row if r.current_leader is not None}
+            if leaders:
+                endpoints = self.broker.endpoints_of(leaders, self.listener)
+        self.answer(
+            slot,
+            [produce_codec.encode_produce_response(header.api_version, header.correlation_id, results, endpoints)],
+        )
+
+    def _unacknowledged(self, slot: Slot, results: list[tuple[str, list[PartitionResult]]]) -> None:
+        """acks=0 gets no answer; after an error Kafka closes the connection, so that the client looks for a new leader."""
+        self.answer(slot, [])
+        if any(result.error for _, row in results for result in row):
+            self.close()
+
+    # -- Fetch ----------------------------------------------------------------------------------------------------------
+
+    def _fetch(self, frame: memoryview, header: RequestHeader, slot: Slot) -> None:
+        version = header.api_version
+        if not fetch_codec.MIN_SUPPORTED <= version <= fetch_codec.MAX_SUPPORTED:
+            raise MalformedRequest(f"Fetch v{version} is not supported")
+        request = fetch_codec.decode_fetch(frame, header.end, version)
+        replicas = self.broker.replicas
+        settled = replicas.note_followers(request) if request.replica_id >= 0 else {}
+        topics, total, urgent = replicas.read(request, settled)
+        wait = request.max_wait_ms / 1000
+        if urgent or total >= request.min_bytes or wait <= 0:
+            self._fetched(header, request, slot, topics, total)
+            return
+        assert self.loop is not None
+        deadline = self.loop.time() + wait
+
+        def retry(final: bool) -> None:
+            if self._parked is not parked:
+                return
+            topics, total, urgent = replicas.read(request, {})
+            if not (final or urgent or total >= request.min_bytes) and self.loop is not None:
+                replicas.park(parked, request)
+                return
+            self._forget_parked()
+            self._fetched(header, request, slot, topics, total)
+
+        if self._parked is not None:  # a client that pipelines fetches: only one may wait
+            self._parked.retry(True)
+        parked = DelayedFetch(deadline, request.replica_id >= 0, retry)
+        self._parked, self._parked_request = parked, request
+        replicas.park(parked, request)
+        if self._timer is None:
+            self._timer = self.loop.call_at(deadline, self._fetch_due)
+
+    def _fetch_due(self) -> None:
+        """One timer a connection: it follows the deadline of whatever is parked, instead of one timer a fetch."""
+        self._timer = None
+        parked = self._parked
+        if parked is None or self.loop is None:
+            return
+        if self.loop.time() >= parked.deadline - 0.001:
+            parked.retry(True)
+        else:
+            self._timer = self.loop.call_at(parked.deadline, self._fetch_due)
+
+    def _forget_parked(self) -> None:
+        parked, request = self._parked, self._parked_request
+        self._parked = self._parked_request = None
+        if parked is not None and request is not None:
+            self.broker.replicas.unpark(parked, request)
+
+    def _fetched(self, header: RequestHeader, request: FetchRequest, slot: Slot, topics: Any, total: int) -> None:
+        stats = self.broker.stats
+        if request.replica_id >= 0:
+            stats.replication_bytes_out += total
+        else:
+            stats.bytes_out += total
+        endpoints = None
+        if header.api_version >= 16:
+            leaders = {d.current_leader[0] for _, row in topics for d in row if d.current_leader is not None}
+            if leaders:
+                endpoints = self.broker.endpoints_of(leaders, self.listener)
+        self.answer(
+            slot,
+            fetch_codec.encode_fetch_response(header.api_version, header.correlation_id, topics, 0, endpoints),
+        )
+
+    # -- everything else ------------------------------------------------------------------------------------------------
+
+    def _cold_request(self, frame: memoryview, header: RequestHeader, slot: Slot) -> None:
+        self._cold.append((slot, header, bytes(frame[header.end :])))
+        if self._cold_task is None:
+            self._cold_task = asyncio.ensure_future(self._run_cold())
+
+    async def _run_cold(self) -> None:
+        try:
+            while self._cold:
+                slot, header, body = self._cold.popleft()
+                self.answer(slot, [await self._answer_cold(header, body)])
+        except MalformedRequest as error:
+            self.broker.bad_request(self, str(error))
+            self.close()
+        except Exception as error:  # a mistake of ours: the client sees a closed connection, the operator a line
+            self.broker.handler_failed(error)
+            self.close()
+        finally:
+            self._cold_task = None
+
+    async def _answer_cold(self, header: RequestHeader, body: bytes) -> bytes:
+        """The frame of the answer; raises MalformedRequest when only closing the connection is left."""
+        key, version = header.api_key, header.api_version
+        handler = self.broker.handlers.get(key)
+        if handler is None:
+            raise MalformedRequest(f"API key {key} v{version} is unknown or not supported")
+        spec, handle = handler
+        if not spec.min_version <= version <= spec.max_version:
+            if key == API_VERSIONS:  # KIP-511: answered in version 0, so that the client learns what it may ask
+                answer = messages.encode_response(key, 0, self.broker.api_versions(ErrorCode.UNSUPPORTED_VERSION))
+                return wire.response_frame(header.correlation_id, answer, False)
+            raise MalformedRequest(
+                f"{spec.name} v{version} is not supported ({spec.min_version} to {spec.max_version} are)"
+            )
+        flexible = messages.is_flexible(key, version)
+        if flexible:
+            try:
+                body = body[wire.skip_tags(body, 0) :]
+            except IndexError as error:
+                raise MalformedRequest(f"{spec.name} v{version} ends in its header") from error
+        if key in FORWARDED and not self.broker.membership.leads:
+            try:
+                answer = await self.broker.membership.forward(key, version, body)
+                await self.broker.image_caught_up()
+                return wire.response_frame(header.correlation_id, answer, flexible)
+            except KafkaError:
+                pass  # no controller to be reached: the handler says NOT_CONTROLLER in the words of its API
+        request = messages.decode_request(key, version, body)
+        values = await handle(self.broker, RequestContext(self, header), request)
+        answer = messages.encode_response(key, version, values)
+        return wire.response_frame(header.correlation_id, answer, flexible and key != API_VERSIONS)

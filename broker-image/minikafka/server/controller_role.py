@@ -1,0 +1,184 @@
+"""Being the controller (R15): runs the sans-I/O controller of one epoch, one batch of decisions a commit.
+
+Requests that arrive while a commit is under way wait for the next one and share it. No answer leaves before the records
+behind it are in the store; when the store refuses, every waiting request is told NOT_CONTROLLER and the role ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+from minikafka.controller.controller import Controller
+from minikafka.controller.workspace import ControllerConfig
+from minikafka.metadata.image import ClusterImage
+from minikafka.metadata.store import ClusterStore, FencedControllerError, Lease, StoreError
+from minikafka.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+
+T = TypeVar("T")
+
+TICK_SECONDS_MAX = 0.5
+"""How late a session may be found to be over."""
+
+PROBE_TIMEOUT_SECONDS = 0.5
+
+
+class ControllerRole:
+    """One term as the controller."""
+
+    def __init__(self, broker: Broker, store: ClusterStore, lease: Lease, image: ClusterImage) -> None:
+        self.broker = broker
+        self.store = store
+        self.lease = lease
+        self.controller = Controller(
+            image, lease.epoch, controller_config(broker), time.monotonic(), uuid4, broker.check_topic_configs
+        )
+        self.over = asyncio.Event()
+        self._queue: list[tuple[Callable[[Controller], Any], asyncio.Future[Any]]] = []
+        self._work = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [
+            asyncio.ensure_future(self._commit_loop()),
+            asyncio.ensure_future(self._tick_loop()),
+            asyncio.ensure_future(self._renew_loop()),
+        ]
+
+    async def stop(self, reason: str) -> None:
+        """End the role; waiting requests learn that this is no controller."""
+        if self.over.is_set():
+            return
+        self.over.set()
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+        others = [task for task in self._tasks if task is not current]
+        if others:
+            await asyncio.wait(others)
+        for _, future in self._queue:
+            self._refuse(future)
+        self._queue.clear()
+        self.broker.events.emit("controller_resigned", controller_epoch=self.lease.epoch, reason=reason)
+
+    @staticmethod
+    def _refuse(future: asyncio.Future[Any]) -> None:
+        if not future.done():
+            future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is no longer the controller"))
+
+    async def submit(self, decide: Callable[[Controller], T]) -> T:
+        """Run ``decide`` on the controller and wait until its changes are in the store.
+
+        Raises:
+            KafkaError: what ``decide`` raised, or NOT_CONTROLLER when the changes were refused.
+        """
+        if self.over.is_set():
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is no longer the controller")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queue.append((decide, future))
+        self._work.set()
+        return await future
+
+    def submit_later(self, decide: Callable[[Controller], Any]) -> None:
+        """Like :meth:`submit` for callers that need no answer."""
+        if not self.over.is_set():
+            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            future.add_done_callback(lambda f: f.cancelled() or f.exception())
+            self._queue.append((decide, future))
+            self._work.set()
+
+    async def _commit_loop(self) -> None:
+        while not self.over.is_set():
+            await self._work.wait()
+            self._work.clear()
+            batch, self._queue = self._queue, []
+            try:
+                await self._decide(batch)
+            except StoreError as error:
+                await self.stop(str(error))
+                return
+            finally:  # also when this task is cancelled in the middle: nobody may wait for ever
+                for _, future in batch:
+                    self._refuse(future)
+
+    async def _decide(self, batch: list[tuple[Callable[[Controller], Any], asyncio.Future[Any]]]) -> None:
+        """Run a batch of decisions, write what they change, release their answers."""
+        answers: list[tuple[asyncio.Future[Any], Any, KafkaError | None]] = []
+        for decide, future in batch:
+            try:
+                answers.append((future, decide(self.controller), None))
+            except KafkaError as error:
+                answers.append((future, None, error))
+        changes, events = self.controller.take_changes()
+        if changes:
+            await self.store.commit(self.lease.epoch, changes)
+        for event in events:
+            if event.name == "leader_elected":
+                self.broker.stats.record_election(bool(event.fields["clean"]), time.time())
+            self.broker.events.emit(event.name, topic=event.topic, partition=event.partition, **event.fields)
+        for future, value, problem in answers:
+            if future.done():
+                continue
+            if problem is not None:
+                future.set_exception(problem)
+            else:
+                future.set_result(value)
+
+    async def _tick_loop(self) -> None:
+        pause = min(self.controller.config.session_timeout / 8, TICK_SECONDS_MAX)
+        while not self.over.is_set():
+            await self._probe_strangers()
+            now = time.monotonic()
+            self.submit_later(lambda controller, now=now: controller.tick(now))  # type: ignore[misc]
+            await asyncio.sleep(pause)
+
+    async def _probe_strangers(self) -> None:
+        """Brokers in session that never spoke to this controller: is anybody there? A refused connection says no."""
+        for broker_id, session in list(self.controller.brokers.sessions.items()):
+            if session.connected or broker_id == self.broker.broker_id:
+                continue
+            address = self.broker.address_of(broker_id)
+            if address is None:
+                continue
+            try:
+                async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+                    _, writer = await asyncio.open_connection(*address)
+                writer.close()
+            except ConnectionRefusedError:
+                await self.submit(lambda controller, b=broker_id: controller.brokers.connection_refused(b))  # type: ignore[misc]
+            except (OSError, TimeoutError):
+                continue  # silence is judged by the session, not here
+
+    async def _renew_loop(self) -> None:
+        pause = self.broker.config.broker_heartbeat_interval_ms / 1000
+        while not self.over.is_set():
+            await asyncio.sleep(pause)
+            try:
+                self.lease = await self.store.renew(self.lease)
+            except FencedControllerError as error:
+                await self.stop(str(error))
+                return
+            except StoreError:
+                continue  # the store is away; nobody else can take the lease meanwhile either
+
+
+def controller_config(broker: Broker) -> ControllerConfig:
+    """The controller's part of a broker's configuration."""
+    config = broker.config
+    return ControllerConfig(
+        session_timeout=config.broker_session_timeout_ms / 1000,
+        default_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        min_insync_replicas=config.min_insync_replicas,
+        unclean_leader_election=config.unclean_leader_election_enable,
+        auto_leader_rebalance=config.auto_leader_rebalance_enable,
+        leader_imbalance_check_interval=config.leader_imbalance_check_interval_seconds,
+        trust_isr=config.minikafka_unclean_shutdown_policy == "trust_isr",
+    )

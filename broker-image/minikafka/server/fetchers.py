@@ -1,0 +1,317 @@
+"""Followers' side of replication on the wire: one fetcher for each broker that leads something we follow (R2).
+
+The position of every partition goes out in one Fetch; its answer is appended inside the receive callback, straight from the
+receive buffer, and the next Fetch leaves at once: it is also the acknowledgement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from minikafka.log.errors import LogError
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.fetch import FollowerData, decode_follower_response, encode_follower_fetch
+from minikafka.protocol.wire import MalformedRequest
+from minikafka.replication.follower import FetchOutcome, FetchPosition
+from minikafka.server.hosted import HostedPartition
+from minikafka.server.peer import PeerClosed, PeerConnection, connect
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+
+BACKOFF_SECONDS_FIRST = 0.02
+"""The first wait after a refusal. Most at a failover are a race of milliseconds; ``replica.fetch.backoff.ms`` caps it."""
+
+LIST_OFFSETS, LIST_OFFSETS_VERSION = 2, 7
+LATEST, EARLIEST = -1, -2
+
+Key = tuple[bytes, int]
+
+
+class _Followed:
+    """One partition in a fetcher, with its back-off."""
+
+    __slots__ = ("backoff", "not_before", "partition")
+
+    def __init__(self, partition: HostedPartition) -> None:
+        self.partition = partition
+        self.backoff = BACKOFF_SECONDS_FIRST
+        self.not_before = 0.0
+
+
+class ReplicaFetcher:
+    """Fetches everything we follow from one leader."""
+
+    def __init__(self, broker: Broker, leader_id: int) -> None:
+        self.broker = broker
+        self.leader_id = leader_id
+        self._followed: dict[Key, _Followed] = {}
+        self._connection: PeerConnection | None = None
+        self._in_flight = 0
+        self._connecting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- membership -----------------------------------------------------------------------------------------------------
+
+    def add(self, partition: HostedPartition) -> None:
+        """Follow a partition, in a new term of its leader. A fetch that is parked there is overtaken, not awaited."""
+        self._followed[partition.topic_id, partition.topic_partition.partition] = _Followed(partition)
+        self._kick(overtake=True)
+
+    def remove(self, partition: HostedPartition) -> None:
+        self._followed.pop((partition.topic_id, partition.topic_partition.partition), None)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._followed
+
+    def stop(self) -> None:
+        """Close the connection; nothing is applied after this."""
+        self._stopped = True
+        self._followed.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+    # -- the loop -------------------------------------------------------------------------------------------------------
+
+    def _kick(self, overtake: bool = False) -> None:
+        if self._stopped or not self._followed:
+            return
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            if self._connecting is None:
+                self._connecting = asyncio.ensure_future(self._connect())
+            return
+        if self._in_flight == 0 or (overtake and self._in_flight < 2):
+            self._fetch(connection)
+
+    async def _connect(self) -> None:
+        delay = BACKOFF_SECONDS_FIRST
+        limit = self.broker.config.replica_fetch_backoff_ms / 1000
+        try:
+            while not self._stopped and self._followed:
+                address = self.broker.address_of(self.leader_id)
+                if address is not None:
+                    try:
+                        self._connection = await connect(
+                            *address, self.broker.client_id("fetcher"), limit, self._disconnected
+                        )
+                        break
+                    except (OSError, TimeoutError):
+                        pass
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, max(limit, BACKOFF_SECONDS_FIRST))
+        finally:
+            self._connecting = None
+        self._in_flight = 0
+        self._kick()
+
+    def _disconnected(self) -> None:
+        self._connection = None
+        self._in_flight = 0
+        if not self._stopped:
+            self.broker.suspect(self.leader_id)
+            asyncio.get_running_loop().call_later(BACKOFF_SECONDS_FIRST, self._kick)
+
+    def _fetch(self, connection: PeerConnection) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        asked: dict[Key, FetchPosition] = {}
+        topics: dict[bytes, list[tuple[int, int, int, int, int, int]]] = {}
+        soonest = 0.0
+        max_part = self.broker.config.replica_fetch_max_bytes
+        for key, followed in self._followed.items():
+            if followed.not_before > now:
+                soonest = min(soonest or followed.not_before, followed.not_before)
+                continue
+            follower = followed.partition.follower
+            if follower is None or follower.failed or follower.leader_id != self.leader_id:
+                continue
+            position = follower.position()
+            asked[key] = position
+            topics.setdefault(key[0], []).append(
+                (
+                    key[1],
+                    position.leader_epoch,
+                    position.offset,
+                    position.last_fetched_epoch,
+                    position.log_start_offset,
+                    max_part,
+                )
+            )
+        if soonest and self._timer is None:
+            self._timer = loop.call_at(soonest, self._backed_off)
+        if not asked:
+            return
+        config = self.broker.config
+        correlation = connection.next_correlation()
+        frame = encode_follower_fetch(
+            correlation,
+            self.broker.client_id("fetcher"),
+            self.broker.broker_id,
+            self.broker.broker_epoch,
+            config.replica_fetch_wait_max_ms,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_response_max_bytes,
+            list(topics.items()),
+        )
+        self._in_flight += 1
+        connection.send_frame(correlation, frame, self._answer_to(connection, asked))
+
+    def _backed_off(self) -> None:
+        self._timer = None
+        self._kick(overtake=True)
+
+    def _answer_to(
+        self, connection: PeerConnection, asked: dict[Key, FetchPosition]
+    ) -> Callable[[memoryview | None], None]:
+        def on_answer(frame: memoryview | None) -> None:
+            if frame is None or self._stopped or connection is not self._connection:
+                return
+            self._in_flight -= 1
+            try:
+                error, partitions = decode_follower_response(frame)
+            except MalformedRequest:
+                connection.close()
+                return
+            if error:
+                for key in asked:
+                    self._back_off(key)
+            for data in partitions:
+                self._apply(data, asked)
+            if self._in_flight == 0:
+                self._kick()
+
+        return on_answer
+
+    # -- answers --------------------------------------------------------------------------------------------------------
+
+    def _apply(self, data: FollowerData, asked: dict[Key, FetchPosition]) -> None:
+        key = (data.topic_id, data.partition)
+        followed = self._followed.get(key)
+        position = asked.get(key)
+        if followed is None or position is None:
+            return
+        partition = followed.partition
+        follower = partition.follower
+        if follower is None:
+            return
+        before = partition.log.log_end_offset
+        try:
+            outcome = follower.answered(
+                position,
+                ErrorCode(data.error),
+                data.diverging,
+                data.high_watermark,
+                data.log_start_offset,
+                data.records,
+            )
+        except LogError as error:
+            self.broker.log_failed(partition, error)
+            outcome = FetchOutcome.BACK_OFF
+        if outcome is FetchOutcome.APPENDED:
+            followed.backoff = BACKOFF_SECONDS_FIRST
+            self.broker.stats.replication_bytes_in += len(data.records)
+            self.broker.appended(partition, partition.log.log_end_offset - before)
+        elif outcome is FetchOutcome.BACK_OFF:
+            self._back_off(key)
+        elif outcome is FetchOutcome.OUT_OF_RANGE:
+            self._back_off(key)
+            task = asyncio.ensure_future(self._ask_offsets(key, position))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if follower.truncations:
+            self.broker.note_truncations(partition)
+
+    def _back_off(self, key: Key) -> None:
+        followed = self._followed.get(key)
+        if followed is not None:
+            followed.not_before = asyncio.get_running_loop().time() + followed.backoff
+            followed.backoff = min(followed.backoff * 2, self.broker.config.replica_fetch_backoff_ms / 1000)
+
+    async def _ask_offsets(self, key: Key, position: FetchPosition) -> None:
+        """KAFKA-7414: what range does the leader hold?"""
+        followed = self._followed.get(key)
+        connection = self._connection
+        if followed is None or connection is None:
+            return
+        topic, index = followed.partition.topic_partition
+        found = []
+        try:
+            for timestamp in (EARLIEST, LATEST):
+                answer = await connection.request(
+                    LIST_OFFSETS,
+                    LIST_OFFSETS_VERSION,
+                    {
+                        "replica_id": self.broker.broker_id,
+                        "isolation_level": 0,
+                        "topics": [
+                            {
+                                "name": topic,
+                                "partitions": [
+                                    {
+                                        "partition_index": index,
+                                        "current_leader_epoch": position.leader_epoch,
+                                        "timestamp": timestamp,
+                                    }
+                                ],
+                            }
+                        ],
+                    },
+                )
+                part = answer.topics[0].partitions[0]
+                if int(part.error_code) != 0:
+                    return
+                found.append(part.offset)
+        except PeerClosed:
+            return
+        follower = followed.partition.follower
+        if self._followed.get(key) is followed and follower is not None:
+            follower.leader_offsets(position, found[0], found[1])
+            self.broker.note_truncations(followed.partition)
+            followed.not_before = 0.0
+            self._kick(overtake=True)
+
+
+class FetcherPool:
+    """The fetchers by leader (``num.replica.fetchers`` = 1 for each source broker)."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._where: dict[HostedPartition, int] = {}
+
+    def follow(self, partition: HostedPartition, leader_id: int) -> None:
+        """(Re)start fetching: first out of the old fetcher, then into the new one, also when the leader is the same."""
+        self.unfollow(partition)
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id] = ReplicaFetcher(self._broker, leader_id)
+        self._where[partition] = leader_id
+        fetcher.add(partition)
+
+    def unfollow(self, partition: HostedPartition) -> None:
+        leader_id = self._where.pop(partition, None)
+        if leader_id is None:
+            return
+        fetcher = self._fetchers[leader_id]
+        fetcher.remove(partition)
+        if fetcher.is_idle:
+            del self._fetchers[leader_id]
+            fetcher.stop()
+
+    def stop(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
+        self._fetchers.clear()
+        self._where.clear()

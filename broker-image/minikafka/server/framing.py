@@ -1,0 +1,210 @@
+"""Kafka frames over a socket, both directions, with as little Python as can be.
+
+Reading: a ``BufferedProtocol`` lets the kernel write straight into one buffer a connection; frames are handed on as views
+of it. Writing: bytes and file ranges go straight to the socket (``send`` with MSG_MORE, ``sendfile``), in order; only what
+the socket does not take is kept, and while something is kept nothing more is read (back-pressure).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections import deque
+from typing import Any
+
+BUFFER_BYTES_START = 1 << 14
+"""A connection begins small (thousands of idle ones must fit) and doubles while it is busy ..."""
+
+BUFFER_BYTES_BUSY = 1 << 18
+"""... up to this; a larger frame gets a buffer of its own size."""
+
+BUFFER_BYTES_KEEP = 1 << 21
+"""A buffer over this size is given back once it is empty."""
+
+SEND_RETRY_ERRORS = (errno.EAGAIN, errno.EWOULDBLOCK)
+
+
+class FrameProtocol(asyncio.BufferedProtocol):
+    """One connection. Subclasses implement :meth:`frame_received`, and may override the hooks beside it."""
+
+    max_frame_bytes = 100 * 1024 * 1024
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(BUFFER_BYTES_START)
+        self._view = memoryview(self._buffer)
+        self._read_at = 0
+        self._write_at = 0
+        self._out: deque[Any] = deque()
+        self._blocked = False
+        self.transport: asyncio.Transport | None = None
+        self.socket: socket.socket | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.bytes_sent = 0
+
+    # -- for subclasses ------------------------------------------------------------------------------------------------
+
+    def frame_received(self, frame: memoryview) -> None:
+        """One frame without its length; the view is valid until this returns."""
+        raise NotImplementedError
+
+    def batch_received(self) -> None:
+        """Called after all frames of one read were handed on."""
+
+    def closed(self) -> None:
+        """The connection is gone."""
+
+    def bad_frame(self, size: int) -> None:
+        """A frame length that is negative or over the limit; the connection is closed after this."""
+
+    # -- asyncio.BufferedProtocol ----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.transport = transport  # type: ignore[assignment]
+        original = transport.get_extra_info("socket")
+        if original.family != socket.AF_UNIX:
+            original.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # a descriptor of our own: the loop allows add_writer only on descriptors that no transport owns
+        self.socket = socket.socket(fileno=os.dup(original.fileno()))
+        self.socket.setblocking(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        if self.socket is not None:
+            if self._blocked and self.loop is not None:
+                self.loop.remove_writer(self.socket.fileno())
+            self.socket.close()
+            self.socket = None
+        self._out.clear()
+        self.closed()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        del sizehint
+        return self._view[self._write_at :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._write_at += nbytes
+        read_at, write_at, view = self._read_at, self._write_at, self._view
+        while write_at - read_at >= 4:
+            size = int.from_bytes(view[read_at : read_at + 4], "big", signed=True)
+            if size < 0 or size > self.max_frame_bytes:
+                self.bad_frame(size)
+                self.close()
+                return
+            end = read_at + 4 + size
+            if end > write_at:
+                break
+            self.frame_received(view[read_at + 4 : end])
+            if self.socket is None:
+                return
+            read_at = end
+        self._read_at = read_at
+        self._make_room()
+        self.batch_received()
+
+    def _make_room(self) -> None:
+        """Keep the unread bytes at the front, in a buffer that holds the frame they begin."""
+        unread = self._write_at - self._read_at
+        capacity = len(self._buffer)
+        if unread == 0:
+            filled = self._write_at
+            self._read_at = self._write_at = 0
+            if capacity > BUFFER_BYTES_KEEP:
+                self._resize(BUFFER_BYTES_START)
+            elif filled == capacity and capacity < BUFFER_BYTES_BUSY:
+                self._resize(min(capacity * 4, BUFFER_BYTES_BUSY))
+            return
+        need = 4
+        if unread >= 4:
+            need += int.from_bytes(self._view[self._read_at : self._read_at + 4], "big")
+        if self._read_at + need <= capacity and self._write_at < capacity:
+            return
+        if need > capacity:
+            self._resize(max(need, min(capacity * 4, BUFFER_BYTES_BUSY)))
+        elif self._read_at:
+            self._view[:unread] = self._view[self._read_at : self._write_at]
+            self._read_at, self._write_at = 0, unread
+
+    def _resize(self, capacity: int) -> None:
+        unread = self._write_at - self._read_at
+        old = self._view[self._read_at : self._write_at]
+        self._buffer = bytearray(capacity)
+        self._view = memoryview(self._buffer)
+        self._view[:unread] = old
+        self._read_at, self._write_at = 0, unread
+
+    def eof_received(self) -> bool | None:
+        return False
+
+    def close(self) -> None:
+        """Close after this event; what was not sent yet is lost."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    # -- writing -----------------------------------------------------------------------------------------------------------
+
+    def send(self, parts: list[Any]) -> None:
+        """Queue ``bytes`` and file ranges (``file``, ``position``, ``length``) and send what the socket takes now."""
+        if self.socket is None:
+            return
+        self._out.extend(parts)
+        if not self._blocked:
+            self._flush()
+
+    def _flush(self) -> None:
+        out = self._out
+        sock = self.socket
+        assert sock is not None
+        try:
+            while out:
+                part = out[0]
+                if type(part) in _BYTES:
+                    sent = sock.send(part, socket.MSG_MORE if len(out) > 1 else 0)
+                    self.bytes_sent += sent
+                    if sent < len(part):
+                        out[0] = memoryview(part)[sent:]
+                    else:
+                        out.popleft()
+                else:
+                    self._send_range(sock, part)
+        except (BlockingIOError, InterruptedError):
+            self._block()
+            return
+        except OSError:
+            self.close()
+            return
+        if self._blocked:
+            self._unblock()
+
+    def _send_range(self, sock: socket.socket, part: Any) -> None:
+        file, position, length = part
+        sent = os.sendfile(sock.fileno(), file.fileno(), position, length)
+        if sent == 0:  # the file was truncated under the answer: the peer must not wait for bytes that never come
+            raise OSError(errno.EPIPE, "file range is gone")
+        self.bytes_sent += sent
+        if sent < length:
+            self._out[0] = (file, position + sent, length - sent)
+        else:
+            self._out.popleft()
+
+    def _block(self) -> None:
+        if not self._blocked:
+            assert self.loop is not None and self.socket is not None and self.transport is not None
+            self._blocked = True
+            self.loop.add_writer(self.socket.fileno(), self._writable)
+            self.transport.pause_reading()
+
+    def _unblock(self) -> None:
+        assert self.loop is not None and self.socket is not None and self.transport is not None
+        self._blocked = False
+        self.loop.remove_writer(self.socket.fileno())
+        self.transport.resume_reading()
+
+    def _writable(self) -> None:
+        if self.socket is not None:
+            self._flush()
+
+
+_BYTES = frozenset((bytes, bytearray, memoryview))

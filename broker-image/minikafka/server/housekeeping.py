@@ -1,0 +1,127 @@
+"""What a broker does by the clock: flushes, checkpoints, retention, ISR checks. Nothing here blocks the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from minikafka.log.config import FOREVER
+from minikafka.log.errors import LogError
+from minikafka.server.hosted import HostedPartition
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+
+FLUSH_CHECK_SECONDS = 0.1
+FLUSH_CHECK_IDLE_SECONDS = 1.0
+COMPLAINT_SECONDS = 60.0
+
+
+class Housekeeping:
+    """The periodic tasks of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="disk")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._flushes: set[asyncio.Task[None]] = set()
+        self._complaints: dict[str, float] = {}
+
+    def start(self) -> None:
+        config = self.broker.config
+        lag = config.replica_lag_time_max_ms / 1000
+        self._tasks = [
+            asyncio.ensure_future(task)
+            for task in (
+                self._every(lag / 2, self.broker.replicas.isr_tick),
+                self._flush_loop(),
+                self._every(config.replica_high_watermark_checkpoint_interval_ms / 1000, self._checkpoint_hw),
+                self._every(config.log_flush_offset_checkpoint_interval_ms / 1000, self._checkpoint_recovery),
+                self._every(config.log_retention_check_interval_ms / 1000, self._retain),
+            )
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._flushes:
+            await asyncio.wait(self._flushes)
+        self._pool.shutdown(wait=True)
+
+    async def _every(self, seconds: float, work: Callable[[], object]) -> None:
+        while True:
+            await asyncio.sleep(max(seconds, 0.01))
+            try:
+                result = work()
+                if asyncio.iscoroutine(result):
+                    await result
+            except (LogError, OSError) as error:
+                self.complain(work.__name__, f"{work.__name__.strip('_')}: {error}")
+
+    def complain(self, key: str, line: str) -> None:
+        """Warn, at most once a minute for each ``key``: a retry loop must not fill the disk."""
+        now = time.monotonic()
+        if now - self._complaints.get(key, float("-inf")) < COMPLAINT_SECONDS:
+            return
+        if len(self._complaints) > 1000:
+            self._complaints.clear()
+        self._complaints[key] = now
+        self.broker.warn(line)
+
+    # -- flush ------------------------------------------------------------------------------------------------------------
+
+    async def _flush_loop(self) -> None:
+        """Look often where a topic asks for flushes by count or age; else now and then, for sealed segments."""
+        while True:
+            asked = any(
+                min(p.log.config.flush_interval_messages, p.log.config.flush_interval_ms) < FOREVER
+                for p in self.broker.replicas.all()
+            )
+            await asyncio.sleep(FLUSH_CHECK_SECONDS if asked else FLUSH_CHECK_IDLE_SECONDS)
+            self._flush_due()
+
+    def _flush_due(self) -> None:
+        now = time.monotonic()
+        for partition in self.broker.replicas.all():
+            if not partition.flushing and partition.log.failure is None and partition.log.needs_flush(now):
+                task = asyncio.ensure_future(self.flush(partition))
+                self._flushes.add(task)
+                task.add_done_callback(self._flushes.discard)
+
+    async def flush(self, partition: HostedPartition) -> None:
+        """Make what is appended now durable; the fsync runs on a thread (R17)."""
+        partition.flushing = True
+        try:
+            job = partition.log.start_flush()
+            await asyncio.get_running_loop().run_in_executor(self._pool, job.run, time.monotonic)
+            self.broker.stats.observe_flush(partition.log.complete_flush(job))
+        except LogError as error:
+            self.broker.log_failed(partition, error)
+        finally:
+            partition.flushing = False
+
+    # -- checkpoints (R11) --------------------------------------------------------------------------------------------------
+
+    async def _checkpoint_hw(self) -> None:
+        await self._write(self.broker.logs.prepare_high_watermarks(self.broker.host.high_watermarks()))
+
+    async def _checkpoint_recovery(self) -> None:
+        logs = self.broker.logs
+        await self._write([*logs.prepare_recovery_points(), *logs.prepare_log_start_offsets()])
+
+    async def _write(self, writes: Sequence[Callable[[], None]]) -> None:
+        """Run prepared checkpoint writes on a thread."""
+        loop = asyncio.get_running_loop()
+        for write in writes:
+            await loop.run_in_executor(self._pool, write)
+
+    def _retain(self) -> None:
+        now_ms = int(time.time() * 1000)
+        for partition in self.broker.replicas.all():
+            partition.log.producers.remove_expired(now_ms)
+            if "delete" in partition.topic_config.cleanup_policy or partition.log.log_start_offset:
+                partition.log.delete_old_segments(now_ms, partition.high_watermark)
+        self.broker.logs.purge_deleted(now_ms)

@@ -1,0 +1,46 @@
+"""Writing and reading the broker's own topics (``__consumer_offsets``), with the guarantees of acks=all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from minikafka.log.errors import LogError
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.produce import PartitionResult, ProduceRequest
+from minikafka.protocol.records import RecordBatch
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+
+APPEND_TIMEOUT_MS = 5_000
+"""Kafka's ``offsets.commit.timeout.ms``."""
+
+
+class InternalLog:
+    """What coordinators need of the replica manager."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def append(self, topic: str, partition: int, batch: bytearray | bytes, done: Callable[[ErrorCode], None]) -> None:
+        """Append a record batch; ``done`` gets NONE once the high watermark has passed it, else the error."""
+
+        def answered(results: list[tuple[str, list[PartitionResult]]]) -> None:
+            done(ErrorCode(results[0][1][0].error))
+
+        records = memoryview(bytearray(batch))
+        request = ProduceRequest(None, -1, APPEND_TIMEOUT_MS, [(topic, [(partition, records)])])
+        self._broker.replicas.produce(request, answered, internal=True)
+        self._broker.replicas.flush_ready()
+
+    def read(self, topic: str, partition: int) -> Iterator[RecordBatch]:
+        """All batches of a partition hosted here, committed or not: a new leader's log is the truth."""
+        hosted = self._broker.replicas.get(topic, partition)
+        if hosted is None:
+            return iter(())
+        log = hosted.log
+        try:
+            return log.read_batches(log.log_start_offset, log.log_end_offset)
+        except LogError:
+            return iter(())

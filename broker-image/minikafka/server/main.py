@@ -1,0 +1,92 @@
+"""Running one broker as a process: what ``minikafka broker --config FILE`` and the container do."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from pathlib import Path
+
+from minikafka.config import BrokerConfig, ConfigError
+from minikafka.log.errors import LogError
+from minikafka.metadata.store import ClusterStore, StoreError
+from minikafka.server.broker import Broker
+
+GC_THRESHOLDS = (50_000, 20, 50)
+"""A full collection stops every partition at once; what lives long is frozen after the start, the rest dies by count."""
+
+
+def open_store(config: BrokerConfig) -> ClusterStore:
+    """The store that ``minikafka.metadata.store`` names.
+
+    Raises:
+        ConfigError: a kind that is not there yet.
+    """
+    kind, path = config.metadata_store
+    if kind == "sqlite":
+        from minikafka.metadata.sqlite import SqliteStore
+
+        return SqliteStore(Path(path), config.node_id)
+    if kind == "memory":
+        from minikafka.metadata.memory import MemoryStore
+
+        return MemoryStore()
+    raise ConfigError(f"minikafka.metadata.store: {kind!r} is not supported yet (allowed: sqlite:PATH, memory)")
+
+
+def run(config: BrokerConfig) -> int:
+    """Run until SIGTERM or SIGINT; the exit code: 0 stopped, 2 bad configuration or data, 3 something else failed."""
+    try:
+        import uvloop
+
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    except ImportError:
+        runner = asyncio.Runner()
+    with runner:
+        return runner.run(_serve(config))
+
+
+async def _serve(config: BrokerConfig) -> int:
+    for warning in config.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    try:
+        broker = Broker(config, open_store(config))
+    except ConfigError as error:
+        print(f"minikafka broker: {error}", file=sys.stderr)
+        return 2
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGUSR1, _dump_tasks)
+    starting = asyncio.ensure_future(broker.start())
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await broker.abort()
+            return 0
+        await starting
+    except (ConfigError, LogError, StoreError, OSError) as error:
+        print(f"minikafka broker: {error}", file=sys.stderr)
+        await broker.abort()
+        return 2
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    failing = asyncio.ensure_future(broker.failed.wait())
+    await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
+    if broker.failed.is_set():
+        print(f"minikafka broker: {broker.failure}", file=sys.stderr)
+        await broker.abort()
+        return 3
+    await broker.stop("signal")
+    return 0
+
+
+def _dump_tasks() -> None:
+    """``kill -USR1``: what every task waits for, on standard error, for finding out why something hangs."""
+    for task in asyncio.all_tasks():
+        task.print_stack(limit=4, file=sys.stderr)

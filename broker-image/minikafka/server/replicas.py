@@ -1,0 +1,350 @@
+"""The replica manager: the hot path of Produce and Fetch over all partitions hosted by this broker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from minikafka.log.errors import LogError
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.fetch import FetchPartition, FetchRequest, PartitionData, TopicKey
+from minikafka.protocol.produce import PartitionResult, ProduceRequest
+from minikafka.protocol.types import TopicPartition
+from minikafka.replication.isr import IsrProposal
+from minikafka.server.hosted import HostedPartition
+from minikafka.server.purgatory import DelayedFetch, DelayedProduce, ProduceWaiter
+
+if TYPE_CHECKING:
+    from minikafka.telemetry.metrics import BrokerStats
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Written by the broker itself only."""
+
+SWEEP_SECONDS = 0.05
+"""How late an expired produce may be answered."""
+
+FetchTopics = list[tuple[TopicKey, list[PartitionData]]]
+
+
+class ReplicaManager:
+    """Hosted partitions by topic name and by topic id, and what happens on their behalf."""
+
+    def __init__(self, stats: BrokerStats, propose: Callable[[IsrProposal], None]) -> None:
+        self.by_name: dict[str, dict[int, HostedPartition]] = {}
+        self.by_id: dict[bytes, dict[int, HostedPartition]] = {}
+        self.stats = stats
+        self.propose = propose
+        self.offline_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self.exists: Callable[[TopicKey, int], bool] = lambda _key, _index: False
+        self.hint: Callable[[HostedPartition], tuple[int, int] | None] = lambda _: None
+        self.on_append: Callable[[HostedPartition, int], None] | None = None
+        self._ready: list[DelayedFetch] = []
+        self._delayed: set[DelayedProduce] = set()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    # -- hosting ------------------------------------------------------------------------------------------------------
+
+    def add(self, partition: HostedPartition) -> None:
+        topic, index = partition.topic_partition
+        self.by_name.setdefault(topic, {})[index] = partition
+        self.by_id.setdefault(partition.topic_id, {})[index] = partition
+
+    def remove(self, partition: HostedPartition) -> None:
+        topic, index = partition.topic_partition
+        tables: tuple[tuple[dict[Any, dict[int, HostedPartition]], TopicKey], ...] = (
+            (self.by_name, topic),
+            (self.by_id, partition.topic_id),
+        )
+        for table, key in tables:
+            parts = table.get(key, {})
+            if parts.get(index) is partition:
+                del parts[index]
+            if not parts:
+                table.pop(key, None)
+
+    def get(self, topic: str, index: int) -> HostedPartition | None:
+        parts = self.by_name.get(topic)
+        return None if parts is None else parts.get(index)
+
+    def all(self) -> list[HostedPartition]:
+        return [p for parts in self.by_name.values() for p in parts.values()]
+
+    # -- produce ------------------------------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        request: ProduceRequest,
+        respond: Callable[[list[tuple[str, list[PartitionResult]]]], None],
+        internal: bool = False,
+    ) -> None:
+        """Append and answer, at once or when the high watermark allows it (R16)."""
+        acks = request.acks
+        now = time.monotonic()
+        now_ms = int(time.time() * 1000)
+        results: list[tuple[str, list[PartitionResult]]] = []
+        delayed: DelayedProduce | None = None
+        for name, partitions in request.topics:
+            parts = self.by_name.get(name)
+            row: list[PartitionResult] = []
+            results.append((name, row))
+            for index, records in partitions:
+                partition = None if parts is None else parts.get(index)
+                if partition is None:
+                    row.append(PartitionResult(index, self._unknown(name, index)))
+                elif name in INTERNAL_TOPICS and not internal:
+                    row.append(PartitionResult(index, ErrorCode.INVALID_TOPIC_EXCEPTION))
+                else:
+                    result, required = self._append(partition, index, records, acks, now_ms, now)
+                    row.append(result)
+                    if required >= 0:
+                        if delayed is None:
+                            delayed = DelayedProduce(now + request.timeout_ms / 1000, lambda: respond(results))
+                        delayed.left += 1
+                        partition.producers.append(ProduceWaiter(required, delayed, result))
+        if delayed is None:
+            respond(results)
+        else:
+            self._delayed.add(delayed)
+            if self._sweeper is None:
+                self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
+
+    def _append(
+        self, partition: HostedPartition, index: int, records: memoryview | None, acks: int, now_ms: int, now: float
+    ) -> tuple[PartitionResult, int]:
+        """(result, offset that the high watermark must reach first, or -1)."""
+        leader = partition.leader
+        if leader is None:
+            return PartitionResult(index, self.offline_error, current_leader=self.hint(partition)), -1
+        refused = leader.check_enough_replicas(acks)
+        if refused:
+            return PartitionResult(index, refused), -1
+        if records is None or len(records) == 0:
+            return PartitionResult(index, ErrorCode.INVALID_RECORD, message="no record batch in the request"), -1
+        before = partition.high_watermark
+        try:
+            info = leader.append(records, now_ms, now)
+        except LogError as error:
+            self.stats.failed_produce += 1
+            return PartitionResult(index, error.code, message=str(error)), -1
+        self.stats.bytes_in += info.bytes
+        self.stats.messages_in += info.records
+        log = partition.log
+        result = PartitionResult(index, 0, info.first_offset, info.log_append_time, log.log_start_offset)
+        if not info.duplicate:
+            if partition.followers:
+                self.wake(partition.followers)
+            if partition.high_watermark != before:
+                self.high_watermark_moved(partition)
+            if self.on_append is not None:
+                self.on_append(partition, info.records)
+        required = info.last_offset + 1
+        if acks != -1 or partition.high_watermark >= required:
+            return result, -1
+        return result, required
+
+    def _sweep(self) -> None:
+        """Time out produces. A time-out says nothing about the write: it may still be committed."""
+        self._sweeper = None
+        now = time.monotonic()
+        expired = [d for d in self._delayed if d.done or d.deadline <= now]
+        for delayed in expired:
+            self._delayed.discard(delayed)
+        overdue = {d for d in expired if not d.done}
+        if overdue:
+            for partition in self.all():
+                for waiter in [w for w in partition.producers if w.delayed in overdue]:
+                    partition.producers.remove(waiter)
+                    waiter.delayed.settle(waiter.result, ErrorCode.REQUEST_TIMED_OUT)
+        if self._delayed:
+            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
+
+    # -- waking -------------------------------------------------------------------------------------------------------
+
+    def wake(self, waiting: set[DelayedFetch]) -> None:
+        """Have parked fetches tried again at the end of this round of events."""
+        ready = self._ready
+        for fetch in waiting:
+            if not fetch.queued:
+                fetch.queued = True
+                ready.append(fetch)
+        waiting.clear()
+
+    def high_watermark_moved(self, partition: HostedPartition) -> None:
+        """Settle producers and wake consumers."""
+        if partition.producers:
+            partition.settle_producers()
+        if partition.consumers:
+            self.wake(partition.consumers)
+
+    def flush_ready(self) -> None:
+        """Try woken fetches again."""
+        while self._ready:
+            ready, self._ready = self._ready, []
+            for fetch in ready:
+                fetch.queued = False
+                fetch.retry(False)
+
+    # -- fetch --------------------------------------------------------------------------------------------------------
+
+    def note_followers(self, request: FetchRequest) -> dict[tuple[TopicKey, int], PartitionData]:
+        """A follower's positions, taken in once a request; answers the partitions that get an error or a divergence."""
+        now = time.monotonic()
+        settled: dict[tuple[TopicKey, int], PartitionData] = {}
+        for key, partitions in request.topics:
+            parts = self.by_id.get(key) if type(key) is bytes else self.by_name.get(key)  # type: ignore[arg-type]
+            if parts is None:
+                continue
+            for asked in partitions:
+                partition = parts.get(asked.partition)
+                if partition is None:
+                    continue
+                data = self._note_follower(partition, request, asked, now)
+                if data is not None:
+                    settled[key, asked.partition] = data
+        return settled
+
+    def _note_follower(
+        self, partition: HostedPartition, request: FetchRequest, asked: FetchPartition, now: float
+    ) -> PartitionData | None:
+        code = partition.check_leader(asked.current_leader_epoch)
+        leader = partition.leader
+        if code or leader is None:
+            self._count_fenced(code)
+            return PartitionData(asked.partition, code)
+        before = partition.high_watermark
+        outcome = leader.follower_fetch(
+            request.replica_id,
+            request.replica_epoch,
+            asked.current_leader_epoch,
+            asked.fetch_offset,
+            asked.last_fetched_epoch,
+            now,
+        )
+        if partition.high_watermark != before:
+            self.high_watermark_moved(partition)
+        if outcome.error or outcome.diverging:
+            data = PartitionData(
+                asked.partition, outcome.error, partition.high_watermark, partition.log.log_start_offset
+            )
+            data.diverging = outcome.diverging
+            return data
+        if outcome.proposal is not None:
+            self.propose(outcome.proposal)
+        return None
+
+    def _count_fenced(self, code: ErrorCode) -> None:
+        if code is ErrorCode.FENCED_LEADER_EPOCH:
+            self.stats.fenced_requests += 1
+
+    def read(
+        self, request: FetchRequest, settled: dict[tuple[TopicKey, int], PartitionData]
+    ) -> tuple[FetchTopics, int, bool]:
+        """(answer so far, bytes of records in it, whether something in it must not wait)."""
+        follower = request.replica_id >= 0
+        left = request.max_bytes
+        total = 0
+        urgent = False
+        topics: FetchTopics = []
+        for key, partitions in request.topics:
+            parts = self.by_id.get(key) if type(key) is bytes else self.by_name.get(key)  # type: ignore[arg-type]
+            row: list[PartitionData] = []
+            topics.append((key, row))
+            for asked in partitions:
+                data = settled.get((key, asked.partition)) if settled else None
+                if data is None:
+                    partition = None if parts is None else parts.get(asked.partition)
+                    if partition is None:
+                        data = PartitionData(asked.partition, self._unknown(key, asked.partition))
+                    else:
+                        data = self._read_partition(partition, asked, follower, left, total == 0)
+                    left -= data.size
+                    total += data.size
+                if data.error or data.diverging is not None:
+                    urgent = True
+                row.append(data)
+        return topics, total, urgent
+
+    def _unknown(self, key: TopicKey, index: int) -> ErrorCode:
+        """Why a partition is not hosted here."""
+        if self.exists(key, index):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_ID if type(key) is bytes else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _read_partition(
+        self, partition: HostedPartition, asked: FetchPartition, follower: bool, left: int, first: bool
+    ) -> PartitionData:
+        code = partition.check_leader(asked.current_leader_epoch)
+        if code:
+            self._count_fenced(code)
+            data = PartitionData(asked.partition, code)
+            data.current_leader = self.hint(partition)
+            return data
+        log = partition.log
+        data = PartitionData(asked.partition, 0, partition.high_watermark, log.log_start_offset)
+        offset = asked.fetch_offset
+        if not follower and asked.last_fetched_epoch >= 0 and partition.leader is not None:
+            code, data.diverging = partition.leader.divergence(offset, asked.last_fetched_epoch)
+            if code or data.diverging is not None:
+                data.error = code
+                return data
+        end = log.log_end_offset
+        upper = end if follower else partition.high_watermark
+        if offset < log.log_start_offset or offset > end:
+            return PartitionData(asked.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset >= upper:
+            return data
+        limit = min(asked.max_bytes, left)
+        if limit <= 0 and not first:
+            return data
+        try:
+            found = log.read(offset, max(limit, 0), upper, first)
+        except LogError as error:
+            data.error = error.code
+            return data
+        data.ranges = found.ranges
+        data.size = found.size
+        return data
+
+    def park(self, fetch: DelayedFetch, request: FetchRequest) -> None:
+        """Have a fetch woken by the partitions it names."""
+        for key, partitions in request.topics:
+            parts = self.by_id.get(key) if type(key) is bytes else self.by_name.get(key)  # type: ignore[arg-type]
+            if parts is None:
+                continue
+            for asked in partitions:
+                partition = parts.get(asked.partition)
+                if partition is not None:
+                    (partition.followers if fetch.follower else partition.consumers).add(fetch)
+
+    def unpark(self, fetch: DelayedFetch, request: FetchRequest) -> None:
+        """Forget a parked fetch that was answered or whose connection is gone."""
+        for key, partitions in request.topics:
+            parts = self.by_id.get(key) if type(key) is bytes else self.by_name.get(key)  # type: ignore[arg-type]
+            for asked in partitions if parts is not None else ():
+                partition = parts.get(asked.partition) if parts is not None else None
+                if partition is not None:
+                    partition.followers.discard(fetch)
+                    partition.consumers.discard(fetch)
+
+    # -- timers ---------------------------------------------------------------------------------------------------------
+
+    def isr_tick(self) -> None:
+        """Propose to shrink what lags (R8), and look again at high watermarks that waited for a laggard."""
+        now = time.monotonic()
+        for partition in self.all():
+            leader = partition.leader
+            if leader is None:
+                continue
+            proposal = leader.maybe_shrink(now)
+            if proposal is not None:
+                self.propose(proposal)
+            before = partition.high_watermark
+            leader.maybe_advance_high_watermark(now)
+            if partition.high_watermark != before:
+                self.high_watermark_moved(partition)
+        self.flush_ready()
+
+    def topic_partitions(self) -> list[TopicPartition]:
+        return [p.topic_partition for p in self.all()]

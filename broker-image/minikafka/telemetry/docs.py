@@ -1,0 +1,134 @@
+"""The generated pages of the documentation: ``docs/metrics.md``, ``docs/events.md``, ``docs/configuration.md``.
+
+``python -m minikafka.telemetry.docs --write`` makes them, ``--check`` fails (exit 1) when one is not what it would be.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from minikafka.config.docs import configuration_page
+from minikafka.telemetry.events import EVENTS, FIELDS
+from minikafka.telemetry.metrics import (
+    BROKER_METRICS,
+    BUILD_INFO,
+    CHAOS_METRICS,
+    COUNT_METRICS,
+    DURATION_BOUNDS,
+    ELECTIONS,
+    EVENTS_DROPPED,
+    EVENTS_TOTAL,
+    FLUSH_DURATION,
+    PARTITION_METRICS,
+    REQUEST_DURATION,
+    REQUEST_ERRORS,
+    Metric,
+)
+
+_COMMAND = "python -m minikafka.telemetry.docs --write"
+
+_TYPES = {
+    "int": "integer",
+    "float": "number",
+    "str": "string",
+    "bool": "true/false",
+    "ints": "list of integers",
+    "strs": "list of strings",
+}
+
+
+def metrics_page() -> str:
+    """``docs/metrics.md``."""
+    bounds = ", ".join(f"{bound:g}" for bound in DURATION_BOUNDS)
+    sections: tuple[tuple[str, str, tuple[Metric, ...]], ...] = (
+        ("Per partition, on each replica", "", PARTITION_METRICS),
+        ("Partitions of a broker", "", COUNT_METRICS),
+        ("Broker", "", (*BROKER_METRICS, ELECTIONS, EVENTS_TOTAL, EVENTS_DROPPED, BUILD_INFO)),
+        (
+            "Requests and flushes",
+            f"Buckets of the histograms, in seconds: {bounds}.\n",
+            (REQUEST_DURATION, REQUEST_ERRORS, FLUSH_DURATION),
+        ),
+        ("Chaos", "", CHAOS_METRICS),
+    )
+    lines = [
+        "# Metrics",
+        "",
+        f"Made from the declarations in `minikafka/telemetry/metrics.py` by `{_COMMAND}`; do not edit.",
+        "",
+        "Each broker answers `http://HOST:METRICS_PORT/metrics` (`minikafka.metrics.port`) in Prometheus' format,",
+        "`/healthz` (200 while the process works) and `/readyz` (200 while it serves clients). Beside the metrics",
+        "below there are the usual `process_*`. Counters begin at 0 with the process. Everything that must not be",
+        "missed between two scrapes is a counter; the exact order of things is in the [events](events.md).",
+        "",
+    ]
+    for title, remark, metrics in sections:
+        lines += [f"## {title}", ""]
+        if remark:
+            lines += [remark]
+        lines += ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+        for metric in metrics:
+            labels = ", ".join(metric.labels) or "none"
+            lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def events_page() -> str:
+    """``docs/events.md``."""
+    lines = [
+        "# Events",
+        "",
+        f"Made from the declarations in `minikafka/telemetry/events.py` by `{_COMMAND}`; do not edit.",
+        "",
+        "Each broker appends its events to `minikafka.events.path`, one JSON object a line:",
+        "",
+        "```json",
+        '{"time": 1760000000.123456, "broker": 1, "event": "log_truncated", "topic": "bank", "partition": 0,',
+        ' "fields": {"from_offset": 42, "to_offset": 40, "records": 2, "reason": "diverged", "leader_epoch": 7}}',
+        "```",
+        "",
+        "`time` is unix time in seconds. `topic` and `partition` are null where an event has none. `fields` holds",
+        "every field of the event; null where it is unknown. A broker killed while writing leaves whole lines.",
+        "",
+        "| event | of a partition | meaning | fields |",
+        "|---|---|---|---|",
+    ]
+    for name, event in EVENTS.items():
+        fields = ", ".join(f"`{field}`" for field in event.fields)
+        lines.append(f"| `{name}` | {'yes' if event.partition else 'no'} | {event.doc} | {fields} |")
+    lines += ["", "## Fields", "", "| field | type | meaning |", "|---|---|---|"]
+    for name, field in sorted(FIELDS.items()):
+        lines.append(f"| `{name}` | {_TYPES[field.type]} | {field.doc} |")
+    lines.append("")
+    return "\n".join(lines)
+
+
+PAGES = {"metrics.md": metrics_page, "events.md": events_page, "configuration.md": configuration_page}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 all pages are as declared (or were written), 1 some are not, 2 bad input."""
+    parser = argparse.ArgumentParser(prog="python -m minikafka.telemetry.docs", description="Generated documentation.")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--check", action="store_true", help="compare, change nothing")
+    what.add_argument("--write", action="store_true", help="make the pages")
+    parser.add_argument("--docs", type=Path, default=Path("docs"), help="directory of the pages (default: docs)")
+    options = parser.parse_args(arguments)
+    if not options.docs.is_dir():
+        print(f"--docs={options.docs}: no such directory; allowed: the project's docs", file=sys.stderr)
+        return 2
+    stale = 0
+    for name, page in PAGES.items():
+        path = options.docs / name
+        if options.write:
+            path.write_text(page(), encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != page():
+            print(f"{path} is not what is declared: run {_COMMAND}", file=sys.stderr)
+            stale = 1
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,273 @@
+"""The structured event log: what happened, in order, with its reason; every event and field declared once.
+
+One JSON object a line::
+
+    {"time": unix seconds, "broker": id, "event": name, "topic": str|null, "partition": int|null, "fields": {...}}
+
+``fields`` always holds every declared field of the event; null where the caller had none. Metrics say how much and how
+often; events say what led to what, also between two scrapes.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+
+class Field(NamedTuple):
+    """A field's JSON type (``int``, ``float``, ``str``, ``bool``, ``ints``, ``strs``) and meaning."""
+
+    type: str
+    doc: str
+
+
+FIELDS: Mapping[str, Field] = {
+    "added": Field("ints", "brokers that joined the ISR"),
+    "api": Field("str", "name of the Kafka API"),
+    "bytes": Field("int", "bytes concerned"),
+    "clean": Field("bool", "whether it went the safe way"),
+    "cluster_id": Field("str", "id of the cluster"),
+    "controller_epoch": Field("int", "epoch of the controller"),
+    "broker_epoch": Field("int", "epoch of the broker's registration"),
+    "error": Field("str", "Kafka's name of the error, or the system's"),
+    "from_offset": Field("int", "log end offset, or log start offset, before"),
+    "generation": Field("int", "generation of the group"),
+    "group": Field("str", "consumer group"),
+    "high_watermark": Field("int", "high watermark of this replica"),
+    "isr": Field("ints", "in-sync replicas afterwards"),
+    "keys": Field("strs", "names of the settings that changed"),
+    "leader": Field("int", "broker that leads; -1: none"),
+    "leader_epoch": Field("int", "leader epoch"),
+    "listeners": Field("strs", "NAME://HOST:PORT it listens on"),
+    "log_end_offset": Field("int", "log end offset of this replica"),
+    "members": Field("int", "members of the group"),
+    "offset": Field("int", "offset concerned"),
+    "partition_epoch": Field("int", "partition epoch"),
+    "partitions": Field("int", "partitions concerned"),
+    "path": Field("str", "file or directory"),
+    "previous_leader": Field("int", "broker that led before; -1: none"),
+    "reason": Field("str", "why, in one or a few words"),
+    "records": Field("int", "records concerned"),
+    "recovery_point": Field("int", "offset up to which the log was known to be flushed"),
+    "removed": Field("ints", "brokers that left the ISR"),
+    "replicas": Field("ints", "brokers assigned to the partition"),
+    "replication_factor": Field("int", "replicas of each partition"),
+    "request_epoch": Field("int", "epoch in the request"),
+    "seconds": Field("float", "how long it took"),
+    "silent_ms": Field("int", "milliseconds since the last heartbeat"),
+    "start_offset": Field("int", "first offset of the leader epoch"),
+    "target": Field("int", "broker concerned"),
+    "to_offset": Field("int", "the same afterwards"),
+    "topic_id": Field("str", "the topic's UUID"),
+    "truncated_bytes": Field("int", "bytes cut off as torn or garbage"),
+    "version": Field("str", "version of MiniKafka"),
+}
+
+
+class Event(NamedTuple):
+    """An event's meaning, its fields, and who emits it: any broker about itself or its replicas, or the controller."""
+
+    doc: str
+    fields: tuple[str, ...] = ()
+    partition: bool = False
+
+
+EVENTS: Mapping[str, Event] = {
+    # the broker
+    "broker_starting": Event("The process runs and its configuration was accepted.", ("version", "cluster_id")),
+    "broker_ready": Event("Listeners are open and the broker is unfenced.", ("listeners", "seconds")),
+    "broker_stopping": Event("It was asked to stop and moves its leaders away.", ("reason",)),
+    "broker_stopped": Event("Last event of a process that stopped by itself.", ("clean",)),
+    "broker_config_changed": Event("Dynamic broker settings were taken.", ("keys",)),
+    "log_dir_failed": Event("A data directory answered with an error and is no longer used.", ("path", "error")),
+    # the controller
+    "controller_elected": Event("This broker is the controller now.", ("controller_epoch",)),
+    "controller_resigned": Event("This broker no longer is the controller.", ("controller_epoch", "reason")),
+    "broker_registered": Event("A broker registered.", ("target", "broker_epoch", "clean")),
+    "broker_fenced": Event(
+        "A broker may no longer lead or be in an ISR.", ("target", "broker_epoch", "reason", "silent_ms")
+    ),
+    "broker_unfenced": Event("A broker may lead again.", ("target", "broker_epoch")),
+    "leader_elected": Event(
+        "A partition got a leader. clean=false: from outside the ISR, acknowledged records may be lost.",
+        ("leader", "previous_leader", "leader_epoch", "partition_epoch", "isr", "clean", "reason"),
+        True,
+    ),
+    "partition_offline": Event(
+        "No replica that may lead is alive.", ("leader_epoch", "partition_epoch", "isr", "reason"), True
+    ),
+    "reassignment_started": Event("Replicas are being moved.", ("replicas",), True),
+    "reassignment_completed": Event("All replicas are where they should be.", ("replicas", "isr"), True),
+    "topic_created": Event("A topic was created.", ("topic_id", "partitions", "replication_factor")),
+    "topic_deleted": Event("A topic was deleted.", ("topic_id",)),
+    "topic_config_changed": Event("Settings of a topic changed.", ("keys",)),
+    "partitions_added": Event("A topic got more partitions.", ("partitions",)),
+    # a replica
+    "became_leader": Event(
+        "This replica leads.", ("leader_epoch", "partition_epoch", "start_offset", "isr", "high_watermark"), True
+    ),
+    "became_follower": Event(
+        "This replica follows.",
+        ("leader", "leader_epoch", "partition_epoch", "log_end_offset", "high_watermark"),
+        True,
+    ),
+    "replica_stopped": Event("This broker no longer holds a replica of the partition.", ("reason",), True),
+    "isr_shrunk": Event(
+        "The leader's shorter ISR was accepted.",
+        ("removed", "isr", "leader_epoch", "partition_epoch", "high_watermark", "log_end_offset"),
+        True,
+    ),
+    "isr_expanded": Event(
+        "The leader's longer ISR was accepted.",
+        ("added", "isr", "leader_epoch", "partition_epoch", "high_watermark", "log_end_offset"),
+        True,
+    ),
+    "alter_partition_refused": Event(
+        "The controller refused an ISR change.", ("error", "isr", "leader_epoch", "partition_epoch"), True
+    ),
+    "request_fenced": Event(
+        "A request of an older leader epoch was refused.", ("api", "request_epoch", "leader_epoch", "target"), True
+    ),
+    "replica_fetch_failed": Event("A fetch from the leader failed; once per new error.", ("leader", "error"), True),
+    "high_watermark_lowered": Event(
+        "The leader's high watermark is below this replica's.", ("from_offset", "to_offset", "leader_epoch"), True
+    ),
+    # the log
+    "log_truncated": Event(
+        "Records were cut off the end.", ("from_offset", "to_offset", "records", "reason", "leader_epoch"), True
+    ),
+    "log_restarted": Event(
+        "Everything was dropped; the log goes on at the leader's start.", ("from_offset", "to_offset", "reason"), True
+    ),
+    "log_recovered": Event(
+        "A log was opened. clean=false: what is above the recovery point was checked batch by batch.",
+        ("clean", "recovery_point", "log_end_offset", "truncated_bytes"),
+        True,
+    ),
+    "unflushed_lost": Event(
+        "At start, bytes after the last flush were gone: what a power loss takes.",
+        ("from_offset", "to_offset", "bytes"),
+        True,
+    ),
+    "corrupt_batch": Event("A batch with a wrong checksum or length was met.", ("offset", "error"), True),
+    "segment_rolled": Event("A new segment was begun.", ("offset", "reason"), True),
+    "log_start_advanced": Event("Old records were deleted.", ("from_offset", "to_offset", "reason"), True),
+    # groups
+    "group_rebalanced": Event("A group has a new generation.", ("group", "generation", "members", "reason")),
+    "group_loaded": Event("A coordinator read its groups from the log.", ("partitions", "records", "seconds"), True),
+    "group_deleted": Event("A group is gone.", ("group", "reason")),
+}
+
+_PYTHON: Mapping[str, Callable[[Any], bool]] = {
+    "int": lambda v: type(v) is int,
+    "float": lambda v: type(v) in (int, float),
+    "str": lambda v: type(v) is str,
+    "bool": lambda v: type(v) is bool,
+    "ints": lambda v: type(v) is list and all(type(i) is int for i in v),
+    "strs": lambda v: type(v) is list and all(type(i) is str for i in v),
+}
+
+
+class EventLog:
+    """Writes events to a file, and to standard output when ``stdout``. Never raises for a full or broken disk.
+
+    Each event is one ``write`` on a descriptor opened for appending, so a killed broker leaves whole lines.
+    ``counts`` is how often each event was emitted, ``dropped`` how many could not be written to the file.
+    """
+
+    __slots__ = ("_broker_id", "_clock", "_file", "_stdout", "_torn", "counts", "dropped")
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        broker_id: int,
+        clock: Callable[[], float] = time.time,
+        stdout: bool = False,
+    ) -> None:
+        self._broker_id = broker_id
+        self._clock = clock
+        self._stdout = stdout
+        self._torn = False
+        self.counts: dict[str, int] = {}
+        self.dropped = 0
+        self._file = -1
+        if path is not None:
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def emit(self, event: str, *, topic: str | None = None, partition: int | None = None, **fields: Any) -> None:
+        """Record that ``event`` happened now. An undeclared event or field is a bug and fails an assertion."""
+        declared = EVENTS.get(event)
+        assert declared is not None, f"undeclared event {event}"
+        assert set(fields) <= set(declared.fields), (
+            f"event {event}: undeclared fields {sorted(set(fields) - set(declared.fields))}"
+        )
+        assert not declared.partition or (topic is not None and partition is not None), f"event {event}: no partition"
+        self.counts[event] = self.counts.get(event, 0) + 1
+        if self._file < 0 and not self._stdout:
+            return
+        line = json.dumps(
+            {
+                "time": round(self._clock(), 6),
+                "broker": self._broker_id,
+                "event": event,
+                "topic": topic,
+                "partition": partition,
+                "fields": {name: _plain(fields.get(name)) for name in declared.fields},
+            },
+            separators=(",", ":"),
+        )
+        data = line.encode() + b"\n"
+        if self._file >= 0:
+            self._append(data)
+        if self._stdout:
+            try:
+                os.write(1, data)
+            except OSError:
+                self._stdout = False  # nobody reads any more
+
+    def close(self) -> None:
+        """Close the file; later events are only counted."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _append(self, data: bytes) -> None:
+        if self._torn:  # finish a line that a full disk cut short, so that only that one is unreadable
+            data = b"\n" + data
+        try:
+            written = os.write(self._file, data)
+        except OSError:
+            self.dropped += 1
+            return
+        self._torn = written < len(data)
+        self.dropped += self._torn
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, int) and type(value) not in (int, bool):
+        return int(value)  # IntEnum
+    return value
+
+
+def problem(record: Mapping[str, Any]) -> str | None:
+    """What is wrong with a decoded line by this schema, or None. For tests and for readers of foreign files."""
+    if set(record) != {"time", "broker", "event", "topic", "partition", "fields"}:
+        return f"keys are {sorted(record)}"
+    event = EVENTS.get(record["event"])
+    if event is None:
+        return f"undeclared event {record['event']!r}"
+    if type(record["broker"]) is not int or type(record["time"]) not in (int, float):
+        return "broker or time is no number"
+    if event.partition and (type(record["topic"]) is not str or type(record["partition"]) is not int):
+        return f"{record['event']} needs topic and partition"
+    fields = record["fields"]
+    if set(fields) != set(event.fields):
+        return f"{record['event']} has fields {sorted(fields)}, not {sorted(event.fields)}"
+    for name, value in fields.items():
+        if value is not None and not _PYTHON[FIELDS[name].type](value):
+            return f"{record['event']}: {name}={value!r} is no {FIELDS[name].type}"
+    return None

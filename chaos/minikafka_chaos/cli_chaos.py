@@ -1,0 +1,117 @@
+"""`minikafka chaos`: run a scenario and say what became of the data; list and show the scenarios that come along."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from minikafka_chaos.errors import BadScenario, ToolTrouble
+
+HELP = "run, list and show scenarios of faults"
+
+GROUNDS = ("processes", "simulation", "kubernetes")
+CLUSTER_FOLDER = "cluster"
+"""Inside a run's directory: the brokers' data while it runs, and afterwards where there is something to look into."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the subcommands of `minikafka chaos`."""
+    commands = parser.add_subparsers(dest="action", required=True, metavar="run | list | show")
+    run_parser = commands.add_parser("run", help="run a scenario and judge it")
+    run_parser.add_argument("scenario", metavar="FILE", help="a scenario file, or the name of one of `chaos list`")
+    run_parser.add_argument("--seconds", type=int, metavar="N", help="least time that a steady load (and rounds) last")
+    run_parser.add_argument("--ground", choices=GROUNDS, default="processes", help="where (default processes)")
+    add_run_arguments(run_parser)
+    run_parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    list_parser = commands.add_parser("list", help="the scenarios that come along")
+    list_parser.add_argument("--json", action="store_true", help="print them as JSON")
+    show_parser = commands.add_parser("show", help="one scenario, as the runner understands it")
+    show_parser.add_argument("scenario", metavar="NAME", help="a name of `chaos list`, or a file")
+    show_parser.add_argument("--json", action="store_true", help="print it as JSON")
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options that every command with a run has."""
+    parser.add_argument("--seed", type=int, metavar="N", help="for every random choice (default: the scenario's)")
+    parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR", help="where run directories go (runs)")
+    parser.add_argument("--keep-data", action="store_true", help="keep the brokers' data also when all is well")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `minikafka chaos ...`: 0 ok or Passed, 1 Failed, 2 bad input, 3 could not tell."""
+    try:
+        if args.action == "list":
+            return _list(args)
+        if args.action == "show":
+            return _show(args)
+        return _run(args)
+    except (BadScenario, ToolTrouble) as error:
+        print(f"minikafka chaos: {error}", file=sys.stderr)
+        return 2 if isinstance(error, BadScenario) else 3
+
+
+def _list(args: argparse.Namespace) -> int:
+    from minikafka_chaos import library
+
+    scenarios = [library.find(name) for name in library.names()]
+    if args.json:
+        rows = [{"name": s.name, "description": s.spec.description, "steps": len(s.spec.steps)} for s in scenarios]
+        print(json.dumps(rows, indent=2))
+        return 0
+    for scenario in scenarios:
+        print(f"{scenario.name}\n    {scenario.spec.description}")
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from minikafka_chaos import library
+
+    document = library.find(args.scenario).as_json()
+    if args.json:
+        print(json.dumps(document, indent=2))
+    else:
+        import yaml
+
+        print(yaml.safe_dump(document, sort_keys=False, width=120), end="")
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    from minikafka_chaos import library
+    from minikafka_chaos.errors import NotSupported
+    from minikafka_chaos.grounds.processes import ProcessesGround
+    from minikafka_chaos.progress import ConsoleReporter, new_console
+    from minikafka_chaos.report_table import print_verdict
+    from minikafka_chaos.runner import new_run_directory, run_scenario
+
+    scenario = library.find(args.scenario)
+    if args.seconds is not None:
+        scenario = scenario.lasting(args.seconds)
+    if args.ground != "processes":
+        raise NotSupported(f"--ground {args.ground} is not there yet; allowed: processes")
+    directory = new_run_directory(args.out, scenario.name)
+    console = new_console(stderr=args.json)
+    with ConsoleReporter(console) as reporter:
+        ground = ProcessesGround(directory / CLUSTER_FOLDER)
+        result = run_scenario(scenario, ground, directory, seed=args.seed, reporter=reporter)
+    code = result.verdict.outcome.exit_code
+    rows = [("run directory", str(directory)), *keep_or_drop_data(directory, args.keep_data, code)]
+    if args.json:
+        print(json.dumps({**result.verdict.as_json(), "run": str(directory)}, indent=2))
+    else:
+        print_verdict(console, result.verdict, rows)
+    return code
+
+
+def keep_or_drop_data(directory: Path, keep: bool, code: int) -> list[tuple[str, str]]:
+    """Drop the brokers' data of a run that passed, unless it is wanted; a row for the verdict when it is kept."""
+    data = directory / CLUSTER_FOLDER
+    if not data.exists():
+        return []
+    if code == 0 and not keep:
+        shutil.rmtree(data, ignore_errors=True)
+        return []
+    return [("brokers' data", str(data))]

@@ -1,0 +1,179 @@
+"""`minikafka verify`: put a load on any Kafka-compatible cluster, read it back, and say what was lost.
+
+It needs nothing but the Kafka protocol. Break the cluster meanwhile, by whatever means: the verdict is found from what
+the clients were told. With `--history FILE` it judges a history that was written before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from rich.console import Console
+
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.history import FILE_NAME, HistoryError, HistoryWriter, read_history
+from minikafka_chaos.verdict import Outcome, Verdict, judge
+
+HELP = "load a Kafka-compatible cluster, read everything back, and judge what was lost"
+
+TOPIC_TIMEOUT_S = 30.0
+ACKS = {"all": "all", "-1": "all", "1": "1", "0": "0"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `minikafka verify`."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--bootstrap", metavar="H:P", help="the cluster to load and judge")
+    source.add_argument("--history", metavar="FILE", type=Path, help="judge this history.jsonl instead")
+    parser.add_argument("--acks", choices=list(ACKS), default="all", help="what producers wait for (default all)")
+    parser.add_argument("--seconds", type=_positive, default=10.0, metavar="N", help="how long to send (default 10)")
+    parser.add_argument("--topic", help="an existing, unused topic; default: a new one, deleted at the end")
+    parser.add_argument("--partitions", type=int, default=3, help="partitions of the new topic (default 3)")
+    parser.add_argument("--replication-factor", type=int, default=3, help="of the new topic (default 3)")
+    parser.add_argument(
+        "--topic-config", action="append", default=[], metavar="KEY=VALUE", help="of the new topic, repeatable"
+    )
+    parser.add_argument("--rate", type=int, default=1000, metavar="R", help="records per second (default 1000)")
+    parser.add_argument("--producers", type=int, default=2, help="producers (default 2)")
+    parser.add_argument("--record-bytes", type=int, default=100, help="size of a record's value (default 100)")
+    parser.add_argument("--idempotence", action="store_true", help="idempotent producers: then a duplicate is an error")
+    parser.add_argument(
+        "--max-in-flight", type=int, default=1, help="requests in flight; above 1 reordering is only noted (default 1)"
+    )
+    parser.add_argument(
+        "--read-deadline", type=_positive, default=60.0, metavar="S", help="seconds for reading back (default 60)"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep history.jsonl and verdict.json there")
+    parser.add_argument("--keep-topic", action="store_true", help="do not delete the new topic")
+    parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError("must be above 0")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `minikafka verify`; the exit code is the verdict's: 0 Passed, 1 Failed, 2 bad input, 3 could not tell."""
+    console = Console(stderr=args.json)
+    try:
+        if args.history is not None:
+            verdict = judge(read_history(args.history))
+        else:
+            with tempfile.TemporaryDirectory(prefix="minikafka-verify-") as scratch:
+                out = args.out or Path(scratch)
+                path = out / FILE_NAME
+                if path.exists():
+                    raise HistoryError(f"{path} is there already: name another --out")
+                verdict = _load_and_judge(args, path, console)
+    except (HistoryError, _BadInput) as error:
+        print(f"minikafka verify: {error}", file=sys.stderr)
+        return 2
+    if args.out is not None and args.history is None:
+        (args.out / "verdict.json").write_text(json.dumps(verdict.as_json(), indent=2) + "\n")
+    if args.json:
+        print(json.dumps(verdict.as_json(), indent=2))
+    else:
+        from minikafka_chaos.report_table import print_verdict
+
+        print_verdict(console, verdict)
+    return verdict.outcome.exit_code
+
+
+class _BadInput(ValueError):
+    """An option that cannot be: one line."""
+
+
+def _load_and_judge(args: argparse.Namespace, path: Path, console: Console) -> Verdict:
+    from minikafka_chaos.topics import TopicPlan, create_topic, delete_topic
+
+    config = {}
+    for pair in args.topic_config:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise _BadInput(f"--topic-config {pair}: must be KEY=VALUE")
+        config[key] = value
+    for name in ("partitions", "replication_factor", "rate", "producers", "max_in_flight"):
+        if getattr(args, name) < 1:
+            raise _BadInput(f"--{name.replace('_', '-')} {getattr(args, name)}: must be at least 1")
+    made = args.topic is None
+    topic = args.topic or f"minikafka-verify-{uuid.uuid4().hex[:8]}"
+    plan = TopicPlan(topic, args.partitions, args.replication_factor, None, config)
+    try:
+        if made:
+            create_topic(args.bootstrap, plan, TOPIC_TIMEOUT_S)
+            partitions = args.partitions
+        else:
+            partitions = _partitions(args.bootstrap, topic)
+        try:
+            return _drive(args, path, console, topic, partitions)
+        finally:
+            if made and not args.keep_topic:
+                try:
+                    delete_topic(args.bootstrap, topic)
+                except ToolTrouble as trouble:
+                    console.print(f"[yellow]{trouble}[/]")
+    except ToolTrouble as trouble:
+        return Verdict.trouble(Outcome.ERROR, str(trouble))
+    except KeyboardInterrupt:
+        return Verdict.trouble(Outcome.ABORTED, "interrupted")
+
+
+def _partitions(bootstrap: str, topic: str) -> int:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    from minikafka_chaos.clients import admin_config
+
+    try:
+        found = AdminClient(admin_config(bootstrap)).list_topics(topic, timeout=TOPIC_TIMEOUT_S).topics[topic]
+    except KafkaException as error:
+        raise ToolTrouble(f"no answer from {bootstrap}: {error.args[0].name()}") from error
+    if found.error is not None:
+        raise _BadInput(f"--topic {topic}: {found.error.name()}")
+    return len(found.partitions)
+
+
+def _drive(args: argparse.Namespace, path: Path, console: Console, topic: str, partitions: int) -> Verdict:
+    from minikafka.protocol.types import TopicPartition
+
+    from minikafka_chaos.clients import ProducerSettings
+    from minikafka_chaos.history import FAIL, INFO, OK
+    from minikafka_chaos.reader import TailReader, read_back
+    from minikafka_chaos.workload import Load, LoadSettings, Tally
+
+    client = ProducerSettings(ACKS[args.acks], args.idempotence, args.max_in_flight)
+    settings = LoadSettings(topic, partitions, args.producers, args.rate, record_bytes=args.record_bytes, client=client)
+    everywhere = [TopicPartition(topic, partition) for partition in range(partitions)]
+    tally = Tally()
+    with HistoryWriter(path) as history:
+        load = Load(args.bootstrap, settings, history, tally)
+        tail = TailReader(args.bootstrap, everywhere, history)
+        try:
+            tail.start()
+            load.start()
+            with console.status("sending") as status:
+                end = time.monotonic() + args.seconds
+                while (left := end - time.monotonic()) > 0 and load.running:
+                    time.sleep(min(left, 0.2))
+                    told = {outcome: tally.total(outcome) for outcome in (OK, FAIL, INFO)}
+                    status.update(
+                        f"{left:.0f} s left: {told[OK]:,} acknowledged, {told[FAIL]:,} failed, {told[INFO]:,} unknown"
+                    )
+        finally:
+            load.stop(client.delivery_timeout_ms / 1000)
+            tail.stop()
+        for part in (load, tail):
+            if part.failure is not None:
+                raise ToolTrouble(f"{type(part).__name__}: {part.failure!r}")
+        with console.status("reading back"):
+            read_back(args.bootstrap, everywhere, history, args.read_deadline)
+    return judge(read_history(path))

@@ -1,0 +1,70 @@
+"""Who leads, who is in sync, who controls: asked over the Kafka protocol, so on any ground."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.clients import admin_config
+
+TIMEOUT_S = 2.0
+NO_BROKER = -1
+
+
+class PartitionView(NamedTuple):
+    """One partition as Metadata tells it; `leader` is -1 while there is none."""
+
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+    @property
+    def full(self) -> bool:
+        return self.leader >= 0 and set(self.isr) == set(self.replicas)
+
+
+class ClusterView:
+    """Asks a live broker for metadata.
+
+    A client that holds a connection to a paused broker may ask that one and wait; so the client is made anew whenever
+    the set of live brokers changes.
+    """
+
+    def __init__(self, live_bootstrap: Callable[[], str]) -> None:
+        self._live_bootstrap = live_bootstrap
+        self._asked = ""
+        self._client: AdminClient | None = None
+
+    def _admin(self) -> AdminClient:
+        bootstrap = self._live_bootstrap()
+        if self._client is None or bootstrap != self._asked:
+            self._client = AdminClient(admin_config(bootstrap, timeout_ms=int(TIMEOUT_S * 1000)))
+            self._asked = bootstrap
+        return self._client
+
+    def partitions(self, topic: str) -> dict[TopicPartition, PartitionView] | None:
+        """All partitions of a topic, or None while nobody answers."""
+        try:
+            found = self._admin().list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        except (KafkaException, KeyError):
+            return None
+        return {
+            TopicPartition(topic, number): PartitionView(p.leader, tuple(p.replicas), tuple(p.isrs))
+            for number, p in found.partitions.items()
+        }
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
+        partitions = self.partitions(topic_partition.topic)
+        return None if partitions is None else partitions.get(topic_partition)
+
+    def controller(self) -> int:
+        """The controller's broker id, or -1 while nobody tells."""
+        try:
+            found: int = self._admin().list_topics(timeout=TIMEOUT_S).controller_id
+        except KafkaException:
+            return NO_BROKER
+        return found

@@ -1,0 +1,216 @@
+"""Evaluating a scenario's conditions, and choosing its targets, on whatever ground it runs."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos import observe
+from minikafka_chaos.cluster_view import NO_BROKER, ClusterView
+from minikafka_chaos.grounds import BrokerCondition, Ground
+from minikafka_chaos.steps import (
+    Acked,
+    BrokerReady,
+    Condition,
+    Elapsed,
+    FullIsr,
+    Isr,
+    Leader,
+    NoLeader,
+    ReplicaOffset,
+    ReplicaRole,
+    Target,
+    TargetType,
+)
+from minikafka_chaos.workload import Tally
+
+STATUS_TIMEOUT_S = 1.0
+
+
+class Answer(NamedTuple):
+    """Whether a condition holds, and what was seen: for the journal, and for saying why a wait ended."""
+
+    holds: bool
+    seen: str
+
+
+class Choice(NamedTuple):
+    """The brokers that a target names now, and why: `role` is what they were chosen for."""
+
+    brokers: tuple[int, ...]
+    role: str | None
+
+
+@dataclass(slots=True)
+class Mark:
+    """What later steps may refer to: when a step began, what had been acknowledged by then, whom it chose."""
+
+    began: float
+    """Monotonic seconds."""
+    acked: Mapping[TopicPartition, int]
+    choice: Choice | None = None
+
+
+@dataclass(slots=True)
+class World:
+    """What conditions are evaluated against."""
+
+    ground: Ground
+    view: ClusterView
+    tally: Tally
+    rng: random.Random
+    topics: Sequence[str] = ()
+    marks: dict[str, Mark] = field(default_factory=dict)
+
+    def mark(self, step: str) -> Mark:
+        """Note that a step begins now."""
+        self.marks[step] = Mark(time.monotonic(), self.tally.acked_by_partition())
+        return self.marks[step]
+
+    # -- conditions --------------------------------------------------------------------------------------------------
+
+    def check(self, condition: Condition, waiting_since: float) -> Answer:
+        """Evaluate one condition now. Nobody answering is an answer: it does not hold."""
+        match condition:
+            case Acked():
+                return self._acked(condition)
+            case Isr():
+                partition = self.view.partition(_where(condition))
+                seen = "nobody answers" if partition is None else f"ISR {sorted(partition.isr)}"
+                return Answer(partition is not None and set(partition.isr) == set(condition.brokers), seen)
+            case FullIsr():
+                return self.full_isr(condition.topic)
+            case Leader() | NoLeader():
+                return self._leader(condition)
+            case ReplicaOffset():
+                return self._offset(condition)
+            case ReplicaRole():
+                role = self._status(condition.broker, _where(condition)).role
+                wanted = observe.LEADER if condition.role == "Leader" else observe.FOLLOWER
+                return Answer(role == wanted, f"role {role}")
+            case BrokerReady():
+                ready = self.ground.is_ready(condition.broker)
+                return Answer(ready, "ready" if ready else "not ready")
+            case Elapsed():
+                began = waiting_since if condition.since is None else self.marks[condition.since].began
+                elapsed = time.monotonic() - began
+                return Answer(elapsed >= condition.seconds, f"{elapsed:.1f} s")
+
+    def _acked(self, condition: Acked) -> Answer:
+        before: Mapping[TopicPartition, int] = self.marks[condition.since].acked if condition.since else {}
+        number = sum(
+            acked - before.get(tp, 0)
+            for tp, acked in self.tally.acked_by_partition().items()
+            if condition.topic in (None, tp.topic) and condition.partition in (None, tp.partition)
+        )
+        return Answer(number >= condition.at_least, f"{number} acknowledged")
+
+    def full_isr(self, topic: str) -> Answer:
+        partitions = self.view.partitions(topic)
+        if not partitions:
+            return Answer(False, "nobody answers")
+        lacking = {tp: p for tp, p in partitions.items() if not p.full}
+        seen = ", ".join(f"{tp}: leader {p.leader}, ISR {sorted(p.isr)}" for tp, p in sorted(lacking.items())[:3])
+        return Answer(not lacking, seen or f"all {len(partitions)} partitions in full ISR")
+
+    def _leader(self, condition: Leader | NoLeader) -> Answer:
+        partition = self.view.partition(_where(condition))
+        if partition is None:
+            return Answer(False, "nobody answers")
+        seen = f"leader {partition.leader}"
+        if isinstance(condition, NoLeader):
+            return Answer(partition.leader == NO_BROKER, seen)
+        if condition.broker is not None:
+            return Answer(partition.leader == condition.broker, seen)
+        return Answer(
+            partition.leader != NO_BROKER and partition.leader not in self._chosen(condition.other_than), seen
+        )
+
+    def _offset(self, condition: ReplicaOffset) -> Answer:
+        where = _where(condition)
+        if condition.type == "CheckpointedHighWatermark":
+            offset = self.ground.checkpointed_high_watermark(condition.broker, where)
+        else:
+            status = self._status(condition.broker, where)
+            offset = {
+                "LogEndOffset": status.log_end_offset,
+                "HighWatermark": status.high_watermark,
+                "FlushedOffset": status.flushed_offset,
+            }[condition.type]
+        if offset is None:
+            return Answer(False, "unknown")
+        holds = (
+            (condition.equals is None or offset == condition.equals)
+            and (condition.at_least is None or offset >= condition.at_least)
+            and (condition.at_most is None or offset <= condition.at_most)
+        )
+        return Answer(holds, str(offset))
+
+    def _status(self, broker: int, where: TopicPartition) -> observe.ReplicaStatus:
+        try:
+            samples = observe.scrape(self.ground.metrics_url(broker), STATUS_TIMEOUT_S)
+        except OSError:
+            samples = []
+        return observe.replica_status(samples, where)
+
+    # -- targets -----------------------------------------------------------------------------------------------------
+
+    def choose(self, target: Target) -> Choice | None:
+        """The brokers a target names now; None while nobody has the role (no leader, no in-sync follower)."""
+        barred = self._chosen(target.other_than)
+        match target.type:
+            case TargetType.BROKERS:
+                return self._described(target.brokers)
+            case TargetType.ALL:
+                return self._described([b for b in self.ground.brokers if b not in barred])
+            case TargetType.SAME_AS:
+                assert target.step is not None
+                choice = self.marks[target.step].choice
+                return None if choice is None else Choice(choice.brokers, f"as in {target.step}")
+            case TargetType.CONTROLLER:
+                controller = self.view.controller()
+                return None if controller in (NO_BROKER, *barred) else Choice((controller,), "controller")
+            case TargetType.ANY:
+                choice = self._pick(self.ground.brokers, barred, None)
+                return None if choice is None else Choice(choice.brokers, self._role_of(choice.brokers[0]))
+        assert target.topic is not None
+        where = TopicPartition(target.topic, target.partition)
+        partition = self.view.partition(where)
+        if partition is None or partition.leader == NO_BROKER:
+            return None
+        if target.type is TargetType.LEADER:
+            return None if partition.leader in barred else Choice((partition.leader,), f"leader of {where}")
+        followers = [broker for broker in partition.isr if broker != partition.leader]
+        return self._pick(sorted(followers), barred, f"follower of {where}")
+
+    def _role_of(self, broker: int) -> str:
+        """What a broker that was chosen blindly happens to be, for whoever reads the journal."""
+        led = []
+        for topic in self.topics:
+            partitions = self.view.partitions(topic) or {}
+            led += [str(where) for where, partition in sorted(partitions.items()) if partition.leader == broker]
+        return f"leader of {', '.join(led)}" if led else "leader of nothing"
+
+    def _pick(self, candidates: Sequence[int], barred: frozenset[int], role: str | None) -> Choice | None:
+        live = [
+            broker
+            for broker in candidates
+            if broker not in barred and self.ground.condition(broker) is BrokerCondition.RUNNING
+        ]
+        return Choice((self.rng.choice(live),), role) if live else None
+
+    def _described(self, brokers: Sequence[int]) -> Choice | None:
+        return Choice(tuple(brokers), None) if brokers else None
+
+    def _chosen(self, steps: Sequence[str]) -> frozenset[int]:
+        choices = [self.marks[step].choice for step in steps]
+        return frozenset(broker for choice in choices if choice is not None for broker in choice.brokers)
+
+
+def _where(condition: Isr | Leader | NoLeader | ReplicaOffset | ReplicaRole) -> TopicPartition:
+    return TopicPartition(condition.topic, condition.partition)

@@ -1,0 +1,87 @@
+"""Whether the parts of a scenario agree with each other: what no schema can say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from minikafka_chaos.document import Part, UnflushedVolume
+from minikafka_chaos.steps import Step, Verb
+
+if TYPE_CHECKING:
+    from minikafka_chaos.scenario import ScenarioSpec
+
+NEEDS_UNFLUSHED_VOLUME = frozenset((Verb.WIPE_UNFLUSHED, Verb.POWER_LOSS))
+
+
+def problems(spec: ScenarioSpec) -> Iterator[str]:
+    """What contradicts itself in a scenario, a line each."""
+    yield from _repeated("topics", [topic.name for topic in spec.topics])
+    yield from _repeated("steps", [step.name for step in spec.steps])
+    yield from _repeated("claims", [claim.name for claim in spec.claims])
+    partitions = {topic.name: topic.partitions for topic in spec.topics}
+    for topic in spec.topics:
+        replicas = [broker for assignment in topic.replica_assignments for broker in assignment.replicas]
+        if any(broker > spec.cluster.brokers for broker in replicas):
+            yield f"topic {topic.name}: replicaAssignments names a broker beyond {spec.cluster.brokers}"
+        if not replicas and topic.replication_factor > spec.cluster.brokers:
+            many = f"replicationFactor {topic.replication_factor} with {spec.cluster.brokers} brokers"
+            yield f"topic {topic.name}: {many}"
+    if spec.workload.topic not in partitions:
+        yield f"workload.topic {spec.workload.topic}: no such topic, there are {', '.join(partitions)}"
+    earlier: set[str] = set()
+    sent: set[str] = set()
+    for step in spec.steps:
+        for where, part in _parts(step):
+            # A wait may count from its own beginning.
+            known = earlier | {step.name} if step.wait is not None else earlier
+            yield from _bad_references(f"step {step.name}: {where}", part, known, partitions, spec.cluster.brokers)
+        if step.send is not None:
+            for value in step.send.values:
+                if value in sent:
+                    yield f"step {step.name}: value {value} is sent twice"
+                sent.add(value)
+        if step.fault is not None and spec.cluster.unflushed_volume is not UnflushedVolume.SEPARATE:
+            for verb in sorted(NEEDS_UNFLUSHED_VOLUME.intersection(step.fault.verbs)):
+                yield f"step {step.name}: {verb.value} needs cluster.unflushedVolume: Separate"
+        earlier.add(step.name)
+    for claim in spec.claims:
+        if claim.since is not None and claim.since not in earlier:
+            yield f"claim {claim.name}: since names no step: {claim.since}"
+
+
+def _repeated(where: str, names: list[str]) -> Iterator[str]:
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"{where}: the name {name} is used twice"
+
+
+def _parts(step: Step) -> Iterator[tuple[str, Part]]:
+    if step.fault is not None:
+        yield "target", step.fault.target
+        if step.fault.peer is not None:
+            yield "peer", step.fault.peer
+    if step.send is not None:
+        yield "send", step.send
+    if step.wait is not None:
+        for condition in step.wait.conditions:
+            yield f"condition {condition.type}", condition
+
+
+def _bad_references(
+    where: str, part: Part, earlier: set[str], partitions: dict[str, int], brokers: int
+) -> Iterator[str]:
+    topic: str | None = getattr(part, "topic", None)
+    if topic is not None:
+        partition: int | None = getattr(part, "partition", None)
+        if topic not in partitions:
+            yield f"{where}: no topic {topic}, there are {', '.join(partitions)}"
+        elif partition is not None and partition >= partitions[topic]:
+            yield f"{where}: topic {topic} has partitions 0 to {partitions[topic] - 1}, not {partition}"
+    named: list[str | None] = [getattr(part, "step", None), getattr(part, "since", None)]
+    for name in [*named, *getattr(part, "other_than", [])]:
+        if name is not None and name not in earlier:
+            yield f"{where}: {name} is no earlier step"
+    broker: int | None = getattr(part, "broker", None)
+    for number in [broker, *getattr(part, "brokers", [])]:
+        if number is not None and number > brokers:
+            yield f"{where}: broker {number} does not exist, there are 1 to {brokers}"

@@ -1,0 +1,123 @@
+"""Grounds: where a scenario happens. A ground offers a small set of verbs, and the runner knows nothing else of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.replica_logs import ReplicaLog
+from minikafka_chaos.scenario import ClusterSpec
+from minikafka_chaos.steps import Verb
+
+
+class BrokerCondition(Enum):
+    """A broker's process as the ground knows it."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class Ground(Protocol):
+    """A place with brokers that can be broken.
+
+    Verbs raise `minikafka_chaos.errors.ToolTrouble` when they cannot be done; each returns when it is done. A verb that
+    is done already (killing the dead, resuming the running) is trouble too, except in `heal_all`.
+    """
+
+    name: str
+
+    @property
+    def verbs(self) -> frozenset[Verb]:
+        """What this ground can do; a scenario that asks for more is refused before anything starts."""
+        ...
+
+    @property
+    def bootstrap(self) -> str:
+        """All brokers' addresses, for a client's bootstrap.servers."""
+        ...
+
+    @property
+    def live_bootstrap(self) -> str:
+        """The addresses of the brokers that run now: a client that asks only these is not kept waiting."""
+        ...
+
+    @property
+    def brokers(self) -> Sequence[int]:
+        """All broker ids."""
+        ...
+
+    def up(self, cluster: ClusterSpec) -> None:
+        """Make a new cluster, and wait until it is ready."""
+        ...
+
+    def down(self) -> list[int]:
+        """Stop every broker, cleanly where it can be done in time; the ids of those that had to be killed.
+
+        Safe to call at any moment, and twice.
+        """
+        ...
+
+    def condition(self, broker: int) -> BrokerCondition: ...
+
+    def start(self, broker: int) -> None:
+        """Start a dead broker; see `wait_ready`."""
+        ...
+
+    def wait_ready(self, broker: int, deadline_s: float) -> None: ...
+
+    def is_ready(self, broker: int) -> bool: ...
+
+    def kill(self, brokers: Sequence[int]) -> None:
+        """Crash these processes at one moment."""
+        ...
+
+    def terminate(self, broker: int) -> None:
+        """Shut down cleanly."""
+        ...
+
+    def pause(self, brokers: Sequence[int]) -> None: ...
+
+    def resume(self, broker: int) -> None: ...
+
+    def recover(self, broker: int) -> None:
+        """Resume the paused, start the dead; a broker that runs is left alone."""
+        ...
+
+    def cut(self, broker: int, peer: int) -> None:
+        """Let nothing pass between two brokers."""
+        ...
+
+    def heal(self, broker: int, peer: int) -> None: ...
+
+    def wipe_unflushed(self, broker: int) -> None:
+        """Lose what a dead broker had not flushed."""
+        ...
+
+    def wipe_volume(self, broker: int) -> None:
+        """Lose a dead broker's disk."""
+        ...
+
+    def heal_all(self) -> list[str]:
+        """Undo every fault: resume, heal, start what is dead. Returns what was done, a line each."""
+        ...
+
+    def metrics_url(self, broker: int) -> str:
+        """Where the broker's metrics are scraped."""
+        ...
+
+    def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> int | None:
+        """The high watermark that the broker would start with, from its checkpoint; None when there is none."""
+        ...
+
+    def replica_log(self, broker: int, topic_partition: TopicPartition) -> ReplicaLog:
+        """A replica's log at rest. Raises `minikafka_chaos.replica_logs.ReplicaLogError`."""
+        ...
+
+    def collect_events(self, folder: Path) -> None:
+        """Copy each broker's event log to `folder/broker-N.jsonl`."""
+        ...

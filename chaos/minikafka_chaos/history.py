@@ -1,0 +1,276 @@
+"""The history of a run: what clients invoked, and what they were told.
+
+A history is a file of JSON lines, `history.jsonl`. A send is two lines: one when it is invoked (written *before* the
+record is handed to the client library, so that a crash of this process can never hide a record that reached a broker),
+one when its outcome is known. The outcomes are kept apart as Jepsen does:
+
+- `ok`    the client was told that the record is acknowledged;
+- `fail`  the record was definitely not written: no reader may ever see it;
+- `info`  unknown: it may be in the log, may come later, or may never appear. So is a send without a second line.
+
+Everything else is one line: a record that was read (`poll`), where a reader was placed (`assign`), how far a final
+reader came (`read`), what a leader said about the ends of its log (`start_offset`, `end_offset`), and the settings that
+the outcomes are to be judged by (`workload`). Times are unix seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time as _time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from minikafka.protocol.types import TopicPartition
+
+FILE_NAME = "history.jsonl"
+
+SEND, POLL, ASSIGN, READ, START_OFFSET, END_OFFSET, WORKLOAD = (
+    "send",
+    "poll",
+    "assign",
+    "read",
+    "start_offset",
+    "end_offset",
+    "workload",
+)
+INVOKE, OK, FAIL, INFO = "invoke", "ok", "fail", "info"
+OPS = frozenset((SEND, POLL, ASSIGN, READ, START_OFFSET, END_OFFSET, WORKLOAD))
+TYPES = frozenset((INVOKE, OK, FAIL, INFO))
+
+FLUSH_INTERVAL_S = 0.25
+"""Lines reach the file at least this often: a run that is watched or killed keeps all but its last moments."""
+
+_quote = json.encoder.encode_basestring_ascii  # the C string encoder: a history line is on the path of every record
+
+
+class HistoryError(ValueError):
+    """A history file that cannot be judged: names the file, the line and what is wrong with it."""
+
+
+class Op(NamedTuple):
+    """One line of a history.
+
+    `process` numbers the client (a producer or a reader); `batch` numbers the poll that a record came with, for telling
+    a jump inside one poll from a jump between polls; `settings` is for `workload` lines only.
+    """
+
+    time: float
+    process: int
+    op: str
+    type: str
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    value: str | None = None
+    error: str | None = None
+    leader_epoch: int | None = None
+    batch: int | None = None
+    settings: dict[str, Any] | None = None
+
+    @property
+    def topic_partition(self) -> TopicPartition | None:
+        if self.topic is None or self.partition is None:
+            return None
+        return TopicPartition(self.topic, self.partition)
+
+    def line(self) -> str:
+        """The line of the file, without its newline. Optional fields are left out when they are absent."""
+        topic = "null" if self.topic is None else _quote(self.topic)
+        value = "null" if self.value is None else _quote(self.value)
+        error = "null" if self.error is None else _quote(self.error)
+        text = (
+            f'{{"time":{self.time:.6f},"process":{self.process},"op":"{self.op}","type":"{self.type}","topic":{topic},'
+            f'"partition":{"null" if self.partition is None else self.partition},'
+            f'"offset":{"null" if self.offset is None else self.offset},"value":{value},"error":{error}'
+        )
+        if self.leader_epoch is not None:
+            text += f',"leader_epoch":{self.leader_epoch}'
+        if self.batch is not None:
+            text += f',"batch":{self.batch}'
+        if self.settings is not None:
+            text += f',"settings":{json.dumps(self.settings, sort_keys=True)}'
+        return text + "}"
+
+
+History: TypeAlias = list[Op]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSettings:
+    """What the judgement of a history depends on: some anomalies are none where the client asked for no guarantee.
+
+    `acks` as in Kafka: "all", "1" or "0". `max_in_flight` is max.in.flight.requests.per.connection.
+    """
+
+    acks: str = "all"
+    idempotence: bool = False
+    max_in_flight: int = 1
+
+    def as_settings(self) -> dict[str, Any]:
+        return {"acks": self.acks, "idempotence": self.idempotence, "max_in_flight": self.max_in_flight}
+
+    @classmethod
+    def from_history(cls, history: Iterable[Op]) -> WorkloadSettings:
+        """The settings on the history's `workload` line; Kafka's strictest settings where there is none."""
+        for op in history:
+            if op.op == WORKLOAD and op.settings is not None:
+                known = {k: v for k, v in op.settings.items() if k in cls.__dataclass_fields__}
+                return cls(**known)
+        return cls()
+
+
+class HistoryWriter:
+    """Writes a history; may be called from many threads, as librdkafka's callbacks come on several.
+
+    Lines of one thread keep their order. `close()` must be called for the last lines to reach the file; a context
+    manager does it.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = _time.time) -> None:
+        self.path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._flushed_at = clock()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: TextIOWrapper | None = path.open("a", encoding="utf-8", buffering=1 << 16)
+
+    def __enter__(self) -> HistoryWriter:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def write(self, op: Op) -> None:
+        """Append one line. Lines after `close()` are dropped: late callbacks of a stopped client have no reader."""
+        line = op.line() + "\n"
+        with self._lock:
+            if self._file is None:
+                return
+            self._file.write(line)
+            if op.time - self._flushed_at >= FLUSH_INTERVAL_S:
+                self._file.flush()
+                self._flushed_at = op.time
+
+    def workload(self, settings: WorkloadSettings, **more: Any) -> None:
+        self.write(Op(self._clock(), -1, WORKLOAD, INFO, settings=settings.as_settings() | more))
+
+    def invoke_send(self, process: int, topic: str, partition: int | None, value: str) -> float:
+        """Record that `value` is about to be sent; returns the time that was written, in unix seconds."""
+        now = self._clock()
+        self.write(Op(now, process, SEND, INVOKE, topic, partition, None, value))
+        return now
+
+    def complete_send(
+        self,
+        process: int,
+        outcome: str,
+        topic: str,
+        partition: int | None,
+        offset: int | None,
+        value: str,
+        error: str | None = None,
+    ) -> float:
+        """Record the outcome (`ok`, `fail` or `info`) of the send of `value`; returns the time, in unix seconds."""
+        assert outcome in (OK, FAIL, INFO), outcome
+        now = self._clock()
+        self.write(Op(now, process, SEND, outcome, topic, partition, offset, value, error))
+        return now
+
+    def assign(self, process: int, topic: str, partition: int, offset: int) -> None:
+        self.write(Op(self._clock(), process, ASSIGN, OK, topic, partition, offset))
+
+    def poll(
+        self, process: int, batch: int, topic: str, partition: int, offset: int, value: str, leader_epoch: int | None
+    ) -> None:
+        self.write(Op(self._clock(), process, POLL, OK, topic, partition, offset, value, None, leader_epoch, batch))
+
+    def poll_failed(self, process: int, topic: str | None, partition: int | None, error: str) -> None:
+        self.write(Op(self._clock(), process, POLL, FAIL, topic, partition, error=error))
+
+    def read_done(self, process: int, topic: str, partition: int, offset: int, error: str | None = None) -> None:
+        """A final reader stopped at `offset`: at the end of the partition when `error` is None, else before it."""
+        outcome = OK if error is None else INFO
+        self.write(Op(self._clock(), process, READ, outcome, topic, partition, offset, error=error))
+
+    def log_bounds(self, process: int, topic: str, partition: int, start: int, end: int) -> None:
+        """What a leader answered to ListOffsets: the first offset it has and the next one it will give out."""
+        now = self._clock()
+        self.write(Op(now, process, START_OFFSET, OK, topic, partition, start))
+        self.write(Op(now, process, END_OFFSET, OK, topic, partition, end))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+
+def read_history(path: Path) -> History:
+    """All lines of a history file, in the order they were written.
+
+    A last line that was cut off (the writer died) is left out. Anything else that is not a history line raises
+    HistoryError naming the line: a verdict over half-understood input would be worth nothing.
+    """
+    return list(iter_history(path))
+
+
+def iter_history(path: Path) -> Iterator[Op]:
+    """Like `read_history`, one line at a time."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise HistoryError(f"{path}: {error.strerror}") from error
+    with file:
+        for number, raw in enumerate(file, 1):
+            if not raw.strip():
+                continue
+            try:
+                fields = json.loads(raw)
+            except ValueError as error:
+                if not raw.endswith(b"\n"):
+                    return
+                raise HistoryError(f"{path}:{number}: not a JSON line ({error})") from error
+            yield _op(fields, f"{path}:{number}")
+
+
+_OPTIONAL_INTS = ("partition", "offset", "leader_epoch", "batch")
+_OPTIONAL_TEXTS = ("topic", "value", "error")
+
+
+def _op(fields: Any, where: str) -> Op:
+    if not isinstance(fields, dict):
+        raise HistoryError(f"{where}: a history line is a JSON object")
+    op, kind = fields.get("op"), fields.get("type")
+    if op not in OPS:
+        raise HistoryError(f"{where}: op is {op!r}, allowed: {', '.join(sorted(OPS))}")
+    if kind not in TYPES:
+        raise HistoryError(f"{where}: type is {kind!r}, allowed: {', '.join(sorted(TYPES))}")
+    time, process = fields.get("time"), fields.get("process")
+    if not isinstance(time, int | float) or not isinstance(process, int):
+        raise HistoryError(f"{where}: time must be a number (unix seconds) and process an integer")
+    for name in _OPTIONAL_INTS:
+        if not isinstance(fields.get(name), int | None):
+            raise HistoryError(f"{where}: {name} must be an integer or null")
+    for name in _OPTIONAL_TEXTS:
+        if not isinstance(fields.get(name), str | None):
+            raise HistoryError(f"{where}: {name} must be a string or null")
+    if op == SEND and fields.get("value") is None:
+        raise HistoryError(f"{where}: a send needs its value")
+    return Op(
+        float(time),
+        process,
+        op,
+        kind,
+        fields.get("topic"),
+        fields.get("partition"),
+        fields.get("offset"),
+        fields.get("value"),
+        fields.get("error"),
+        fields.get("leader_epoch"),
+        fields.get("batch"),
+        fields.get("settings"),
+    )

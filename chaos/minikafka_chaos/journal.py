@@ -1,0 +1,86 @@
+"""The journal of a run: one file from which the whole run can be replayed by reading.
+
+`journal.jsonl` is written ahead: the line that says what is about to be done, and to whom, is on disk (fsynced) before
+it is done. So a run that dies leaves behind what it may have broken. Kinds of line:
+
+- `scenario`  the scenario as it was run, the ground, the seed;
+- `action`    phase `begin` (written ahead) and phase `end` (with `ok` and a detail) of every fault, send and heal;
+- `check`     a condition that was waited for, or a claim that was judged, with what was seen;
+- `note`      anything else a reader will want to know;
+- `verdict`   the last line of every run that ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time as _time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = "journal.jsonl"
+
+
+class Action:
+    """What the body of `Journal.action` fills in for the action's closing line."""
+
+    def __init__(self) -> None:
+        self.detail: str | None = None
+        self.fields: dict[str, Any] = {}
+
+
+class Journal:
+    """Appends to a run's journal; every line is durable before the call returns."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = _time.time) -> None:
+        self.path = path
+        self._clock = clock
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, kind: str, fields: Mapping[str, Any]) -> float:
+        """Append one line; returns its time in unix seconds."""
+        now = self._clock()
+        line = {"time": round(now, 6), "kind": kind, **fields}
+        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return now
+
+    def note(self, text: str, **fields: Any) -> None:
+        self.write("note", {"text": text, **fields})
+
+    @contextmanager
+    def action(self, step: str, fault: str, target: str, role: str | None = None, **more: Any) -> Iterator[Action]:
+        """Write the begin line, run the body, write the end line, also when the body raises (then with ok=false)."""
+        about = {"step": step, "fault": fault, "target": target, "role": role, **more}
+        self.write("action", {"phase": "begin", **about})
+        action = Action()
+        try:
+            yield action
+        except BaseException as error:
+            self.write("action", {"phase": "end", **about, "ok": False, "detail": _one_line(error)})
+            raise
+        self.write("action", {"phase": "end", **about, **action.fields, "ok": True, "detail": action.detail})
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """The journal's lines; a last line that was cut off is left out. Raises OSError when there is no such file."""
+    lines: list[dict[str, Any]] = []
+    for raw in path.read_bytes().splitlines(keepends=True):
+        try:
+            lines.append(json.loads(raw))
+        except ValueError:
+            if raw.endswith(b"\n"):
+                raise
+    return lines
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

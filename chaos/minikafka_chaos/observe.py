@@ -1,0 +1,162 @@
+"""Observing a run: what every broker's /metrics said, every half second, as JSON lines.
+
+A scrape that fails is a line as well: that a broker did not answer is part of the story.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from minikafka.protocol.types import TopicPartition
+
+SAMPLES_FILE = "samples.jsonl"
+INTERVAL_S = 0.5
+SCRAPE_TIMEOUT_S = 0.4
+"""Below the interval: a paused broker must not hold up the others' next scrape for long."""
+
+KEPT_PREFIXES = ("minikafka_", "process_")
+_LINE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?\s+(\S+)")
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
+
+
+class Sample(NamedTuple):
+    """One value of Prometheus' text format."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def parse_metrics(text: str, prefixes: tuple[str, ...] = KEPT_PREFIXES) -> list[Sample]:
+    """The samples with these name prefixes. Lines that are not samples are left out."""
+    samples = []
+    for line in text.splitlines():
+        if not line.startswith(prefixes):
+            continue
+        match = _LINE.match(line)
+        if match is None:
+            continue
+        name, labels, value = match.groups()
+        with contextlib.suppress(ValueError):
+            samples.append(Sample(name, _labels(labels) if labels else {}, float(value)))
+    return samples
+
+
+def _labels(text: str) -> dict[str, str]:
+    return {
+        name: re.sub(r"\\.", lambda match: _ESCAPES.get(match.group(), match.group()), value)
+        if "\\" in value
+        else value
+        for name, value in _LABEL.findall(text)
+    }
+
+
+def scrape(url: str, timeout_s: float = SCRAPE_TIMEOUT_S) -> list[Sample]:
+    """The broker's metrics now. Raises OSError when it does not answer in time."""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_s) as answer:
+            return parse_metrics(answer.read().decode())
+    except (urllib.error.URLError, ValueError) as error:
+        raise OSError(str(getattr(error, "reason", error))) from error
+
+
+class ReplicaStatus(NamedTuple):
+    """One replica as its own broker tells it (`minikafka_*` gauges); None where it says nothing."""
+
+    role: int | None
+    leader_epoch: int | None
+    log_end_offset: int | None
+    high_watermark: int | None
+    flushed_offset: int | None
+
+
+FOLLOWER, LEADER = 1, 2
+"""Values of `minikafka_replica_role`."""
+
+_GAUGES = (
+    "minikafka_replica_role",
+    "minikafka_leader_epoch",
+    "minikafka_log_end_offset",
+    "minikafka_high_watermark",
+    "minikafka_log_flushed_offset",
+)
+
+
+def replica_status(samples: Iterable[Sample], topic_partition: TopicPartition) -> ReplicaStatus:
+    """What the samples of one scrape say of one partition."""
+    found: dict[str, int] = {}
+    partition = str(topic_partition.partition)
+    for sample in samples:
+        labels = sample.labels
+        here = labels.get("topic") == topic_partition.topic and labels.get("partition") == partition
+        if here and sample.name in _GAUGES:
+            found[sample.name] = int(sample.value)
+    return ReplicaStatus(*(found.get(name) for name in _GAUGES))
+
+
+class Observer:
+    """Scrapes all brokers in a thread of its own and writes `samples.jsonl`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        urls: Mapping[int, str],
+        interval_s: float = INTERVAL_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / SAMPLES_FILE
+        self._urls = dict(urls)
+        self._interval_s = interval_s
+        self._clock = clock
+        self._stop_asked = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+        self.failure: BaseException | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Make a last scrape and end."""
+        self._stop_asked.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                while not self._stop_asked.is_set():
+                    began = time.monotonic()
+                    self._round(file.write)
+                    file.flush()
+                    self._stop_asked.wait(max(0.0, self._interval_s - (time.monotonic() - began)))
+                self._round(file.write)
+        except BaseException as error:
+            self.failure = error
+
+    def _round(self, write: Callable[[str], object]) -> None:
+        for broker, url in self._urls.items():
+            write(self._line(broker, url) + "\n")
+
+    def _line(self, broker: int, url: str) -> str:
+        now = self._clock()
+        try:
+            samples: Sequence[Sample] = scrape(url)
+        except OSError as error:
+            return json.dumps({"time": round(now, 6), "broker": broker, "error": str(error)})
+        line = {
+            "time": round(now, 6),
+            "broker": broker,
+            "samples": [[s.name, dict(s.labels), s.value] for s in samples],
+        }
+        return json.dumps(line, separators=(",", ":"))

@@ -1,0 +1,374 @@
+"""Runs a scenario on a ground: from the document to the verdict, in a run directory that tells all of it.
+
+Whatever happens, three things hold: every fault is in the journal before it is done; every broker is taken down at the
+end, also after an interrupt; and trouble of the tool never looks like a fault of the cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from minikafka.protocol.types import TopicPartition
+from rich.markup import escape
+
+from minikafka_chaos import history as history_file
+from minikafka_chaos import journal as journal_file
+from minikafka_chaos.anomalies import ORDER, Kind
+from minikafka_chaos.clients import ProducerSettings
+from minikafka_chaos.cluster_view import ClusterView
+from minikafka_chaos.conditions import World
+from minikafka_chaos.document import as_config
+from minikafka_chaos.errors import NotSupported, ToolTrouble
+from minikafka_chaos.grounds import Ground
+from minikafka_chaos.history import FAIL, INFO, OK, HistoryError, HistoryWriter, read_history
+from minikafka_chaos.interrupts import Interrupts
+from minikafka_chaos.journal import Journal
+from minikafka_chaos.observe import Observer
+from minikafka_chaos.reader import TailReader, read_back
+from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError
+from minikafka_chaos.reporter import Reporter, Silent
+from minikafka_chaos.scenario import ClaimSpec, ClaimType, Delivery, Mode, Scenario, TailReaders
+from minikafka_chaos.story import Story, told
+from minikafka_chaos.topics import TopicPlan, create_topic
+from minikafka_chaos.verdict import Claim, Outcome, Verdict, judge
+from minikafka_chaos.workload import Load, LoadSettings, Script, Tally
+
+POLL_S = 0.05
+TOPIC_TIMEOUT_S = 30.0
+DRAIN_TIMEOUT_S = 20.0
+"""How long the load may take to learn its last outcomes once everything is healed."""
+
+METRICS_FOLDER = "metrics"
+EVENTS_FOLDER = "events"
+
+
+@dataclass(slots=True)
+class RunResult:
+    """What a run leaves behind."""
+
+    directory: Path
+    verdict: Verdict
+    fault_times: list[tuple[str, float]] = field(default_factory=list)
+    """(step, unix time) of every fault, when it had been done."""
+
+
+def new_run_directory(root: Path, name: str) -> Path:
+    """Make a directory for a run: `root/<UTC time>-<name>`. Raises ToolTrouble where it cannot be made."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    for attempt in range(1, 100):
+        directory = root / (f"{stamp}-{name}" if attempt == 1 else f"{stamp}-{name}-{attempt}")
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ToolTrouble(f"{directory}: {error.strerror}") from error
+        return directory
+    raise ToolTrouble(f"{root}: found no free name for the run {stamp}-{name}")
+
+
+def run_scenario(
+    scenario: Scenario,
+    ground: Ground,
+    directory: Path,
+    *,
+    seed: int | None = None,
+    reporter: Reporter | None = None,
+) -> RunResult:
+    """Run a scenario and judge it. `seed` overrides the scenario's.
+
+    Raises NotSupported, before anything is started, when the ground lacks a verb. Everything else that goes wrong ends
+    in the verdict: Error for trouble of the tool, Aborted for an interrupt (SIGINT or SIGTERM).
+    """
+    wanted = {verb for step in scenario.spec.steps if step.fault is not None for verb in step.fault.verbs}
+    if missing := sorted(verb.value for verb in wanted - ground.verbs):
+        raise NotSupported(f"scenario {scenario.name}: the {ground.name} ground cannot {', '.join(missing)}")
+    with contextlib.closing(Journal(directory / journal_file.FILE_NAME)) as journal:
+        run = _Run(scenario, ground, directory, journal, scenario.spec.seed if seed is None else seed, reporter)
+        with run.interrupts.watched():
+            verdict = run.run()
+        journal.write("verdict", verdict.as_json())
+    return RunResult(directory, verdict, run.fault_times)
+
+
+class _Run:
+    """One run of one scenario."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        ground: Ground,
+        directory: Path,
+        journal: Journal,
+        seed: int,
+        reporter: Reporter | None,
+    ) -> None:
+        self.scenario = scenario
+        self.spec = scenario.spec
+        self.ground = ground
+        self.directory = directory
+        self.journal = journal
+        self.seed = seed
+        self.reporter: Reporter = reporter or Silent()
+        self.interrupts = Interrupts()
+        self.tally = Tally()
+        self.rng = random.Random(seed)
+        view = ClusterView(lambda: ground.live_bootstrap)
+        self.world = World(ground, view, self.tally, self.rng, [topic.name for topic in self.spec.topics])
+        self.problems: list[str] = []
+        self.fault_times: list[tuple[str, float]] = []
+        self.step_times: dict[str, float] = {}
+        self._load: Load | None = None
+        self._began = time.monotonic()
+
+    def run(self) -> Verdict:
+        document = self.scenario.as_json()
+        self.journal.write("scenario", {"scenario": document, "ground": self.ground.name, "seed": self.seed})
+        try:
+            return self._tell_and_judge()
+        except KeyboardInterrupt:
+            return Verdict.trouble(Outcome.ABORTED, "interrupted")
+        except (ToolTrouble, OSError) as error:
+            return Verdict.trouble(Outcome.ERROR, " ".join(str(error).split()))
+        except Exception as error:
+            self.journal.note("internal error", traceback=traceback.format_exc())
+            return Verdict.trouble(Outcome.ERROR, f"internal error: {type(error).__name__}: {error} (see the journal)")
+
+    def _tell_and_judge(self) -> Verdict:
+        path = self.directory / history_file.FILE_NAME
+        observer: Observer | None = None
+        try:
+            self._bring_up()
+            urls = {broker: self.ground.metrics_url(broker) for broker in self.ground.brokers}
+            observer = Observer(self.directory / METRICS_FOLDER, urls)
+            observer.start()
+            self._make_topics()
+            with HistoryWriter(path) as history:
+                self._under_load(history)
+                self._read_back(history)
+        finally:
+            with self.interrupts.held():
+                self._take_down(observer)
+        return self._judge(path, self._replica_logs())
+
+    # -- up and down -------------------------------------------------------------------------------------------------
+
+    def _bring_up(self) -> None:
+        count = self.spec.cluster.brokers
+        self.reporter.status(f"starting {count} brokers")
+        began = time.monotonic()
+        self.ground.up(self.spec.cluster)
+        took = time.monotonic() - began
+        self.journal.note("cluster is up", brokers=count, bootstrap=self.ground.bootstrap, seconds=round(took, 3))
+        self.reporter.say(f"{count} brokers are up at {self.ground.bootstrap} (after {took:.1f} s)")
+
+    def _make_topics(self) -> None:
+        for topic in self.spec.topics:
+            assignments = sorted(topic.replica_assignments, key=lambda assignment: assignment.partition)
+            plan = TopicPlan(
+                topic.name,
+                topic.partitions,
+                topic.replication_factor,
+                [assignment.replicas for assignment in assignments] or None,
+                as_config(topic.config),
+            )
+            create_topic(self.ground.bootstrap, plan, TOPIC_TIMEOUT_S)
+
+    def _take_down(self, observer: Observer | None) -> None:
+        self.reporter.status("stopping the brokers")
+        if observer is not None:
+            observer.stop()
+            if observer.failure is not None:
+                self.journal.note(f"metrics are incomplete: {observer.failure!r}")
+        began = time.monotonic()
+        try:
+            killed = self.ground.down()
+            self.ground.collect_events(self.directory / EVENTS_FOLDER)
+        except (ToolTrouble, OSError) as error:
+            self.journal.note(f"teardown: {error}")
+            self.reporter.say(f"[yellow]teardown: {escape(str(error))}[/]")
+            return
+        took = time.monotonic() - began
+        self.journal.note("cluster is down", killed=killed, seconds=round(took, 3))
+        hard = f", brokers {killed} did not stop by themselves and were killed" if killed else ""
+        self.reporter.say(f"brokers are down (took {took:.1f} s{hard})")
+
+    # -- the story ---------------------------------------------------------------------------------------------------
+
+    def _under_load(self, history: HistoryWriter) -> None:
+        began = time.monotonic()
+        with self._load_and_tail(history):
+            story = Story(
+                self.spec,
+                self.world,
+                Script(self.ground.bootstrap, self._client(), history, self.tally),
+                self.journal,
+                self.reporter,
+                self._until,
+                self.rng,
+            )
+            self.step_times, self.fault_times = story.step_times, story.fault_times
+            problem = story.tell()
+            if problem is not None:
+                self.problems.append(problem)
+            elif self._load is not None:
+                left = self.spec.workload.duration_seconds - (time.monotonic() - began)
+                self._until(lambda: False, max(0.0, left))
+            self._heal()
+
+    @contextlib.contextmanager
+    def _load_and_tail(self, history: HistoryWriter) -> Iterator[None]:
+        """Producers and the following reader around the body; drained when it ends well, dropped when it does not."""
+        tail: TailReader | None = None
+        if self.spec.workload.tail_readers is TailReaders.ONE:
+            tail = TailReader(self.ground.bootstrap, self._partitions(self.spec.workload.topic), history)
+        if self.spec.workload.mode is Mode.STEADY:
+            self._load = Load(self.ground.bootstrap, self._load_settings(), history, self.tally)
+        patience_s = 0.0
+        try:
+            if tail is not None:
+                tail.start()
+            if self._load is not None:
+                self._load.start()
+            yield
+            patience_s = DRAIN_TIMEOUT_S
+        finally:
+            with self.interrupts.held():
+                if self._load is not None:
+                    self._load.stop(patience_s)
+                if tail is not None:
+                    tail.stop()
+        for part in (self._load, tail):
+            if part is not None and part.failure is not None:
+                raise ToolTrouble(f"{type(part).__name__} ended: {part.failure!r}")
+
+    def _client(self) -> ProducerSettings:
+        workload = self.spec.workload
+        return ProducerSettings(
+            acks=workload.acks.kafka,
+            idempotence=workload.delivery is Delivery.IDEMPOTENT,
+            max_in_flight=workload.max_in_flight,
+            linger_ms=workload.linger_millis,
+            delivery_timeout_ms=workload.delivery_timeout_millis,
+        )
+
+    def _load_settings(self) -> LoadSettings:
+        workload = self.spec.workload
+        return LoadSettings(
+            topic=workload.topic,
+            partitions=self.spec.topic(workload.topic).partitions,
+            producers=workload.producers,
+            rate_per_s=workload.rate_per_second,
+            keys=workload.keys,
+            record_bytes=workload.record_bytes,
+            client=self._client(),
+        )
+
+    def _partitions(self, topic: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, partition) for partition in range(self.spec.topic(topic).partitions)]
+
+    def _until(self, holds: Callable[[], bool], deadline_s: float) -> bool:
+        """Poll until it holds or the time is over, with progress; raises ToolTrouble when the load has died."""
+        deadline = time.monotonic() + deadline_s
+        while not holds():
+            if time.monotonic() >= deadline:
+                return False
+            if self._load is not None and self._load.failure is not None:
+                raise ToolTrouble(f"the load ended: {self._load.failure!r}")
+            outcomes = {outcome: self.tally.total(outcome) for outcome in (OK, FAIL, INFO)}
+            self.reporter.status(f"{self.tally.total_sent:,} sent: {told(outcomes)}")
+            time.sleep(POLL_S)
+        return True
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        with self.journal.action("final-heal", "Heal", "all") as action:
+            done = self.ground.heal_all()
+            action.detail = ", ".join(done) or "nothing to heal"
+        if done:
+            self.reporter.say(f"final heal: {', '.join(done)}")
+        for topic in self.spec.topics:
+            self._wait_for_full_isr(topic.name)
+
+    def _wait_for_full_isr(self, topic: str) -> None:
+        began = time.monotonic()
+        deadline = self.spec.recovery.full_isr_deadline_seconds
+        held = self._until(lambda: self.world.full_isr(topic).holds, deadline)
+        seen = self.world.full_isr(topic).seen
+        took = time.monotonic() - began
+        self.journal.write("check", {"step": "full-isr", "ok": held, "seen": seen, "seconds": round(took, 3)})
+        if held:
+            self.reporter.say(f"{topic} is in full ISR (after {took:.1f} s)")
+        else:
+            self.problems.append(f"{topic} was not in full ISR {deadline} s after the final heal: {seen}")
+
+    def _read_back(self, history: HistoryWriter) -> None:
+        def progress(read: int, there: int) -> None:
+            self.reporter.status(f"reading back: {read:,} of {there:,}")
+
+        began = time.monotonic()
+        everywhere = [tp for topic in self.spec.topics for tp in self._partitions(topic.name)]
+        deadline_s = self.spec.recovery.read_deadline_seconds
+        found = read_back(self.ground.live_bootstrap, everywhere, history, deadline_s, progress=progress)
+        took = time.monotonic() - began
+        self.journal.note("read back", records=found.records, complete=found.complete, seconds=round(took, 3))
+        self.reporter.say(f"read back {found.records:,} records (took {took:.1f} s)")
+
+    def _replica_logs(self) -> dict[TopicPartition, list[ReplicaLog]]:
+        self.reporter.status("comparing the replicas' logs")
+        found: dict[TopicPartition, list[ReplicaLog]] = {}
+        for topic in self.spec.topics:
+            for topic_partition in self._partitions(topic.name):
+                found[topic_partition] = self._logs_of(topic_partition)
+        return found
+
+    def _logs_of(self, topic_partition: TopicPartition) -> list[ReplicaLog]:
+        topic = self.spec.topic(topic_partition.topic)
+        assigned = [a.replicas for a in topic.replica_assignments if a.partition == topic_partition.partition]
+        replicas: Sequence[int] = assigned[0] if assigned else self.ground.brokers
+        expected = len(assigned[0]) if assigned else topic.replication_factor
+        logs: list[ReplicaLog] = []
+        missing: list[str] = []
+        for broker in replicas:
+            try:
+                logs.append(self.ground.replica_log(broker, topic_partition))
+            except ReplicaLogError as error:
+                missing.append(str(error))  # where the cluster placed the replicas, not every broker has one
+        if len(logs) < expected:
+            self.problems.append(f"{len(logs)} of {expected} replica logs found: {'; '.join(missing)}")
+        return logs
+
+    def _judge(self, path: Path, logs: dict[TopicPartition, list[ReplicaLog]]) -> Verdict:
+        since = [
+            self.step_times[c.since] for c in self.spec.claims if c.since is not None and c.since in self.step_times
+        ]
+        claims = [claim for spec in self.spec.claims if (claim := _claim(spec)) is not None]
+        try:
+            verdict = judge(read_history(path), logs, claims, self.problems, max(since, default=None))
+        except HistoryError as error:
+            return Verdict.trouble(Outcome.ERROR, str(error))
+        for finding in verdict.findings:
+            self.journal.write("check", finding.as_json())
+        return verdict
+
+
+def _claim(spec: ClaimSpec) -> Claim | None:
+    """What a declared claim adds to the claims that are always judged."""
+    match spec.type:
+        case ClaimType.NO_DUPLICATES:
+            return Claim(f"{spec.name}: no duplicates", frozenset((Kind.DUPLICATE,)), strict=True)
+        case ClaimType.NO_REORDERING:
+            return Claim(f"{spec.name}: no reordering", ORDER, strict=True)
+        case ClaimType.ACK_GAP_AT_MOST:
+            assert spec.limit_millis is not None
+            seconds = spec.limit_millis / 1000
+            return Claim(f"{spec.name}: no ack gap above {seconds:g} s", frozenset(), ack_gap_limit_s=seconds)
+        case _:
+            return None

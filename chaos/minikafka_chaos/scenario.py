@@ -1,0 +1,282 @@
+"""A scenario: cluster, workload, steps (faults, sends, waits) and claims, as one declarative document.
+
+The document is a Kubernetes object (`kind: ChaosExperiment`), and its `spec` is all there is: the same file is the
+input of `minikafka chaos run` on every ground and can be applied to a Kubernetes cluster. So it keeps to the API
+conventions of Kubernetes: camelCase fields, whole numbers with their unit in the name, lists of named objects instead
+of maps, CamelCase enumerations instead of booleans. Unknown fields are refused.
+
+A scenario reads like a story: its steps are done one after the other, and each has a name that later steps, conditions
+and claims refer to.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from minikafka_chaos.consistency import problems
+from minikafka_chaos.document import (
+    BrokerId,
+    ConfigEntry,
+    Name,
+    ObjectName,
+    Part,
+    Seconds,
+    TopicName,
+    UnflushedVolume,
+)
+from minikafka_chaos.errors import BadScenario
+from minikafka_chaos.steps import Step
+
+# --- the cluster and its topics ---------------------------------------------------------------------------------------
+
+
+class ClusterSpec(Part):
+    """The brokers; ids are 1 to `brokers`. `config` is the brokers' configuration (Kafka's keys and minikafka.*)."""
+
+    brokers: Annotated[int, Field(ge=1, le=100)] = 3
+    racks: list[str] = Field(default_factory=list)
+    unflushed_volume: UnflushedVolume = UnflushedVolume.SEPARATE
+    config: list[ConfigEntry] = Field(default_factory=list)
+
+
+class Assignment(Part):
+    """The replicas of one partition, the preferred leader first."""
+
+    partition: Annotated[int, Field(ge=0)]
+    replicas: Annotated[list[BrokerId], Field(min_length=1)]
+
+
+class TopicSpec(Part):
+    """A topic of the run. `replicaAssignments` (for every partition, or none) overrides the two numbers."""
+
+    name: TopicName
+    partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
+    replication_factor: Annotated[int, Field(ge=1, le=100)] = 3
+    replica_assignments: list[Assignment] = Field(default_factory=list)
+    config: list[ConfigEntry] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _assignments_are_whole(self) -> Self:
+        if self.replica_assignments:
+            numbers = sorted(assignment.partition for assignment in self.replica_assignments)
+            if numbers != list(range(self.partitions)):
+                raise ValueError(
+                    f"replicaAssignments of topic {self.name}: need each of {self.partitions} partitions once"
+                )
+        return self
+
+
+# --- the workload -----------------------------------------------------------------------------------------------------
+
+
+class Mode(StrEnum):
+    """Steady: producers send all the time. Scripted: only the `send` steps send."""
+
+    STEADY = "Steady"
+    SCRIPTED = "Scripted"
+
+
+class Acks(StrEnum):
+    """What a producer waits for: Kafka's acks=all, 1, 0."""
+
+    ALL = "All"
+    LEADER = "Leader"
+    NONE = "None"
+
+    @property
+    def kafka(self) -> str:
+        return {"All": "all", "Leader": "1", "None": "0"}[self.value]
+
+
+class Delivery(StrEnum):
+    """AtLeastOnce: enable.idempotence=false, a retry may make a duplicate. Idempotent: it may not."""
+
+    AT_LEAST_ONCE = "AtLeastOnce"
+    IDEMPOTENT = "Idempotent"
+
+
+class TailReaders(StrEnum):
+    """Whether a reader follows the topic from its beginning while the faults happen."""
+
+    ONE = "One"
+    NONE = "None"
+
+
+class WorkloadSpec(Part):
+    """Producers and readers. `durationSeconds` is the least time a steady load lasts; steps may make it longer."""
+
+    topic: TopicName
+    mode: Mode = Mode.STEADY
+    duration_seconds: Annotated[int, Field(ge=0, le=86_400)] = 0
+    producers: Annotated[int, Field(ge=1, le=100)] = 2
+    rate_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 500
+    keys: Annotated[int, Field(ge=1)] = 100
+    record_bytes: Annotated[int, Field(ge=1, le=10_000_000)] = 100
+    acks: Acks = Acks.ALL
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    max_in_flight: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    linger_millis: Annotated[int, Field(ge=0)] = 5
+    delivery_timeout_millis: Annotated[int, Field(ge=1)] = 30_000
+    tail_readers: TailReaders = TailReaders.ONE
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+class ClaimType(StrEnum):
+    """What can be claimed beyond what is always judged (loss, aborted reads, consistent offsets, order, divergence)."""
+
+    NO_ACKNOWLEDGED_RECORD_LOST = "NoAcknowledgedRecordLost"
+    NO_DIVERGENCE = "NoDivergence"
+    NO_DUPLICATES = "NoDuplicates"
+    NO_REORDERING = "NoReordering"
+    ACK_GAP_AT_MOST = "AckGapAtMost"
+
+
+class ClaimSpec(Part):
+    """A claim. Claims never excuse anything, with one exception that must be spelt out.
+
+    `since` (NoAcknowledgedRecordLost only) names the step from whose begin on the claim is made: for a story that
+    destroys every copy on purpose, which no protocol survives, and then asks what happens next. What was acknowledged
+    before and is gone is still counted and told.
+    """
+
+    name: Name
+    type: ClaimType
+    description: str = ""
+    since: Name | None = None
+    limit_millis: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _has_what_its_type_needs(self) -> Self:
+        if self.since is not None and self.type is not ClaimType.NO_ACKNOWLEDGED_RECORD_LOST:
+            raise ValueError(f"claim {self.name}: since is for NoAcknowledgedRecordLost only")
+        if (self.type is ClaimType.ACK_GAP_AT_MOST) != (self.limit_millis is not None):
+            raise ValueError(f"claim {self.name}: limitMillis is needed by AckGapAtMost, and by no other")
+        return self
+
+
+class RecoverySpec(Part):
+    """After the last step everything is healed; how long the cluster and the final reader may then take."""
+
+    full_isr_deadline_seconds: Seconds = 60
+    read_deadline_seconds: Seconds = 60
+
+
+class ScenarioSpec(Part):
+    """The whole scenario."""
+
+    description: str = ""
+    seed: Annotated[int, Field(ge=0)] = 0
+    rounds: Annotated[int, Field(ge=1, le=100_000)] = 1
+    """How often the steps are done, one time after the other."""
+    until_seconds: Seconds | None = None
+    """Instead of `rounds`: begin new rounds until so much time has gone by."""
+    cluster: ClusterSpec = ClusterSpec()
+    topics: Annotated[list[TopicSpec], Field(min_length=1)]
+    workload: WorkloadSpec
+    steps: list[Step] = Field(default_factory=list)
+    claims: list[ClaimSpec] = Field(default_factory=list)
+    recovery: RecoverySpec = RecoverySpec()
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        for problem in problems(self):
+            raise ValueError(problem)
+        return self
+
+    def topic(self, name: str) -> TopicSpec:
+        """The topic of that name; it exists in a validated scenario."""
+        return next(topic for topic in self.topics if topic.name == name)
+
+
+class Metadata(BaseModel):
+    """A Kubernetes object's metadata: labels, annotations and the like are kept, and mean nothing here."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: ObjectName
+
+
+class Scenario(Part):
+    """The document."""
+
+    api_version: Literal["minikafka.dev/v1alpha1"]
+    kind: Literal["ChaosExperiment"]
+    metadata: Metadata
+    spec: ScenarioSpec
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    def lasting(self, seconds: int) -> Scenario:
+        """The same with another least duration of the load; rounds that go on for a time go on for that time.
+
+        Raises BadScenario for less than a second.
+        """
+        if seconds < 1:
+            raise BadScenario(f"--seconds {seconds}: must be at least 1")
+        spec = self.spec
+        workload = spec.workload.model_copy(update={"duration_seconds": seconds})
+        until = None if spec.until_seconds is None else seconds
+        return self.model_copy(update={"spec": spec.model_copy(update={"workload": workload, "until_seconds": until})})
+
+    def as_json(self) -> dict[str, Any]:
+        """The document as it would be written, defaults spelt out."""
+        document: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return document
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read a scenario file. Raises BadScenario: one line that names the file, the field and what is allowed."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadScenario(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    return parse_scenario(text, str(path))
+
+
+def parse_scenario(text: str, origin: str = "scenario") -> Scenario:
+    """Like `load_scenario`, from text."""
+    try:
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except yaml.YAMLError as error:
+        raise BadScenario(f"{origin}: not YAML: {' '.join(str(error).split())}") from error
+    if len(documents) != 1:
+        raise BadScenario(f"{origin}: {len(documents)} documents, a scenario is one")
+    try:
+        return Scenario.model_validate_json(_as_json(documents[0], origin))
+    except ValidationError as error:
+        raise BadScenario(f"{origin}: {explain(error)}") from error
+
+
+def _as_json(document: Any, origin: str) -> str:
+    """JSON input lets enumerations be written as text while numbers stay strict, as an API server has it."""
+    try:
+        return json.dumps(document)
+    except TypeError as error:
+        raise BadScenario(f"{origin}: {error}") from error
+
+
+def explain(error: ValidationError) -> str:
+    """The first few things that are wrong, in one line: field, what is wrong, what was given."""
+    told = []
+    for problem in error.errors()[:3]:
+        # Union members and model names are pydantic's own steps on the way to the field, not the document's.
+        path = ".".join(str(part) for part in problem["loc"] if part != "function-after")
+        message = problem["msg"].removeprefix("Value error, ")
+        given = problem.get("input")
+        shown = f" (given: {given!r})" if isinstance(given, str | int | float) else ""
+        told.append(f"{path}: {message}{shown}" if path else message)
+    more = len(error.errors()) - len(told)
+    return "; ".join(told) + (f"; and {more} more" if more > 0 else "")

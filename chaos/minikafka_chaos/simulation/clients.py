@@ -1,0 +1,208 @@
+"""Clients of the simulation: idempotent producers, a consumer that follows the log, a watcher of end offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.records import Record, build_batch, iterate_batches
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.simulation.network import CLIENT, Reply
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.broker import SimBroker
+    from minikafka_chaos.simulation.world import World
+
+RETRY = 0.05
+TIMEOUT = 0.8
+
+
+class _Client:
+    """Knows leaders from the metadata of some broker, which may be old."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._known: tuple[int, int] = (-1, -1)
+
+    def leader(self, tp: TopicPartition) -> tuple[int, int]:
+        """(leader id or -1, leader epoch), as a broker that is up believes; never older than what was known (KIP-320)."""
+        up = [b for b in self.world.brokers.values() if b.up and not b.paused and tp.topic in b.image.topics]
+        if not up:
+            return self._known
+        broker = self.world.random.choice(up)
+        state = broker.image.topics[tp.topic].partitions[tp.partition]
+        if state.leader_epoch >= self._known[1]:
+            self._known = (state.leader, state.leader_epoch)
+        return self._known
+
+
+class Producer(_Client):
+    """Sends unique values to one partition, one batch in flight, with sequence numbers; retries until it is answered."""
+
+    def __init__(self, world: World, producer_id: int, tp: TopicPartition, acks: int) -> None:
+        super().__init__(world)
+        self.producer_id = producer_id
+        self.tp = tp
+        self.acks = acks
+        self.sequence = 0
+        self.epoch = 0
+        self.made = 0
+        self.stopped = False
+        self.batch: bytes | None = None
+        self.values: list[str] = []
+        self._attempt = 0
+        world.scheduler.at(world.random.uniform(0.3, 0.6), self.next)
+
+    @property
+    def idle(self) -> bool:
+        return self.batch is None
+
+    def next(self) -> None:
+        """Begin the next batch."""
+        if self.stopped:
+            return
+        count = 1 if self.world.random.random() < 0.8 else self.world.random.randint(2, 4)
+        self.values = [f"p{self.producer_id}-{self.made + i}" for i in range(count)]
+        self.made += count
+        self._build()
+        self.world.checker.sent(self)
+        self._send()
+
+    def _build(self) -> None:
+        records = [Record(i, self.world.now_ms, None, v.encode()) for i, v in enumerate(self.values)]
+        self.batch = bytes(
+            build_batch(records, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=self.sequence)
+        )
+        self.sequence += len(self.values)
+
+    def _begin_anew(self, error: ErrorCode) -> None:
+        """After a gap in the broker's memory of this producer: the next epoch, from sequence 0 (KIP-360)."""
+        self.world.checker.begins_anew(self, error.name)
+        self.epoch += 1
+        self.sequence = 0
+        self._build()
+        self._send()
+
+    def _send(self) -> None:
+        if self.batch is None:
+            return
+        self._attempt += 1
+        attempt, batch = self._attempt, self.batch
+        leader, _ = self.leader(self.tp)
+
+        def again() -> None:
+            if self._attempt == attempt and self.batch is batch:
+                self._send()
+
+        def answered(answer: Any) -> None:
+            if self.batch is not batch:
+                return
+            error, offset = answer
+            if error in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH):
+                if self._attempt == attempt:
+                    self._begin_anew(error)
+                return
+            if error:
+                if self._attempt == attempt:
+                    self.world.scheduler.at(RETRY, again)
+                return
+            self.world.checker.acknowledged(self, offset)
+            self.batch = None
+            self.world.scheduler.at(self.world.random.uniform(0.005, 0.15), self.next)
+
+        def refused() -> None:
+            self.world.scheduler.at(RETRY, again)
+
+        if leader < 0:
+            self.world.scheduler.at(RETRY, again)
+            return
+        tp, acks = self.tp, self.acks
+
+        def serve(broker: SimBroker, reply: Reply) -> None:
+            broker.produce(tp, batch, acks, reply)
+
+        self.world.network.request(CLIENT, leader, serve, answered, refused)
+        self.world.scheduler.at(TIMEOUT, again)
+
+
+class Consumer(_Client):
+    """Reads one partition from the start, with the fencing of KIP-320, and tells the checker what it saw."""
+
+    def __init__(self, world: World, tp: TopicPartition) -> None:
+        super().__init__(world)
+        self.tp = tp
+        self.position = 0
+        self.stopped = False
+        self._number = 0
+        world.scheduler.at(0.5, self.poll)
+
+    def poll(self) -> None:
+        if self.stopped:
+            return
+        self._number += 1
+        number, position, tp = self._number, self.position, self.tp
+        leader, epoch = self.leader(tp)
+
+        def again() -> None:
+            if self._number == number:
+                self.poll()
+
+        def answered(answer: Any) -> None:
+            if self._number != number:
+                return
+            error, raw, start = answer
+            if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.position = self.world.checker.out_of_range(tp, position, start)
+            elif not error:
+                for whole in iterate_batches(raw):
+                    for record in whole.records():
+                        if record.offset >= self.position:
+                            self.world.checker.consumed(tp, record.offset, (record.value or b"").decode())
+                            self.position = record.offset + 1
+            self.world.scheduler.at(self.world.random.uniform(0.02, 0.2), again)
+
+        def serve(broker: SimBroker, reply: Reply) -> None:
+            partition = broker.partitions.get(tp)
+            if partition is None:
+                return reply((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, b"", 0))
+            code = partition.check_leader(epoch)
+            log = partition.log
+            if not code and not log.log_start_offset <= position <= log.log_end_offset:
+                code = ErrorCode.OFFSET_OUT_OF_RANGE
+            if not code:
+                self.world.checker.served(broker, partition, epoch)
+            if code or position >= partition.high_watermark:
+                return reply((code, b"", log.log_start_offset))
+            return reply((code, log.read(position, 2000, partition.high_watermark).read(), log.log_start_offset))
+
+        if leader >= 0:
+            self.world.network.request(CLIENT, leader, serve, answered)
+        self.world.scheduler.at(0.4, again)
+
+
+class EndOffsetWatcher(_Client):
+    """Asks for the end offset now and then: it must never go back (A14)."""
+
+    def __init__(self, world: World, tp: TopicPartition) -> None:
+        super().__init__(world)
+        self.tp = tp
+        world.scheduler.at(0.5, self.ask)
+
+    def ask(self) -> None:
+        tp = self.tp
+        leader, epoch = self.leader(tp)
+        asked = self.world.now
+
+        def serve(broker: SimBroker, reply: Reply) -> None:
+            partition = broker.partitions.get(tp)
+            if partition is not None and not partition.check_leader(epoch) and partition.leader is not None:
+                end = partition.leader.end_offset_for_clients()
+                if end is not None:
+                    reply((end, partition.leader_epoch))
+
+        if leader >= 0:
+            self.world.network.request(
+                CLIENT, leader, serve, lambda answer: self.world.checker.end_offset(tp, asked, *answer)
+            )
+        self.world.scheduler.at(self.world.random.uniform(0.03, 0.15), self.ask)

@@ -1,0 +1,122 @@
+"""The generated parts of ``docs/simulation.md``: bug seeds, invariants, and how soon each mistake is caught.
+
+``python -m minikafka_chaos.simulation.docs --write`` makes the first two, ``--check`` fails (exit 1) when they are not what is
+declared. ``--write --measure`` also searches for every bug seed, which takes minutes, and writes down what it found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from minikafka_chaos.simulation.invariants import INVARIANTS
+from minikafka_chaos.simulation.mutants import BUG_SEEDS
+from minikafka_chaos.simulation.runs import Totals, first_violation, run_seeds
+
+PAGE = "simulation.md"
+COMMAND = "python -m minikafka_chaos.simulation.docs"
+SEARCH = range(1, 1501)
+"""Seeds to search for each mistake."""
+GREEN = range(1, 501)
+"""Seeds of production's own code that are run beside, for the speed and to show that they hold."""
+
+
+def _begin(part: str) -> str:
+    return f"<!-- begin {part}: written by a command, do not edit -->"
+
+
+def _end(part: str) -> str:
+    return f"<!-- end {part} -->"
+
+
+def bug_table() -> str:
+    """The mistakes that can be put in."""
+    lines = ["| bug seed | mistake | source |", "|---|---|---|"]
+    lines += [f"| `{bug.name}` | {bug.mistake} | {bug.source} |" for bug in BUG_SEEDS.values()]
+    return "\n".join(lines)
+
+
+def invariant_table() -> str:
+    """What is checked."""
+    lines = ["| invariant | what must hold | from |", "|---|---|---|"]
+    lines += [f"| {name} | {it.statement} | {it.source} |" for name, it in INVARIANTS.items()]
+    return "\n".join(lines)
+
+
+def measured_table(workers: int) -> str:
+    """Search for every mistake. Minutes; what is found depends on the code only, not on the machine."""
+    totals, began = Totals(), time.monotonic()
+    for result in run_seeds(GREEN, workers=workers):
+        totals.add(result)
+    seconds = time.monotonic() - began
+    lines = [
+        f"Production's code, seeds {GREEN[0]}..{GREEN[-1]}: {totals.violations} violations, {totals.events:,} events, "
+        f"{totals.faults:,} faults, {totals.acknowledged:,} records acknowledged by acks=all, {totals.unclean} schedules "
+        f"with an unclean election; {totals.schedules / seconds:.0f} schedules/s and {totals.events / seconds:,.0f} events/s "
+        f"with {workers} workers on a shared machine.",
+        "",
+        "| bug seed | caught by | after schedules |",
+        "|---|---|---|",
+    ]
+    for name in BUG_SEEDS:
+        caught = first_violation(SEARCH, name, workers=workers)
+        row = f"| `{name}` | **not found** | {len(SEARCH)} |"
+        if caught is not None:
+            row = f"| `{name}` | {caught.result.invariant} | {caught.schedules} |"
+        print(row, flush=True)
+        lines.append(row)
+    return "\n".join(lines)
+
+
+def parts() -> dict[str, str]:
+    """The parts that follow from declarations alone."""
+    return {"bug seeds": bug_table(), "invariants": invariant_table()}
+
+
+def replaced(page: str, part: str, text: str) -> str:
+    """The page with another text in one of its parts. ValueError: the page has no such part."""
+    begin, end = _begin(part), _end(part)
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ValueError(f"the page has no lines {begin!r} and {end!r}")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 the page is as declared (or was written), 1 it is not, 2 bad input."""
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Generated parts of docs/simulation.md.")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--check", action="store_true", help="compare, change nothing")
+    what.add_argument("--write", action="store_true", help="write the parts anew")
+    parser.add_argument("--measure", action="store_true", help="with --write: search for every bug seed (minutes)")
+    parser.add_argument("--workers", type=int, default=2, help="processes to measure with (default 2)")
+    parser.add_argument("--docs", type=Path, default=Path("docs"), help="directory of the page (default: docs)")
+    options = parser.parse_args(arguments)
+    path = options.docs / PAGE
+    if not path.is_file():
+        print(f"--docs={options.docs}: there is no {PAGE} in it; allowed: the project's docs", file=sys.stderr)
+        return 2
+    texts = parts()
+    if options.write and options.measure:
+        texts["measured"] = measured_table(options.workers)
+    try:
+        page = old = path.read_text(encoding="utf-8")
+        for part, text in texts.items():
+            page = replaced(page, part, text)
+    except ValueError as error:
+        print(f"{path}: {error}", file=sys.stderr)
+        return 1
+    if options.write:
+        path.write_text(page, encoding="utf-8")
+    elif page != old:
+        print(f"{path} is not what is declared: run {COMMAND} --write", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The invariants by name: what must hold, and which public statement of Kafka's rules, or of a checker for it, says so.
+
+A is what clients see, B what brokers hold, L liveness after everything was healed, E the simulation itself. A name stands in
+``Checker.fail`` calls exactly as it stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Invariant(NamedTuple):
+    """What must hold after every event, and who said so first."""
+
+    statement: str
+    source: str
+
+
+INVARIANTS: Mapping[str, Invariant] = {
+    "A1 lost-write": Invariant(
+        "a record acknowledged with acks=all is in the log in the end; no reader within the committed part is out of range",
+        "Jepsen's Kafka workload",
+    ),
+    "A3 duplicate": Invariant("a value of an idempotent producer is read at one offset only", "Jepsen, KIP-98"),
+    "A4 inconsistent-offsets": Invariant(
+        "an offset holds one value, whoever reads it, whenever (ConsistentRead)", "Jepsen; Vanlightly's KIP-966 specification"
+    ),
+    "A5 aborted read": Invariant("nothing is read that nobody sent", "Jepsen"),
+    "A14 end offset monotone": Invariant(
+        "ListOffsets(latest) never goes back, once answered", "Kafka's OFFSET_NOT_AVAILABLE rule"
+    ),
+    "A15 ack-offset": Invariant("what is acknowledged with acks=all is committed, at that offset", "Redpanda's log player"),
+    "B1 LeaderInIsr": Invariant("a leader is in its ISR, at the controller and in its own view", "Kafka's TLA+ models"),
+    "B3 StrongIsr": Invariant(
+        "what any leader commits, zombies included, is what was committed at that offset before", "Kafka's TLA+ models"
+    ),
+    "B4 ValidHighWatermark": Invariant(
+        "what is newly committed is on every running member of the controller's ISR", "Kafka's TLA+ models"
+    ),
+    "B5 LeaderCompleteness": Invariant(
+        "a new leader of the controller's choice has everything committed", "Vanlightly's KIP-966 specification"
+    ),
+    "B6 LeaderCandidateCompleteness": Invariant(
+        "each running member of ISR and ELR reaches the true high watermark", "Vanlightly's KIP-966 specification"
+    ),
+    "B7 ReplicationQuorumSuperset": Invariant(
+        "a leader of the controller's epoch counts on all of the controller's ISR", "Vanlightly's KIP-966 specification"
+    ),
+    "B8 LogMatching": Invariant("in the end all replicas hold the same records", "Vanlightly's KIP-966 specification, Raft"),
+    "B9 ValidControllerState": Invariant("no fenced broker is in an ISR", "KIP-841"),
+    "B10 ValidControllerIsrAndElr": Invariant(
+        "ISR and ELR have no common member; a full ISR leaves no ELR", "KIP-966"
+    ),
+    "B12 ValidFetcherState": Invariant(
+        "records flow only between a leader and those who know it by its present epoch", "KIP-320"
+    ),
+    "B13 epochs": Invariant(
+        "one leader for each leader epoch, which its log knows from the start (KIP-279); leader and partition epochs never "
+        "fall, nor do batches' epochs along a log",
+        "Kafka's TLA+ models, KIP-101, KIP-497",
+    ),
+    "B14 offsets": Invariant(
+        "log start <= high watermark <= log end; a leader's high watermark never falls in its term", "Kafka's UnifiedLog"
+    ),
+    "B15 recovery": Invariant("after a start the log is whole batches in sequence, CRCs right", "Kafka's LogLoader"),
+    "B16 producer state": Invariant(
+        "no sequence number is refused unless acknowledged records were lost for good reason", "KIP-98, KIP-360"
+    ),
+    "B17 restored high watermark": Invariant(
+        "a replica starts with the high watermark it checkpointed, as far as its log reaches", "KAFKA-1647"
+    ),
+    "B18 NoHastyShrink": Invariant(
+        "a leader drops no member within replica.lag.time.max.ms of its first moment", "Fluss #3698"
+    ),
+    "L1 leader": Invariant("after healing every partition has a leader", "Vanlightly's KIP-966 specification"),
+    "L2 full ISR": Invariant("after healing every replica is in the ISR", "Vanlightly's KIP-966 specification"),
+    "L3 progress": Invariant("after healing every send is answered", "Vanlightly's KIP-966 specification"),
+    "L4 bounded": Invariant("a run makes no more events than a healthy cluster could", "own"),
+    "E1 no exception": Invariant("no event raises what the code of a broker does not expect", "own"),
+}  # fmt: skip

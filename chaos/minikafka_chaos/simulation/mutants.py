@@ -1,0 +1,394 @@
+"""Bug seeds: one known mistake each, of Kafka or its kin, as a switch that only the simulator can set.
+
+Each is a subclass of a production class with one method changed, so production has no switch to flip. They measure the
+checker: a simulator that does not find these would not find their cousins either (docs/simulation.md has the table).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+
+from minikafka.controller.brokers import BrokerBook
+from minikafka.controller.controller import Controller
+from minikafka.controller.partitions import PartitionBook
+from minikafka.log.data_directory import DataDirectory
+from minikafka.log.manager import LogManager
+from minikafka.metadata.image import BrokerState
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.types import TopicPartition
+from minikafka.replication.follower import FetchOutcome, FetchPosition, FollowerState
+from minikafka.replication.isr import AfterAnswer, IsrProposal
+from minikafka.replication.leader import LeaderState, RemoteReplica
+from minikafka.replication.partition import Partition
+
+from minikafka_chaos.simulation.rules import Rules
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.broker import SimBroker
+
+
+class BugSeed(NamedTuple):
+    """A mistake, where it was made, and what it does to the rules."""
+
+    name: str
+    mistake: str
+    source: str
+    rules: Callable[[], Rules]
+
+
+def _rules(
+    leader: type[LeaderState] | None = None,
+    follower: type[FollowerState] | None = None,
+    partition: type[Partition] | None = None,
+    partitions: type[PartitionBook] | None = None,
+    brokers: type[BrokerBook] | None = None,
+    manager: type[LogManager] | None = None,
+    eligible: Callable[[BrokerState | None, int], bool] | None = None,
+    checkpointed: Callable[[SimBroker], dict[TopicPartition, int]] | None = None,
+) -> Callable[[], Rules]:
+    def make() -> Rules:
+        rules = Rules()
+        base = partition or Partition
+        if leader or follower:
+            members: dict[str, Any] = {"__slots__": ()}
+            if leader:
+                members["leader_class"] = leader
+            if follower:
+                members["follower_class"] = follower
+            base = type("MutantPartition", (base,), members)
+        rules.partition = base
+        if partitions or brokers:
+            rules.controller = type(
+                "MutantController",
+                (Controller,),
+                {"partition_book": partitions or PartitionBook, "broker_book": brokers or BrokerBook},
+            )
+        if manager:
+            rules.log_manager = manager
+        if eligible:
+            rules.eligible = eligible  # type: ignore[method-assign, assignment]
+        if checkpointed:
+            rules.checkpointed = checkpointed  # type: ignore[method-assign, assignment]
+        return rules
+
+    return make
+
+
+# -- followers ---------------------------------------------------------------------------------------------------------------
+
+
+class _TruncatesToHighWatermark(FollowerState):
+    __slots__ = ()
+
+    def truncates_to_high_watermark(self) -> bool:
+        return True
+
+    def last_fetched_epoch(self) -> int:
+        return -1
+
+
+class _TruncatesOnce(FollowerState):
+    __slots__ = ("cut_once",)
+
+    def start(self) -> None:
+        self.cut_once = False
+        super().start()
+
+    def diverged(self, diverging: tuple[int, int], high_watermark: int) -> FetchOutcome:
+        self.cut_once = True
+        return super().diverged(diverging, high_watermark)
+
+    def last_fetched_epoch(self) -> int:
+        return -1 if self.cut_once else super().last_fetched_epoch()
+
+
+class _TakesAnyAnswer(FollowerState):
+    __slots__ = ()
+
+    def is_current(self, asked: FetchPosition) -> bool:
+        del asked
+        return True
+
+
+class _HighWatermarkOnDivergence(FollowerState):
+    __slots__ = ()
+
+    def diverged(self, diverging: tuple[int, int], high_watermark: int) -> FetchOutcome:
+        outcome = super().diverged(diverging, high_watermark)
+        self.partition.high_watermark = high_watermark
+        return outcome
+
+
+class _RemembersForgetting(Partition):
+    """Holds what the follower below forgot, over its terms."""
+
+    __slots__ = ("forgot",)
+
+
+class _ForgetsEpochWhenEmpty(FollowerState):
+    __slots__ = ()
+
+    def answered(self, *args: Any) -> FetchOutcome:
+        outcome = super().answered(*args)
+        self.partition.forgot = outcome is FetchOutcome.EMPTY  # type: ignore[attr-defined]
+        return outcome
+
+    def last_fetched_epoch(self) -> int:
+        return -1 if getattr(self.partition, "forgot", False) else super().last_fetched_epoch()
+
+
+class _AppendsLaterEpochs(FollowerState):
+    __slots__ = ()
+
+    def append(self, records: memoryview) -> None:
+        self.partition.log.append_as_follower(records, 2**31 - 1)
+
+    def is_current(self, asked: FetchPosition) -> bool:
+        return asked.offset == self.partition.log.log_end_offset
+
+
+class _DropsAllWhenOutOfRange(FollowerState):
+    __slots__ = ()
+
+    def leader_offsets(self, asked: FetchPosition, earliest: int, latest: int) -> FetchOutcome:
+        del asked, earliest, latest
+        self.partition.log.truncate_fully_and_start_at(0)
+        self.partition.set_high_watermark(0)
+        return FetchOutcome.TRUNCATED
+
+
+class _ForgetsProducers(FollowerState):
+    __slots__ = ()
+
+    def append(self, records: memoryview) -> None:
+        super().append(records)
+        self.partition.log.producers.clear()
+
+
+# -- leaders -----------------------------------------------------------------------------------------------------------------
+
+
+class _NoEpochStart(LeaderState):
+    __slots__ = ()
+
+    def note_epoch_start(self) -> None:
+        return
+
+
+class _NoFencing(Partition):
+    __slots__ = ()
+
+    def check_leader(self, current_leader_epoch: int) -> ErrorCode:
+        del current_leader_epoch
+        return ErrorCode.NONE if self.leader is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class _JoinsAtHighWatermark(LeaderState):
+    __slots__ = ()
+
+    def may_join(self, replica: int, remote: RemoteReplica, now: float) -> bool:
+        del now
+        return remote.leo >= self.partition.high_watermark and self.partition.peers.eligible(
+            replica, remote.broker_epoch
+        )
+
+
+class _CommittedIsrForHighWatermark(LeaderState):
+    __slots__ = ()
+
+    def counts_for_high_watermark(self, replica: int, remote: RemoteReplica, now: float) -> bool:
+        del remote, now
+        pending = self.isr.pending
+        return replica in (
+            self.isr.committed if pending is None else [m for m, _ in pending.isr if m in self.isr.committed]
+        )
+
+
+class _FallsBackOnUnknown(LeaderState):
+    __slots__ = ()
+
+    def refused(self, error: ErrorCode, now: float) -> AfterAnswer:
+        del error
+        self.isr.fall_back()
+        self.maybe_advance_high_watermark(now)
+        return AfterAnswer.DONE
+
+
+class _AdvancesUnderMinIsr(LeaderState):
+    __slots__ = ()
+
+    def may_advance(self) -> bool:
+        return True
+
+
+class _DistrustsNewFollowers(LeaderState):
+    __slots__ = ()
+
+    def initial_remote(self, replica: int, state: Any, previous: LeaderState | None, now: float) -> RemoteReplica:
+        remote = super().initial_remote(replica, state, previous, now)
+        remote.last_caught_up = float("-inf")
+        return remote
+
+
+class _TrustsOldPositions(LeaderState):
+    __slots__ = ()
+
+    def follows_at_once(self, previous: LeaderState | None) -> TypeGuard[LeaderState]:
+        return previous is not None
+
+
+class _ShrinksWithoutItself(LeaderState):
+    __slots__ = ()
+
+    def maybe_shrink(self, now: float) -> IsrProposal | None:
+        if self.isr.pending is not None:
+            return None
+        leo, lag = self.partition.log.log_end_offset, self.partition.config.replica_lag_time_max
+        keep = tuple(m for m in self.isr.committed if m in self.remotes and self.remotes[m].is_caught_up(leo, now, lag))
+        return self.propose(keep) if keep and len(keep) < len(self.isr.committed) - 1 else super().maybe_shrink(now)
+
+
+class _ShowsLaggingEnd(LeaderState):
+    __slots__ = ()
+
+    def end_offset_for_clients(self) -> int | None:
+        return self.partition.high_watermark
+
+
+class _TrustsAnyIncarnation(LeaderState):
+    __slots__ = ()
+
+    def validate_follower(self, replica: int, broker_epoch: int, current_leader_epoch: int) -> ErrorCode:
+        del broker_epoch
+        return super().validate_follower(replica, -1, current_leader_epoch)
+
+
+# -- controller --------------------------------------------------------------------------------------------------------------
+
+
+class _NoPartitionEpoch(PartitionBook):
+    def check_epochs(self, broker_id: int, old: Any, proposal: IsrProposal) -> ErrorCode:
+        return super().check_epochs(broker_id, old, proposal._replace(partition_epoch=old.partition_epoch))
+
+
+class _AcceptsFenced(PartitionBook):
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        del broker_epoch
+        return broker_id in self.workspace.image.brokers
+
+
+class _AcceptsRebooted(PartitionBook):
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        del broker_epoch
+        return super().is_eligible(broker_id, -1)
+
+
+class _AcceptsAnyIsr(PartitionBook):
+    def check_members(self, old: Any, proposal: IsrProposal) -> ErrorCode:
+        del old, proposal
+        return ErrorCode.NONE
+
+
+class _KeepsUncleanlyStopped(BrokerBook):
+    def _replace_incarnation(self, known: BrokerState, registration: Any) -> None:
+        super()._replace_incarnation(known, registration._replace(previous_broker_epoch=known.epoch))
+
+
+class _NoticesNoRestart(BrokerBook):
+    """The registration keeps the seats, as if nothing had happened."""
+
+    def _replace_incarnation(self, known: BrokerState, registration: Any) -> None:
+        del known, registration
+
+    def connection_lost(self, broker_id: int, broker_epoch: int) -> None:
+        del broker_id, broker_epoch
+
+    def connection_refused(self, broker_id: int) -> None:
+        del broker_id
+
+
+# -- log ---------------------------------------------------------------------------------------------------------------------
+
+
+class _KeepsCleanMarker(LogManager):
+    """The marker is left in place while the broker runs, so that a crash looks clean."""
+
+    def _load(self, unflushed_dir: str | None, now_ms: int) -> None:
+        super()._load(unflushed_dir, now_ms)
+        for directory in self._directories:
+            if directory.clean:
+                _leave_marker(directory, self.previous_broker_epoch)
+
+
+def _leave_marker(directory: DataDirectory, epoch: int) -> None:
+    directory.write_clean_marker(epoch)
+
+
+def _anybody(peer: BrokerState | None, broker_epoch: int) -> bool:
+    del broker_epoch
+    return peer is not None
+
+
+def _any_incarnation(peer: BrokerState | None, broker_epoch: int) -> bool:
+    del broker_epoch
+    return peer is not None and peer.active
+
+
+def _only_led(broker: SimBroker) -> dict[TopicPartition, int]:
+    return {tp: p.high_watermark if p.role else 0 for tp, p in broker.partitions.items()}
+
+
+BUG_SEEDS: Mapping[str, BugSeed] = {
+    seed.name: seed
+    for seed in (
+        BugSeed("truncate-to-hw", "follower truncates to its HW instead of the end of the epoch", "before KIP-101",
+                _rules(follower=_TruncatesToHighWatermark)),
+        BugSeed("no-epoch-at-become-leader", "no epoch entry when a leader takes over", "KAFKA-6361, KIP-279",
+                _rules(leader=_NoEpochStart)),
+        BugSeed("one-shot-truncation", "truncates once and never asks again", "KIP-279", _rules(follower=_TruncatesOnce)),
+        BugSeed("no-epoch-fencing", "currentLeaderEpoch is not checked", "KIP-320", _rules(partition=_NoFencing)),
+        BugSeed("stale-fetch-answer", "an answer is applied after the epoch or position moved", "Kip320.tla rule 2",
+                _rules(follower=_TakesAnyAnswer)),
+        BugSeed("hw-on-divergence", "HW is taken from a diverging answer", "KAFKA-14704",
+                _rules(follower=_HighWatermarkOnDivergence)),
+        BugSeed("forget-epoch-on-empty", "lastFetchedEpoch is forgotten after an empty answer", "KAFKA-15510",
+                _rules(follower=_ForgetsEpochWhenEmpty, partition=_RemembersForgetting)),
+        BugSeed("append-later-epoch", "batches of a later epoch than the fetch's are appended", "KAFKA-18723",
+                _rules(follower=_AppendsLaterEpochs)),
+        BugSeed("out-of-range-drops-all", "OFFSET_OUT_OF_RANGE truncates to the start", "KAFKA-2143, KAFKA-7414",
+                _rules(follower=_DropsAllWhenOutOfRange)),
+        BugSeed("join-at-hw", "joins the ISR at the HW, before the start of the leader's epoch", "KAFKA-7128",
+                _rules(leader=_JoinsAtHighWatermark)),
+        BugSeed("committed-isr-for-hw", "HW ignores a pending ISR change", "KIP-497",
+                _rules(leader=_CommittedIsrForHighWatermark)),
+        BugSeed("fall-back-on-unknown", "falls back to the old ISR when the outcome is unknown", "KAFKA-12684",
+                _rules(leader=_FallsBackOnUnknown)),
+        BugSeed("no-partition-epoch", "ISR changes without compare-and-set on the partition epoch", "KIP-497",
+                _rules(partitions=_NoPartitionEpoch)),
+        BugSeed("accept-fenced", "fenced or stopping brokers may join the ISR", "KIP-841",
+                _rules(partitions=_AcceptsFenced, eligible=_anybody)),
+        BugSeed("accept-rebooted", "a fetch of the last incarnation lets a rebooted broker into the ISR", "KIP-903",
+                _rules(leader=_TrustsAnyIncarnation, partitions=_AcceptsRebooted, eligible=_any_incarnation)),
+        BugSeed("keep-uncleanly-stopped", "a broker that lost its tail keeps its seat in ISR and ELR", "KIP-966",
+                _rules(brokers=_KeepsUncleanlyStopped)),
+        BugSeed("restart-unnoticed", "a restart within the session keeps the ISR seat", "KIP-966",
+                _rules(brokers=_NoticesNoRestart)),
+        BugSeed("hw-under-min-isr", "HW advances below min.insync.replicas", "KAFKA-15583",
+                _rules(leader=_AdvancesUnderMinIsr)),
+        BugSeed("clean-marker-stays", "the clean shutdown marker is still there after loading", "KAFKA-10471",
+                _rules(manager=_KeepsCleanMarker)),
+        BugSeed("drop-leaderless-hw", "the HW of a leaderless partition is dropped from the checkpoint", "KAFKA-1647",
+                _rules(checkpointed=_only_led)),
+        BugSeed("hasty-shrink", "a new leader shrinks the ISR before the first fetch", "Fluss #3698",
+                _rules(leader=_DistrustsNewFollowers)),
+        BugSeed("trust-old-positions", "a leader that missed a term keeps what its followers had before it", "found here",
+                _rules(leader=_TrustsOldPositions)),
+        BugSeed("shrink-without-leader", "a shrink drops the leader itself from the ISR", "Fluss #3927",
+                _rules(leader=_ShrinksWithoutItself, partitions=_AcceptsAnyIsr)),
+        BugSeed("dedupe-on-leader-only", "followers do not keep the state of producers", "redpanda #3039",
+                _rules(follower=_ForgetsProducers)),
+        BugSeed("lagging-end-offset", "ListOffsets shows the HW of a leader that has not caught up", "OFFSET_NOT_AVAILABLE",
+                _rules(leader=_ShowsLaggingEnd)),
+    )
+}  # fmt: skip

@@ -1,0 +1,251 @@
+"""What goes wrong: a random sequence of faults, each of which is undone in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.broker import SimBroker
+    from minikafka_chaos.simulation.world import World
+
+
+class Nemesis:
+    """Injects a fault every now and then until :meth:`heal`."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.active = True
+        self.count = 0
+        self.gentle = world.random.random() < world.plan.gentle
+        self.profile = world.random.choice(world.plan.profiles)
+        world.note(f"profile {self.profile.name}{' gentle' if self.gentle else ''}")
+        self.faults: dict[str, Callable[[], None]] = {
+            "kill": self.kill,
+            "kill_leader": self.kill_leader,
+            "kill_controller": self.kill_controller,
+            "kill_all": self.kill_all,
+            "power_loss": self.power_loss,
+            "pause": self.pause,
+            "cut": self.cut,
+            "isolate": self.isolate,
+            "slow_network": self.slow_network,
+            "bounce": self.bounce,
+            "shut_down": self.shut_down,
+            "store_outage": self.store_outage,
+            "elect": self.elect,
+            "stale_metadata": self.stale_metadata,
+            "delete_records": self.delete_records,
+        }
+        world.scheduler.at(world.random.uniform(0.5, 1.2), self.strike)
+
+    def strike(self) -> None:
+        """One fault, and the next in a while."""
+        plan, random = self.world.plan, self.world.random
+        if not self.active or (plan.strikes_max is not None and self.count >= plan.strikes_max):
+            return
+        fault = random.choice(self.profile.faults)
+        self.count += 1
+        if self.count not in plan.skip:
+            self.faults[fault]()
+        self.world.scheduler.at(random.expovariate(1 / self.profile.pause_between), self.strike)
+
+    def heal(self) -> None:
+        """The end of all faults."""
+        self.active = False
+        self.world.note("-- heal --")
+        self.world.network.heal()
+        self.world.store.down = False
+        self.world.store.unreachable.clear()
+        self.world.store.slow.clear()
+        for broker in self.world.brokers.values():
+            broker.resume()
+            if not broker.up:
+                broker.start()
+            elif broker.stopping:
+                broker.stopping = False
+                broker.crash(False, False)
+                broker.start()
+
+    # -- picking --------------------------------------------------------------------------------------------------------
+
+    def _any(self) -> SimBroker | None:
+        up = [b for b in self.world.brokers.values() if b.up]
+        return self.world.random.choice(up) if up else None
+
+    def _leader(self) -> SimBroker | None:
+        if not self.world.checker.states:
+            return None
+        states = self.world.checker.states
+        tp = self.world.random.choice(sorted(states))
+        broker = self.world.brokers.get(states[tp].leader)
+        return broker if broker is not None and broker.up else None
+
+    def _controller(self) -> SimBroker | None:
+        held = self.world.store.inner.held
+        broker = None if held is None else self.world.brokers[held.holder]
+        return broker if broker is not None and broker.up else None
+
+    def _spares(self, broker: SimBroker) -> bool:
+        """In a gentle run nobody dies whose death could end in an unclean election, which would excuse every loss after it."""
+        if not self.gentle:
+            return True
+        if any(not b.up for b in self.world.brokers.values()):
+            return False
+        for state in self.world.checker.states.values():
+            if not any(m != broker.id and self.world.brokers[m].up for m in state.isr):
+                return False
+        return True
+
+    def _back_later(self, broker: SimBroker, soonest: float = 0.05, latest: float = 2.0) -> None:
+        def back() -> None:
+            if not broker.up and self.active:
+                broker.start()
+
+        self.world.scheduler.at(self.world.random.uniform(soonest, latest), back)
+
+    def _kill(self, broker: SimBroker | None) -> None:
+        if broker is not None and self._spares(broker):
+            broker.crash(False, False)
+            self._back_later(broker)
+
+    # -- faults ---------------------------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        self._kill(self._any())
+
+    def kill_leader(self) -> None:
+        self._kill(self._leader())
+
+    def kill_controller(self) -> None:
+        self._kill(self._controller())
+
+    def kill_all(self) -> None:
+        if self.gentle:
+            return
+        for broker in self.world.brokers.values():
+            if broker.up:
+                self._kill(broker)
+
+    def power_loss(self) -> None:
+        """Unflushed records of one broker go, where another member still holds all that is committed (f = min ISR - 1)."""
+        broker = self._any() if self.world.random.random() < 0.5 else self._leader()
+        if broker is None or not self._spares(broker) or not self._may_lose(broker):
+            return
+        broker.crash(True, self.world.random.random() < 0.5)
+        self._back_later(broker)
+
+    def _may_lose(self, broker: SimBroker) -> bool:
+        checker = self.world.checker
+        for tp, state in checker.states.items():
+            if broker.id not in state.replicas:
+                continue
+            others = [m for m in (*state.isr, *state.elr) if m != broker.id and self.world.brokers[m].up]
+            if not any(checker.holds_all(m, tp) for m in others):
+                return False
+        return True
+
+    def pause(self) -> None:
+        broker = self._any()
+        if broker is not None and not broker.paused:
+            broker.pause()
+            self.world.scheduler.at(self.world.random.uniform(0.1, 4.0), broker.resume)
+
+    def _cut(self, links: list[tuple[int, int]], text: str) -> None:
+        cut = self.world.network.cut
+        cut.update(links)
+        self.world.note(f"cut {text}")
+
+        def mend() -> None:
+            cut.difference_update(links)
+            self.world.note(f"mend {text}")
+
+        self.world.scheduler.at(self.world.random.uniform(0.2, 3.0), mend)
+
+    def cut(self) -> None:
+        """One link, in one direction or both."""
+        random = self.world.random
+        a, b = random.sample(sorted(self.world.brokers), 2)
+        if random.random() < 0.5:
+            self._cut([(a, b)], f"{a}->{b}")
+        else:
+            self._cut([(a, b), (b, a)], f"{a}<->{b}")
+
+    def isolate(self) -> None:
+        """One broker from all others, not from clients: a zombie leader is born."""
+        broker = self._leader() or self._any()
+        if broker is not None:
+            others = [i for i in self.world.brokers if i != broker.id]
+            self._cut([link for o in others for link in ((o, broker.id), (broker.id, o))], f"b{broker.id} off")
+
+    def slow_network(self) -> None:
+        network, random = self.world.network, self.world.random
+        network.loss, network.duplication = random.choice((0.0, 0.1, 0.3)), random.choice((0.0, 0.1))
+        network.delay_max = random.choice((0.01, 0.05, 0.3))
+        self.world.note(f"network loss {network.loss} duplication {network.duplication} delay {network.delay_max}")
+
+        def mend() -> None:
+            network.loss = network.duplication = 0.0
+            network.delay_max = 0.01
+
+        self.world.scheduler.at(random.uniform(0.2, 2.0), mend)
+
+    def bounce(self) -> None:
+        """Down and up again at once, often before anybody has noticed."""
+        broker = self._any()
+        if broker is not None and self._spares(broker):
+            broker.crash(False, False)
+            self._back_later(broker, 0.0, 0.03)
+
+    def shut_down(self) -> None:
+        broker = self._any()
+        if broker is not None and self._spares(broker):
+            broker.shut_down()
+            self._back_later(broker, 0.5, 3.0)
+
+    def store_outage(self) -> None:
+        store, random = self.world.store, self.world.random
+        if random.random() < 0.5:
+            store.down = True
+            self.world.note("store is down")
+            self.world.scheduler.at(random.uniform(0.1, 2.0), self._store_back)
+        else:
+            broker = self._controller() or self._any()
+            if broker is not None:
+                store.unreachable.add(broker.id)
+                self.world.note(f"store is out of reach of b{broker.id}")
+                self.world.scheduler.at(random.uniform(0.1, 2.0), lambda: store.unreachable.discard(broker.id))
+
+    def _store_back(self) -> None:
+        self.world.store.down = False
+        self.world.note("store is back")
+
+    def elect(self) -> None:
+        """Preferred leaders, at once: elections without any death."""
+        broker = self._controller()
+        if broker is not None and broker.role is not None:
+            role = broker.role
+            broker.later(0.0, lambda: role.submit(lambda c: c.partitions.rebalance_leaders(), lambda _: None))
+
+    def stale_metadata(self) -> None:
+        """One broker learns late what the controller decided, as with a slow watch."""
+        broker = self._leader() if self.world.random.random() < 0.7 else self._any()
+        if broker is not None:
+            late = self.world.random.uniform(0.2, 1.5)
+            self.world.store.slow[broker.id] = late
+            self.world.note(f"b{broker.id} hears from the store {late:.2f} s late")
+            self.world.scheduler.at(self.world.random.uniform(0.5, 3.0), lambda: self.world.store.on_time(broker.id))
+
+    def delete_records(self) -> None:
+        """An admin deletes the older half of what is committed (DeleteRecords)."""
+        broker = self._leader()
+        if broker is None or broker.paused:
+            return
+        for tp, partition in broker.partitions.items():
+            if partition.leader is not None and self.world.random.random() < 0.7:
+                start = partition.log.log_start_offset
+                to = start + (partition.high_watermark - start) // 2
+                partition.log.increment_log_start_offset(to)
+                partition.log.delete_old_segments(self.world.now_ms, partition.high_watermark)
+                self.world.note(f"b{broker.id} {tp} log start {start} -> {to}")
+        self.world.checker.after(broker)

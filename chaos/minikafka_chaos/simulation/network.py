@@ -1,0 +1,90 @@
+"""The network between brokers and clients: delays, reordering, loss, duplication, cut links in one or both directions.
+
+A message to a process that is down is *refused*, as TCP does it, which the sender notices; a message over a cut link just
+vanishes, which it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.broker import SimBroker
+    from minikafka_chaos.simulation.world import World
+
+CLIENT = 0
+"""The one address of all clients; links to clients are never cut, only slow."""
+
+Reply = Callable[[Any], None]
+Handler = Callable[["SimBroker", Reply], None]
+
+
+class Network:
+    """Requests between nodes. Delays are in virtual seconds."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.cut: set[tuple[int, int]] = set()
+        self.loss = 0.0
+        self.duplication = 0.0
+        self.delay_max = 0.01
+
+    def _delay(self) -> float:
+        random = self.world.random
+        delay = random.uniform(0.0005, self.delay_max)
+        if random.random() < 0.02:
+            delay += random.uniform(0.0, 0.2)
+        return delay
+
+    def _lost(self, source: int, target: int) -> bool:
+        if (source, target) in self.cut:
+            return True
+        return self.loss > 0 and CLIENT not in (source, target) and self.world.random.random() < self.loss
+
+    def request(
+        self,
+        source: int,
+        target: int,
+        handler: Handler,
+        on_reply: Reply,
+        on_refused: Callable[[], None] | None = None,
+    ) -> None:
+        """Have ``handler`` run at ``target``; its reply comes back to the same incarnation of ``source``, or never."""
+        world = self.world
+        sender = world.brokers.get(source)
+        incarnation = sender.incarnation if sender is not None else 0
+
+        def answer(value: Any) -> None:
+            if not self._lost(target, source):
+                world.scheduler.at(self._delay(), lambda: deliver(value))
+
+        def deliver(value: Any) -> None:
+            if sender is None:
+                on_reply(value)
+            else:
+                sender.run(incarnation, lambda: on_reply(value))
+
+        def arrive() -> None:
+            broker = world.brokers[target]
+            if (source, target) in self.cut:
+                return
+            if not broker.up:
+                if on_refused is not None:
+                    if sender is None:
+                        on_refused()
+                    else:
+                        sender.run(incarnation, on_refused)
+                return
+            broker.run(broker.incarnation, lambda: handler(broker, answer))
+
+        if self._lost(source, target):
+            return
+        world.scheduler.at(self._delay(), arrive)
+        if self.duplication and source != CLIENT and world.random.random() < self.duplication:
+            world.scheduler.at(world.random.uniform(0.0, 3.0), arrive)
+
+    def heal(self) -> None:
+        self.cut.clear()
+        self.loss = self.duplication = 0.0
+        self.delay_max = 0.01

@@ -1,0 +1,99 @@
+"""Many seeds over worker processes, with results in the order of the seeds.
+
+The order matters: "the first seed that fails" must not depend on which worker was faster.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
+
+from minikafka_chaos.simulation.mutants import BUG_SEEDS
+from minikafka_chaos.simulation.rules import Rules
+from minikafka_chaos.simulation.world import Plan, Result, simulate
+
+SEEDS_PER_TASK = 2
+"""Small, so that a search stops soon after its first hit; a schedule takes tens of milliseconds."""
+
+
+class Job(NamedTuple):
+    """One schedule, as it is sent to a worker. ``bug`` names a bug seed, None is production."""
+
+    seed: int
+    bug: str | None
+    plan: Plan
+
+
+def rules_of(bug: str | None) -> Rules:
+    """Production's rules, or those of a bug seed. KeyError: there is no such bug seed."""
+    return Rules() if bug is None else BUG_SEEDS[bug].rules()
+
+
+def run_job(job: Job) -> Result:
+    return simulate(job.seed, rules_of(job.bug), job.plan)
+
+
+def run_seeds(
+    seeds: range, bug: str | None = None, plan: Plan | None = None, workers: int = 1
+) -> Generator[Result, None, None]:
+    """Results of all seeds, in their order. Closing the iterator ends the workers."""
+    jobs = (Job(seed, bug, plan or Plan()) for seed in seeds)
+    if workers <= 1:
+        yield from map(run_job, jobs)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(workers, _leave_interrupts_to_the_parent) as pool:
+        yield from pool.imap(run_job, jobs, SEEDS_PER_TASK)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over the schedules of one call; ``unclean`` counts schedules that had an unclean election, not elections."""
+
+    schedules: int = 0
+    events: int = 0
+    faults: int = 0
+    acknowledged: int = 0
+    unclean: int = 0
+    violations: int = 0
+    _hash: blake2b = field(default_factory=lambda: blake2b(digest_size=8))
+
+    def add(self, result: Result) -> None:
+        self.schedules += 1
+        self.events += result.events
+        self.faults += result.faults
+        self.acknowledged += result.acknowledged
+        self.unclean += result.unclean_elections > 0
+        self.violations += result.violation is not None
+        self._hash.update(result.digest.encode())
+
+    def digest(self) -> str:
+        """Equal when all traces are."""
+        return self._hash.hexdigest()
+
+
+class Catch(NamedTuple):
+    """How a bug seed was found: the first seed that fails, what it breaks, and how many schedules that took."""
+
+    result: Result
+    schedules: int
+
+
+def first_violation(seeds: range, bug: str | None = None, plan: Plan | None = None, workers: int = 1) -> Catch | None:
+    """The first seed that breaks an invariant, or None."""
+    results = run_seeds(seeds, bug, plan, workers)
+    try:
+        for schedules, result in enumerate(results, 1):
+            if result.violation is not None:
+                return Catch(result, schedules)
+    finally:
+        results.close()
+    return None

@@ -1,0 +1,39 @@
+"""The cluster store of a simulation: the production memory store, behind delays and outages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minikafka.metadata.memory import MemoryStore
+from minikafka.metadata.store import StoreError
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.world import World
+
+
+class SimStore:
+    """Says whether it can be reached, and tells brokers of commits after a while."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.inner = MemoryStore()
+        self.inner.cluster_id = "simulated"
+        self.down = False
+        self.unreachable: set[int] = set()
+        self.slow: dict[int, float] = {}
+
+    def check(self, broker_id: int) -> None:
+        """Raises StoreError during an outage."""
+        if self.down or broker_id in self.unreachable:
+            raise StoreError("store outage")
+
+    def on_time(self, broker_id: int) -> None:
+        """The broker hears of commits as soon as the others again."""
+        self.slow.pop(broker_id, None)
+
+    def committed(self) -> None:
+        """Ring every broker's bell, each at its own time."""
+        for broker in self.world.brokers.values():
+            if broker.up:
+                late = self.slow.get(broker.id, 0.0)
+                broker.later(late + self.world.random.uniform(0.0005, 0.02), broker.sync)

@@ -1,0 +1,230 @@
+"""One simulated cluster: assembled from a seed, run to its verdict."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from minikafka.controller.topics import NewTopic
+from minikafka.controller.workspace import ControllerConfig
+from minikafka.log.config import LogConfig
+from minikafka.protocol.types import TopicPartition
+from minikafka.replication.partition import TruncationMode
+
+from minikafka_chaos.simulation.broker import SimBroker
+from minikafka_chaos.simulation.checker import Checker, Violation
+from minikafka_chaos.simulation.clients import Consumer, EndOffsetWatcher, Producer
+from minikafka_chaos.simulation.nemesis import Nemesis
+from minikafka_chaos.simulation.network import Network
+from minikafka_chaos.simulation.rules import Rules
+from minikafka_chaos.simulation.scheduler import Scheduler
+from minikafka_chaos.simulation.store import SimStore
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A mixture of faults; names may stand several times. ``pause_between`` is the mean time between two, in seconds."""
+
+    name: str
+    faults: tuple[str, ...]
+    pause_between: float
+
+
+PROFILES = (
+    Profile(
+        "everything",
+        (
+            "kill", "kill_leader", "kill_leader", "kill_controller", "kill_all", "power_loss", "power_loss", "power_loss",
+            "pause", "pause", "cut", "cut", "isolate", "slow_network", "bounce", "shut_down", "store_outage", "elect",
+            "stale_metadata", "delete_records",
+        ),
+        0.45,
+    ),
+    Profile("churn", ("isolate", "elect", "elect", "stale_metadata", "kill_leader", "bounce", "pause", "cut"), 0.25),
+    Profile("control", ("slow_network", "stale_metadata", "cut", "store_outage", "kill_controller", "pause", "kill"), 0.3),
+    Profile("power", ("power_loss", "power_loss", "bounce", "shut_down", "isolate", "elect"), 0.4),
+)  # fmt: skip
+"""Each run has one of these: some mistakes only show when one kind of trouble is dense."""
+
+EVENTS_MAX = 200_000
+"""A run that makes more events than this has run wild; a usual one makes a few thousand."""
+
+EVENT_FAILED = "E1 no exception"
+"""The invariant that an event breaks when it raises what nobody catches: in production a broker would have died of it."""
+
+EPOCH_MS = 1_700_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a seed does not decide; times in virtual seconds."""
+
+    seconds: float = 8.0
+    settle: float = 12.0
+    profiles: tuple[Profile, ...] = PROFILES
+    unknown_commit: float = 0.01
+    gentle: float = 0.7
+    """The share of runs in which one broker at a time is down."""
+    steps: int | None = None
+    """Heal after this many events instead of after ``seconds``."""
+    strikes_max: int | None = None
+    """No more strikes than this; all that came before the first missing one is as without the limit."""
+    skip: frozenset[int] = frozenset()
+    """Numbers (from 1) of strikes to leave out; all that came before the first of them is as with it."""
+
+
+@dataclass(slots=True)
+class Result:
+    """How a run went. ``digest`` is equal for equal runs; ``faults`` counts the strikes of the nemesis."""
+
+    seed: int
+    violation: str | None
+    invariant: str | None
+    events: int
+    faults: int
+    acknowledged: int
+    unclean_elections: int
+    digest: str
+    trace: list[str] = field(default_factory=list)
+
+
+class World:
+    """Brokers, store, network, clients and nemesis of one run."""
+
+    def __init__(self, seed: int, rules: Rules | None = None, plan: Plan | None = None, trace: bool = False) -> None:
+        self.scheduler = Scheduler(seed, trace)
+        self.random = self.scheduler.random
+        self.rules = rules or Rules()
+        self.plan = plan or Plan()
+        random = self.random
+        self.lag = 1.0
+        self.heartbeat = 0.2
+        self.session = 1.2
+        count = random.choice((3, 3, 3, 4, 5))
+        self.min_isr = random.choice((2, 2, 2, 1))
+        self.truncation_mode = TruncationMode.LEADER_EPOCH
+        self.log_config = LogConfig(segment_bytes=random.choice((700, 2000, 1 << 20)), index_interval_bytes=200)
+        self.controller_config = ControllerConfig(
+            session_timeout=self.session,
+            min_insync_replicas=self.min_isr,
+            leader_imbalance_check_interval=random.choice((1.0, 5.0)),
+            unclean_leader_election_interval=1.0,
+        )
+        self.acked = 0
+        self.term_began: dict[tuple[int, TopicPartition, int], float] = {}
+        self.nemesis: Nemesis | None = None
+        self.network = Network(self)
+        self.store = SimStore(self)
+        self.checker = Checker(self)
+        self.brokers = {i: SimBroker(self, i) for i in range(1, count + 1)}
+        self.topic = [TopicPartition("t", i) for i in range(random.choice((1, 1, 2)))]
+        self.producers: list[Producer] = []
+        self.consumers: list[Consumer] = []
+        self.note(f"seed {seed}: {count} brokers, {len(self.topic)} partitions, min ISR {self.min_isr}")
+        for broker in self.brokers.values():
+            broker.start()
+        self.scheduler.at(0.2, self._begin)
+
+    @property
+    def now(self) -> float:
+        return self.scheduler.now
+
+    @property
+    def now_ms(self) -> int:
+        return EPOCH_MS + int(self.scheduler.now * 1000)
+
+    def note(self, line: str) -> None:
+        self.scheduler.note(line)
+
+    def _begin(self) -> None:
+        """Create the topic as soon as there is a controller and everybody is there, then let clients and faults loose."""
+        held = self.store.inner.held
+        role = self.brokers[held.holder].role if held is not None else None
+        if role is None or len(list(role.controller.image.active_brokers())) < len(self.brokers):
+            self.scheduler.at(0.05, self._begin)
+            return
+        if "t" not in role.controller.image.topics:
+            wish = NewTopic("t", len(self.topic), 3)
+            role.submit(lambda c: c.topics.create(wish), lambda _: None)
+        if not self.checker.states:  # not in the store yet, or its commit was refused
+            self.scheduler.at(0.05, self._begin)
+            return
+        number = 0
+        for tp in self.topic:
+            for acks in (-1, -1, 1):
+                number += 1
+                self.producers.append(Producer(self, number, tp, acks))
+            self.consumers.append(Consumer(self, tp))
+            EndOffsetWatcher(self, tp)
+        self.nemesis = Nemesis(self)
+
+    def run(self) -> None:
+        """Faults for a while, then heal, then the final look; raises Violation."""
+        self._until(self._long_enough)
+        assert self.nemesis is not None, "the faults have ended, so they have begun"
+        self.nemesis.heal()
+        for producer in self.producers:
+            producer.stopped = True
+        deadline = self.now + self.plan.settle
+        self._until(lambda: self.now >= deadline or self._settled())
+        self.checker.final()
+
+    def _long_enough(self) -> bool:
+        if self.nemesis is None:
+            return False
+        steps = self.plan.steps
+        return self.now >= self.plan.seconds if steps is None else self.scheduler.events >= steps
+
+    def _settled(self) -> bool:
+        """Everybody is idle and in sync; looked at rarely, for it costs."""
+        if self.scheduler.events % 50:
+            return False
+        if not all(p.idle for p in self.producers):
+            return False
+        for tp, state in self.checker.states.items():
+            if state.leader < 0 or set(state.isr) != set(state.replicas):
+                return False
+            leader = self.checker.views[state.leader, tp].identities
+            if any(len(self.checker.views[r, tp].identities) != len(leader) for r in state.replicas):
+                return False
+        return True
+
+    def _until(self, done: Callable[[], bool]) -> None:
+        while not done():
+            if not self.scheduler.step():
+                return
+            if self.scheduler.events > EVENTS_MAX:
+                self.checker.fail("L4 bounded", f"{EVENTS_MAX} events in {self.now:.1f} s: the cluster runs wild")
+
+
+def _described(error: Exception) -> str:
+    """The exception and the function it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__}: {error} (in {frames[-1].name} of {PurePath(frames[-1].filename).name})"
+
+
+def simulate(seed: int, rules: Rules | None = None, plan: Plan | None = None, trace: bool = False) -> Result:
+    """Run one seed to its verdict."""
+    world = World(seed, rules, plan, trace)
+    violation: Violation | None = None
+    try:
+        world.run()
+    except Violation as found:
+        violation = found
+    except Exception as error:
+        violation = Violation(EVENT_FAILED, _described(error))
+        world.note(f"VIOLATION {violation}")
+    scheduler = world.scheduler
+    return Result(
+        seed,
+        str(violation) if violation else None,
+        violation.invariant if violation else None,
+        scheduler.events,
+        world.nemesis.count if world.nemesis is not None else 0,
+        world.acked,
+        world.checker.unclean,
+        scheduler.digest(),
+        scheduler.lines if trace or violation else [],
+    )

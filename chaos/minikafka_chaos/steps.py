@@ -1,0 +1,232 @@
+"""The steps of a scenario: faults, sends and waits, and how they name brokers and conditions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from minikafka_chaos.document import BrokerId, Name, Part, Seconds, TopicName
+
+
+class TargetType(StrEnum):
+    """How brokers are chosen: by role, by id, by seed, or as an earlier step chose."""
+
+    LEADER = "Leader"
+    FOLLOWER = "Follower"
+    CONTROLLER = "Controller"
+    ANY = "Any"
+    ALL = "All"
+    BROKERS = "Brokers"
+    SAME_AS = "SameAs"
+
+
+class Target(Part):
+    """Whom a fault hits; chosen when the step begins.
+
+    Leader and Follower need topic and partition (Follower: one of the in-sync followers, by the seed); Any is a running
+    broker by the seed; SameAs repeats the choice of an earlier step. `otherThan` leaves out what earlier steps chose.
+    """
+
+    type: TargetType
+    topic: TopicName | None = None
+    partition: Annotated[int, Field(ge=0)] = 0
+    brokers: list[BrokerId] = Field(default_factory=list)
+    step: Name | None = None
+    other_than: list[Name] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _has_what_its_type_needs(self) -> Self:
+        by_role = self.type in (TargetType.LEADER, TargetType.FOLLOWER)
+        if by_role != (self.topic is not None):
+            raise ValueError("topic: needed by the target types Leader and Follower, and by no other")
+        if (self.type is TargetType.BROKERS) != bool(self.brokers):
+            raise ValueError("brokers: needed by the target type Brokers, and by no other")
+        if (self.type is TargetType.SAME_AS) != (self.step is not None):
+            raise ValueError("step: needed by the target type SameAs, and by no other")
+        return self
+
+
+class Verb(StrEnum):
+    """What a ground can do to brokers.
+
+    Kill is a process crash (nothing written is lost), PowerLoss is Kill and WipeUnflushed, Restart is Terminate and
+    Start, Recover undoes whatever state a broker is in: it resumes the paused and starts the dead. Several targets are
+    killed at one moment: all are frozen before the first dies.
+    """
+
+    START = "Start"
+    KILL = "Kill"
+    TERMINATE = "Terminate"
+    RESTART = "Restart"
+    PAUSE = "Pause"
+    RESUME = "Resume"
+    CUT = "Cut"
+    HEAL = "Heal"
+    WIPE_UNFLUSHED = "WipeUnflushed"
+    WIPE_VOLUME = "WipeVolume"
+    POWER_LOSS = "PowerLoss"
+    RECOVER = "Recover"
+
+
+class StartWait(StrEnum):
+    """What Start and Restart wait for: a broker that says it is ready, or nothing."""
+
+    READY = "Ready"
+    NOTHING = "Nothing"
+
+
+class FaultSpec(Part):
+    """One verb on some brokers; with `oneOf` the seed decides which, anew in each round.
+
+    `peer` is the other side of a Cut or Heal; without it, every other broker.
+    """
+
+    verb: Verb | None = None
+    one_of: list[Verb] = Field(default_factory=list)
+    target: Target
+    peer: Target | None = None
+    wait_for: StartWait = StartWait.READY
+    deadline_seconds: Seconds = 30
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if (self.verb is None) == (not self.one_of):
+            raise ValueError("needs exactly one of verb and oneOf")
+        if self.peer is not None and not {Verb.CUT, Verb.HEAL}.issuperset(self.verbs):
+            raise ValueError("peer: only Cut and Heal have one")
+        return self
+
+    @property
+    def verbs(self) -> list[Verb]:
+        """Every verb that it may come to."""
+        return self.one_of if self.verb is None else [self.verb]
+
+
+class Expectation(StrEnum):
+    """What a send step needs for the story to go on."""
+
+    ACKNOWLEDGED = "Acknowledged"
+    ANY = "Any"
+
+
+class SendSpec(Part):
+    """Send these values to one partition, one after the other; each must be unique within the scenario."""
+
+    topic: TopicName
+    partition: Annotated[int, Field(ge=0)] = 0
+    values: Annotated[list[Annotated[str, Field(min_length=1, pattern=r"^[^|]+$")]], Field(min_length=1)]
+    expect: Expectation = Expectation.ACKNOWLEDGED
+    deadline_seconds: Seconds = 10
+
+
+class _OnPartition(Part):
+    topic: TopicName
+    partition: Annotated[int, Field(ge=0)] = 0
+
+
+class Acked(Part):
+    """At least this many records were acknowledged: in all, in one topic or partition, since a step began."""
+
+    type: Literal["Acked"]
+    at_least: Annotated[int, Field(ge=0)]
+    topic: TopicName | None = None
+    partition: Annotated[int, Field(ge=0)] | None = None
+    since: Name | None = None
+
+
+class Isr(_OnPartition):
+    """The in-sync replicas are exactly these, in any order."""
+
+    type: Literal["Isr"]
+    brokers: list[BrokerId]
+
+
+class FullIsr(Part):
+    """Every partition of the topic has a leader and all its replicas in sync."""
+
+    type: Literal["FullIsr"]
+    topic: TopicName
+
+
+class Leader(_OnPartition):
+    """The partition is led: by this broker, or by anyone whom the named steps did not choose."""
+
+    type: Literal["Leader"]
+    broker: BrokerId | None = None
+    other_than: list[Name] = Field(default_factory=list)
+
+
+class NoLeader(_OnPartition):
+    """Nobody leads the partition."""
+
+    type: Literal["NoLeader"]
+
+
+class ReplicaOffset(_OnPartition):
+    """An offset of one replica, as its broker tells it; CheckpointedHighWatermark is the one it would restart with."""
+
+    type: Literal["LogEndOffset", "HighWatermark", "FlushedOffset", "CheckpointedHighWatermark"]
+    broker: BrokerId
+    equals: Annotated[int, Field(ge=0)] | None = None
+    at_least: Annotated[int, Field(ge=0)] | None = None
+    at_most: Annotated[int, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _compares(self) -> Self:
+        if self.equals is None and self.at_least is None and self.at_most is None:
+            raise ValueError(f"{self.type}: needs equals, atLeast or atMost")
+        return self
+
+
+class ReplicaRole(_OnPartition):
+    """What a broker takes itself for in a partition."""
+
+    type: Literal["ReplicaRole"]
+    broker: BrokerId
+    role: Literal["Leader", "Follower"]
+
+
+class BrokerReady(Part):
+    """A broker says that it is ready."""
+
+    type: Literal["BrokerReady"]
+    broker: BrokerId
+
+
+class Elapsed(Part):
+    """So much time went by since a step began, or since this wait did."""
+
+    type: Literal["Elapsed"]
+    seconds: Seconds
+    since: Name | None = None
+
+
+Condition = Annotated[
+    Acked | Isr | FullIsr | Leader | NoLeader | ReplicaOffset | ReplicaRole | BrokerReady | Elapsed,
+    Field(discriminator="type"),
+]
+
+
+class WaitSpec(Part):
+    """Wait until all conditions hold at one moment."""
+
+    conditions: Annotated[list[Condition], Field(min_length=1)]
+    deadline_seconds: Seconds = 30
+
+
+class Step(Part):
+    """One sentence of the story: exactly one of `wait`, `send` and `fault`."""
+
+    name: Name
+    description: str = ""
+    wait: WaitSpec | None = None
+    send: SendSpec | None = None
+    fault: FaultSpec | None = None
+
+    @model_validator(mode="after")
+    def _does_one_thing(self) -> Self:
+        if sum(part is not None for part in (self.wait, self.send, self.fault)) != 1:
+            raise ValueError(f"step {self.name}: needs exactly one of wait, send, fault")
+        return self

@@ -1,0 +1,107 @@
+"""Real clusters for integration tests: broker processes on free ports of this machine, gone when the test is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka.local.cluster import LocalCluster
+from minikafka.local.errors import PortInUse
+from minikafka.local.ports import free_base_port
+
+MakeCluster = Callable[..., LocalCluster]
+RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+_LOG_LINES_SHOWN = 25
+_running: list[LocalCluster] = []
+
+
+@contextmanager
+def clusters(folder: Callable[[], Path]) -> Iterator[MakeCluster]:
+    """A factory of clusters that are brought down at the end, whatever happens."""
+    mine: list[LocalCluster] = []
+
+    def make(
+        brokers: int = 3,
+        config: Mapping[str, str] | None = None,
+        *,
+        racks: Sequence[str] | None = None,
+        unflushed: bool | None = None,
+    ) -> LocalCluster:
+        for attempt in range(5):
+            cluster = LocalCluster(folder())
+            mine.append(cluster)
+            _running.append(cluster)
+            try:
+                cluster.up(brokers, free_base_port(brokers), config, racks=racks, unflushed=unflushed)
+            except PortInUse:  # another test's process was quicker
+                if attempt == 4:
+                    raise
+            else:
+                return cluster
+        raise AssertionError("unreachable")
+
+    try:
+        yield make
+    finally:
+        for cluster in mine:
+            _running.remove(cluster)
+            if cluster.exists:
+                cluster.down(timeout=5)
+
+
+@pytest.fixture
+def make_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeCluster]:
+    """``make_cluster(brokers=3, config={...}, racks=[...], unflushed=True)`` for one test."""
+    with clusters(lambda: tmp_path_factory.mktemp("cluster")) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three brokers that a whole module shares; a test that breaks one puts it right again."""
+    with clusters(lambda: tmp_path_factory.mktemp("cluster")) as make:
+        yield make(brokers=3)
+
+
+@pytest.fixture(scope="session")
+def run_cli() -> RunCli:
+    """``run_cli("topic", "list", ..., stdin="...")``: the command as a user runs it; output as text."""
+
+    def run(*arguments: object, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "minikafka.cli", *map(str, arguments)]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[..., Any]:
+    """``until(look, satisfied, seconds)``: look again until satisfied; what was seen. Fails with what was seen last."""
+
+    def wait(look: Callable[[], Any], satisfied: Callable[[Any], bool] = bool, seconds: float = 20) -> Any:
+        deadline = time.monotonic() + seconds
+        while not satisfied(seen := look()):
+            assert time.monotonic() < deadline, f"not after {seconds} s: {seen!r}"
+            time.sleep(0.05)
+        return seen
+
+    return wait
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """Add the ends of the brokers' logs to the report of a failed test."""
+    report = yield
+    if report.failed:
+        for running in _running:
+            for log in sorted(running.data.glob("broker-*/broker.log")):
+                lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
+                report.sections.append((f"end of {log}", "\n".join(lines)))
+    return report

@@ -1,0 +1,186 @@
+"""`minikafka up` and `minikafka down` with real brokers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka.local.cluster import LocalCluster
+from minikafka.local.ports import free_base_port
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    """A data directory; what runs on it at the end is brought down."""
+    folder = tmp_path / "data"
+    yield folder
+    cluster = LocalCluster(folder)
+    if cluster.exists:
+        cluster.down(timeout=5)
+
+
+def up(run_cli: Any, data: Path, *arguments: object) -> dict[str, Any]:
+    done = run_cli("up", "--data", data, "--detach", "--json", *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+    return dict(json.loads(done.stdout))
+
+
+def test_up_down_and_up_again(run_cli: Any, data: Path) -> None:
+    base = free_base_port(3)
+    shown = up(run_cli, data, "--base-port", base)
+    assert shown["bootstrap"] == ",".join(f"127.0.0.1:{base + n}" for n in range(3))
+    assert [(b["id"], b["port"], b["metrics_port"]) for b in shown["brokers"]] == [
+        (n + 1, base + n, base + 1000 + n) for n in range(3)
+    ]
+    assert all(Path(broker["data_dir"]).is_dir() for broker in shown["brokers"])
+    at = ("--bootstrap", shown["bootstrap"])
+    run_cli("topic", "create", "bank", *at)
+    assert run_cli("produce", "bank", *at, stdin="a\nb\n").returncode == 0
+
+    assert up(run_cli, data) == shown  # already up: the same, and nothing was started
+    os.kill(shown["brokers"][1]["pid"], signal.SIGKILL)
+    again = up(run_cli, data)
+    assert [again["brokers"][n]["pid"] == shown["brokers"][n]["pid"] for n in range(3)] == [True, False, True]
+
+    down = run_cli("down", "--data", data, "--json")
+    assert (down.returncode, down.stderr) == (0, "")
+    assert json.loads(down.stdout) == {"stopped": [1, 2, 3], "killed": []}
+    assert run_cli("status", *at).returncode == 3
+    twice = run_cli("down", "--data", data)
+    assert (twice.returncode, twice.stdout) == (0, "no broker was running\n")
+
+    up(run_cli, data)
+    assert run_cli("consume", "bank", "--from-beginning", "--until-end", *at).stdout == "a\nb\n"
+
+
+def test_up_refuses_in_one_line(run_cli: Any, data: Path) -> None:
+    base = free_base_port(2)
+    up(run_cli, data, "--brokers", 1, "--base-port", base)
+    for arguments, line in (
+        (("--brokers", 2), f"brokers: {data} was made with 1, not 2"),
+        (("--base-port", base + 1), f"base port: {data} was made with {base}, not {base + 1}"),
+        (("--config", "num.partitions=4"), "brokers are running with another configuration"),
+        (("--racks", "a"), "racks"),
+        (("--no-unflushed-dir",), "unflushed directory"),
+    ):
+        done = run_cli("up", "--data", data, "--detach", *arguments)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert line in done.stderr
+    other = run_cli("up", "--data", data.with_name("other"), "--detach", "--base-port", base)
+    assert other.returncode == 1
+    assert f"port {base} is in use by process {LocalCluster(data).pid(1)} (" in other.stderr
+
+
+def test_config_and_racks_reach_the_brokers(run_cli: Any, data: Path) -> None:
+    shown = up(
+        run_cli,
+        data,
+        "--base-port",
+        free_base_port(3),
+        "--config",
+        "num.partitions=5",
+        "--racks",
+        "a,b,c",
+        "--brokers",
+        3,
+    )
+    at = ("--bootstrap", shown["bootstrap"])
+    run_cli("topic", "create", "t", *at)
+    status = json.loads(run_cli("status", "--json", *at).stdout)
+    assert len(status["partitions"]) == 5
+    assert [broker["rack"] for broker in status["brokers"]] == ["a", "b", "c"]
+
+
+def foreground(data: Path, *arguments: object) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+    """`up` in the foreground, and what it printed when all were ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "minikafka.cli", "up", "--data", str(data), "--json", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    return process, json.loads(process.stdout.readline())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_foreground_brings_them_down_at_the_end(data: Path, number: signal.Signals) -> None:
+    process, shown = foreground(data, "--brokers", 1, "--base-port", free_base_port(1))
+    assert LocalCluster(data).pid(1) == shown["brokers"][0]["pid"]
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+    assert LocalCluster(data).pid(1) is None
+
+
+def test_the_foreground_also_brings_down_what_ran_before(run_cli: Any, data: Path) -> None:
+    before = up(run_cli, data, "--brokers", 1, "--base-port", free_base_port(1))
+    process, shown = foreground(data)
+    assert shown == before
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert LocalCluster(data).pid(1) is None
+
+
+def test_an_interrupted_start_leaves_nothing_behind(data: Path, until: Any) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "minikafka.cli", "up", "--data", str(data), "--base-port", str(free_base_port(3))],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until((data / "broker-1" / "pid").exists)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode in (0, 130)  # 0 when they were ready by then
+    assert [broker.pid for broker in LocalCluster(data).info().brokers] == [None, None, None]
+
+
+def test_a_broker_refuses_a_bad_file_in_one_line(run_cli: Any, tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text("node.id=1\nno.such.key=1\n")
+    done = run_cli("broker", "--config", file)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no.such.key" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_broker_in_the_foreground_ends_cleanly(tmp_path: Path, until: Any) -> None:
+    port = free_base_port(1)
+    file = tmp_path / "broker.properties"
+    file.write_text(
+        f"node.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={tmp_path}/data\n"
+        f"minikafka.metadata.store=sqlite:{tmp_path}/metadata.sqlite\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "minikafka.cli", "broker", "--config", str(file), "--override", "num.partitions=2"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def accepts() -> bool:
+        assert process.poll() is None
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        until(accepts)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert "Traceback" not in err
+    finally:
+        process.kill()

@@ -1,0 +1,115 @@
+"""`minikafka demo`: the main job, as a user runs it. It works twice, and leaves nothing running, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+DEMO_DEADLINE_S = 150.0
+TEARDOWN_DEADLINE_S = 60.0
+
+
+def demo(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "minikafka.cli", "demo", *arguments]
+
+
+def brokers_below(folder: Path) -> list[int]:
+    """Processes whose command line names a file below this folder: the brokers of a demo that writes there."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if any(str(folder) in part and part.endswith("broker.properties") for part in command):
+                found.append(int(entry.name))
+    return found
+
+
+def journals(runs: Path) -> list[str]:
+    return [path.read_text() for path in runs.glob("*/journal.jsonl")]
+
+
+def wait_for(holds: Callable[[], bool], deadline_s: float) -> bool:
+    deadline = time.monotonic() + deadline_s
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "runs"
+    left = brokers_below(tmp_path)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
+
+
+def test_the_demo_passes_twice_and_records_everything(runs: Path) -> None:
+    for number in (1, 2):
+        done = subprocess.run(
+            demo("--json", "--no-report", "--seconds", "8", "--seed", str(number), "--out", str(runs)),
+            capture_output=True,
+            text=True,
+            timeout=DEMO_DEADLINE_S,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        verdict = json.loads(done.stdout)
+        assert verdict["verdict"] == "Passed"
+        assert verdict["counts"]["lost"] == verdict["counts"]["divergent"] == 0
+        assert verdict["counts"]["replicas_compared"] == 9
+        assert verdict["counts"]["acknowledged"] > 3000
+        directory = Path(verdict["run"])
+        journal = [json.loads(line) for line in (directory / "journal.jsonl").read_text().splitlines()]
+        faults = [line["fault"] for line in journal if line["kind"] == "action" and line["phase"] == "begin"]
+        assert faults == ["Kill", "Start", "PowerLoss", "Start", "Heal"]
+        assert {f"broker-{broker}.jsonl" for broker in (1, 2, 3)} == {p.name for p in (directory / "events").iterdir()}
+        samples = [json.loads(line) for line in (directory / "metrics" / "samples.jsonl").read_text().splitlines()]
+        assert {sample["broker"] for sample in samples} == {1, 2, 3}
+        assert any("error" in sample for sample in samples)  # a dead broker answers no scrape, and that is on record
+        assert not (directory / "cluster").exists()
+    assert len(list(runs.iterdir())) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_nothing_running(runs: Path, number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        demo("--no-report", "--out", str(runs)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        # Interrupt in the middle of a fault, when one broker is dead and two are loaded.
+        assert wait_for(lambda: any('"fault": "Kill"' in text for text in journals(runs)), DEMO_DEADLINE_S)
+        assert brokers_below(runs)
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=TEARDOWN_DEADLINE_S)
+    finally:
+        process.kill()
+    assert process.returncode == 3, output
+    assert "Aborted" in output
+    assert '"Aborted"' in journals(runs)[0].splitlines()[-1]
+    assert brokers_below(runs) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"), [(["--seconds", "0"], "--seconds"), (["--colour"], "--colour"), (["--seed", "x"], "--seed")]
+)
+def test_bad_input_is_one_line_and_starts_nothing(runs: Path, arguments: list[str], names: str) -> None:
+    done = subprocess.run(demo(*arguments, "--out", str(runs)), capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert names in done.stderr
+    assert not runs.exists()

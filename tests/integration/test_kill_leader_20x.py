@@ -1,0 +1,38 @@
+"""kill -9 of a leader under load, twenty times: nothing acknowledged is lost; how long clients wait is printed."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import pytest
+from minikafka_chaos import library
+from minikafka_chaos.gaps import gaps_around
+from minikafka_chaos.grounds.processes import ProcessesGround
+from minikafka_chaos.history import read_history
+from minikafka_chaos.runner import run_scenario
+from minikafka_chaos.verdict import Outcome
+
+KILLS = 20
+GAP_WITHIN_S = 0.5
+"""The gap that belongs to a kill begins at most this long after it."""
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_when_the_leader_is_killed_twenty_times(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = library.find("kill-leader")
+    assert scenario.spec.rounds == KILLS
+    result = run_scenario(scenario, ProcessesGround(tmp_path / "cluster"), tmp_path)
+    kills = [moment for step, moment in result.fault_times if step == "kill"]
+    found = gaps_around(read_history(tmp_path / "history.jsonl"), kills, GAP_WITHIN_S)
+    gaps = sorted(gap.seconds for gap in found if gap is not None)
+    with capsys.disabled():
+        print(
+            f"\n{len(kills)} kills of a leader, {result.verdict.counts.get('acknowledged', 0):,} records acknowledged: "
+            f"longest gap between acknowledgements median {statistics.median(gaps):.2f} s, worst {gaps[-1]:.2f} s"
+        )
+    assert result.verdict.outcome is Outcome.PASSED, result.verdict.summary
+    assert len(kills) == len(gaps) == KILLS
+    assert result.verdict.counts["lost"] == result.verdict.counts["divergent"] == 0

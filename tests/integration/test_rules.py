@@ -1,0 +1,182 @@
+"""Rules that only a running cluster can show: who serves, fetches that wait, a new controller, producers that retry."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from minikafka.local.cluster import LocalCluster
+
+REPOSITORY = Path(__file__).parents[2]
+if str(REPOSITORY) not in sys.path:  # the importlib import mode leaves sys.path alone
+    sys.path.insert(0, str(REPOSITORY))
+
+from tests.interop.raw_client import (  # noqa: E402
+    ClusterInfo,
+    FetchAnswer,
+    ProducerState,
+    RawConnection,
+    fetch_request,
+    metadata,
+    produce_request,
+    read_fetch_answer,
+    read_produce_answer,
+    record_batch,
+)
+
+NOT_LEADER_OR_FOLLOWER = 6
+FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH = 74, 75
+Until = Callable[..., Any]
+
+
+@pytest.fixture
+def topic(cluster: LocalCluster, run_cli: Callable[..., Any], request: pytest.FixtureRequest) -> str:
+    """A topic of one partition with three replicas, named for its test."""
+    name = str(request.node.name).removeprefix("test_")[:60]
+    bootstrap = cluster.info().bootstrap
+    made = run_cli("topic", "create", name, "--partitions", 1, "--replication-factor", 3, "--bootstrap", bootstrap)
+    assert made.returncode == 0, made.stderr
+    return name
+
+
+def seen(cluster: LocalCluster, *topics: str) -> ClusterInfo:
+    """What any broker that answers says of the cluster."""
+    for address in cluster.info().bootstrap.split(","):
+        try:
+            with RawConnection(address, 5.0) as connection:
+                return metadata(connection, topics)
+        except OSError:
+            continue
+    raise AssertionError("no broker answers")
+
+
+def led(cluster: LocalCluster, topic: str, until: Until) -> ClusterInfo:
+    """The cluster once the topic has a leader and three members in sync."""
+    found = until(
+        lambda: seen(cluster, topic),
+        lambda info: (p := info.topics[topic].get(0)) and p.leader >= 0 and len(p.in_sync) == 3,
+    )
+    assert isinstance(found, ClusterInfo)
+    return found
+
+
+def ask(address: str, request: bytes) -> bytearray:
+    with RawConnection(address) as connection:
+        return connection.call(request)
+
+
+def read(address: str, topic: str, offset: int, **options: int) -> FetchAnswer:
+    return read_fetch_answer(ask(address, fetch_request(topic, 0, offset, **options)))
+
+
+def test_only_the_leader_serves(cluster: LocalCluster, topic: str, until: Until) -> None:
+    """R2: a follower answers NOT_LEADER_OR_FOLLOWER to produce and fetch. R12, KIP-320: other epochs are refused."""
+    info = led(cluster, topic, until)
+    partition = info.topics[topic][0]
+    for follower in set(partition.replicas) - {partition.leader}:
+        produced = read_produce_answer(ask(info.brokers[follower], produce_request(topic, 0, record_batch([b"x"]))))
+        assert produced.error_code == NOT_LEADER_OR_FOLLOWER
+        assert read(info.brokers[follower], topic, 0).error_code == NOT_LEADER_OR_FOLLOWER
+    leader = info.leader_address(topic, 0)
+    assert read(leader, topic, 0, leader_epoch=partition.leader_epoch).error_code == 0
+    assert read(leader, topic, 0, leader_epoch=partition.leader_epoch + 1).error_code == UNKNOWN_LEADER_EPOCH
+
+
+def test_a_fetch_waits_for_data(cluster: LocalCluster, topic: str, until: Until) -> None:
+    """R7: parked for its max wait when there is nothing, completed early by a produce; R3: it sees committed records."""
+    leader = led(cluster, topic, until).leader_address(topic, 0)
+    began = time.monotonic()
+    empty = read(leader, topic, 0, max_wait_ms=300)
+    assert (empty.error_code, empty.size) == (0, 0)
+    assert time.monotonic() - began >= 0.29
+
+    later = Timer(0.2, ask, (leader, produce_request(topic, 0, record_batch([b"m0"]))))
+    began = time.monotonic()
+    with RawConnection(leader, 40.0) as connection:
+        later.start()
+        found = read_fetch_answer(connection.call(fetch_request(topic, 0, 0, max_wait_ms=30_000)))
+    later.join()
+    assert found.size > 0 and found.high_watermark == 1
+    assert 0.15 < time.monotonic() - began < 20
+
+
+def test_a_retried_batch_is_written_once(cluster: LocalCluster, topic: str, until: Until) -> None:
+    """R18, KIP-98: the answer got lost and the producer sends again: the first offset, and one record. Also after a
+    failover, for followers know the producer from the log."""
+    info = led(cluster, topic, until)
+    batch = record_batch([b"once"], producer=ProducerState(producer_id=77_000, epoch=0, base_sequence=0))
+    for _ in range(2):
+        assert read_produce_answer(ask(info.leader_address(topic, 0), produce_request(topic, 0, batch))) == (0, 0)
+    old = info.topics[topic][0].leader
+    cluster.kill(old)
+    try:
+        info = until(lambda: seen(cluster, topic), lambda i: i.topics[topic][0].leader not in (-1, old))
+        leader = info.leader_address(topic, 0)
+        assert read_produce_answer(ask(leader, produce_request(topic, 0, batch))) == (0, 0)
+        assert until(lambda: read(leader, topic, 0), lambda f: f.high_watermark >= 1).high_watermark == 1
+    finally:
+        cluster.start(old)
+        cluster.wait_ready(30)
+
+
+def test_order_survives_retries_over_a_failover(cluster: LocalCluster, topic: str, until: Until) -> None:
+    """R18: retries with five requests in flight: idempotence keeps the order and leaves no duplicate."""
+    old = led(cluster, topic, until).topics[topic][0].leader
+    bootstrap = cluster.info().bootstrap
+    failed: list[object] = []
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 10,
+         "max.in.flight.requests.per.connection": 5, "message.timeout.ms": 60_000}
+    )  # fmt: skip
+    count = 600
+    try:
+        for number in range(count):
+            producer.produce(
+                topic, str(number).encode(), on_delivery=lambda error, _: failed.append(error) if error else None
+            )
+            producer.poll(0.002)
+            if number == count // 2:
+                cluster.kill(old)
+        assert producer.flush(60) == 0
+        assert failed == []
+    finally:
+        cluster.start(old)
+        cluster.wait_ready(30)
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        values: list[int] = []
+        deadline = time.monotonic() + 30
+        while len(values) < count and time.monotonic() < deadline:
+            values += [int(m.value() or b"") for m in consumer.consume(count, 0.5) if m.error() is None]
+    finally:
+        consumer.close()
+    assert values == list(range(count))
+
+
+def test_the_controller_is_elected_again(cluster: LocalCluster, run_cli: Callable[..., Any], until: Until) -> None:
+    """R15: it dies, another broker takes the lease, and the cluster can be administered again. R14: with new leaders."""
+    old = seen(cluster).controller
+    cluster.kill(old)
+    try:
+        began = time.monotonic()
+        new = until(lambda: seen(cluster).controller, lambda controller: controller not in (-1, old))
+        assert time.monotonic() - began < 15
+        bootstrap = ",".join(a for b, a in seen(cluster).brokers.items() if b != old)
+        made = run_cli(
+            "topic", "create", "after", "--partitions", 2, "--replication-factor", 2, "--bootstrap", bootstrap
+        )
+        assert made.returncode == 0, made.stderr
+        assert {p.leader for p in seen(cluster, "after").topics["after"].values()} <= {1, 2, 3} - {old}
+        assert new != old
+    finally:
+        cluster.start(old)
+        cluster.wait_ready(30)

@@ -1,0 +1,91 @@
+"""A cluster of three brokers for other people's clients: MiniKafka, or whatever MINIKAFKA_INTEROP_BOOTSTRAP names.
+
+The same tests pass against Apache Kafka; README.md says how to run them there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+if str(REPOSITORY) not in sys.path:  # for `from tests.interop...`: the importlib import mode leaves sys.path alone
+    sys.path.insert(0, str(REPOSITORY))
+
+from tests.interop.kafka_jars import KafkaJarsMissing, kafka_classpath  # noqa: E402
+from tests.interop.raw_client import RawConnection, metadata  # noqa: E402
+
+BROKER_SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "num.partitions": "3",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "group.initial.rebalance.delay.ms": "0",  # a group of one need not wait for others
+}
+"""What these tests ask of a cluster; the same for Apache Kafka (README.md)."""
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Bootstrap servers of a running cluster of three brokers."""
+    given = os.environ.get("MINIKAFKA_INTEROP_BOOTSTRAP")
+    if given:
+        yield given
+        return
+    from minikafka.local.cluster import LocalCluster
+    from minikafka.local.ports import free_base_port
+
+    cluster = LocalCluster(tmp_path_factory.mktemp("interop-cluster"))
+    # The brokers are detached: without this, ending pytest by SIGTERM would leave them behind.
+    previous = signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
+    try:
+        yield cluster.up(brokers=3, base_port=free_base_port(3), config=BROKER_SETTINGS).bootstrap
+    finally:
+        cluster.down()
+        signal.signal(signal.SIGTERM, previous)
+
+
+@pytest.fixture(autouse=True)
+def the_brokers_live_on(bootstrap: str) -> Iterator[None]:
+    """After every test each broker still answers, and knows all of the others."""
+    with RawConnection(bootstrap) as connection:
+        before = metadata(connection).brokers
+    yield
+    for address in before.values():
+        with RawConnection(address) as connection:
+            assert metadata(connection).brokers == before
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses; the test creates the topic itself."""
+    return f"interop-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def group() -> str:
+    """A consumer group that no other test uses."""
+    return f"group-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def kafka_tools() -> None:
+    """Apache Kafka's jars and a Java to run them are here; under CI their absence is a failure, elsewhere a skip."""
+    need_kafka_jars(kafka_classpath)
+
+
+def need_kafka_jars(fetch: Callable[[], object]) -> None:
+    """Skip (or, under CI=true, fail) with the command that brings what is missing."""
+    try:
+        fetch()
+    except KafkaJarsMissing as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(missing), pytrace=False)
+        pytest.skip(str(missing))

@@ -1,0 +1,131 @@
+"""Apache Kafka's own broker and tools, fetched by Maven into the user's cache and run with the machine's Java.
+
+The jars are never part of the repository. The folder's name contains a digest of ``pom.xml``, so another version is
+another folder, and two runs that fetch at the same time do no harm: each fetches beside it and renames.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+POM = Path(__file__).with_name("pom.xml")
+JAVA_VERSION_MIN = 17  # Kafka 4 brokers and tools (KIP-1013)
+INSTALL_COMMAND = "apt-get install -y openjdk-17-jre-headless maven"
+FETCH_SECONDS_MAX = 600
+TOOL_SECONDS_MAX = 120
+
+
+class KafkaJarsMissing(Exception):
+    """Java, Maven or the jars are not to be had; the message names the command that brings them."""
+
+
+@cache
+def java_executable() -> str:
+    """The path of a Java >= 17: ``$JAVA_HOME``'s, else the first on PATH.
+
+    Raises:
+        KafkaJarsMissing: there is none, or it is older.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else None
+    java = java or shutil.which("java")
+    if java is None:
+        raise KafkaJarsMissing(
+            f"no java on PATH: Apache Kafka's tools need Java >= {JAVA_VERSION_MIN}: {INSTALL_COMMAND}"
+        )
+    banner = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    found = re.search(r'version "(\d+)', banner)
+    if found is None or int(found[1]) < JAVA_VERSION_MIN:
+        version = found[1] if found else "of an unknown version"
+        raise KafkaJarsMissing(f"{java} is Java {version}, Kafka needs >= {JAVA_VERSION_MIN}: {INSTALL_COMMAND}")
+    return java
+
+
+def jar_folder() -> Path:
+    """Where the jars of this ``pom.xml`` belong, whether or not they are there yet."""
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache_home / "minikafka" / f"apache-kafka-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+
+
+@cache
+def kafka_classpath() -> str:
+    """A Java class path with Kafka's broker, clients and tools; fetches the jars (about 54 MB) when they are not there.
+
+    Raises:
+        KafkaJarsMissing: Java or Maven is missing, or Maven could not fetch them.
+    """
+    java_executable()
+    folder = jar_folder()
+    if not folder.is_dir():
+        _fetch(folder)
+    return f"{folder}/*"
+
+
+def _fetch(folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise KafkaJarsMissing(f"no mvn on PATH to fetch Apache Kafka's jars with: {INSTALL_COMMAND}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    try:
+        command = [
+            *(maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"),
+            *("-DincludeScope=runtime", f"-DoutputDirectory={scratch}"),
+        ]
+        fetched = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False)
+        if fetched.returncode:
+            raise KafkaJarsMissing(f"{' '.join(command)} failed: {(fetched.stdout + fetched.stderr)[-600:]}")
+        try:
+            scratch.rename(folder)
+        except OSError:  # another run was faster, and its folder is as good
+            if not folder.is_dir():
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def tool_command(main_class: str, *arguments: str, heap_mb: int = 256, jvm: Sequence[str] = ()) -> list[str]:
+    """The command line of one of Kafka's tools, for example ``org.apache.kafka.tools.TopicCommand``."""
+    return [
+        java_executable(),
+        f"-Xmx{heap_mb}m",
+        *jvm,
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+        *("-cp", kafka_classpath(), main_class, *arguments),
+    ]
+
+
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+"""JVM options that halve a small tool's start; not for anything that is measured."""
+
+
+def run_tool(
+    main_class: str, *arguments: str, stdin: str | None = None, timeout_s: float = TOOL_SECONDS_MAX, check: bool = True
+) -> str:
+    """Run one of Kafka's tools to its end; its standard output and error together.
+
+    Raises:
+        AssertionError: it did not end with 0 and ``check`` is set; the message holds what it printed.
+        subprocess.TimeoutExpired: it ran for longer than ``timeout_s``.
+    """
+    command = tool_command(main_class, *arguments, jvm=SHORT_LIVED)
+    done = subprocess.run(
+        command,
+        input=stdin or "",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    if check and done.returncode:
+        raise AssertionError(f"{main_class} {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout[-3000:]}")
+    return done.stdout

@@ -1,0 +1,65 @@
+"""The checker is measured: known mistakes are put in, and must be found, by an invariant that speaks of what went wrong.
+
+docs/simulation.md has the whole table, with the mistakes that take hundreds of schedules.
+"""
+
+from __future__ import annotations
+
+import pytest
+from minikafka_chaos.simulation.invariants import INVARIANTS
+from minikafka_chaos.simulation.mutants import BUG_SEEDS
+from minikafka_chaos.simulation.runs import first_violation
+
+SCHEDULES_MAX = 60
+
+LOST_BEFORE_ELECTED = {"B4 ValidHighWatermark", "B5 LeaderCompleteness", "B6 LeaderCandidateCompleteness"}
+STUCK = {"L2 full ISR", "B8 LogMatching"}
+
+QUICK = {
+    "truncate-to-hw": LOST_BEFORE_ELECTED,
+    "no-epoch-at-become-leader": {"B13 epochs"},
+    "no-epoch-fencing": {"B12 ValidFetcherState"},
+    "stale-fetch-answer": STUCK,
+    "hw-on-divergence": {"B14 offsets"},
+    "append-later-epoch": STUCK,
+    "join-at-hw": LOST_BEFORE_ELECTED,
+    "committed-isr-for-hw": LOST_BEFORE_ELECTED,
+    "fall-back-on-unknown": {"B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},
+    "accept-fenced": {"B9 ValidControllerState"},
+    "restart-unnoticed": {"B9 ValidControllerState", *LOST_BEFORE_ELECTED},
+    "keep-uncleanly-stopped": LOST_BEFORE_ELECTED,
+    "hw-under-min-isr": LOST_BEFORE_ELECTED,
+    "drop-leaderless-hw": {"B17 restored high watermark"},
+    "hasty-shrink": {"B18 NoHastyShrink"},
+    "dedupe-on-leader-only": {"A3 duplicate", "B16 producer state"},
+    "lagging-end-offset": {"A14 end offset monotone"},
+}
+"""Mistakes found within a few schedules, and the invariants that find them."""
+
+SLOW = {
+    "one-shot-truncation",
+    "forget-epoch-on-empty",
+    "out-of-range-drops-all",
+    "no-partition-epoch",
+    "accept-rebooted",
+    "clean-marker-stays",
+    "trust-old-positions",
+    "shrink-without-leader",
+}
+"""Mistakes that need a rare constellation; `python -m minikafka_chaos.simulation.docs --write --measure` searches for them."""
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_mistake_is_caught(name: str) -> None:
+    caught = first_violation(range(1, SCHEDULES_MAX + 1), name)
+    assert caught is not None, f"{name} was not found in {SCHEDULES_MAX} schedules"
+    assert caught.result.invariant in QUICK[name]
+    assert caught.result.trace[-1].split(maxsplit=1)[1] == f"VIOLATION {caught.result.violation}"
+
+
+def test_every_mistake_has_its_place() -> None:
+    assert set(QUICK) | SLOW == set(BUG_SEEDS) and not set(QUICK) & SLOW
+
+
+def test_expected_invariants_are_declared() -> None:
+    assert set().union(*QUICK.values()) <= set(INVARIANTS)

@@ -1,0 +1,107 @@
+"""`minikafka simulate`: exit codes, what it prints, and one line for bad input."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from minikafka.cli.main import main
+from minikafka_chaos.cli_simulate import ORDINARY, TAIL_LINES, telling
+
+BUG = "hw-on-divergence"
+Capture = pytest.CaptureFixture[str]
+
+
+def test_green_seeds_print_speed_and_counts(capsys: Capture) -> None:
+    assert main(["simulate", "--seeds", "1..3", "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    for word in (
+        "3 schedules",
+        "schedules/s",
+        "events/s",
+        "faults",
+        "acknowledged",
+        "unclean election",
+        "all invariants hold",
+    ):
+        assert word in out
+
+
+def test_a_mistake_is_found_and_the_printed_command_replays_it(capsys: Capture) -> None:
+    assert main(["simulate", "--bug", BUG, "--workers", "1", "--shrink"]) == 1
+    out = capsys.readouterr().out
+    assert "caught by B14 offsets after" in out and "VIOLATION B14 offsets" in out
+    commands = [line.removeprefix("replay:").strip() for line in out.splitlines() if line.startswith("replay:")]
+    assert len(commands) == 2, "as it was found, and shrunk"
+    for command in commands:
+        words = shlex.split(command)
+        assert words[:2] == ["minikafka", "simulate"]
+        assert main(words[1:]) == 1
+        assert "VIOLATION B14 offsets" in capsys.readouterr().out
+
+
+def test_a_mistake_that_is_not_found_is_said_so(capsys: Capture) -> None:
+    assert main(["simulate", "--bug", BUG, "--seeds", "1..1", "--strikes", "0", "--workers", "1"]) == 0
+    assert "NOT FOUND" in capsys.readouterr().out
+
+
+def test_one_seed_prints_its_hash(capsys: Capture) -> None:
+    assert main(["simulate", "--seed", "4"]) == 0
+    short = capsys.readouterr().out
+    assert main(["simulate", "--seed", "4", "--trace"]) == 0
+    whole = capsys.readouterr().out
+    assert "trace hash" in short and whole.endswith(short)
+    assert whole.splitlines()[0].endswith("min ISR 2") and len(whole.splitlines()) > 100
+
+
+def test_json(capsys: Capture) -> None:
+    assert main(["simulate", "--bug", BUG, "--workers", "1", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["violations"][0]["invariant"] == "B14 offsets"
+    seed = found["violations"][0]["seed"]
+    assert main(["simulate", "--seed", str(seed), "--bug", BUG, "--json"]) == 1
+    replayed = json.loads(capsys.readouterr().out)
+    assert replayed["trace_hash"] == found["violations"][0]["trace_hash"]
+
+
+def test_keep_going_counts_all(capsys: Capture) -> None:
+    assert main(["simulate", "--bug", BUG, "--seeds", "1..3", "--keep-going", "--workers", "1", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["schedules"] == 3
+
+
+def test_bugs_are_listed(capsys: Capture) -> None:
+    assert main(["simulate", "--list-bugs"]) == 0
+    assert BUG in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["--bug", "hw-on-divergenc"], f"did you mean {BUG}?"),
+        (["--seeds", "9..1"], "allowed: A..B"),
+        (["--seeds", "1-3"], "allowed: A..B"),
+        (["--seeds", "1..3", "--trace"], "--seed"),
+        (["--seeds", "1..3", "--seed", "1"], "not allowed with"),
+        (["--seed", "-1"], "allowed: 0 or more"),
+        (["--steps", "0"], "allowed: 1..150000"),
+        (["--seconds", "nan"], "allowed: above 0"),
+        (["--steps", "10", "--seconds", "1"], "give one"),
+        (["--skip", "1,,2"], "allowed: 1 or more"),
+        (["--workers", "0"], "allowed: 1..64"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], hint: str, capsys: Capture) -> None:
+    assert main(["simulate", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    assert captured.err.startswith("minikafka simulate: ") and hint in captured.err
+
+
+def test_the_end_of_a_trace_is_told_without_ordinary_appends() -> None:
+    trace = [f"{i:8.3f} b1 t-0 {'appends 1..2' if i % 3 else 'truncates 2 -> 1'}" for i in range(300)]
+    lines = telling(trace)
+    assert lines[-12:] == trace[-12:]
+    assert len([line for line in lines if "more" not in line]) == TAIL_LINES
+    assert not any(word in line for line in lines[:-12] for word in ORDINARY)
+    assert telling(trace[:5]) == trace[:5]

@@ -1,0 +1,77 @@
+"""Production's code holds under random faults, and a seed is a run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from minikafka_chaos.simulation.runs import Totals, first_violation, run_seeds
+from minikafka_chaos.simulation.world import Plan, simulate
+
+SEEDS_EACH = 10
+RUN = "from minikafka_chaos.simulation.world import simulate; print(*(simulate(s).digest for s in (4, 5, 18)))"
+
+
+@pytest.mark.parametrize("first", range(1, 61, SEEDS_EACH))
+def test_all_invariants_hold(first: int) -> None:
+    for result in run_seeds(range(first, first + SEEDS_EACH)):
+        assert result.violation is None, f"minikafka simulate --seed {result.seed} --trace: {result.violation}"
+        assert result.faults > 0 and result.events > 1000
+
+
+def test_the_schedules_are_worth_something() -> None:
+    totals = Totals()
+    for result in run_seeds(range(1, 13)):
+        totals.add(result)
+    assert totals.acknowledged > 300
+    assert totals.faults > 100
+    assert 0 < totals.unclean < totals.schedules, "unclean elections happen, but excuse losses in few schedules only"
+
+
+def test_a_seed_is_a_run() -> None:
+    first, again, other = simulate(7), simulate(7, trace=True), simulate(8)
+    assert first.digest == again.digest and first.events == again.events
+    assert first.digest != other.digest
+
+
+def test_hash_seeds_of_python_do_not_matter() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", RUN],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "4711")
+    }
+    assert len(digests) == 1
+
+
+def test_results_come_in_the_order_of_seeds_whatever_the_workers() -> None:
+    alone = [(r.seed, r.digest) for r in run_seeds(range(1, 7), workers=1)]
+    assert [seed for seed, _ in alone] == [1, 2, 3, 4, 5, 6]
+    assert [(r.seed, r.digest) for r in run_seeds(range(1, 7), workers=2)] == alone
+
+
+def test_a_search_ends_its_workers_at_the_first_violation() -> None:
+    caught = first_violation(range(1, 1_000_000), "hw-on-divergence", workers=2)
+    assert caught is not None
+    assert caught.schedules < 50 and caught.result.seed == caught.schedules
+
+
+def test_strikes_left_out_change_nothing_before_them() -> None:
+    whole = simulate(5, trace=True)
+    for plan in (Plan(strikes_max=3), Plan(skip=frozenset({4}))):
+        shorter = simulate(5, plan=plan, trace=True)
+        same = next(i for i, (a, b) in enumerate(zip(whole.trace, shorter.trace, strict=False)) if a != b)
+        assert same > 20, "the first three strikes come some way into the run"
+    assert simulate(5, plan=Plan(strikes_max=whole.faults)).digest == whole.digest
+
+
+def test_a_schedule_can_be_measured_in_events() -> None:
+    short, long = simulate(1, plan=Plan(steps=1)), simulate(1, plan=Plan(steps=6000))
+    assert short.violation is None and long.violation is None
+    assert short.events < 6000 < long.events

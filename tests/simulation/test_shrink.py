@@ -1,0 +1,29 @@
+"""A failing seed becomes a smaller one that breaks the same invariant, and can be replayed."""
+
+from __future__ import annotations
+
+from minikafka_chaos.simulation.mutants import BUG_SEEDS
+from minikafka_chaos.simulation.runs import first_violation
+from minikafka_chaos.simulation.shrink import shrink
+from minikafka_chaos.simulation.world import simulate
+
+BUG = "truncate-to-hw"
+
+
+def test_a_failing_seed_shrinks_to_few_strikes() -> None:
+    rules = BUG_SEEDS[BUG].rules
+    caught = first_violation(range(1, 100), BUG)
+    assert caught is not None
+    tries: list[int] = []
+    small = shrink(caught.result.seed, rules, tried=tries.append)
+    assert small is not None
+    assert small.result.invariant == caught.result.invariant
+    assert small.strikes < caught.result.faults
+    assert small.strikes <= 6, "one restart or election at the right moment is enough for this mistake"
+    assert tries == list(range(1, small.tries + 1))
+    again = simulate(caught.result.seed, rules(), small.plan)
+    assert again.digest == small.result.digest
+
+
+def test_a_green_seed_has_nothing_to_shrink() -> None:
+    assert shrink(1) is None

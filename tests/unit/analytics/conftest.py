@@ -1,0 +1,74 @@
+"""Fixtures of the analytics tests: synthetic runs, and one analysis of all of them, because starting Spark takes seconds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode does not make siblings importable
+
+from synthetic_run import Expected, write_run
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "good": {},
+    "lossy [1] {a}": {"lose": True, "duplicate": True, "torn": True},  # a name full of Hadoop's wildcards
+    "unjudged": {"verdict": "", "final_read": False},
+    "hidden-loss": {"lose": True, "verdict": "Passed"},
+    "foreign-lines": {"foreign": True},
+    "history-only": {},
+}
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """The report of all variants, what their generator knows, and where everything lies."""
+
+    report: dict[str, Any]
+    expected: dict[str, Expected]
+    html: str
+    parquet: Path
+
+    def run(self, name: str) -> dict[str, Any]:
+        """The part of the report about one variant."""
+        found: dict[str, Any] = next(run for run in self.report["runs"] if run["id"] == name)
+        return found
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Skips where there is no Java, in the words of the product."""
+    from minikafka_analytics.java import JavaMissing, find_java
+
+    try:
+        find_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(java: None) -> Iterator[object]:
+    """One Spark session that every analysis in these tests is lent."""
+    from minikafka_analytics.session import spark_session
+
+    with spark_session("local[2]") as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def analysed(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+    """Every variant, analysed together."""
+    from minikafka_analytics.analyze import analyze
+
+    root = tmp_path_factory.mktemp("runs")
+    expected = {name: write_run(root / name, **options) for name, options in VARIANTS.items()}
+    for name in ("journal.jsonl", "metrics/samples.jsonl", *(f"events/broker-{n}.jsonl" for n in (1, 2, 3))):
+        (root / "history-only" / name).unlink()
+    paths = analyze([root / name for name in VARIANTS], root / "comparison")
+    report = json.loads(paths.json.read_text(encoding="utf-8"))
+    return Analysed(report, expected, paths.html.read_text(encoding="utf-8"), paths.parquet)

@@ -1,0 +1,83 @@
+"""`minikafka analyze`: exit codes and what is said, without starting Spark."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+from minikafka_analytics import analyze as analyze_module
+from minikafka_analytics import cli_analyze, session
+from minikafka_analytics.java import JavaMissing
+from minikafka_analytics.run_folder import NoRun, open_runs
+
+
+def run(*arguments: object) -> int:
+    parser = argparse.ArgumentParser()
+    cli_analyze.add_arguments(parser)
+    return cli_analyze.run(parser.parse_args([str(argument) for argument in arguments]))
+
+
+def test_a_folder_that_is_not_there_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path / "nowhere") == 2
+    assert capsys.readouterr().err == f"minikafka analyze: {tmp_path / 'nowhere'}: no such run folder\n"
+
+
+def test_a_folder_without_a_run_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path) == 2
+    assert "not a run folder" in capsys.readouterr().err
+
+
+def test_bad_settings_for_spark_are_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "--conf", "spark.x") == 2
+    assert "KEY=VALUE" in capsys.readouterr().err
+
+
+def test_without_java_it_could_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none() -> None:
+        raise JavaMissing("Spark needs Java: do this")
+
+    monkeypatch.setattr(session, "find_java", none)
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    (tmp_path / "history.jsonl").write_text('{"time": 1}\n')
+    assert run(tmp_path) == 3
+    assert capsys.readouterr().err == "minikafka analyze: Spark needs Java: do this\n"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        (["Passed"], 0),
+        (["Passed", "Failed"], 1),
+        (["Inconclusive"], 3),
+        (["Error", "Failed"], 1),
+        (["Aborted", "Passed"], 3),
+    ],
+)
+def test_the_exit_code_is_the_worst_verdict(verdicts: list[str], code: int) -> None:
+    assert cli_analyze.exit_code(verdicts) == code
+
+
+def test_several_runs_are_compared_beside_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+
+    def fake(run_dirs: list[Path], out: Path, master: str, settings: dict[str, str]) -> analyze_module.ReportPaths:
+        asked.append(out)
+        return analyze_module.ReportPaths(out / "report.html", out / "report.json", out / "parquet")
+
+    monkeypatch.setattr(analyze_module, "analyze", fake)
+    monkeypatch.setattr(analyze_module, "verdicts", lambda paths: ["Passed", "Passed"])
+    assert run(tmp_path / "a", tmp_path / "b") == 0
+    assert run(tmp_path / "a") == 0
+    assert asked == [tmp_path / "comparison", tmp_path / "a"]
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for parent in ("x", "y"):
+        (tmp_path / parent / "run").mkdir(parents=True)
+        (tmp_path / parent / "run" / "history.jsonl").write_text("{}\n")
+    assert [run.id for run in open_runs([tmp_path / "x" / "run", tmp_path / "y" / "run"])] == ["x-run", "y-run"]
+    with pytest.raises(NoRun, match="no run given"):
+        open_runs([])

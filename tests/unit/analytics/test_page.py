@@ -1,0 +1,98 @@
+"""The page: it says the verdict, stands alone, and does not trust what it shows."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from conftest import Analysed
+from minikafka_analytics.analyze import analyze
+from synthetic_run import write_run
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+FETCHES = {"src", "href", "srcset", "data", "action", "poster", "xlink:href"}
+
+
+class References(HTMLParser):
+    """Everything in a page that a browser would fetch, and the tags that stay open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.found += [
+            f"{tag} {name}={value}" for name, value in attrs if name in FETCHES and not (value or "").startswith("#")
+        ]
+        if tag not in {"meta", "br", "link", "img", "hr"}:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+
+def test_the_page_fetches_nothing(analysed: Analysed) -> None:
+    page = References()
+    page.feed(analysed.html)
+    assert page.found == []
+    assert not page.tags & {"script", "link", "iframe", "img", "object", "embed"}
+    assert "@import" not in analysed.html
+    assert re.findall(r"url\((?!#)", analysed.html) == []
+    assert page.open == []
+
+
+def test_the_verdict_comes_first(analysed: Analysed) -> None:
+    text = re.sub(r"<style>.*?</style>", "", analysed.html, flags=re.DOTALL)
+    assert text.index("Acknowledged records were lost in 2 runs of 6.") < text.index("<table")
+    assert "1 acknowledged record was lost." in text
+    assert "No acknowledged record was lost." in text
+    assert "The two judges differ" in text
+
+
+def test_every_plot_has_its_faults_shaded(analysed: Analysed) -> None:
+    good = analysed.html.split("<h1>Run good</h1>")[1].split("<h1>Run ")[0]
+    plots = re.findall(r'<svg viewBox.*?aria-label="(.*?)">(.*?)</svg>', good, re.DOTALL)
+    assert [name for name, _ in plots] == [
+        "Roles of replicas over time",
+        "Sends per second by outcome",
+        "Latency of acknowledgements",
+        "Offsets of bank-0 on every replica",
+        "Records behind the furthest replica",
+        "Offsets of bank-1 on every replica",
+        "Records behind the furthest replica",
+        "Records at risk of a power loss",
+    ]
+    for name, svg in plots:
+        assert svg.count('class="band"') == 2, name
+
+
+def test_what_a_run_says_is_shown_as_text(spark: object, tmp_path) -> None:
+    """A run is evidence, not code: markup in a value, an error or a setting stays text."""
+    folder = tmp_path / "<b>run"
+    write_run(folder, lose=True)
+    history = (folder / "history.jsonl").read_text(encoding="utf-8")
+    (folder / "history.jsonl").write_text(history.replace("p0-00319", "<script>alert(1)</script>"), encoding="utf-8")
+    paths = analyze([folder], tmp_path / "out")
+    html = paths.html.read_text(encoding="utf-8")
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    assert "<b>run" not in html
+
+
+def test_a_second_analysis_replaces_the_first(spark: object, tmp_path) -> None:
+    write_run(tmp_path / "run")
+    first = analyze([tmp_path / "run"], tmp_path / "run")
+    rows = sum(1 for _ in (first.parquet / "history").rglob("*.parquet"))
+    second = analyze([tmp_path / "run"], tmp_path / "run")
+    assert sum(1 for _ in (second.parquet / "history").rglob("*.parquet")) == rows
+    assert "No acknowledged record was lost." in second.html.read_text(encoding="utf-8")

@@ -1,0 +1,104 @@
+"""A ground without brokers, that writes down what was asked of it; for the tests of the story and the runner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from minikafka.protocol.types import TopicPartition
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError
+from minikafka_chaos.scenario import ClusterSpec
+from minikafka_chaos.steps import Verb
+
+
+class FakeGround:
+    name = "fake"
+
+    def __init__(self, fail_at: str | None = None, error: BaseException | None = None) -> None:
+        self.asked: list[str] = []
+        self.conditions: dict[int, BrokerCondition] = {}
+        self.verbs = frozenset(Verb) - {Verb.CUT}
+        self._fail_at = fail_at
+        self._error = error or ToolTrouble("the ground is wet")
+
+    bootstrap = live_bootstrap = "127.0.0.1:1"
+
+    @property
+    def brokers(self) -> Sequence[int]:
+        return sorted(self.conditions)
+
+    def _asked(self, what: str) -> None:
+        self.asked.append(what)
+        if what.split(maxsplit=1)[0] == self._fail_at:
+            raise self._error
+
+    def up(self, cluster: ClusterSpec) -> None:
+        self._asked("up")
+        self.conditions = dict.fromkeys(range(1, cluster.brokers + 1), BrokerCondition.RUNNING)
+
+    def down(self) -> list[int]:
+        self._asked("down")
+        return []
+
+    def condition(self, broker: int) -> BrokerCondition:
+        return self.conditions[broker]
+
+    def start(self, broker: int) -> None:
+        self._asked(f"start {broker}")
+        self.conditions[broker] = BrokerCondition.RUNNING
+
+    def wait_ready(self, broker: int, deadline_s: float) -> None:
+        self._asked(f"wait_ready {broker}")
+
+    def is_ready(self, broker: int) -> bool:
+        return self.conditions[broker] is BrokerCondition.RUNNING
+
+    def kill(self, brokers: Sequence[int]) -> None:
+        self._asked(f"kill {' '.join(map(str, brokers))}")
+        self.conditions.update(dict.fromkeys(brokers, BrokerCondition.DEAD))
+
+    def terminate(self, broker: int) -> None:
+        self._asked(f"terminate {broker}")
+        self.conditions[broker] = BrokerCondition.DEAD
+
+    def pause(self, brokers: Sequence[int]) -> None:
+        self._asked(f"pause {' '.join(map(str, brokers))}")
+        self.conditions.update(dict.fromkeys(brokers, BrokerCondition.PAUSED))
+
+    def resume(self, broker: int) -> None:
+        self._asked(f"resume {broker}")
+        self.conditions[broker] = BrokerCondition.RUNNING
+
+    def recover(self, broker: int) -> None:
+        self._asked(f"recover {broker}")
+        self.conditions[broker] = BrokerCondition.RUNNING
+
+    def cut(self, broker: int, peer: int) -> None:
+        self._asked(f"cut {broker} {peer}")
+
+    def heal(self, broker: int, peer: int) -> None:
+        self._asked(f"heal {broker} {peer}")
+
+    def wipe_unflushed(self, broker: int) -> None:
+        self._asked(f"wipe_unflushed {broker}")
+
+    def wipe_volume(self, broker: int) -> None:
+        self._asked(f"wipe_volume {broker}")
+
+    def heal_all(self) -> list[str]:
+        self._asked("heal_all")
+        return []
+
+    def metrics_url(self, broker: int) -> str:
+        return "http://127.0.0.1:1/metrics"
+
+    def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> int | None:
+        return None
+
+    def replica_log(self, broker: int, topic_partition: TopicPartition) -> ReplicaLog:
+        raise ReplicaLogError("a fake ground has no logs")
+
+    def collect_events(self, folder: Path) -> None:
+        self._asked("collect_events")

@@ -1,0 +1,68 @@
+"""The commands' exit codes and one-line errors, without a cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from minikafka.cli.main import main
+
+from .story import Story
+
+
+def history(path: Path, story: Story) -> str:
+    path.write_text("".join(op.line() + "\n" for op in story.lines))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("story", "code", "verdict"),
+    [
+        (Story().acked("a", 0).final(["a"]), 0, "Passed"),
+        (Story().acked("a", 0).final([]), 1, "Failed"),
+        (Story().invoke("a").unknown("a").final([]), 3, "Inconclusive"),
+    ],
+)
+def test_verify_judges_a_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], story: Story, code: int, verdict: str
+) -> None:
+    file = history(tmp_path / "h.jsonl", story)
+    assert main(["verify", "--history", file, "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["verdict"] == verdict
+    assert main(["verify", "--history", file]) == code
+    assert verdict in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["verify"], "--bootstrap --history"),
+        (["verify", "--history", "nowhere.jsonl"], "No such file"),
+        (["verify", "--bootstrap", "h:1", "--rate", "0"], "--rate 0"),
+        (["verify", "--bootstrap", "h:1", "--seconds", "0"], "--seconds"),
+        (["verify", "--bootstrap", "h:1", "--acks", "2"], "--acks"),
+        (["verify", "--bootstrap", "h:1", "--topic-config", "a"], "KEY=VALUE"),
+        (["chaos", "run", "nowhere"], "no such file"),
+        (["chaos", "run", "demo", "--ground", "moon"], "--ground"),
+        (["chaos", "run", "demo", "--ground", "kubernetes"], "allowed: processes"),
+        (["chaos", "run", "demo", "--seconds", "0"], "--seconds 0"),
+        (["chaos"], "required"),
+    ],
+)
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], names: str) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert names in error
+    assert len(error.splitlines()) == 1
+
+
+def test_scenarios_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chaos", "list", "--json"]) == 0
+    assert "demo" in [row["name"] for row in json.loads(capsys.readouterr().out)]
+    assert main(["chaos", "list"]) == 0
+    assert "kip-101-data-loss.leader-epoch" in capsys.readouterr().out
+    assert main(["chaos", "show", "demo", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metadata"]["name"] == "demo"
+    assert main(["chaos", "show", "demo"]) == 0
+    assert "kind: ChaosExperiment" in capsys.readouterr().out

@@ -1,0 +1,116 @@
+"""history.jsonl: what is written is read; what is damaged is named."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from minikafka_chaos.history import (
+    INFO,
+    INVOKE,
+    OK,
+    POLL,
+    SEND,
+    HistoryError,
+    HistoryWriter,
+    Op,
+    WorkloadSettings,
+    read_history,
+)
+
+
+def test_every_kind_of_line_survives_a_round_trip(tmp_path: Path) -> None:
+    clock = itertools.count(1_700_000_000)
+    path = tmp_path / "history.jsonl"
+    with HistoryWriter(path, clock=lambda: float(next(clock))) as history:
+        history.workload(WorkloadSettings(acks="1", idempotence=True, max_in_flight=5), topic="t")
+        history.invoke_send(1, "t", None, 'p1-"1"\n')
+        history.complete_send(1, OK, "t", 2, 17, 'p1-"1"\n')
+        history.complete_send(1, INFO, "t", None, None, "x", "_MSG_TIMED_OUT")
+        history.assign(9, "t", 2, 0)
+        history.poll(9, 3, "t", 2, 17, "p1-é", 4)
+        history.poll_failed(9, "t", None, "_TRANSPORT")
+        history.read_done(9, "t", 2, 18)
+        history.log_bounds(9, "t", 2, 0, 18)
+    lines = read_history(path)
+    assert [json.loads(line)["op"] for line in path.read_text().splitlines()] == [op.op for op in lines]
+    assert lines[2] == Op(lines[2].time, 1, SEND, OK, "t", 2, 17, 'p1-"1"\n')
+    assert lines[5] == Op(lines[5].time, 9, POLL, OK, "t", 2, 17, "p1-é", None, 4, 3)
+    assert WorkloadSettings.from_history(lines) == WorkloadSettings("1", True, 5)
+
+
+def test_lines_have_the_documented_fields(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    with HistoryWriter(path) as history:
+        history.invoke_send(1, "t", 0, "v")
+    line = json.loads(path.read_text())
+    assert set(line) == {"time", "process", "op", "type", "topic", "partition", "offset", "value", "error"}
+    assert (line["op"], line["type"], line["offset"]) == ("send", "invoke", None)
+
+
+def test_an_invocation_is_written_before_the_record_can_leave(tmp_path: Path) -> None:
+    """The writer returns only after the line is in its buffer, so it stands before the outcome of the same send."""
+    path = tmp_path / "history.jsonl"
+    with HistoryWriter(path) as history:
+
+        def work(process: int) -> None:
+            for number in range(200):
+                history.invoke_send(process, "t", 0, f"{process}-{number}")
+                history.complete_send(process, OK, "t", 0, number, f"{process}-{number}")
+
+        threads = [threading.Thread(target=work, args=(process,)) for process in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    invoked: set[str] = set()
+    for op in read_history(path):
+        assert op.value is not None
+        if op.type == INVOKE:
+            invoked.add(op.value)
+        else:
+            assert op.value in invoked
+    assert len(invoked) == 800
+
+
+def test_late_callbacks_after_the_end_are_dropped(tmp_path: Path) -> None:
+    history = HistoryWriter(tmp_path / "history.jsonl")
+    history.close()
+    history.invoke_send(1, "t", 0, "late")
+    assert read_history(tmp_path / "history.jsonl") == []
+
+
+def test_a_cut_off_last_line_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    whole = Op(1.0, 1, SEND, INVOKE, "t", 0, None, "v").line()
+    path.write_text(whole + "\n" + whole[:40])
+    assert len(read_history(path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("{not json\n", "not a JSON line"),
+        ("[]\n", "JSON object"),
+        ('{"time":1,"process":1,"op":"jump","type":"ok"}\n', "op is 'jump'"),
+        ('{"time":1,"process":1,"op":"send","type":"maybe"}\n', "type is 'maybe'"),
+        ('{"time":"noon","process":1,"op":"poll","type":"ok"}\n', "time must be a number"),
+        ('{"time":1,"process":1,"op":"poll","type":"ok","offset":"7"}\n', "offset must be an integer"),
+        ('{"time":1,"process":1,"op":"poll","type":"ok","topic":7}\n', "topic must be a string"),
+        ('{"time":1,"process":1,"op":"send","type":"ok"}\n', "a send needs its value"),
+    ],
+)
+def test_a_damaged_line_is_named(tmp_path: Path, line: str, names: str) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(Op(1.0, 1, SEND, INVOKE, "t", 0, None, "v").line() + "\n" + line)
+    with pytest.raises(HistoryError, match=":2: ") as caught:
+        read_history(path)
+    assert names in str(caught.value)
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match="No such file"):
+        read_history(tmp_path / "nowhere.jsonl")

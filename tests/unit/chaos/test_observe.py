@@ -1,0 +1,89 @@
+"""Observing: Prometheus' text format, and samples.jsonl."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from minikafka.protocol.types import TopicPartition
+from minikafka_chaos.observe import SAMPLES_FILE, Observer, Sample, parse_metrics, replica_status, scrape
+
+TEXT = """\
+# HELP minikafka_log_end_offset The next offset
+# TYPE minikafka_log_end_offset gauge
+minikafka_log_end_offset{topic="t",partition="0"} 12.0
+minikafka_log_end_offset{topic="a \\"b\\"\\\\c\\n",partition="1"} 3
+minikafka_replica_role{topic="t",partition="0"} 2
+minikafka_isr_shrinks_total 4
+process_cpu_seconds_total 1.5e-1
+python_info{version="3.11"} 1
+minikafka_broken{topic="t"} not-a-number
+"""
+
+
+def test_samples_are_parsed_and_strangers_left_out() -> None:
+    samples = parse_metrics(TEXT)
+    assert samples[0] == Sample("minikafka_log_end_offset", {"topic": "t", "partition": "0"}, 12.0)
+    assert samples[1].labels["topic"] == 'a "b"\\c\n'
+    assert samples[-2:] == [
+        Sample("minikafka_isr_shrinks_total", {}, 4.0),
+        Sample("process_cpu_seconds_total", {}, 0.15),
+    ]
+
+
+def test_parsing_agrees_with_the_reference_parser() -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    text = "\n".join(line for line in TEXT.splitlines() if "broken" not in line) + "\n"
+    theirs = {
+        (s.name, frozenset(s.labels.items()), s.value)
+        for family in text_string_to_metric_families(text)
+        for s in family.samples
+        if s.name.startswith(("minikafka_", "process_"))
+    }
+    assert {(s.name, frozenset(s.labels.items()), s.value) for s in parse_metrics(text)} == theirs
+
+
+def test_the_status_of_one_replica() -> None:
+    status = replica_status(parse_metrics(TEXT), TopicPartition("t", 0))
+    assert (status.role, status.log_end_offset, status.high_watermark) == (2, 12, None)
+
+
+@pytest.fixture
+def broker() -> Iterator[str]:
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(TEXT.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Metrics)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/metrics"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_scrape_that_fails_is_a_line_too(tmp_path: Path, broker: str) -> None:
+    observer = Observer(tmp_path, {1: broker, 2: "http://127.0.0.1:1/metrics"}, interval_s=0.01)
+    observer.start()
+    observer.stop()
+    assert observer.failure is None
+    lines = [json.loads(line) for line in (tmp_path / SAMPLES_FILE).read_text().splitlines()]
+    assert ["samples" in line for line in lines[:2]] == [True, False]
+    assert lines[0]["samples"][0] == ["minikafka_log_end_offset", {"topic": "t", "partition": "0"}, 12.0]
+    assert "refused" in lines[1]["error"]
+
+
+def test_a_broker_that_does_not_answer_is_an_oserror() -> None:
+    with pytest.raises(OSError, match="refused"):
+        scrape("http://127.0.0.1:1/metrics")

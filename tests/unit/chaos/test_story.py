@@ -1,0 +1,284 @@
+"""Telling a story: order, write-ahead journal, targets by role and seed, and what ends it early."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka.protocol.types import TopicPartition
+from minikafka_chaos import observe
+from minikafka_chaos.cluster_view import PartitionView
+from minikafka_chaos.conditions import World
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.history import FAIL, INFO, OK
+from minikafka_chaos.journal import Journal, read_journal
+from minikafka_chaos.reporter import Silent
+from minikafka_chaos.story import Story as Telling
+from minikafka_chaos.workload import Tally
+
+from .fake_ground import FakeGround
+from .test_scenario import fault, parse
+
+TP = TopicPartition("t", 0)
+
+
+class FakeView:
+    """Metadata that a test sets."""
+
+    def __init__(self) -> None:
+        self.state: dict[TopicPartition, PartitionView] | None = {
+            TopicPartition("t", 0): PartitionView(2, (1, 2, 3), (1, 2, 3)),
+            TopicPartition("t", 1): PartitionView(3, (1, 2, 3), (3, 1)),
+        }
+        self.controlled_by = 1
+
+    def partitions(self, topic: str) -> dict[TopicPartition, PartitionView] | None:
+        return self.state
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
+        return None if self.state is None else self.state.get(topic_partition)
+
+    def controller(self) -> int:
+        return self.controlled_by
+
+
+class FakeScript:
+    """Sends that go as a test wants."""
+
+    def __init__(self, outcome: str = OK) -> None:
+        self.sent: list[str] = []
+        self.outcome = outcome
+
+    def send(self, topic: str, partition: int, values: Sequence[str], deadline_s: float) -> dict[str, int]:
+        self.sent += values
+        return {OK: 0, FAIL: 0, INFO: 0} | {self.outcome: len(values)}
+
+
+class Stage:
+    """A world to tell a story in."""
+
+    def __init__(self, tmp_path: Path, steps: list[dict[str, Any]], **spec: Any) -> None:
+        self.ground = FakeGround()
+        self.ground.conditions = dict.fromkeys((1, 2, 3), BrokerCondition.RUNNING)
+        self.view = FakeView()
+        self.tally = Tally()
+        self.script = FakeScript()
+        rng = random.Random(7)
+        self.world = World(self.ground, self.view, self.tally, rng)  # type: ignore[arg-type]
+        self.path = tmp_path / "journal.jsonl"
+        self.journal = Journal(self.path)
+        self.story = Telling(
+            parse(steps=steps, **spec).spec,
+            self.world,
+            self.script,  # type: ignore[arg-type]
+            self.journal,
+            Silent(),
+            self.until,
+            rng,
+        )
+
+    def until(self, holds: Callable[[], bool], deadline_s: float) -> bool:
+        return holds()
+
+    def tell(self) -> str | None:
+        return self.story.tell()
+
+    def acked(self, number: int, topic_partition: TopicPartition = TP) -> None:
+        self.tally.outcomes[OK][1, topic_partition] += number
+
+    @property
+    def actions(self) -> list[tuple[str, str, str]]:
+        return [
+            (line["phase"], line["fault"], line["target"])
+            for line in read_journal(self.path)
+            if line["kind"] == "action"
+        ]
+
+
+def waiting(name: str, *conditions: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "wait": {"conditions": list(conditions)}}
+
+
+def test_steps_are_done_in_order(tmp_path: Path) -> None:
+    steps = [fault("a", type="Brokers", brokers=[1]), fault("b", "Start", type="SameAs", step="a")]
+    stage = Stage(tmp_path, steps)
+    assert stage.tell() is None
+    assert stage.ground.asked == ["kill 1", "start 1", "wait_ready 1"]
+    assert [step for step, _ in stage.story.fault_times] == ["a", "b"]
+
+
+def test_a_fault_is_in_the_journal_before_it_is_done(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [fault("a", type="Brokers", brokers=[1])])
+    seen: list[tuple[str, str, str]] = []
+    stage.ground._asked = lambda what: seen.extend(stage.actions)  # type: ignore[method-assign]
+    stage.tell()
+    assert seen == [("begin", "Kill", "broker-1")]
+    assert stage.actions == [("begin", "Kill", "broker-1"), ("end", "Kill", "broker-1")]
+
+
+def test_a_fault_that_cannot_be_done_is_trouble_and_told_so(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [fault("a", type="Brokers", brokers=[1])])
+    stage.ground._fail_at = "kill"
+    with pytest.raises(ToolTrouble):
+        stage.tell()
+    end = read_journal(stage.path)[-1]
+    assert (end["phase"], end["ok"], end["detail"]) == ("end", False, "ToolTrouble: the ground is wet")
+
+
+@pytest.mark.parametrize(
+    ("verb", "asked"),
+    [
+        ("Kill", ["kill 1 2"]),
+        ("PowerLoss", ["kill 1 2", "wipe_unflushed 1", "wipe_unflushed 2"]),
+        ("Pause", ["pause 1 2"]),
+        ("Terminate", ["terminate 1", "terminate 2"]),
+        ("Restart", ["terminate 1", "start 1", "terminate 2", "start 2", "wait_ready 1", "wait_ready 2"]),
+        ("Resume", ["resume 1", "resume 2"]),
+        ("Recover", ["recover 1", "recover 2", "wait_ready 1", "wait_ready 2"]),
+        ("WipeUnflushed", ["wipe_unflushed 1", "wipe_unflushed 2"]),
+        ("WipeVolume", ["wipe_volume 1", "wipe_volume 2"]),
+        ("Cut", ["cut 1 3", "cut 2 3"]),
+        ("Heal", ["heal 1 3", "heal 2 3"]),
+    ],
+)
+def test_every_verb_reaches_the_ground(tmp_path: Path, verb: str, asked: list[str]) -> None:
+    stage = Stage(tmp_path, [fault("a", verb, type="Brokers", brokers=[1, 2])])
+    stage.tell()
+    assert stage.ground.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("target", "brokers"),
+    [
+        ({"type": "Leader", "topic": "t"}, (2,)),
+        ({"type": "Leader", "topic": "t", "partition": 1}, (3,)),
+        ({"type": "Follower", "topic": "t", "partition": 1}, (1,)),  # the only in-sync one
+        ({"type": "Controller"}, (1,)),
+        ({"type": "All"}, (1, 2, 3)),
+    ],
+)
+def test_targets_are_chosen_by_role(tmp_path: Path, target: dict[str, Any], brokers: tuple[int, ...]) -> None:
+    stage = Stage(tmp_path, [fault("a", **target)])
+    stage.tell()
+    choice = stage.world.marks["a"].choice
+    assert choice is not None
+    assert choice.brokers == brokers
+
+
+def test_another_broker_is_another_one_and_the_seed_decides(tmp_path: Path) -> None:
+    steps = [fault("a", "Pause", type="Controller"), fault("b", type="Any", otherThan=["a"])]
+    chosen = []
+    for number in range(2):
+        stage = Stage(tmp_path / str(number), steps)
+        stage.tell()
+        chosen.append(stage.ground.asked[1])
+    assert chosen[0] == chosen[1]
+    assert chosen[0] in ("kill 2", "kill 3")
+
+
+def test_any_never_is_a_broker_that_is_down(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [fault("a", type="Any")])
+    stage.ground.conditions.update({1: BrokerCondition.DEAD, 2: BrokerCondition.PAUSED})
+    stage.tell()
+    assert stage.ground.asked == ["kill 3"]
+
+
+def test_without_a_leader_the_story_ends_without_blame(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [fault("a", type="Leader", topic="t"), fault("b", type="Any")])
+    stage.view.state = None
+    problem = stage.tell()
+    assert problem is not None
+    assert "no broker is Leader of t" in problem
+    assert stage.ground.asked == []
+
+
+def test_a_state_that_is_not_reached_ends_the_story_and_is_told(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [waiting("a", {"type": "Acked", "atLeast": 5}), fault("b", type="Any")])
+    stage.acked(4)
+    assert stage.tell() == "step a: not reached in 30 s (Acked 4 acknowledged)"
+    assert stage.ground.asked == []
+    check = next(line for line in read_journal(stage.path) if line["kind"] == "check")
+    assert (check["ok"], check["seen"]) == (False, "Acked 4 acknowledged")
+
+
+def test_acknowledgements_count_since_a_step(tmp_path: Path) -> None:
+    acked = {"type": "Acked", "topic": "t", "partition": 0, "since": "kill", "atLeast": 5}
+    stage = Stage(tmp_path, [fault("kill", type="Any"), waiting("go-on", acked)])
+    stage.acked(100)
+    assert stage.tell() == "step go-on: not reached in 30 s (Acked 0 acknowledged)"
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ({"type": "Isr", "topic": "t", "brokers": [3, 2, 1]}, True),
+        ({"type": "Isr", "topic": "t", "brokers": [1, 2]}, False),
+        ({"type": "FullIsr", "topic": "t"}, False),
+        ({"type": "Leader", "topic": "t", "broker": 2}, True),
+        ({"type": "Leader", "topic": "t", "broker": 1}, False),
+        ({"type": "Leader", "topic": "t"}, True),
+        ({"type": "NoLeader", "topic": "t"}, False),
+        ({"type": "BrokerReady", "broker": 1}, True),
+        ({"type": "Elapsed", "seconds": 5}, False),
+        ({"type": "ReplicaRole", "topic": "t", "broker": 1, "role": "Leader"}, False),
+        ({"type": "LogEndOffset", "topic": "t", "broker": 1, "equals": 1}, False),
+        ({"type": "CheckpointedHighWatermark", "topic": "t", "broker": 1, "atMost": 9}, False),
+    ],
+)
+def test_conditions(tmp_path: Path, condition: dict[str, Any], holds: bool) -> None:
+    assert (Stage(tmp_path, [waiting("a", condition)]).tell() is None) is holds
+
+
+@pytest.mark.parametrize(
+    ("bounds", "holds"),
+    [({"equals": 7}, True), ({"equals": 6}, False), ({"atLeast": 7, "atMost": 7}, True), ({"atMost": 6}, False)],
+)
+def test_offsets_are_told_by_the_replicas_own_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bounds: dict[str, int], holds: bool
+) -> None:
+    metrics = (
+        'minikafka_high_watermark{topic="t",partition="0"} 7.0\nminikafka_replica_role{topic="t",partition="0"} 1\n'
+    )
+    monkeypatch.setattr(observe, "scrape", lambda url, timeout_s: observe.parse_metrics(metrics))
+    steps = [
+        waiting("a", {"type": "HighWatermark", "topic": "t", "broker": 1, **bounds}),
+        waiting("b", {"type": "ReplicaRole", "topic": "t", "broker": 1, "role": "Follower"}),
+    ]
+    assert (Stage(tmp_path, steps).tell() is None) is holds
+
+
+def test_nobody_answering_is_no_state(tmp_path: Path) -> None:
+    for condition in ({"type": "FullIsr", "topic": "t"}, {"type": "NoLeader", "topic": "t"}):
+        stage = Stage(tmp_path, [waiting("a", condition)])
+        stage.view.state = None
+        assert "nobody answers" in (stage.tell() or "")
+
+
+def test_a_send_that_is_not_acknowledged_ends_the_story_unless_it_may(tmp_path: Path) -> None:
+    send = {"topic": "t", "values": ["m0", "m1"]}
+    strict = Stage(tmp_path / "1", [{"name": "a", "send": send}])
+    strict.script.outcome = INFO
+    assert "not acknowledged" in (strict.tell() or "")
+    lenient = Stage(tmp_path / "2", [{"name": "a", "send": send | {"expect": "Any"}}])
+    lenient.script.outcome = INFO
+    assert lenient.tell() is None
+
+
+def test_rounds_repeat_the_steps_with_values_of_their_own(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [{"name": "a", "send": {"topic": "t", "values": ["m"]}}], rounds=3)
+    assert stage.tell() is None
+    assert stage.script.sent == ["m", "m-r2", "m-r3"]
+
+
+def test_one_of_several_verbs_is_the_seeds_choice(tmp_path: Path) -> None:
+    steps = [
+        {"name": "a", "fault": {"oneOf": ["Kill", "Pause"], "target": {"type": "Brokers", "brokers": [1]}}},
+        fault("b", "Recover", type="SameAs", step="a"),
+    ]
+    stage = Stage(tmp_path, steps, rounds=20)
+    assert stage.tell() is None
+    assert {what.split()[0] for what in stage.ground.asked} == {"kill", "pause", "recover", "wait_ready"}

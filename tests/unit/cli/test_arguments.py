@@ -1,0 +1,105 @@
+"""Types of arguments: what is taken, and that every refusal names the value and what would do."""
+
+from argparse import ArgumentTypeError, Namespace
+
+import pytest
+from minikafka.cli import arguments
+from minikafka.cli.exits import CommandError
+
+
+@pytest.mark.parametrize("text", ["localhost:9092", "a:1,b:65535", "[::1]:9092", "10.0.0.1:9092, b:2"])
+def test_bootstrap_takes(text: str) -> None:
+    assert arguments.bootstrap(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "localhost", ":9092", "a:0", "a:65536", "a:b", "a:1,", "a:-1"])
+def test_bootstrap_refuses(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="is not HOST:PORT"):
+        arguments.bootstrap(text)
+
+
+def test_endpoints() -> None:
+    assert arguments.endpoints("a:1, [::1]:2") == [("a", 1), ("::1", 2)]
+
+
+@pytest.mark.parametrize("text", ["a", "a.b_c-D9", "x" * 249, "__consumer_offsets", "..."])
+def test_topic_names(text: str) -> None:
+    assert arguments.topic_name(text) == text
+
+
+@pytest.mark.parametrize("text", ["", ".", "..", "a b", "ä", "a/b", "x" * 250, "a\n"])
+def test_no_topic_names(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="is not a topic name"):
+        arguments.topic_name(text)
+
+
+def test_key_value() -> None:
+    assert arguments.key_value("a=b=c") == ("a", "b=c")
+    assert arguments.key_value("a=") == ("a", "")
+    for text in ("a", "=b", " =b", ""):
+        with pytest.raises(ArgumentTypeError, match="is not KEY=VALUE"):
+            arguments.key_value(text)
+
+
+def test_settings_refuses_two_values_of_one_key() -> None:
+    assert arguments.settings([("a", "1"), ("b", "2"), ("a", "1")]) == {"a": "1", "b": "2"}
+    with pytest.raises(CommandError, match="a is given twice: '1' and '2'"):
+        arguments.settings([("a", "1"), ("a", "2")])
+
+
+def test_whole_number() -> None:
+    parse = arguments.whole_number(1, 5)
+    assert [parse("1"), parse("5"), parse(" 3 ")] == [1, 5, 3]
+    for text in ("0", "6", "x", "1.5", "", "-1"):
+        with pytest.raises(ArgumentTypeError, match="whole number of at least 1 and not above 5"):
+            parse(text)
+    with pytest.raises(ArgumentTypeError, match=r"of at least 0$"):
+        arguments.whole_number(0)("-1")
+
+
+def test_seconds() -> None:
+    assert arguments.seconds("0.5") == 0.5
+    for text in ("0", "-1", "nan", "inf", "x", ""):
+        with pytest.raises(ArgumentTypeError, match="is not a positive number of seconds"):
+            arguments.seconds(text)
+
+
+def test_moment_is_utc_unless_it_says_otherwise() -> None:
+    assert arguments.moment("1970-01-01T00:00:01") == 1000
+    assert arguments.moment("1970-01-01T00:00:01.250Z") == 1250
+    assert arguments.moment("1970-01-01T01:00:00+01:00") == 0
+    assert arguments.moment("1970-01-02") == 86_400_000
+    for text in ("yesterday", "", "12:00", "1970-13-01"):
+        with pytest.raises(ArgumentTypeError, match="is not a date and time"):
+            arguments.moment(text)
+
+
+def test_replica_assignment_is_that_of_kafka_topics() -> None:
+    assert arguments.replica_assignment("0:1:2,1:2:0") == [[0, 1, 2], [1, 2, 0]]
+    assert arguments.replica_assignment("7") == [[7]]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("0:x", "not broker ids"),
+        ("", "not broker ids"),
+        ("0:1,", "not broker ids"),
+        ("0:0", "names a broker twice"),
+        ("0:1,2", "different numbers of replicas"),
+        ("-1", "negative broker id"),
+    ],
+)
+def test_replica_assignment_refuses(text: str, line: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=line):
+        arguments.replica_assignment(text)
+
+
+def test_topics_come_in_either_way_each_once() -> None:
+    assert arguments.topics_of(Namespace(topics=["a", "b"], topic_option=["b", "c"])) == ["a", "b", "c"]
+    assert arguments.topic_of(Namespace(topics=None, topic_option=["a"])) == "a"
+    assert arguments.topic_of(Namespace(topics="a", topic_option=["a"])) == "a"
+    with pytest.raises(CommandError, match=r"which topic\?"):
+        arguments.topic_of(Namespace(topics=None, topic_option=None))
+    with pytest.raises(CommandError, match="takes one topic, not 2: a, b"):
+        arguments.topic_of(Namespace(topics="a", topic_option=["b"]))

@@ -1,0 +1,200 @@
+"""The command line as a whole: help, exit codes, one line for bad input, and nothing imported that is not needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from argparse import ArgumentParser, Namespace
+
+import pytest
+from minikafka import __version__
+from minikafka.cli import main as entry
+from minikafka.cli.exits import UNKNOWN, CommandError
+
+BAD_INPUT = [
+    ["frobnicate"],
+    ["--frobnicate"],
+    ["topic"],
+    ["topic", "frobnicate"],
+    ["topic", "create"],
+    ["topic", "create", "a", "--partitions", "0"],
+    ["topic", "create", "a", "--partitions", "x"],
+    ["topic", "create", "a b"],
+    ["topic", "create", "a", "--replica-assignment", "0:0"],
+    ["topic", "create", "a", "--replica-assignment", "0:1", "--partitions", "1"],
+    ["topic", "create", "a", "--config", "x"],
+    ["topic", "create", "a", "--part", "1"],
+    ["topic", "delete"],
+    ["topic", "alter", "a"],
+    ["topic", "alter", "a", "--config", "k=v", "--delete-config", "k"],
+    ["topic", "alter", "a", "--replica-assignment", "0:1"],
+    ["topic", "list", "--bootstrap", "nowhere"],
+    ["produce"],
+    ["produce", "a", "--acks", "2"],
+    ["produce", "a", "--acks", "1", "--idempotence"],
+    ["produce", "a", "--header", "x"],
+    ["produce", "a", "--compression", "rar"],
+    ["produce", "a", "--key-separator", ""],
+    ["consume"],
+    ["consume", "a", "--offset", "x"],
+    ["consume", "a", "--offset", "1", "--from-beginning"],
+    ["consume", "a", "--from-time", "yesterday"],
+    ["consume", "a", "--group", "g", "--offset", "1"],
+    ["consume", "a", "--group", "g", "--from-time", "2026-01-01"],
+    ["consume", "a", "--group", ""],
+    ["consume", "a", "--no-commit"],
+    ["consume", "a", "--max-messages", "0"],
+    ["consume", "a", "--timeout", "-1"],
+    ["groups"],
+    ["groups", "describe"],
+    ["groups", "describe", "a", "--group", "b"],
+    ["groups", "reset-offsets", "g", "--topic", "a"],
+    ["groups", "reset-offsets", "g", "--to-earliest"],
+    ["groups", "reset-offsets", "g", "--to-earliest", "--topic", "a", "--all-topics"],
+    ["groups", "reset-offsets", "g", "--to-earliest", "--to-latest", "--topic", "a"],
+    ["groups", "reset-offsets", "g", "--to-earliest", "--topic", "a:x"],
+    ["groups", "reset-offsets", "g", "--to-earliest", "--topic", "a", "--dry-run", "--execute"],
+    ["up"],
+    ["up", "--data", "/nonexistent/x", "--brokers", "0"],
+    ["up", "--data", "/nonexistent/x", "--brokers", "101"],
+    ["up", "--data", "/nonexistent/x", "--base-port", "70000"],
+    ["up", "--data", "/nonexistent/x", "--base-port", "65000"],
+    ["up", "--data", "/nonexistent/x", "--racks", "a,,b"],
+    ["up", "--data", "/nonexistent/x", "--config", "no.such.key=1"],
+    ["up", "--data", "/nonexistent/x", "--config", "min.insync.replicas=many"],
+    ["up", "--data", "/nonexistent/x", "--config", "node.id=1"],
+    ["up", "--data", "/dev/null"],
+    ["down"],
+    ["down", "--data", "/nonexistent/x"],
+    ["broker"],
+    ["broker", "--config", "/nonexistent/broker.properties"],
+    ["status", "a b"],
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_INPUT, ids=" ".join)
+def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("minikafka")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["topic", "list"], ["status"], ["produce", "a"], ["groups", "list"]], ids=" ".join
+)
+def test_nobody_there_is_exit_code_3(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main([*arguments, "--bootstrap", "127.0.0.1:1"]) == 3
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "no broker answers at 127.0.0.1:1 (Connection refused)" in err
+
+
+def test_a_close_name_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["topics"]) == 2
+    assert "did you mean topic?" in capsys.readouterr().err
+
+
+def test_help_names_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"\n  {name} " in text for name in entry.SUBCOMMANDS)
+    assert entry.main([]) == 2
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"minikafka {__version__}\n"
+
+
+OWN = [name for name, subcommand in entry.SUBCOMMANDS.items() if subcommand.module.startswith("minikafka.cli.")]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_subcommand_of_the_broker_package_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        entry.main([name, "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: minikafka {name}")
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Make `minikafka status` raise."""
+
+    def run(args: Namespace) -> int:
+        raise error
+
+    def add_arguments(parser: ArgumentParser) -> None:
+        pass
+
+    module = types.SimpleNamespace(add_arguments=add_arguments, run=run)
+    monkeypatch.setitem(sys.modules, "minikafka.cli.status", module)  # type: ignore[arg-type]
+
+
+def test_what_a_command_raises_becomes_a_line_and_a_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake(monkeypatch, CommandError(UNKNOWN, "who knows"))
+    assert entry.main(["status"]) == 3
+    assert capsys.readouterr().err == "minikafka status: who knows\n"
+    fake(monkeypatch, KeyboardInterrupt())
+    assert entry.main(["status"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bug_is_one_line_unless_asked_for_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake(monkeypatch, ValueError("two\nlines"))
+    assert entry.main(["status"]) == 3
+    assert capsys.readouterr().err.startswith("minikafka status: internal error: ValueError: two lines (")
+    monkeypatch.setenv("MINIKAFKA_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="two"):
+        entry.main(["status"])
+
+
+@pytest.mark.parametrize(("name", "extra"), [("chaos", "chaos"), ("demo", "chaos"), ("analyze", "analytics")])
+def test_a_missing_extra_is_named(
+    name: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(module: str) -> None:
+        raise ModuleNotFoundError("No module named 'yaml'", name="yaml")
+
+    monkeypatch.setattr(entry.importlib, "import_module", missing)
+    assert entry.main([name]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert f"minikafka {name}: needs the extra '{extra}': pip install 'minikafka[{extra}]'" in err
+
+
+def modules_after(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint('\\n' + ' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+CLIENTS = {"confluent_kafka", "rich", "kio", "prometheus_client", "asyncio", "http.client"}
+
+
+def test_help_imports_no_library() -> None:
+    loaded = modules_after("from minikafka.cli.main import main\nmain(['--help'])")
+    assert not loaded & CLIENTS
+
+
+def test_the_broker_command_imports_no_client() -> None:
+    loaded = modules_after("import minikafka.cli.main, minikafka.cli.broker, minikafka.config")
+    assert not loaded & CLIENTS
+
+
+def test_the_reader_of_our_output_may_go_away() -> None:
+    script = "from minikafka.cli.main import main; import sys; sys.exit(main(['--help']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stdout is not None
+        assert command.stderr is not None
+        command.stdout.close()
+        assert command.stderr.read() == ""
+        assert command.wait() in (0, 141)

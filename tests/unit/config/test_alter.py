@@ -1,0 +1,44 @@
+"""IncrementalAlterConfigs on a set of overrides (KIP-339)."""
+
+import pytest
+from minikafka.config import TOPIC_KEYS, Alteration, AlterOperation, ConfigError, altered
+
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
+IN_FORCE = {"cleanup.policy": "delete"}
+
+
+def after(current: dict[str, str], *changes: tuple[str, int, str | None]) -> dict[str, str]:
+    return altered(current, [Alteration(*change) for change in changes], TOPIC_KEYS, IN_FORCE)
+
+
+def test_set_and_delete() -> None:
+    current = {"retention.ms": "1", "segment.bytes": "2048"}
+    assert after(current, ("retention.ms", SET, "2"), ("segment.bytes", DELETE, None)) == {"retention.ms": "2"}
+    assert current == {"retention.ms": "1", "segment.bytes": "2048"}
+    assert after({}, ("retention.ms", DELETE, None)) == {}
+
+
+def test_append_begins_with_what_is_in_force() -> None:
+    assert after({}, ("cleanup.policy", APPEND, "compact")) == {"cleanup.policy": "delete,compact"}
+    assert after({"cleanup.policy": "compact"}, ("cleanup.policy", APPEND, "compact")) == {"cleanup.policy": "compact"}
+
+
+def test_subtract() -> None:
+    assert after({"cleanup.policy": "compact, delete"}, ("cleanup.policy", SUBTRACT, "delete")) == {
+        "cleanup.policy": "compact"
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([("retention.ms", APPEND, "1")], "not a list"),
+        ([("foo", APPEND, "1")], "not a list"),
+        ([("retention.ms", SET, None)], "no value"),
+        ([("retention.ms", 9, "1")], "operation 9"),
+        ([("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], "changed twice"),
+    ],
+)
+def test_impossible_changes(changes: list[tuple[str, int, str | None]], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        after({}, *changes)

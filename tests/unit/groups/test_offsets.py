@@ -1,0 +1,337 @@
+"""Committed offsets: who may commit, when a commit is answered and seen, how long it is kept."""
+
+from __future__ import annotations
+
+import pytest
+from minikafka.groups.records import CommittedOffset
+from minikafka.groups.requests import CommitRequest, GroupProtocol
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.types import TopicPartition
+
+from .dialogue import GROUP, LEDGER, Lab, Waiting, subscription
+
+AUDIT = TopicPartition("audit", 3)
+DAY = 86_400.0
+
+
+def test_round_trip() -> None:
+    """Offset, leader epoch (KIP-320) and metadata come back as they were given."""
+    lab = Lab()
+    alice = lab.stable_one()
+    assert lab.commit(42, alice, epoch=7, metadata="checkpoint 9").answer is ErrorCode.NONE
+    found = lab.coordinator.fetch_offsets(GROUP, [LEDGER, AUDIT]).offsets
+    assert found[LEDGER] == CommittedOffset(42, 7, "checkpoint 9", lab.now.unix_ms, -1)
+    assert found[AUDIT] is None
+    lab.commit(1, alice, AUDIT)
+    assert set(lab.coordinator.fetch_offsets(GROUP, None).offsets) == {LEDGER, AUDIT}
+
+
+def test_a_commit_is_answered_and_seen_only_when_it_is_replicated() -> None:
+    """acks=all: before the high watermark passes the record a failover could take it back."""
+    lab = Lab(confirming=False)
+    waiting = lab.commit(5)
+    assert waiting.waits
+    assert lab.committed() is None
+    lab.confirm()
+    assert waiting.answer is ErrorCode.NONE
+    assert lab.committed() == 5
+
+
+@pytest.mark.parametrize(
+    ("append_error", "answer"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.INVALID_FETCH_SIZE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+        (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE),
+    ],
+)
+def test_append_errors_in_the_words_of_group_clients(append_error: ErrorCode, answer: ErrorCode) -> None:
+    """Kafka's handleOperationException; nothing becomes visible."""
+    lab = Lab(confirming=False)
+    waiting = lab.commit(5)
+    lab.confirm(append_error)
+    assert waiting.answer is answer
+    assert lab.committed() is None
+
+
+def test_answers_out_of_order_do_not_turn_offsets_back() -> None:
+    """The order of the log counts, not the order of the confirmations."""
+    lab = Lab(confirming=False)
+    lab.commit(5)
+    lab.commit(6)
+    first, second = lab.under_way
+    second(ErrorCode.NONE, lab.now)
+    first(ErrorCode.NONE, lab.now)
+    assert lab.committed() == 6
+
+
+def test_a_commit_that_timed_out_and_was_replicated_after_all_is_seen() -> None:
+    """offsets.commit.timeout.ms answers the client; the log decides what is true."""
+    lab = Lab(confirming=False)
+    waiting = lab.commit(5)
+    lab.wait(5.1)
+    assert waiting.answer is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert lab.committed() is None
+    lab.confirm()
+    assert lab.committed() == 5
+    assert lab.successor().committed() == 5
+
+
+def test_who_may_commit() -> None:
+    """A living group's offsets belong to its members, an empty group's to anybody without a generation."""
+    lab = Lab()
+    assert lab.commit(1).answer is ErrorCode.NONE  # a simple consumer founds the group
+    assert lab.commit(1, generation=3, member_id="x").answer is ErrorCode.UNKNOWN_MEMBER_ID
+    assert lab.commit(1, group="other", generation=3, member_id="x").answer is ErrorCode.ILLEGAL_GENERATION
+    alice = lab.stable_one()
+    assert lab.commit(2, alice).answer is ErrorCode.NONE
+    assert lab.commit(3).answer is ErrorCode.UNKNOWN_MEMBER_ID
+    assert lab.commit(3, alice, generation=0).answer is ErrorCode.ILLEGAL_GENERATION
+    assert lab.commit(3, alice, member_id="x").answer is ErrorCode.UNKNOWN_MEMBER_ID
+    assert lab.committed() == 2
+
+
+def test_commits_around_a_rebalance() -> None:
+    """PreparingRebalance takes the old generation's last word; CompletingRebalance refuses."""
+    lab = Lab()
+    alice = lab.stable_one()
+    lab.enter("bob")
+    assert lab.commit(10, alice).answer is ErrorCode.NONE
+    new = lab.join(alice.member_id).joined
+    assert lab.commit(11, new).answer is ErrorCode.REBALANCE_IN_PROGRESS
+    assert lab.commit(11, alice).answer is ErrorCode.ILLEGAL_GENERATION
+    assert lab.committed() == 10
+
+
+def test_a_commit_is_a_sign_of_life() -> None:
+    """It starts the session anew, as a heartbeat does."""
+    lab = Lab()
+    alice = lab.stable_one()
+    lab.wait(30, meanwhile=lambda: lab.commit(1, alice), every=8)
+    assert lab.beat(alice) is ErrorCode.NONE
+
+
+def test_metadata_has_a_limit() -> None:
+    """offset.metadata.max.bytes, per partition: the others of the request are committed."""
+    lab = Lab(offset_metadata_max_bytes=4)
+    waiting = Waiting()
+    offsets = {LEDGER: CommittedOffset(1, metadata="12345"), AUDIT: CommittedOffset(2, metadata="1234")}
+    lab.coordinator.commit_offsets(CommitRequest(GROUP, offsets), waiting, lab.now)
+    assert waiting.answer == {LEDGER: ErrorCode.OFFSET_METADATA_TOO_LARGE, AUDIT: ErrorCode.NONE}
+    assert lab.commit(1, metadata="12345").answer is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert lab.committed() is None
+    assert lab.committed(AUDIT) == 2
+
+
+def test_metadata_too_long_for_the_record() -> None:
+    """A limit above what the format can hold does not break the coordinator."""
+    lab = Lab(offset_metadata_max_bytes=100_000)
+    assert lab.commit(1, metadata="x" * 40_000).answer is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert lab.commit(1).answer is ErrorCode.NONE
+
+
+def test_offsets_of_simple_consumers_expire_after_their_commit() -> None:
+    """KIP-211: no members ever, so retention counts from each commit."""
+    lab = Lab(offsets_retention_minutes=1440)
+    lab.commit(1)
+    lab.wait(DAY / 2, every=DAY)
+    lab.commit(2, at=AUDIT)
+    lab.wait(DAY / 2 + 700, every=DAY)
+    assert lab.committed() is None
+    assert lab.committed(AUDIT) == 2
+    lab.wait(DAY / 2, every=DAY)
+    assert lab.deleted == [(GROUP, "expired")]
+    assert lab.state() == "Dead"
+
+
+def test_offsets_of_a_group_expire_after_it_became_empty() -> None:
+    """KIP-211: not while it has members, however old the commit."""
+    lab = Lab(offsets_retention_minutes=1440)
+    alice = lab.stable_one(session=1_800_000)
+    lab.commit(1, alice)
+    lab.wait(3 * DAY, meanwhile=lambda: lab.beat(alice), every=1000)
+    assert lab.committed() == 1
+    lab.leave(alice.member_id)
+    lab.wait(DAY - 700, every=DAY)
+    assert lab.committed() == 1
+    lab.wait(1400, every=DAY)
+    assert lab.committed() is None
+    assert lab.state() == "Dead"
+    assert lab.successor().state() == "Dead"  # the tombstones are in the log
+
+
+def test_offsets_of_topics_nobody_reads_any_more_expire_in_a_living_group() -> None:
+    """KIP-211 with subscriptions known: `audit` is not in alice's."""
+    lab = Lab(offsets_retention_minutes=1440)
+    alice = lab.stable_one(session=1_800_000)
+    lab.commit(1, alice)
+    lab.commit(2, alice, AUDIT)
+    lab.wait(2 * DAY, meanwhile=lambda: lab.beat(alice), every=1000)
+    assert lab.committed() == 1
+    assert lab.committed(AUDIT) is None
+
+
+def test_an_unreadable_subscription_keeps_every_offset() -> None:
+    """The coordinator cannot know what is read, so nothing expires."""
+    lab = Lab(offsets_retention_minutes=1440)
+    alice = lab.stable_one(session=1_800_000, protocols=(GroupProtocol("range", b"\0"),))
+    lab.commit(2, alice, AUDIT)
+    lab.wait(2 * DAY, meanwhile=lambda: lab.beat(alice), every=1000)
+    assert lab.committed(AUDIT) == 2
+
+
+def test_a_commit_may_bring_its_own_retention() -> None:
+    """OffsetCommit 2 to 4."""
+    lab = Lab()
+    lab.commit(1, expires=lab.now.unix_ms + 3_600_000)
+    heir = lab.successor()
+    lab.wait(3_000, every=DAY)
+    assert lab.committed() == 1
+    lab.wait(1_300, every=DAY)
+    assert lab.committed() is None
+    heir.wait(4_300, every=DAY)
+    assert heir.committed() is None
+
+
+def test_delete_offsets_of_topics_that_are_not_read() -> None:
+    """OffsetDelete (KIP-496)."""
+    lab = Lab()
+    alice = lab.stable_one()
+    lab.commit(1, alice)
+    lab.commit(2, alice, AUDIT)
+    waiting = Waiting()
+    lab.coordinator.delete_offsets(GROUP, [LEDGER, AUDIT], waiting, lab.now)
+    assert waiting.answer == (
+        ErrorCode.NONE,
+        {LEDGER: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, AUDIT: ErrorCode.NONE},
+    )
+    assert lab.committed() == 1
+    assert lab.committed(AUDIT) is None
+    assert lab.successor().committed(AUDIT) is None
+
+
+def test_delete_offsets_is_answered_when_the_tombstone_is_replicated() -> None:
+    """Until then the offset is still there; a failed append keeps it."""
+    lab = Lab()
+    lab.commit(1)
+    lab.commit(1, at=AUDIT)
+    lab.confirming = False
+    waiting = Waiting()
+    lab.coordinator.delete_offsets(GROUP, [LEDGER], waiting, lab.now)
+    assert waiting.waits
+    assert lab.committed() == 1
+    lab.confirm(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert waiting.answer == (ErrorCode.NONE, {LEDGER: ErrorCode.COORDINATOR_NOT_AVAILABLE})
+    assert lab.committed() == 1
+
+
+def test_delete_offsets_refusals() -> None:
+    """GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP when members are no consumers and so no subscription is known."""
+    lab = Lab()
+    waiting = Waiting()
+    lab.coordinator.delete_offsets("nobody", [LEDGER], waiting, lab.now)
+    assert waiting.answer == (ErrorCode.GROUP_ID_NOT_FOUND, {})
+    lab.stable_one(protocol_type="connect")
+    waiting = Waiting()
+    lab.coordinator.delete_offsets(GROUP, [LEDGER], waiting, lab.now)
+    assert waiting.answer == (ErrorCode.NON_EMPTY_GROUP, {})
+
+
+def test_offsets_go_with_their_topic() -> None:
+    """Else a topic of the same name, made later, would be read from the middle."""
+    lab = Lab()
+    lab.commit(1)
+    lab.commit(2, at=AUDIT)
+    lab.coordinator.forget_topics(["ledger"], lab.now)
+    assert lab.committed() is None
+    assert lab.committed(AUDIT) == 2
+    assert lab.successor().committed() is None
+
+
+def test_delete_group() -> None:
+    """DeleteGroups: Empty groups only, and really gone, also for the next coordinator."""
+    lab = Lab()
+    alice = lab.stable_one()
+    lab.commit(1, alice)
+    refused = Waiting()
+    lab.coordinator.delete_group(GROUP, refused, lab.now)
+    assert refused.answer is ErrorCode.NON_EMPTY_GROUP
+    lab.leave(alice.member_id)
+    gone = Waiting()
+    lab.coordinator.delete_group(GROUP, gone, lab.now)
+    assert gone.answer is ErrorCode.NONE
+    assert lab.state() == "Dead"
+    assert lab.coordinator.list_groups() == (ErrorCode.NONE, [])
+    heir = lab.successor()
+    assert heir.state() == "Dead"
+    assert heir.committed() is None
+    again = Waiting()
+    lab.coordinator.delete_group(GROUP, again, lab.now)
+    assert again.answer is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_that_comes_alive_while_it_is_deleted_stays() -> None:
+    """What is written after the tombstone counts."""
+    lab = Lab()
+    lab.commit(1)
+    lab.confirming = False
+    gone = Waiting()
+    lab.coordinator.delete_group(GROUP, gone, lab.now)
+    lab.commit(7, at=AUDIT)
+    lab.confirm()
+    assert gone.answer is ErrorCode.NONE
+    lab.confirm()
+    assert lab.committed() is None
+    assert lab.committed(AUDIT) == 7
+    assert lab.successor().committed(AUDIT) == 7
+
+
+def test_list_and_describe() -> None:
+    """ListGroups by state (KIP-518) and type (KIP-848); DescribeGroups shows assignments of Stable groups only."""
+    lab = Lab()
+    alice = lab.stable_one()
+    lab.commit(1, group="simple")
+    assert [(g.group_id, g.protocol_type, g.state) for g in lab.coordinator.list_groups()[1]] == [
+        (GROUP, "consumer", "Stable"),
+        ("simple", "", "Empty"),
+    ]
+    assert [g.group_id for g in lab.coordinator.list_groups(states=["empty"])[1]] == ["simple"]
+    assert len(lab.coordinator.list_groups(types=["CLASSIC"])[1]) == 2
+    assert lab.coordinator.list_groups(types=["consumer"])[1] == []
+    group = lab.coordinator.describe_group(GROUP)
+    assert (group.state, group.protocol) == ("Stable", "range")
+    assert group.members[0].assignment == b"all"
+    assert group.members[0].metadata == subscription("ledger")
+    lab.join(alice.member_id)
+    lab.enter("bob")
+    group = lab.coordinator.describe_group(GROUP)
+    assert group.protocol == ""
+    assert group.members[0].assignment == b""
+
+
+def test_an_offset_that_is_being_written_does_not_expire() -> None:
+    """Its tombstone could come after the commit in the log, and take it away."""
+    lab = Lab(offsets_retention_minutes=1, offsets_retention_check_interval_ms=30_000, offsets_commit_timeout_ms=10**9)
+    lab.commit(1)
+    lab.confirming = False
+    waiting = lab.commit(2)
+    lab.wait(300, every=1000)
+    assert len(lab.under_way) == 1
+    lab.confirm()
+    assert waiting.answer is ErrorCode.NONE
+    assert lab.committed() == 2
+
+
+def test_a_confirmed_write_leaves_no_timer_behind() -> None:
+    """Only the search for expired offsets goes on."""
+    lab = Lab()
+    before = lab.coordinator.next_deadline()
+    lab.commit(1)
+    assert lab.coordinator.next_deadline() == before

@@ -1,0 +1,10 @@
+"""Makes `tests.unit.log.build` importable: pytest's importlib mode leaves sys.path alone."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[3]
+if str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))

@@ -1,0 +1,492 @@
+"""All logs of a broker: whose they are, how they were left, what the checkpoints say."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import uuid
+from pathlib import Path
+
+import pytest
+from minikafka.log.errors import DataDirRefused, InconsistentTopicId, LogDirFailure
+from minikafka.log.filesystem import FileSystem, MemoryFileSystem, RealFileSystem
+from minikafka.log.log import Log, LogConfig
+from minikafka.log.manager import LogManager
+from minikafka.protocol.types import TopicPartition
+
+from tests.unit.log.build import NOW_MS, UNFLUSHED, batch, contents
+
+DATA = "/data"
+A, B = TopicPartition("a", 0), TopicPartition("b-with-dash", 12)
+ID_A, ID_B = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+def open_manager(
+    fs: FileSystem,
+    *,
+    dirs: tuple[str, ...] = (DATA,),
+    cluster_id: str = "cluster",
+    node_id: int = 1,
+    config: LogConfig | None = None,
+    unflushed: bool = False,
+) -> LogManager:
+    return LogManager.open(
+        dirs,
+        fs,
+        cluster_id=cluster_id,
+        node_id=node_id,
+        config_for=lambda topic: config or LogConfig(),
+        now_ms=NOW_MS,
+        unflushed_dir=UNFLUSHED if unflushed else None,
+    )
+
+
+def two_logs(*, unflushed: bool = False, config: LogConfig | None = None) -> tuple[MemoryFileSystem, LogManager]:
+    fs = MemoryFileSystem()
+    manager = open_manager(fs, unflushed=unflushed, config=config)
+    fill(manager.create(A, ID_A), 5)
+    fill(manager.create(B, ID_B), 2)
+    return fs, manager
+
+
+def fill(log: Log, batches: int) -> None:
+    for _ in range(batches):
+        log.append_as_leader(batch(3), 0, NOW_MS)
+
+
+class TestShutdown:
+    def test_a_clean_one_spares_recovery_and_tells_the_broker_epoch(self) -> None:
+        fs, manager = two_logs()
+        wanted = contents(manager.logs[A])
+        manager.checkpoint_high_watermarks({A: 9, B: 3})
+        manager.close(broker_epoch=77)
+        assert fs.read_bytes(f"{DATA}/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":77}'
+        fs.power_loss()
+        again = open_manager(fs)
+        assert again.clean
+        assert again.previous_broker_epoch == 77
+        assert again.high_watermarks == {A: 9, B: 3}
+        assert again.topic_ids == {A: ID_A, B: ID_B}
+        assert contents(again.logs[A]) == wanted
+        assert again.logs[A].recovery.segments_recovered == 0
+
+    def test_the_marker_is_gone_before_the_logs_are_loaded(self) -> None:
+        """KAFKA-10471: a crash while loading must not look clean the next time. Bug seed clean-marker-stays."""
+        fs, manager = two_logs()
+        manager.close(broker_epoch=5)
+
+        def hook(operation: str, path: str) -> None:
+            if operation == "open":
+                raise OSError(errno.EIO, "Input/output error", path)
+
+        fs.fault_hook = hook
+        with pytest.raises(LogDirFailure):
+            open_manager(fs)
+        fs.fault_hook = None
+        fs.power_loss()
+        again = open_manager(fs)
+        assert not again.clean
+        assert again.previous_broker_epoch == -1
+        assert again.logs[A].log_end_offset == 15
+
+    def test_after_a_crash_every_log_is_recovered_from_its_recovery_point(self) -> None:
+        fs, manager = two_logs()
+        manager.logs[A].flush()
+        manager.checkpoint_recovery_points()
+        fill(manager.logs[A], 1)
+        fs.power_loss()
+        again = open_manager(fs)
+        assert not again.clean
+        assert again.logs[A].recovery.recovery_point == 15
+        assert again.logs[A].log_end_offset == 15
+        assert again.logs[B].log_end_offset == 0
+
+    def test_closing_as_if_the_process_had_died(self) -> None:
+        fs, manager = two_logs()
+        manager.close(clean=False)
+        assert not fs.exists(f"{DATA}/.kafka_cleanshutdown")
+        assert open_manager(fs).logs[A].log_end_offset == 15
+
+    @pytest.mark.parametrize("failing", ["fsync", "write_atomic"])
+    def test_a_log_that_cannot_be_flushed_leaves_no_marker(self, failing: str) -> None:
+        fs, manager = two_logs()
+
+        def hook(operation: str, path: str) -> None:
+            if operation == failing and "a-0" in path:
+                raise OSError(errno.EIO, "Input/output error", path)
+
+        fs.fault_hook = hook
+        with pytest.raises(LogDirFailure):
+            manager.close(broker_epoch=5)
+        fs.fault_hook = None
+        assert not fs.exists(f"{DATA}/.kafka_cleanshutdown")
+        assert not open_manager(fs).clean
+
+    def test_a_log_that_failed_before_leaves_no_marker(self) -> None:
+        fs, manager = two_logs()
+        manager.logs[A].failure = LogDirFailure("x", permanent=True)
+        with pytest.raises(LogDirFailure):
+            manager.close()
+        assert not open_manager(fs).clean
+
+    def test_a_marker_that_cannot_be_written_is_told(self) -> None:
+        fs, manager = two_logs()
+
+        def hook(operation: str, path: str) -> None:
+            if operation == "write_atomic" and path.endswith("cleanshutdown"):
+                raise OSError(errno.ENOSPC, "No space left on device", path)
+
+        fs.fault_hook = hook
+        with pytest.raises(LogDirFailure, match="marker"):
+            manager.close()
+        fs.fault_hook = None
+        assert not open_manager(fs).clean
+
+    def test_an_old_empty_marker_is_clean_without_an_epoch(self) -> None:
+        fs, manager = two_logs()
+        manager.close()
+        fs.write_atomic(f"{DATA}/.kafka_cleanshutdown", b"")
+        again = open_manager(fs)
+        assert again.clean
+        assert again.previous_broker_epoch == -1
+
+
+class TestRefusals:
+    """One clear line, and nothing was changed."""
+
+    def refused(self, fs: FileSystem, **options: object) -> str:
+        with pytest.raises(DataDirRefused) as refused:
+            open_manager(fs, **options)  # type: ignore[arg-type]
+        assert "\n" not in str(refused.value)
+        return str(refused.value)
+
+    def test_another_cluster(self) -> None:
+        fs, manager = two_logs()
+        manager.close()
+        line = self.refused(fs, cluster_id="other")
+        assert "cluster.id cluster" in line
+        assert "other" in line
+        assert open_manager(fs).clean
+
+    def test_another_node(self) -> None:
+        fs, manager = two_logs()
+        manager.close()
+        assert "node.id 1, this broker is 2" in self.refused(fs, node_id=2)
+
+    def test_a_directory_in_use(self) -> None:
+        fs, _ = two_logs()
+        assert "lock" in self.refused(fs)
+
+    @pytest.mark.parametrize("name", ["notes.txt", "photos", "a-0.txt"])
+    def test_foreign_files_and_directories(self, name: str) -> None:
+        fs, manager = two_logs()
+        manager.close()
+        if name == "photos":
+            fs.makedirs(f"{DATA}/photos")
+        else:
+            fs.write_atomic(f"{DATA}/{name}", b"mine")
+        assert f"{DATA}/{name}" in self.refused(fs)
+        assert fs.exists(f"{DATA}/.kafka_cleanshutdown")
+
+    def test_a_home_directory_is_not_taken_over(self) -> None:
+        fs = MemoryFileSystem()
+        fs.makedirs(f"{DATA}/Documents")
+        self.refused(fs)
+        assert not fs.exists(f"{DATA}/meta.properties")
+
+    def test_logs_without_an_owner(self) -> None:
+        fs, manager = two_logs()
+        manager.close()
+        fs.remove(f"{DATA}/meta.properties")
+        assert "meta.properties" in self.refused(fs)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "version=0\n",
+            "version=1\nnode.id=1\n",
+            "version=1\ncluster.id=cluster\n",
+            "version=1\ncluster.id=c\nnode.id=x",
+        ],
+    )
+    def test_an_owner_that_cannot_be_read(self, text: str) -> None:
+        fs, manager = two_logs()
+        manager.close()
+        fs.write_atomic(f"{DATA}/meta.properties", text.encode())
+        assert "meta.properties" in self.refused(fs)
+
+    @pytest.mark.parametrize(
+        "name", ["replication-offset-checkpoint", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"]
+    )
+    def test_a_damaged_checkpoint(self, name: str) -> None:
+        fs, manager = two_logs()
+        manager.close()
+        fs.write_atomic(f"{DATA}/{name}", b"0\n1\na 0 x\n")
+        assert name in self.refused(fs)
+        fs.write_atomic(f"{DATA}/{name}", b"")
+        open_manager(fs)
+
+    def test_a_damaged_topic_id(self) -> None:
+        fs, manager = two_logs()
+        manager.close()
+        for damage in (b"", b"version: 0\ntopic_id: \xff\n", b"version: 0\ntopic_id: abc\n"):
+            fs.write_atomic(f"{DATA}/a-0/partition.metadata", damage)
+            assert "partition.metadata" in self.refused(fs)
+
+    def test_what_a_volume_brings_along_is_ignored(self) -> None:
+        fs = MemoryFileSystem()
+        fs.makedirs(f"{DATA}/lost+found")
+        manager = open_manager(fs)
+        manager.close()
+        fs.write_atomic(f"{DATA}/recovery-point-offset-checkpoint.tmp", b"")
+        open_manager(fs)
+
+    def test_a_disk_that_refuses_is_a_typed_error(self) -> None:
+        for operation in ("write_atomic", "pread"):
+            fs, manager = two_logs()
+            manager.close()
+            if operation == "write_atomic":
+                fs = MemoryFileSystem()
+
+            def hook(what: str, path: str, wanted: str = operation) -> None:
+                if what == wanted:
+                    raise OSError(errno.EIO, "Input/output error", path)
+
+            fs.fault_hook = hook
+            with pytest.raises(LogDirFailure):
+                open_manager(fs)
+            fs.fault_hook = None
+            open_manager(fs)
+
+    def test_a_path_that_is_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("x")
+        with pytest.raises(LogDirFailure):
+            open_manager(RealFileSystem(), dirs=(str(tmp_path / "file"),))
+
+
+def hold_lock(path: str, ready: multiprocessing.synchronize.Event, done: multiprocessing.synchronize.Event) -> None:
+    manager = open_manager(RealFileSystem(), dirs=(path,))
+    ready.set()
+    done.wait(30)
+    manager.close()
+
+
+def test_the_lock_ends_with_the_process(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    process = context.Process(target=hold_lock, args=(str(tmp_path / "d"), ready, done))
+    process.start()
+    try:
+        assert ready.wait(30)
+        with pytest.raises(DataDirRefused, match="lock"):
+            open_manager(RealFileSystem(), dirs=(str(tmp_path / "d"),))
+    finally:
+        process.kill()
+        process.join(30)
+    manager = open_manager(RealFileSystem(), dirs=(str(tmp_path / "d"),))
+    manager.close()
+
+
+class TestCreateAndDelete:
+    def test_creating_again_gives_the_same_log(self) -> None:
+        _, manager = two_logs()
+        assert manager.create(A, ID_A) is manager.logs[A]
+        with pytest.raises(InconsistentTopicId) as refused:
+            manager.create(A, ID_B)
+        assert refused.value.code.name == "INCONSISTENT_TOPIC_ID"
+
+    def test_the_config_may_be_given(self) -> None:
+        manager = open_manager(MemoryFileSystem())
+        assert manager.create(A, ID_A, LogConfig(segment_bytes=4321)).config.segment_bytes == 4321
+        assert manager.create(B, ID_B).config.segment_bytes == 1 << 30
+
+    def test_a_created_log_survives_a_power_loss(self) -> None:
+        fs = MemoryFileSystem()
+        open_manager(fs).create(A, ID_A)
+        fs.power_loss()
+        again = open_manager(fs)
+        assert again.topic_ids == {A: ID_A}
+        assert again.logs[A].log_end_offset == 0
+
+    def test_deletion_is_at_once_out_of_sight_and_later_out_of_the_disk(self) -> None:
+        fs, manager = two_logs(unflushed=True, config=LogConfig(file_delete_delay_ms=1000))
+        found = manager.logs[A].read(0, 10**6, 15)
+        wanted = found.read()
+        job = manager.logs[A].start_flush()
+        manager.delete(A, now_ms=NOW_MS)
+        manager.delete(A, now_ms=NOW_MS)
+        job.run()
+        assert not job.done
+        assert A not in manager.logs
+        assert A not in manager.topic_ids
+        assert found.read() == wanted if not found.ranges[0].file.size else True
+        assert not fs.exists(f"{UNFLUSHED}/a-0")
+        (doomed,) = [name for name in fs.listdir(DATA) if name.endswith("-delete")]
+        assert doomed.startswith("a-0.")
+        assert manager.purge_deleted(NOW_MS + 999) == 0
+        assert manager.purge_deleted(NOW_MS + 1000) == 1
+        assert manager.purge_deleted(NOW_MS + 1000) == 0
+        assert doomed not in fs.listdir(DATA)
+
+    def test_a_later_topic_of_the_same_name_starts_from_nothing(self) -> None:
+        """Recovery would else trust what the new log never flushed."""
+        fs, manager = two_logs()
+        manager.logs[A].flush()
+        manager.logs[A].increment_log_start_offset(4)
+        manager.checkpoint_recovery_points()
+        manager.checkpoint_log_start_offsets()
+        manager.checkpoint_high_watermarks({A: 12})
+        manager.delete(A)
+        log = manager.create(A, uuid.UUID(int=9))
+        assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+        fs.power_loss()
+        again = open_manager(fs)
+        assert again.logs[A].recovery.recovery_point == 0
+        assert A not in again.high_watermarks
+        assert again.topic_ids[A] == uuid.UUID(int=9)
+
+    def test_what_was_being_deleted_is_removed_at_the_next_start(self) -> None:
+        fs, manager = two_logs()
+        manager.delete(A)
+        manager.close()
+        again = open_manager(fs)
+        assert list(again.logs) == [B]
+        assert not [name for name in fs.listdir(DATA) if name.endswith("-delete")]
+
+    def test_a_failed_log_can_be_deleted(self) -> None:
+        fs, manager = two_logs()
+        job = manager.logs[A].start_flush()
+
+        def hook(operation: str, path: str) -> None:
+            if operation == "fsync":
+                raise OSError(errno.EIO, "Input/output error", path)
+
+        fs.fault_hook = hook
+        job.run()
+        fs.fault_hook = None
+        manager.delete(A)
+        assert A not in manager.logs
+
+    def test_tails_of_a_log_whose_data_volume_is_gone_are_not_restored(self) -> None:
+        fs, manager = two_logs(unflushed=True)
+        manager.close(clean=False)
+        fs.rmtree(DATA)
+        again = open_manager(fs, unflushed=True)
+        assert again.logs == {}
+        assert again.create(A, ID_A).log_end_offset == 0
+
+    def test_a_disk_that_refuses_is_a_typed_error(self) -> None:
+        fs, manager = two_logs()
+        manager.delete(B)
+
+        def hook(operation: str, path: str) -> None:
+            if operation in ("rename", "remove", "write_atomic"):
+                raise OSError(errno.EIO, "Input/output error", path)
+
+        fs.fault_hook = hook
+        with pytest.raises(LogDirFailure):
+            manager.delete(A)
+        with pytest.raises(LogDirFailure):
+            manager.create(TopicPartition("c", 0), ID_A)
+        with pytest.raises(LogDirFailure):
+            manager.purge_deleted(NOW_MS + 10**9)
+        with pytest.raises(LogDirFailure):
+            manager.checkpoint_recovery_points()
+
+
+class TestCheckpoints:
+    """R11, in Kafka's text formats."""
+
+    def test_formats(self) -> None:
+        fs, manager = two_logs()
+        manager.logs[A].flush()
+        manager.logs[A].increment_log_start_offset(4)
+        manager.checkpoint_high_watermarks({A: 9, B: 3})
+        manager.checkpoint_recovery_points()
+        manager.checkpoint_log_start_offsets()
+        assert fs.read_bytes(f"{DATA}/replication-offset-checkpoint") == b"0\n2\na 0 9\nb-with-dash 12 3\n"
+        assert fs.read_bytes(f"{DATA}/recovery-point-offset-checkpoint") == b"0\n1\na 0 15\n"
+        assert fs.read_bytes(f"{DATA}/log-start-offset-checkpoint") == b"0\n1\na 0 4\n"
+        assert fs.read_bytes(f"{DATA}/meta.properties") == b"#\ncluster.id=cluster\nnode.id=1\nversion=1\n"
+        assert fs.read_bytes(f"{DATA}/a-0/partition.metadata") == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
+
+    def test_a_partition_without_a_leader_keeps_its_high_watermark(self) -> None:
+        """KAFKA-1647. Bug seed drop-leaderless-hw."""
+        fs, manager = two_logs()
+        manager.checkpoint_high_watermarks({A: 9, B: 3})
+        manager.close()
+        again = open_manager(fs)
+        again.checkpoint_high_watermarks({B: 5, TopicPartition("gone", 0): 7})
+        again.close()
+        assert open_manager(fs).high_watermarks == {A: 9, B: 5}
+
+    def test_an_older_write_never_replaces_a_newer_one(self) -> None:
+        """A thread may run its write after the loop has written a lower recovery point."""
+        fs, manager = two_logs()
+        manager.logs[A].flush()
+        (slow,) = manager.prepare_recovery_points()
+        manager.logs[A].truncate_to(6)
+        slow()
+        assert fs.read_bytes(f"{DATA}/recovery-point-offset-checkpoint") == b"0\n1\na 0 6\n"
+        fs.power_loss()
+        assert open_manager(fs).logs[A].log_end_offset == 6
+
+    def test_the_log_start_survives_a_restart(self) -> None:
+        fs, manager = two_logs()
+        manager.logs[A].increment_log_start_offset(4)
+        manager.close()
+        assert open_manager(fs).logs[A].log_start_offset == 4
+
+    def test_nothing_is_written_when_the_recovery_point_on_disk_is_low_anyway(self) -> None:
+        fs, manager = two_logs()
+        manager.logs[A].truncate_to(6)
+        assert not fs.exists(f"{DATA}/recovery-point-offset-checkpoint")
+
+
+class TestSeveralDirectories:
+    DIRS = ("/disk1/", "/disk2")
+
+    def test_logs_are_spread_and_found_again(self) -> None:
+        fs = MemoryFileSystem()
+        manager = open_manager(fs, dirs=self.DIRS)
+        for n in range(4):
+            fill(manager.create(TopicPartition("t", n), ID_A), n)
+        manager.checkpoint_high_watermarks({TopicPartition("t", n): n for n in range(4)})
+        manager.close(broker_epoch=3)
+        assert len([name for name in fs.listdir("/disk1") if name.startswith("t-")]) == 2
+        again = open_manager(fs, dirs=self.DIRS)
+        assert again.previous_broker_epoch == 3
+        assert {tp.partition: log.log_end_offset for tp, log in again.logs.items()} == {0: 0, 1: 3, 2: 6, 3: 9}
+        assert {tp.partition: hw for tp, hw in again.high_watermarks.items()} == {0: 0, 1: 1, 2: 2, 3: 3}
+
+    def test_a_partition_in_two_places_is_refused(self) -> None:
+        fs = MemoryFileSystem()
+        manager = open_manager(fs, dirs=self.DIRS)
+        manager.create(A, ID_A)
+        manager.close()
+        fs.makedirs("/disk2/a-0")
+        with pytest.raises(DataDirRefused, match="both"):
+            open_manager(fs, dirs=self.DIRS)
+
+    def test_one_unclean_directory_makes_the_start_unclean(self) -> None:
+        fs = MemoryFileSystem()
+        open_manager(fs, dirs=self.DIRS).close(broker_epoch=4)
+        fs.remove("/disk2/.kafka_cleanshutdown")
+        again = open_manager(fs, dirs=self.DIRS)
+        assert not again.clean
+        assert again.previous_broker_epoch == -1
+
+    def test_a_refused_directory_releases_the_others(self) -> None:
+        fs = MemoryFileSystem()
+        fs.makedirs("/disk2/photos")
+        with pytest.raises(DataDirRefused):
+            open_manager(fs, dirs=self.DIRS)
+        open_manager(fs, dirs=("/disk1",))
+
+
+def test_the_cluster_can_be_learned_before_opening() -> None:
+    fs = MemoryFileSystem()
+    assert LogManager.cluster_id_on_disk([DATA], fs) is None
+    open_manager(fs).close()
+    assert LogManager.cluster_id_on_disk([f"{DATA}/"], fs) == "cluster"

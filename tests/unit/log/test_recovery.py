@@ -1,0 +1,351 @@
+"""Opening a log after damage: the longest valid prefix stays, everything else goes, nothing is invented."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from minikafka.log.epochs import CHECKPOINT_NAME
+from minikafka.log.errors import DataDirRefused, LogDirFailure
+from minikafka.log.filesystem import MemoryFileSystem
+from minikafka.log.log import LogConfig
+from minikafka.protocol.records import LOG_OVERHEAD_BYTES, MAGIC_POSITION, read_header
+
+from tests.unit.log.build import DIR, NOW_MS, assert_sound, batch, contents, filled, open_log
+
+FIRST = f"{DIR}/{0:020d}.log"
+EPOCH_BYTES = range(LOG_OVERHEAD_BYTES, MAGIC_POSITION)
+
+
+def three_batches() -> tuple[MemoryFileSystem, list[bytes]]:
+    fs, log = filled(0)
+    for n in range(3):
+        log.append_as_leader(batch(2, timestamp=NOW_MS + 10 * n, producer=1, sequence=2 * n), 2 * n, NOW_MS)
+    fs.kill()
+    return fs, contents_of(fs)
+
+
+def contents_of(fs: MemoryFileSystem) -> list[bytes]:
+    return contents(open_log(fs, clean=True))
+
+
+def copy_of(fs: MemoryFileSystem) -> MemoryFileSystem:
+    copy = MemoryFileSystem()
+    copy.makedirs(DIR)
+    for name in fs.listdir(DIR):
+        copy.write_atomic(f"{DIR}/{name}", fs.read_bytes(f"{DIR}/{name}"))
+    return copy
+
+
+def test_a_cut_at_every_byte_leaves_the_whole_batches_before_it() -> None:
+    original, batches = three_batches()
+    ends = [sum(map(len, batches[: n + 1])) for n in range(len(batches))]
+    for size in range(ends[-1] + 1):
+        fs = copy_of(original)
+        fs.open_append(FIRST).truncate(size)
+        log = open_log(fs, clean=False)
+        whole = sum(end <= size for end in ends)
+        assert contents(log) == batches[:whole], size
+        assert log.log_end_offset == 2 * whole
+        assert log.recovery.truncated_bytes == size - (ends[whole - 1] if whole else 0)
+        assert len(log.epochs.entries) == whole
+        state = log.producers.get(1)
+        assert (state.last_sequence if state else -1) == 2 * whole - 1
+        assert fs.file_size(FIRST) == log.size_bytes
+        log.append_as_leader(batch(2), 9, NOW_MS)
+        assert_sound(fs, log)
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
+def test_a_flipped_byte_anywhere_cuts_the_log_before_it(mask: int) -> None:
+    """Base offset, length and leader epoch lie outside the CRC: what protects them is that batches continue each other.
+
+    One case cannot be told from a checkpoint that a power loss took: a *higher* epoch than any known one.
+    """
+    original, batches = three_batches()
+    starts = [0, len(batches[0]), len(batches[0]) + len(batches[1])]
+    total = sum(map(len, batches))
+    for position in range(total):
+        fs = copy_of(original)
+        fs.corrupt(FIRST, position, mask)
+        hit = sum(start <= position for start in starts) - 1
+        log = open_log(fs, clean=False)
+        left = contents(log)
+        if position - starts[hit] in EPOCH_BYTES and len(left) > hit:
+            damaged = read_header(left[hit])
+            assert damaged.partition_leader_epoch > 4, position
+            assert [each[MAGIC_POSITION:] for each in left] == [each[MAGIC_POSITION:] for each in batches[: len(left)]]
+        else:
+            assert left == batches[:hit], position
+        assert_sound(fs, log)
+
+
+def test_damage_in_an_earlier_segment_deletes_the_later_ones() -> None:
+    fs, log = filled(12, LogConfig(segment_bytes=400))
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) >= 4
+    fs.kill()
+    fs.corrupt(f"{DIR}/{bases[1]:020d}.log", 100, 0x10)
+    recovered = open_log(fs, LogConfig(segment_bytes=400), clean=False)
+    assert recovered.log_end_offset == bases[1]
+    assert [segment.base_offset for segment in recovered.segments] == bases[:2]
+    assert any("deleted" in note for note in recovered.recovery.notes)
+    assert_sound(fs, recovered)
+
+
+def test_damage_below_the_recovery_point_is_not_looked_for() -> None:
+    config = LogConfig(segment_bytes=400)
+    fs, log = filled(12, config)
+    bases = [segment.base_offset for segment in log.segments]
+    fs.kill()
+    fs.corrupt(f"{DIR}/{0:020d}.log", 100, 0x10)
+    recovered = open_log(fs, config, clean=False, recovery_point=bases[-1])
+    assert recovered.log_end_offset == 36
+    assert recovered.recovery.segments_recovered == 1
+
+
+def test_a_recovery_point_beyond_the_end_is_not_believed() -> None:
+    config = LogConfig(segment_bytes=400)
+    fs, _ = filled(12, config)
+    fs.kill()
+    fs.corrupt(f"{DIR}/{0:020d}.log", 100, 0x10)
+    recovered = open_log(fs, config, clean=False, recovery_point=1000)
+    assert recovered.log_end_offset == 0
+    assert any("beyond the end" in note for note in recovered.recovery.notes)
+
+
+def test_a_hole_between_segments_deletes_what_follows() -> None:
+    config = LogConfig(segment_bytes=400)
+    fs, log = filled(12, config)
+    bases = [segment.base_offset for segment in log.segments]
+    fs.kill()
+    fs.remove(f"{DIR}/{bases[1]:020d}.log")
+    recovered = open_log(fs, config, clean=False)
+    assert recovered.log_end_offset == bases[1]
+    assert_sound(fs, recovered)
+
+
+def test_a_compacted_log_may_have_holes() -> None:
+    config = LogConfig(segment_bytes=400, cleanup_policy="compact")
+    fs, log = filled(12, config)
+    bases = [segment.base_offset for segment in log.segments]
+    fs.kill()
+    fs.remove(f"{DIR}/{bases[1]:020d}.log")
+    recovered = open_log(fs, config, clean=False)
+    assert recovered.log_end_offset == 36
+    assert recovered.read(bases[1], 10**6, 36).read() == recovered.read(bases[2], 10**6, 36).read()
+
+
+def test_damage_in_a_compacted_log_deletes_the_later_segments_too() -> None:
+    """Its gaps are no damage, but what follows damage is not known to belong there."""
+    config = LogConfig(segment_bytes=400, cleanup_policy="compact")
+    fs, log = filled(12, config)
+    bases = [segment.base_offset for segment in log.segments]
+    fs.kill()
+    fs.corrupt(f"{DIR}/{bases[1]:020d}.log", 100, 0x10)
+    recovered = open_log(fs, config, clean=False)
+    assert recovered.log_end_offset == bases[1]
+    assert_sound(fs, recovered)
+
+
+class TestCleanShutdown:
+    """The files are believed, as far as they can be."""
+
+    def test_nothing_is_recovered(self) -> None:
+        fs, log = filled(12, LogConfig(segment_bytes=400, index_interval_bytes=0))
+        log.close()
+        before = fs.fsyncs
+        opened = open_log(fs, LogConfig(segment_bytes=400, index_interval_bytes=0), clean=True, recovery_point=36)
+        assert opened.recovery.segments_recovered == 0
+        assert opened.flushed_offset == opened.log_end_offset == 36
+        assert fs.fsyncs == before
+        assert_sound(fs, opened)
+
+    @pytest.mark.parametrize("kind", ["index", "timeindex"])
+    def test_a_missing_index_is_rebuilt(self, kind: str) -> None:
+        config = LogConfig(segment_bytes=400, index_interval_bytes=0)
+        fs, log = filled(12, config)
+        log.close()
+        path = f"{DIR}/{log.segments[1].base_offset:020d}.{kind}"
+        wanted = fs.read_bytes(path)
+        assert wanted
+        fs.remove(path)
+        opened = open_log(fs, config, clean=True, recovery_point=36)
+        assert opened.recovery.segments_recovered == 1
+        opened.close()
+        assert fs.read_bytes(path) == wanted
+
+    @pytest.mark.parametrize("kind", ["index", "timeindex"])
+    @pytest.mark.parametrize("damage", [b"\0" * 7, b"\xff" * 24, b"\x7f" * 24])
+    def test_an_impossible_index_is_rebuilt(self, kind: str, damage: bytes) -> None:
+        config = LogConfig(segment_bytes=400, index_interval_bytes=0)
+        fs, log = filled(12, config)
+        log.close()
+        path = f"{DIR}/{log.segments[1].base_offset:020d}.{kind}"
+        wanted = fs.read_bytes(path)
+        fs.write_atomic(path, damage)
+        opened = open_log(fs, config, clean=True, recovery_point=36)
+        assert opened.recovery.segments_recovered == 1
+        opened.close()
+        assert fs.read_bytes(path) == wanted
+
+    def test_a_file_that_ends_in_the_middle_of_a_batch_is_recovered(self) -> None:
+        fs, log = filled(3)
+        log.close()
+        fs.open_append(FIRST).append(b"garbage" * 20)
+        opened = open_log(fs, clean=True, recovery_point=9)
+        assert opened.log_end_offset == 9
+        assert opened.recovery.truncated_bytes == 140
+
+
+class TestEpochs:
+    """The leader epoch checkpoint against the records."""
+
+    def test_epochs_beyond_the_end_are_forgotten(self) -> None:
+        fs, log = filled(3)
+        log.assign_epoch(7, log.log_end_offset)
+        fs.kill()
+        assert open_log(fs, clean=False).epochs.entries == [(0, 0)]
+
+    def test_a_lost_checkpoint_is_rebuilt(self) -> None:
+        fs, batches = three_batches()
+        fs.remove(f"{DIR}/{CHECKPOINT_NAME}")
+        log = open_log(fs, clean=False)
+        assert log.epochs.entries == [(0, 0), (2, 2), (4, 4)]
+        assert contents(log) == batches
+
+    @pytest.mark.parametrize("damage", [b"", b"0\n7\n", b"\0" * 20])
+    @pytest.mark.parametrize("clean", [False, True])
+    def test_a_damaged_checkpoint_is_rebuilt_from_all_records(self, damage: bytes, clean: bool) -> None:
+        fs, batches = three_batches()
+        fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", damage)
+        log = open_log(fs, clean=clean, recovery_point=6)
+        assert log.epochs.entries == [(0, 0), (2, 2), (4, 4)]
+        assert contents(log) == batches
+        assert any("rebuilt" in note for note in log.recovery.notes)
+
+    def test_an_old_batch_where_the_checkpoint_knows_a_newer_epoch_is_cut(self) -> None:
+        """A truncation that a power loss undid must not pass for the batch that replaced it."""
+        fs, batches = three_batches()
+        fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", b"0\n2\n0 0\n5 2\n")
+        log = open_log(fs, clean=False)
+        assert contents(log) == batches[:1]
+
+    def test_batches_before_the_first_known_epoch_are_kept(self) -> None:
+        fs, batches = three_batches()
+        fs.write_atomic(f"{DIR}/{CHECKPOINT_NAME}", b"0\n1\n4 4\n")
+        assert contents(open_log(fs, clean=False)) == batches
+
+
+class TestLogStart:
+    def test_the_start_comes_from_the_checkpoint(self) -> None:
+        fs, log = filled(3)
+        log.close()
+        opened = open_log(fs, log_start_offset=4, recovery_point=9)
+        assert opened.log_start_offset == 4
+        assert opened.epochs.entries == [(0, 4)]
+
+    def test_a_start_beyond_the_end_empties_the_log(self) -> None:
+        fs, log = filled(3)
+        log.close()
+        opened = open_log(fs, log_start_offset=40, recovery_point=9)
+        assert (opened.log_start_offset, opened.log_end_offset, opened.size_bytes) == (40, 40, 0)
+        assert opened.append_as_leader(batch(), 1, NOW_MS).first_offset == 40
+
+    def test_a_new_log_begins_there(self) -> None:
+        assert open_log(MemoryFileSystem(), log_start_offset=7).log_end_offset == 7
+
+
+class TestFiles:
+    def test_leftovers_of_interrupted_work_are_removed(self) -> None:
+        fs, log = filled(3)
+        log.close()
+        leftovers = [
+            "leader-epoch-checkpoint.tmp",
+            f"{7:020d}.log.deleted",
+            f"{0:020d}.log.cleaned",
+            f"{99:020d}.index",
+        ]
+        for name in leftovers:
+            fs.write_atomic(f"{DIR}/{name}", b"x")
+        opened = open_log(fs, recovery_point=9)
+        assert not set(leftovers) & set(fs.listdir(DIR))
+        assert_sound(fs, opened)
+
+    @pytest.mark.parametrize("name", ["notes.txt", "1.log", f"{0:020d}.parquet", f"{0:020d}.log.swap"])
+    def test_foreign_files_are_refused_and_kept(self, name: str) -> None:
+        fs, log = filled(3)
+        log.close()
+        fs.write_atomic(f"{DIR}/{name}", b"mine")
+        with pytest.raises(DataDirRefused, match=name):
+            open_log(fs)
+        assert fs.read_bytes(f"{DIR}/{name}") == b"mine"
+
+    def test_a_disk_that_refuses_is_a_typed_error(self) -> None:
+        fs, log = filled(3)
+        log.close()
+
+        def refuse(operation: str, path: str) -> None:
+            raise OSError(errno.EIO, "Input/output error", path)
+
+        fs.fault_hook = refuse
+        with pytest.raises(LogDirFailure, match="cannot be opened"):
+            open_log(fs)
+
+
+class TestProducerSnapshots:
+    def test_a_damaged_snapshot_is_removed_and_an_older_one_used(self) -> None:
+        config = LogConfig(segment_bytes=400)
+        fs = MemoryFileSystem()
+        log = open_log(fs, config)
+        for n in range(10):
+            log.append_as_leader(batch(1, size=60, producer=5, sequence=n), 0, NOW_MS)
+        log.close()
+        newest = f"{DIR}/{10:020d}.snapshot"
+        damaged = bytearray(fs.read_bytes(newest))
+        damaged[-1] ^= 1
+        fs.write_atomic(newest, bytes(damaged))
+        opened = open_log(fs, config, recovery_point=10)
+        state = opened.producers.get(5)
+        assert state is not None
+        assert state.last_sequence == 9
+        assert not fs.exists(newest)
+
+    def test_an_unclean_start_removes_every_damaged_snapshot(self) -> None:
+        config = LogConfig(segment_bytes=400)
+        fs, log = filled(12, config)
+        middle = f"{DIR}/{log.segments[1].base_offset:020d}.snapshot"
+        fs.kill()
+        fs.write_atomic(middle, b"")
+        opened = open_log(fs, config, clean=False)
+        assert not fs.exists(middle)
+        assert any("removed" in note for note in opened.recovery.notes)
+
+    def test_a_snapshot_beyond_the_end_is_removed(self) -> None:
+        fs, log = filled(3)
+        log.close()
+        log.producers.take_snapshot(f"{DIR}/{50:020d}.snapshot", durable=True)
+        open_log(fs, recovery_point=9)
+        assert not fs.exists(f"{DIR}/{50:020d}.snapshot")
+
+    def test_expired_producers_are_not_loaded(self) -> None:
+        config = LogConfig(producer_id_expiration_ms=1000)
+        fs = MemoryFileSystem()
+        log = open_log(fs, config)
+        log.append_as_leader(batch(1, timestamp=NOW_MS - 1000, producer=1, sequence=0), 0, NOW_MS)
+        log.append_as_leader(batch(1, timestamp=NOW_MS - 999, producer=2, sequence=0), 0, NOW_MS)
+        log.close()
+        assert [pid for pid, _ in open_log(fs, config, recovery_point=2).producers] == [2]
+        assert [pid for pid, _ in open_log(fs, config, clean=False).producers] == [2]
+
+
+def test_recovery_makes_durable_what_it_found() -> None:
+    """What survived the process must not be lost by a power loss after it was recovered."""
+    config = LogConfig(segment_bytes=400)
+    fs, log = filled(8, config)
+    assert len(log.segments) > 2
+    assert log.flushed_offset == 0
+    fs.kill()
+    assert open_log(fs, config, clean=False).flushed_offset == 24
+    fs.power_loss()
+    assert open_log(fs, config, clean=False).log_end_offset == 24

@@ -1,0 +1,86 @@
+"""Lookups by timestamp against brute force."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from minikafka.log.filesystem import MemoryFileSystem
+from minikafka.log.log import Log, LogConfig
+from minikafka.log.results import TimestampOffset
+from minikafka.protocol.compression import Codec
+from minikafka.protocol.records import Record, build_batch
+
+from tests.unit.log.build import NOW_MS, batch, filled, open_log
+
+batches = st.lists(st.lists(st.integers(-5, 60), min_size=1, max_size=4), min_size=1, max_size=25)
+
+
+def write(log: Log, times: list[list[int]]) -> list[TimestampOffset]:
+    """Append one batch for each list of record times (relative to NOW_MS); all records, in order."""
+    records = []
+    for n, row in enumerate(times):
+        data = build_batch(
+            [Record(i, NOW_MS + t, None, b"v" * 20) for i, t in enumerate(row)],
+            codec=Codec.GZIP if n % 2 else Codec.NONE,
+        )
+        info = log.append_as_leader(data, n // 5, NOW_MS)
+        records += [TimestampOffset(NOW_MS + t, info.first_offset + i, n // 5) for i, t in enumerate(row)]
+    return records
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    times=batches,
+    interval=st.sampled_from([0, 300, 4096]),
+    start=st.integers(0, 30),
+    below=st.integers(0, 10),
+    reopened=st.booleans(),
+    cut=st.integers(0, 20),
+)
+def test_lookups_agree_with_brute_force(
+    *, times: list[list[int]], interval: int, start: int, below: int, reopened: bool, cut: int
+) -> None:
+    fs = MemoryFileSystem()
+    config = LogConfig(segment_bytes=600, index_interval_bytes=interval)
+    log = open_log(fs, config)
+    records = write(log, times)
+    log.truncate_to(max(0, log.log_end_offset - cut))
+    log.increment_log_start_offset(min(start, log.log_end_offset))
+    if reopened:
+        log.close()
+        log = open_log(fs, config, recovery_point=log.log_end_offset, log_start_offset=log.log_start_offset)
+    live = [r for r in records if log.log_start_offset <= r.offset < log.log_end_offset]
+    upper = max(0, log.log_end_offset - below)
+    for target in range(-6, 62):
+        wanted = next((r for r in live if r.timestamp >= NOW_MS + target), None)
+        if wanted is not None and wanted.offset >= upper:
+            wanted = None
+        assert log.offset_for_timestamp(NOW_MS + target, upper) == wanted, target
+    largest = max((r.timestamp for r in live), default=None)
+    assert log.max_timestamp() == next((r for r in live if r.timestamp == largest), None)
+
+
+def test_with_log_append_time_no_batch_is_opened() -> None:
+    log = open_log(MemoryFileSystem(), LogConfig(message_timestamp_type="LogAppendTime"))
+    for n in range(3):
+        log.append_as_leader(batch(3, timestamp=1), 0, NOW_MS + n)
+    assert log.offset_for_timestamp(NOW_MS + 1, 9) == TimestampOffset(NOW_MS + 1, 3, 0)
+    assert log.max_timestamp() == TimestampOffset(NOW_MS + 2, 6, 0)
+    log.increment_log_start_offset(4)
+    assert log.offset_for_timestamp(NOW_MS + 1, 9) == TimestampOffset(NOW_MS + 1, 4, 0)
+
+
+def test_an_empty_log_and_records_without_timestamps() -> None:
+    _, log = filled(0)
+    assert log.max_timestamp() is None
+    assert log.offset_for_timestamp(0, 100) is None
+    log.append_as_leader(build_batch([Record(0, -1, None, b"")]), 0, NOW_MS)
+    assert log.max_timestamp() is None
+    assert log.offset_for_timestamp(0, 100) is None
+
+
+def test_the_largest_timestamp_below_the_start_is_not_found() -> None:
+    log = open_log(MemoryFileSystem())
+    write(log, [[50], [7, 9], [8]])
+    log.increment_log_start_offset(1)
+    assert log.max_timestamp() == TimestampOffset(NOW_MS + 9, 2, 0)

@@ -1,0 +1,285 @@
+"""What every cluster store promises: compare-and-set, a lease, watches, counters (R10, R15)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from minikafka.metadata.memory import MemoryStore
+from minikafka.metadata.sqlite import SqliteStore
+from minikafka.metadata.store import ClusterStore, FencedControllerError, Lease, StoreError
+
+SOON = 5.0
+"""Seconds within which what should happen at once does, on a busy machine."""
+
+Connect = Callable[[int], Awaitable[ClusterStore]]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def connect(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Connect]:
+    """``await connect(2)``: broker 2's connection to the one store of the test."""
+    opened: list[ClusterStore] = []
+    memory = MemoryStore()
+
+    async def open_store(node: int) -> ClusterStore:
+        store: ClusterStore = memory if request.param == "memory" else SqliteStore(tmp_path / "metadata.sqlite", node)
+        await store.open(None)
+        opened.append(store)
+        return store
+
+    yield open_store
+    for store in opened:
+        await store.close()
+
+
+async def controller(store: ClusterStore, holder: int = 1) -> Lease:
+    held = await store.lease()
+    lease = await store.acquire(holder, "localhost", 9000 + holder, held.epoch if held else 0)
+    assert lease is not None
+    return lease
+
+
+class TestLease:
+    async def test_one_of_two_wins(self, connect: Connect) -> None:
+        """R15: taking the lease is a compare-and-set on its epoch."""
+        one, two = await connect(1), await connect(2)
+        assert await one.lease() is None
+        results = await asyncio.gather(one.acquire(1, "h", 1, 0), two.acquire(2, "h", 2, 0))
+        winners = [lease for lease in results if lease is not None]
+        assert len(winners) == 1
+        assert await one.lease() == await two.lease() == winners[0]
+        assert winners[0].epoch == 1
+
+    async def test_the_epoch_grows_with_each_holder(self, connect: Connect) -> None:
+        """R15: also when the same broker takes it again."""
+        store = await connect(1)
+        assert [(await controller(store, holder)).epoch for holder in (1, 1, 2)] == [1, 2, 3]
+        assert await store.acquire(3, "h", 3, 2) is None, "too late: somebody took it since"
+
+    async def test_signs_of_life_are_counted(self, connect: Connect) -> None:
+        """R15: watchers see that the holder lives, without comparing clocks."""
+        one, two = await connect(1), await connect(2)
+        lease = await controller(one)
+        for beat in (1, 2, 3):
+            lease = await one.renew(lease)
+            assert await two.lease() == lease
+            assert (lease.renewed, lease.epoch, lease.holder) == (beat, 1, 1)
+
+    async def test_a_fenced_holder_cannot_renew(self, connect: Connect) -> None:
+        """R15: FencedControllerError tells a controller that was away that it is none any more."""
+        one, two = await connect(1), await connect(2)
+        old = await controller(one)
+        new = await controller(two, 2)
+        with pytest.raises(FencedControllerError, match="controller epoch 1 is over"):
+            await one.renew(old)
+        assert await one.lease() == new
+
+
+class TestCommit:
+    async def test_only_the_holder_writes(self, connect: Connect) -> None:
+        """R15: every write carries the controller epoch; nothing of a fenced one's arrives."""
+        one, two = await connect(1), await connect(2)
+        with pytest.raises(FencedControllerError):
+            await one.commit(0, {"a": 1})
+        old = await controller(one)
+        await one.commit(old.epoch, {"a": 1})
+        await controller(two, 2)
+        with pytest.raises(FencedControllerError):
+            await one.commit(old.epoch, {"a": 2, "b": 2})
+        assert (await two.snapshot()).records == {"a": 1}
+
+    async def test_records_of_a_commit_share_a_revision(self, connect: Connect) -> None:
+        """R10: one step for many decisions (group commit); readers take all of it or nothing."""
+        store = await connect(1)
+        lease = await controller(store)
+        first = await store.commit(lease.epoch, {"a": {"x": [1, None, "é"]}, "b": 1})
+        second = await store.commit(lease.epoch, {"b": 2, "c": 3})
+        assert second > first
+        assert (await store.changes(first)).records == {"b": 2, "c": 3}
+        assert (await store.changes(first)).revision == second
+        assert (await store.changes(second)).records == {}
+        assert (await store.snapshot()).records == {"a": {"x": [1, None, "é"]}, "b": 2, "c": 3}
+
+    async def test_a_removed_record_is_a_change(self, connect: Connect) -> None:
+        """R15: a watcher hears of it, a newcomer does not see it."""
+        store = await connect(1)
+        lease = await controller(store)
+        first = await store.commit(lease.epoch, {"a": 1})
+        await store.commit(lease.epoch, {"a": None})
+        assert (await store.changes(first)).records == {"a": None}
+        assert (await store.snapshot()).records == {}
+
+
+class TestWatch:
+    async def test_a_commit_wakes_the_other_brokers(self, connect: Connect) -> None:
+        """R15: watches; nobody polls (SQLite: a byte to each broker's socket)."""
+        one, two = await connect(1), await connect(2)
+        lease = await controller(one)
+        revision = await one.commit(lease.epoch, {"a": 1})
+        await two.wait(-1, 0.01)  # what rang before
+        waiting = asyncio.ensure_future(two.wait(revision, 60.0))
+        await asyncio.sleep(0)
+        await one.commit(lease.epoch, {"a": 2})
+        await asyncio.wait_for(waiting, SOON)
+        assert (await two.changes(revision)).records == {"a": 2}
+
+    async def test_a_commit_before_the_wait_is_not_missed(self, connect: Connect) -> None:
+        """R15: between reading the changes and waiting for more."""
+        one, two = await connect(1), await connect(2)
+        lease = await controller(one)
+        seen = (await two.changes(-1)).revision
+        await one.commit(lease.epoch, {"a": 1})
+        await asyncio.wait_for(two.wait(seen, 60.0), SOON)
+        assert (await two.changes(seen)).records == {"a": 1}
+
+    async def test_nothing_happens_for_a_while(self, connect: Connect) -> None:
+        """R15: a wait ends by itself, for a lost byte must not be for ever."""
+        store = await connect(1)
+        await asyncio.wait_for(store.wait((await store.changes(-1)).revision, 0.01), SOON)
+
+
+class TestCounters:
+    async def test_numbers_are_handed_out_once(self, connect: Connect) -> None:
+        """R18: producer ids are unique over brokers and restarts."""
+        one, two = await connect(1), await connect(2)
+        firsts = await asyncio.gather(*[s.allocate("producer.id", 100) for s in (one, two, one, two)])
+        assert sorted(firsts) == [0, 100, 200, 300]
+        assert await one.allocate("another", 1) == 0
+
+
+class TestClusterId:
+    async def test_memory(self) -> None:
+        """R15: a broker of another cluster is refused."""
+        store = MemoryStore()
+        assert await store.open("mine") == await store.open(None) == await store.open("mine") == "mine"
+        with pytest.raises(StoreError, match="'mine', not to 'other'"):
+            await store.open("other")
+
+    async def test_sqlite(self, tmp_path: Path) -> None:
+        """R15: the id is in the file; a broker configured for another cluster is refused."""
+        path = tmp_path / "metadata.sqlite"
+        async with contextlib.AsyncExitStack() as closing:
+            for node, wish in ((1, "mine"), (2, None), (3, "mine")):
+                store = SqliteStore(path, node)
+                closing.push_async_callback(store.close)
+                assert await store.open(wish) == "mine"
+            stranger = SqliteStore(path, 4)
+            closing.push_async_callback(stranger.close)
+            with pytest.raises(StoreError, match="'mine', not to 'other'"):
+                await stranger.open("other")
+
+    async def test_one_is_made_when_none_is_given(self, tmp_path: Path) -> None:
+        """KIP-78: 22 characters, and the same for everybody."""
+        assert len(await MemoryStore().open(None)) == 22
+        one, two = SqliteStore(tmp_path / "metadata.sqlite", 1), SqliteStore(tmp_path / "metadata.sqlite", 2)
+        made = await one.open(None)
+        assert len(made) == 22
+        assert await two.open(None) == made
+        await one.close()
+        await two.close()
+
+
+class TestSqlite:
+    async def test_survives_its_brokers(self, tmp_path: Path) -> None:
+        """R15: records, lease and counters are on disk."""
+        path = tmp_path / "metadata.sqlite"
+        store = SqliteStore(path, 1)
+        await store.open(None)
+        lease = await controller(store)
+        revision = await store.commit(lease.epoch, {"a": 1})
+        await store.allocate("producer.id", 7)
+        await store.close()
+        again = SqliteStore(path, 2)
+        await again.open(None)
+        assert (await again.snapshot()).revision == revision
+        assert await again.lease() == lease
+        assert await again.allocate("producer.id", 1) == 7
+        await again.close()
+
+    async def test_a_dead_brokers_socket_is_no_obstacle(self, tmp_path: Path) -> None:
+        """R15: brokers die without removing it, and come back over it."""
+        path = tmp_path / "metadata.sqlite"
+        one, two = SqliteStore(path, 1), SqliteStore(path, 2)
+        await one.open(None)
+        await two.open(None)
+        assert two._bell is not None
+        asyncio.get_running_loop().remove_reader(two._bell.fileno())
+        two._bell.close()
+        lease = await controller(one)
+        await one.commit(lease.epoch, {"a": 1})
+        two._bell = None
+        await two.close()
+        two = SqliteStore(path, 2)
+        await two.open(None)
+        assert (await two.snapshot()).records == {"a": 1}
+        await two.close()
+        await one.close()
+
+    async def test_a_path_longer_than_a_sockets_address(self, tmp_path: Path) -> None:
+        """A socket's path is limited to about 100 bytes, that of a folder is not."""
+        folder = tmp_path / ("d" * 120)
+        folder.mkdir()
+        one, two = SqliteStore(folder / "metadata.sqlite", 1), SqliteStore(folder / "metadata.sqlite", 2)
+        await one.open(None)
+        await two.open(None)
+        await controller(one)
+        await asyncio.wait_for(two.wait(0, 60.0), SOON)
+        await one.close()
+        await two.close()
+
+    async def test_a_file_that_is_no_database(self, tmp_path: Path) -> None:
+        """One clear line with the path."""
+        path = tmp_path / "metadata.sqlite"
+        path.write_bytes(b"not a database, but long enough to be looked at" * 100)
+        store = SqliteStore(path, 1)
+        with pytest.raises(StoreError, match=r"metadata\.sqlite: file is not a database"):
+            await store.open(None)
+        await store.close()
+
+    async def test_closed(self, tmp_path: Path) -> None:
+        """R15: not before it is open, and closing twice is harmless."""
+        store = SqliteStore(tmp_path / "metadata.sqlite", 1)
+        with pytest.raises(StoreError, match="closed"):
+            await store.lease()
+        with pytest.raises(StoreError, match="closed"):
+            await store.allocate("x", 1)
+        await store.close()
+
+    async def test_a_full_disk_is_not_for_ever(self, tmp_path: Path) -> None:
+        """R15: a commit that failed leaves no transaction open behind it, or no later one could begin."""
+        store = SqliteStore(tmp_path / "metadata.sqlite", 1)
+        await store.open(None)
+        lease = await controller(store)
+        revision = await store.commit(lease.epoch, {"a": 1})
+        db = store._db
+        assert db is not None
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count={pages}")
+        with pytest.raises(StoreError, match="full"):
+            await store.commit(lease.epoch, {"big": "x" * 1_000_000})
+        db.execute("PRAGMA max_page_count=1000000")
+        assert await store.commit(lease.epoch, {"a": 2}) == revision + 1
+        assert (await store.snapshot()).records == {"a": 2}
+        await store.close()
+
+    async def test_a_locked_file_is_waited_for_then_reported(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """R15: another process that holds the file for too long is a store that cannot be reached."""
+        monkeypatch.setattr("minikafka.metadata.sqlite._BUSY_TIMEOUT_S", 0.05)
+        path = tmp_path / "metadata.sqlite"
+        store = SqliteStore(path, 1)
+        await store.open(None)
+        lease = await controller(store)
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked"):
+            await store.commit(lease.epoch, {"a": 1})
+        other.execute("ROLLBACK")
+        other.close()
+        await store.commit(lease.epoch, {"a": 1})
+        await store.close()

@@ -1,0 +1,305 @@
+"""The hand-written codecs of Produce and Fetch against kio's, which is generated from Kafka's own message definitions.
+
+All versions, both directions (docs/proposals/001-protocol-library.md). kio's bytes are the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+from minikafka.protocol import fetch, messages, produce
+from minikafka.protocol.wire import MalformedRequest
+
+PRODUCE, FETCH = 0, 1
+TOPIC_ID = UUID("00000000-0000-4000-8000-0000000000a1")
+RECORDS = bytes(range(256)) * 3  # opaque to the codecs
+PRODUCE_VERSIONS = range(produce.MIN_SUPPORTED, produce.MAX_SUPPORTED + 1)
+FETCH_VERSIONS = range(fetch.MIN_SUPPORTED, fetch.MAX_SUPPORTED + 1)
+TAGS = b"\0"
+"""The empty tagged fields at the end of a flexible request's header, which the decoders skip."""
+
+
+def framed(api_key: int, version: int, body: bytes) -> memoryview:
+    """A body as the decoders get it: behind what is left of the request's header."""
+    return memoryview(TAGS + body if messages.is_flexible(api_key, version) else body)
+
+
+def body_of(api_key: int, version: int, frame: bytes) -> bytes:
+    """The body of a response frame, whose length must be right."""
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert int.from_bytes(frame[4:8], "big") == 77, "correlation id"
+    flexible = messages.is_flexible(api_key, version)
+    assert not flexible or frame[8:9] == TAGS
+    return frame[9:] if flexible else frame[8:]
+
+
+# -- Produce ----------------------------------------------------------------------------------------------------------
+
+
+def produce_body(version: int, transactional_id: str | None = None) -> bytes:
+    values = {
+        "transactional_id": transactional_id,
+        "acks": -1,
+        "timeout": 12_345,
+        "topic_data": [
+            {
+                "name": "orders",
+                "partition_data": [{"index": 0, "records": RECORDS}, {"index": 7, "records": None}],
+            },
+            {"name": "ünïcode", "partition_data": [{"index": 2, "records": RECORDS[:5]}]},
+            {"name": "empty", "partition_data": []},
+        ],
+    }
+    return messages.encode_request(PRODUCE, version, values)
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@pytest.mark.parametrize("transactional_id", [None, "", "tx-1"])
+def test_produce_requests_are_read(version: int, transactional_id: str | None) -> None:
+    request = produce.decode_produce(framed(PRODUCE, version, produce_body(version, transactional_id)), 0, version)
+    assert (request.transactional_id, request.acks, request.timeout_ms) == (transactional_id, -1, 12_345)
+    found = [(n, [(i, None if r is None else bytes(r)) for i, r in parts]) for n, parts in request.topics]
+    assert found == [("orders", [(0, RECORDS), (7, None)]), ("ünïcode", [(2, RECORDS[:5])]), ("empty", [])]
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_records_are_views_of_the_request(version: int) -> None:
+    """The log stamps batches in place: a copy would be stamped in vain."""
+    frame = bytearray(framed(PRODUCE, version, produce_body(version)))
+    records = produce.decode_produce(memoryview(frame), 0, version).topics[0][1][0][1]
+    assert records is not None
+    records[0] = 0xAB
+    assert 0xAB in frame[: frame.index(RECORDS[1:])]
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_a_cut_produce_request_is_malformed(version: int) -> None:
+    """Cut anywhere inside what is needed: a typed error, never another one."""
+    whole = framed(PRODUCE, version, produce_body(version))
+    whole = memoryview(bytes(whole).replace("ünïcode".encode(), b"plainname"))
+    for length in range(len(whole)):
+        try:
+            produce.decode_produce(whole[:length], 0, version)
+        except MalformedRequest:
+            continue
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_a_name_that_is_no_utf8_is_malformed(version: int) -> None:
+    body = produce_body(version).replace(b"orders", b"ord\xffrs")
+    with pytest.raises(MalformedRequest):
+        produce.decode_produce(framed(PRODUCE, version, body), 0, version)
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_produce_responses_are_what_kio_reads(version: int) -> None:
+    results = [
+        ("orders", [produce.PartitionResult(0, 0, 41, 1_700_000_000_000, 5), produce.PartitionResult(7, 3)]),
+        ("ünïcode", [produce.PartitionResult(2, 87, message="bad record")]),
+    ]
+    frame = produce.encode_produce_response(version, 77, results)
+    read = messages.decode_response(PRODUCE, version, body_of(PRODUCE, version, frame))
+    assert [topic.name for topic in read.responses] == ["orders", "ünïcode"]
+    first, second = read.responses[0].partition_responses
+    (third,) = read.responses[1].partition_responses
+    assert [(p.index, int(p.error_code), p.base_offset) for p in (first, second, third)] == [
+        (0, 0, 41),
+        (7, 3, -1),
+        (2, 87, -1),
+    ]
+    assert messages.millis(first.log_append_time) == 1_700_000_000_000
+    if version >= 5:
+        assert (first.log_start_offset, second.log_start_offset) == (5, -1)
+    if version >= 8:
+        assert (first.error_message, third.error_message) == (None, "bad record")
+
+
+@pytest.mark.parametrize("version", [v for v in PRODUCE_VERSIONS if v >= 10])
+def test_produce_responses_name_the_new_leader(version: int) -> None:
+    """KIP-951."""
+    results = [("orders", [produce.PartitionResult(0, 6, current_leader=(2, 9))])]
+    frame = produce.encode_produce_response(version, 77, results, [(2, "host", 9092, "rack"), (3, "other", 1, None)])
+    read = messages.decode_response(PRODUCE, version, body_of(PRODUCE, version, frame))
+    leader = read.responses[0].partition_responses[0].current_leader
+    assert (leader.leader_id, leader.leader_epoch) == (2, 9)
+    nodes = [(n.node_id, n.host, n.port, n.rack) for n in read.node_endpoints]
+    assert nodes == [(2, "host", 9092, "rack"), (3, "other", 1, None)]
+
+
+# -- Fetch ------------------------------------------------------------------------------------------------------------
+
+
+def topic_key(version: int) -> str | bytes:
+    """Topics are named by id from version 13 on (KIP-516)."""
+    return TOPIC_ID.bytes if version >= 13 else "orders"
+
+
+def fetch_body(version: int, replica_id: int = -1, replica_epoch: int = -1) -> bytes:
+    partitions = []
+    for index in (0, 7):
+        part: dict[str, Any] = {"partition": index, "fetch_offset": 1000 + index, "partition_max_bytes": 1 << 20}
+        if version >= 5:
+            part["log_start_offset"] = 3
+        if version >= 9:
+            part["current_leader_epoch"] = 4
+        if version >= 12:
+            part["last_fetched_epoch"] = 2
+        partitions.append(part)
+    values: dict[str, Any] = {"max_wait": 500, "min_bytes": 1, "max_bytes": 1 << 24, "isolation_level": 1}
+    if version >= 15:
+        values["replica_state"] = {"replica_id": replica_id, "replica_epoch": replica_epoch}
+    else:
+        values["replica_id"] = replica_id
+    if version >= 7:
+        values |= {"session_id": 11, "session_epoch": 12}
+        forgotten = {"topic_id": TOPIC_ID} if version >= 13 else {"topic": "gone"}
+        values["forgotten_topics_data"] = [{**forgotten, "partitions": [1, 2]}]
+    if version >= 11:
+        values["rack_id"] = "rack-a"
+    name = {"topic_id": TOPIC_ID} if version >= 13 else {"topic": "orders"}
+    values["topics"] = [{**name, "partitions": partitions}]
+    return messages.encode_request(FETCH, version, values)
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@pytest.mark.parametrize("replica", [(-1, -1), (2, 31)])
+def test_fetch_requests_are_read(version: int, replica: tuple[int, int]) -> None:
+    request = fetch.decode_fetch(framed(FETCH, version, fetch_body(version, *replica)), 0, version)
+    assert request.replica_id == replica[0]
+    assert request.replica_epoch == (replica[1] if version >= 15 else -1)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 1 << 24)
+    assert request.isolation_level == 1
+    if version >= 7:
+        assert (request.session_id, request.session_epoch) == (11, 12)
+    if version >= 11:
+        assert request.rack == "rack-a"
+    epoch, last, start = 4 if version >= 9 else -1, 2 if version >= 12 else -1, 3 if version >= 5 else -1
+    expected = [fetch.FetchPartition(i, epoch, 1000 + i, last, start, 1 << 20) for i in (0, 7)]
+    assert request.topics == [(topic_key(version), expected)]
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_a_cut_fetch_request_is_malformed(version: int) -> None:
+    whole = framed(FETCH, version, fetch_body(version))
+    for length in range(len(whole)):
+        try:
+            fetch.decode_fetch(whole[:length], 0, version)
+        except MalformedRequest:
+            continue
+
+
+def flat(parts: Sequence[Any]) -> bytes:
+    """What `framing` would send: header bytes, and records in place of file ranges."""
+    return b"".join(
+        part if isinstance(part, bytes | bytearray) else RECORDS[part[1] : part[1] + part[2]] for part in parts
+    )
+
+
+def fetched(index: int, ranges: Sequence[tuple[Any, int, int]] = (), error: int = 0) -> fetch.PartitionData:
+    data = fetch.PartitionData(index, error, 2000 + index, 3)
+    data.ranges, data.size = list(ranges), sum(length for _, _, length in ranges)
+    return data
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_fetch_responses_are_what_kio_reads(version: int) -> None:
+    rows = [
+        fetched(0, [(None, 0, 300), (None, 300, 20)]),
+        fetched(7),
+        fetched(9, [(None, 5, 1)], 0),
+        fetched(11, error=6),
+    ]
+    frame = flat(fetch.encode_fetch_response(version, 77, [(topic_key(version), rows)]))
+    read = messages.decode_response(FETCH, version, body_of(FETCH, version, frame))
+    (topic,) = read.responses
+    assert (topic.topic_id if version >= 13 else topic.topic) == (TOPIC_ID if version >= 13 else "orders")
+    found = [
+        (p.partition_index, int(p.error_code), p.high_watermark, bytes(p.records or b"")) for p in topic.partitions
+    ]
+    assert found == [(0, 0, 2000, RECORDS[:320]), (7, 0, 2007, b""), (9, 0, 2009, RECORDS[5:6]), (11, 6, 2011, b"")]
+    assert [p.last_stable_offset for p in topic.partitions] == [2000, 2007, 2009, 2011]
+    if version >= 5:
+        assert {p.log_start_offset for p in topic.partitions} == {3}
+    if version >= 11:
+        assert {p.preferred_read_replica for p in topic.partitions} == {-1}
+
+
+@pytest.mark.parametrize("version", [v for v in FETCH_VERSIONS if v >= 12])
+def test_fetch_responses_tell_divergence_and_leader(version: int) -> None:
+    """KIP-595 and, from version 16 on with endpoints, KIP-951."""
+    data = fetched(0)
+    data.diverging, data.current_leader = (4, 55), (2, 9)
+    endpoints = [(2, "host", 9092, "rack")]
+    frame = flat(fetch.encode_fetch_response(version, 77, [(topic_key(version), [data])], 0, endpoints))
+    read = messages.decode_response(FETCH, version, body_of(FETCH, version, frame))
+    part = read.responses[0].partitions[0]
+    assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (4, 55)
+    assert (part.current_leader.leader_id, part.current_leader.leader_epoch) == (2, 9)
+    if version >= 16:
+        assert [(n.node_id, n.host, n.port, n.rack) for n in read.node_endpoints] == endpoints
+
+
+# -- the follower's end -------------------------------------------------------------------------------------------------
+
+
+def test_a_followers_request_is_what_kio_reads() -> None:
+    asked = [(TOPIC_ID.bytes, [(0, 4, 1000, 2, 3, 1 << 20), (7, 4, 1007, -1, 0, 1 << 20)])]
+    frame = fetch.encode_follower_fetch(77, "broker-2-fetcher", 2, 31, 500, 1, 1 << 24, asked)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    header_bytes = 4 + 2 + 2 + 4 + 2 + len("broker-2-fetcher") + 1
+    read = messages.decode_request(FETCH, fetch.FOLLOWER_VERSION, frame[header_bytes:])
+    assert (read.replica_state.replica_id, read.replica_state.replica_epoch) == (2, 31)
+    (topic,) = read.topics
+    assert topic.topic_id == TOPIC_ID
+    found = [
+        (
+            p.partition,
+            p.current_leader_epoch,
+            p.fetch_offset,
+            p.last_fetched_epoch,
+            p.log_start_offset,
+            p.partition_max_bytes,
+        )
+        for p in topic.partitions
+    ]
+    assert found == asked[0][1]
+
+
+@pytest.mark.parametrize("aborted", [None, [], [{"producer_id": 1, "first_offset": 2}]])
+@pytest.mark.parametrize("diverging", [None, (4, 55)])
+def test_a_follower_reads_what_kio_writes(
+    aborted: list[dict[str, int]] | None, diverging: tuple[int, int] | None
+) -> None:
+    part: dict[str, Any] = {
+        "partition_index": 7,
+        "error_code": 0,
+        "high_watermark": 2000,
+        "last_stable_offset": 2000,
+        "log_start_offset": 3,
+        "aborted_transactions": aborted,
+        "preferred_read_replica": -1,
+        "records": RECORDS,
+        "current_leader": {"leader_id": 2, "leader_epoch": 9},
+    }
+    if diverging is not None:
+        part["diverging_epoch"] = {"epoch": diverging[0], "end_offset": diverging[1]}
+    empty = {**part, "partition_index": 8, "records": None}
+    values = {
+        "error_code": 0,
+        "session_id": 0,
+        "responses": [{"topic_id": TOPIC_ID, "partitions": [part, empty]}],
+        "node_endpoints": [{"node_id": 2, "host": "host", "port": 9092, "rack": None}],
+    }
+    body = messages.encode_response(FETCH, fetch.FOLLOWER_VERSION, values)
+    frame = memoryview((77).to_bytes(4, "big") + TAGS + body)
+    error, found = fetch.decode_follower_response(frame)
+    assert error == 0
+    assert [(d.topic_id, d.partition, d.error, d.high_watermark, d.log_start_offset) for d in found] == [
+        (TOPIC_ID.bytes, 7, 0, 2000, 3),
+        (TOPIC_ID.bytes, 8, 0, 2000, 3),
+    ]
+    assert [bytes(d.records) for d in found] == [RECORDS, b""]
+    assert [d.diverging for d in found] == [diverging, diverging]

@@ -1,0 +1,187 @@
+"""The event log: schema, refusals, and a file that survives kills and full disks."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka.telemetry.events import EVENTS, FIELDS, EventLog, problem
+
+REQUIRED = {
+    "broker_starting": (),
+    "broker_ready": (),
+    "broker_stopping": (),
+    "broker_stopped": (),
+    "broker_registered": (),
+    "broker_fenced": (),
+    "broker_unfenced": (),
+    "controller_elected": ("controller_epoch",),
+    "controller_resigned": ("reason",),
+    "leader_elected": ("leader", "leader_epoch", "isr", "clean", "reason"),
+    "partition_offline": (),
+    "became_leader": ("leader_epoch", "start_offset", "isr", "high_watermark"),
+    "became_follower": ("leader", "leader_epoch", "log_end_offset", "high_watermark"),
+    "isr_shrunk": ("removed", "isr", "leader_epoch", "high_watermark", "log_end_offset"),
+    "isr_expanded": ("added", "isr"),
+    "alter_partition_refused": ("error",),
+    "log_truncated": ("from_offset", "to_offset", "records", "reason", "leader_epoch"),
+    "log_recovered": ("clean", "recovery_point", "log_end_offset", "truncated_bytes"),
+    "segment_rolled": (),
+    "topic_created": (),
+    "topic_deleted": (),
+    "group_rebalanced": ("group", "generation", "members"),
+    "unflushed_lost": (),
+}
+"""Events and fields that the analysis reads."""
+
+EXAMPLES: dict[str, Any] = {"int": 7, "float": 0.5, "str": "why", "bool": True, "ints": [1, 2], "strs": ["a", "b"]}
+
+
+class Code(IntEnum):
+    FENCED = 74
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[EventLog]:
+    log = EventLog(tmp_path / "events.jsonl", 3, clock=lambda: 1700000000.1234567)
+    yield log
+    log.close()
+
+
+def test_what_the_analysis_reads_is_declared() -> None:
+    for name, fields in REQUIRED.items():
+        assert set(fields) <= set(EVENTS[name].fields), name
+
+
+def test_declarations_are_complete() -> None:
+    used = {field for event in EVENTS.values() for field in event.fields}
+    assert used == set(FIELDS), "every field is declared once and used"
+    assert all(event.doc.endswith(".") for event in EVENTS.values())
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_every_event_has_the_schema_it_declares(name: str, log: EventLog, tmp_path: Path) -> None:
+    event = EVENTS[name]
+    log.emit(name, topic="bank", partition=0, **{field: EXAMPLES[FIELDS[field].type] for field in event.fields})
+    (record,) = lines(tmp_path / "events.jsonl")
+    assert problem(record) is None
+    assert record["time"] == 1700000000.123457
+    assert (record["broker"], record["event"], record["topic"], record["partition"]) == (3, name, "bank", 0)
+    assert list(record["fields"]) == list(event.fields)
+
+
+def test_an_undeclared_event_is_refused(log: EventLog, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="undeclared event isr_shrank"):
+        log.emit("isr_shrank", topic="bank", partition=0)
+    assert lines(tmp_path / "events.jsonl") == []
+
+
+def test_an_undeclared_field_is_refused(log: EventLog) -> None:
+    with pytest.raises(AssertionError, match=r"isr_shrunk: undeclared fields \['lost'\]"):
+        log.emit("isr_shrunk", topic="bank", partition=0, lost=[1])
+
+
+def test_a_partitions_event_needs_its_partition(log: EventLog) -> None:
+    with pytest.raises(AssertionError, match="isr_shrunk: no partition"):
+        log.emit("isr_shrunk", isr=[1])
+
+
+def test_missing_fields_are_null_and_odd_values_made_plain(log: EventLog, tmp_path: Path) -> None:
+    log.emit("isr_shrunk", topic="bank", partition=0, removed={3, 2}, isr=(1,), leader_epoch=Code.FENCED)
+    (record,) = lines(tmp_path / "events.jsonl")
+    assert record["fields"]["removed"] == [2, 3]
+    assert record["fields"]["isr"] == [1]
+    assert record["fields"]["leader_epoch"] == 74
+    assert record["fields"]["high_watermark"] is None
+    assert problem(record) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"event": "foo"}, "undeclared event"),
+        ({"extra": 1}, "keys are"),
+        ({"broker": "1"}, "no number"),
+        ({"topic": None}, "needs topic and partition"),
+        ({"fields": {"leader_epoch": 1}}, "has fields"),
+        ({"fields": {"offset": "1", "reason": "size"}}, "offset='1' is no int"),
+        ({"fields": {"offset": True, "reason": "size"}}, "offset=True is no int"),
+    ],
+)
+def test_the_schema_check_finds_what_is_wrong(change: dict[str, Any], said: str) -> None:
+    record = {
+        "time": 1.0,
+        "broker": 1,
+        "event": "segment_rolled",
+        "topic": "bank",
+        "partition": 0,
+        "fields": {"offset": 5, "reason": "size"},
+    }
+    assert problem(record) is None
+    assert said in (problem({**record, **change}) or "")
+
+
+def test_counts(log: EventLog) -> None:
+    for _ in range(3):
+        log.emit("broker_stopping", reason="test")
+    assert log.counts == {"broker_stopping": 3}
+
+
+def test_without_a_file_events_are_only_counted() -> None:
+    log = EventLog(None, 1)
+    log.emit("broker_stopped", clean=True)
+    log.close()
+    assert (log.counts, log.dropped) == ({"broker_stopped": 1}, 0)
+
+
+def test_a_second_start_appends(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "events.jsonl"
+    for _ in range(2):
+        log = EventLog(path, 1)
+        log.emit("broker_stopped", clean=True)
+        log.close()
+    assert len(lines(path)) == 2
+
+
+def test_a_full_disk_drops_events_and_nothing_else(tmp_path: Path) -> None:
+    if not os.access("/dev/full", os.W_OK):
+        pytest.skip("needs /dev/full, which Linux has")
+    log = EventLog("/dev/full", 1)
+    log.emit("broker_stopped", clean=True)
+    assert (log.counts, log.dropped) == ({"broker_stopped": 1}, 1)
+    log.close()
+
+
+def test_a_line_cut_short_by_a_full_disk_spoils_only_itself(
+    log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda fd, data: write(fd, data[:20]))
+        log.emit("broker_stopping", reason="first")
+    log.emit("broker_stopping", reason="second")
+    log.emit("broker_stopping", reason="third")
+    torn, *whole = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert len(torn) == 20
+    assert [json.loads(line)["fields"]["reason"] for line in whole] == ["second", "third"]
+    assert log.dropped == 1
+
+
+def test_standard_output_gets_the_same_lines(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    program = (
+        "import sys\nfrom minikafka.telemetry.events import EventLog\n"
+        "EventLog(sys.argv[1], 1, stdout=True).emit('broker_stopped', clean=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, check=True, timeout=60)
+    assert done.stdout == path.read_bytes()
+    assert done.stdout.endswith(b"}\n")

@@ -1,0 +1,302 @@
+"""The metrics server over real loopback sockets, on asyncio's and on uvloop's event loop."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pytest
+import uvloop
+from minikafka.server import http
+from minikafka.server.http import CONNECTIONS_MAX, METRICS_TYPE, REQUEST_BYTES_MAX, MetricsServer
+
+Story = Callable[[], Coroutine[Any, Any, None]]
+DEADLINE = 10.0
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Story], None]:
+    def runner(story: Story) -> None:
+        with asyncio.Runner(loop_factory=request.param) as loop:
+            loop.run(asyncio.wait_for(story(), DEADLINE))
+
+    return runner
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: str) -> None:
+        self.writer.write(data.replace("\n", "\r\n").encode())
+
+    async def answer(self, *, head: bool = False) -> Answer:
+        first, *rest = (await self.reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
+        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in rest)}
+        body = b"" if head else await self.reader.readexactly(int(headers["content-length"]))
+        return Answer(int(first.split()[1]), headers, body)
+
+    async def ask(self, request: str) -> Answer:
+        self.send(request)
+        return await self.answer(head=request.startswith("HEAD"))
+
+    async def at_end(self) -> bool:
+        try:
+            return await self.reader.read() == b""
+        except ConnectionError:
+            return True
+
+
+class Shop:
+    """A server with something to sell."""
+
+    def __init__(self) -> None:
+        self.page = b"minikafka_build_info 1\n"
+        self.ready = (True, "serving")
+        self.scrapes = 0
+        self.server = MetricsServer(self.metrics, lambda: (True, "alive"), lambda: self.ready)
+
+    def metrics(self) -> bytes:
+        self.scrapes += 1
+        return self.page
+
+    async def client(self) -> Client:
+        return Client(*await asyncio.open_connection("127.0.0.1", self.server.port))
+
+
+@asynccontextmanager
+async def shop() -> AsyncIterator[Shop]:
+    opened = Shop()
+    await opened.server.start("127.0.0.1", 0)
+    try:
+        yield opened
+    finally:
+        await opened.server.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - the condition is about sockets, the deadline is the runner's
+        await asyncio.sleep(0.001)
+
+
+GET = "GET /metrics HTTP/1.1\nHost: h\n\n"
+
+
+def test_pages(run: Callable[[Story], None]) -> None:
+    async def story() -> None:
+        async with shop() as opened:
+            client = await opened.client()
+            scraped = await client.ask(GET)
+            assert (scraped.status, scraped.body) == (200, opened.page)
+            assert scraped.headers["content-type"] == METRICS_TYPE
+            health = await client.ask("GET /healthz HTTP/1.1\nHost: h\n\n")
+            assert (health.status, health.body) == (200, b"alive\n")
+            ready = await client.ask("GET /readyz?verbose HTTP/1.1\nHost: h\n\n")
+            assert (ready.status, ready.body) == (200, b"serving\n")
+            opened.ready = (False, "fenced")
+            ready = await client.ask("GET /readyz HTTP/1.1\nHost: h\n\n")
+            assert (ready.status, ready.body) == (503, b"fenced\n")
+            lost = await client.ask("GET / HTTP/1.1\nHost: h\n\n")
+            assert lost.status == 404
+            assert b"/metrics" in lost.body
+            assert len(opened.server.connections) == 1, "all of it on one connection"
+
+    run(story)
+
+
+def test_head_has_the_length_and_no_body(run: Callable[[Story], None]) -> None:
+    async def story() -> None:
+        async with shop() as opened:
+            client = await opened.client()
+            answer = await client.ask("HEAD /metrics HTTP/1.1\nHost: h\n\n")
+            assert (answer.status, answer.headers["content-length"]) == (200, str(len(opened.page)))
+            assert (await client.ask(GET)).body == opened.page
+
+    run(story)
+
+
+def test_pipelined_requests_are_answered_in_order(run: Callable[[Story], None]) -> None:
+    async def story() -> None:
+        async with shop() as opened:
+            client = await opened.client()
+            client.send(GET + "GET /healthz HTTP/1.1\n\n" + "HEAD /readyz HTTP/1.1\n\n" + "GET /no HTTP/1.1\n\n" + GET)
+            assert (await client.answer()).body == opened.page
+            assert (await client.answer()).body == b"alive\n"
+            assert (await client.answer(head=True)).headers["content-length"] == "8"
+            assert (await client.answer()).status == 404
+            assert (await client.answer()).body == opened.page
+
+    run(story)
+
+
+def test_a_request_in_single_bytes(run: Callable[[Story], None]) -> None:
+    async def story() -> None:
+        async with shop() as opened:
+            client = await opened.client()
+            client.writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for byte in GET:
+                client.send(byte)
+                await client.writer.drain()
+            assert (await client.answer()).status == 200
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("request_text", "status"),
+    [
+        ("nonsense\n\n", 400),
+        ("GET /metrics\n\n", 400),
+        ("GET  /metrics HTTP/1.1\n\n", 400),
+        ("GET /metrics FTP/1.1\n\n", 400),
+        ("GET /metrics HTTP/1.1\nno colon\n\n", 400),
+        ("GET /metrics HTTP/1.1\nHost : h\n\n", 400),
+        ("GET /metrics HTTP/2.0\n\n", 505),
+        ("POST /metrics HTTP/1.1\n\n", 405),
+        ("POST /metrics HTTP/1.1\nContent-Length: 3\n\nabc", 413),
+        ("GET /metrics HTTP/1.1\nTransfer-Encoding: chunked\n\n0\n\n", 413),
+        ("GET /metrics HTTP/1.1\nX: " + "y" * REQUEST_BYTES_MAX + "\n\n", 431),
+        ("G" * (REQUEST_BYTES_MAX + 1), 431),
+    ],
+)
+def test_a_bad_request_is_answered_and_the_connection_closed(
+    run: Callable[[Story], None], request_text: str, status: int
+) -> None:
+    async def story() -> None:
+        async with shop() as opened:
+            client = await opened.client()
+            answer = await client.ask(request_text)
+            assert answer.status == status
+            assert answer.headers["connection"] == "close"
+            assert await client.at_end()
+            assert (await (await opened.client()).ask(GET)).status == 200, "others are served"
+            assert ("allow" in answer.headers) == (status == 405)
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("request_text", "kept"),
+    [
+        ("GET /healthz HTTP/1.1\n\n", True),
+        ("GET /healthz HTTP/1.1\nConnection: close\n\n", False),
+        ("GET /healthz HTTP/1.0\n\n", False),
+        ("GET /healthz HTTP/1.0\nConnection: Keep-Alive\n\n", True),
+    ],
+)
+def test_keep_alive(run: Callable[[Story], None], request_text: str, kept: bool) -> None:
+    async def story() -> None:
+        async with shop() as opened:
+            client = await opened.client()
+            answer = await client.ask(request_text)
+            assert answer.headers["connection"] == ("keep-alive" if kept else "close")
+            if kept:
+                assert (await client.ask(GET)).status == 200
+            else:
+                assert await client.at_end()
+
+    run(story)
+
+
+def test_a_failing_page_is_an_answer_not_the_end(run: Callable[[Story], None]) -> None:
+    async def story() -> None:
+        async with shop() as opened:
+            opened.server._metrics = lambda: bytes(1 // 0)
+            client = await opened.client()
+            answer = await client.ask(GET)
+            assert (answer.status, answer.body) == (500, b"ZeroDivisionError: integer division or modulo by zero\n")
+            assert (await client.ask("GET /healthz HTTP/1.1\n\n")).status == 200
+
+    run(story)
+
+
+def test_a_client_that_does_not_read_holds_up_nobody_and_little_memory(run: Callable[[Story], None]) -> None:
+    async def story() -> None:
+        async with shop() as opened:
+            opened.page = b"x" * 1_000_000
+            slow = await opened.client()
+            slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            slow.send(GET * 200)
+            await until(lambda: opened.scrapes > 0)
+            quick = await opened.client()
+            for _ in range(20):
+                assert (await quick.ask("GET /healthz HTTP/1.1\n\n")).status == 200
+            assert opened.scrapes < 20, "pages wait to be asked for until the earlier ones were read"
+            slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            for _ in range(200):
+                assert len((await slow.answer()).body) == 1_000_000
+            assert opened.scrapes == 200
+
+    run(story)
+
+
+def test_a_client_that_closes_its_side_still_gets_its_answers(run: Callable[[Story], None]) -> None:
+    async def story() -> None:
+        async with shop() as opened:
+            opened.page = b"x" * 3_000_000
+            client = await opened.client()
+            client.send(GET * 3)
+            client.writer.write_eof()
+            for _ in range(3):
+                assert len((await client.answer()).body) == 3_000_000
+            assert await client.at_end()
+            await until(lambda: not opened.server.connections)
+
+    run(story)
+
+
+def test_a_silent_connection_is_closed(run: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "IDLE_SECONDS_MAX", 0.05)
+
+    async def story() -> None:
+        async with shop() as opened:
+            client = await opened.client()
+            client.send("GET /metrics")
+            assert await client.at_end()
+
+    run(story)
+
+
+def test_too_many_connections_are_closed_at_once(run: Callable[[Story], None]) -> None:
+    async def story() -> None:
+        async with shop() as opened:
+            clients = [await opened.client() for _ in range(CONNECTIONS_MAX)]
+            await until(lambda: len(opened.server.connections) == CONNECTIONS_MAX)
+            assert await (await opened.client()).at_end()
+            assert (await clients[0].ask(GET)).status == 200
+            clients[1].writer.close()
+            await until(lambda: len(opened.server.connections) == CONNECTIONS_MAX - 1)
+            assert (await (await opened.client()).ask(GET)).status == 200
+
+    run(story)
+
+
+def test_stop_closes_what_is_open(run: Callable[[Story], None]) -> None:
+    async def story() -> None:
+        async with shop() as opened:
+            client = await opened.client()
+            assert (await client.ask(GET)).status == 200
+            port = opened.server.port
+            await opened.server.stop()
+            assert await client.at_end()
+            with pytest.raises(OSError, match=r"(?i)refused|connect"):
+                await asyncio.open_connection("127.0.0.1", port)
+
+    run(story)
+
+
+def test_a_port_in_use_is_an_error(run: Callable[[Story], None]) -> None:
+    async def story() -> None:
+        async with shop() as opened:
+            with pytest.raises(OSError, match="in use"):
+                await Shop().server.start("127.0.0.1", opened.server.port)
+
+    run(story)

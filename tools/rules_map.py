@@ -1,0 +1,249 @@
+"""``docs/rules.md``: where each rule of replication is kept, and which tests name it.
+
+``python tools/rules_map.py --write`` makes the page; ``--check`` fails (exit 1) when it is not what it would be, when a
+rule R1 to R18 has no code or no test, or when a bug seed has no test. A place in the code keeps a rule when its docstring or
+a comment names it; a test shows it when the docstring of the test, its class or its file does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "rules.md"
+CODE = ("broker-image/minikafka", "chaos/minikafka_chaos")
+TESTS = ("tests",)
+SEEDS_MODULE = "chaos/minikafka_chaos/simulation/mutants.py"
+
+RULES = {
+    "R1": "replicas of a partition on different brokers; leaders, replicas and racks spread evenly",
+    "R2": "clients talk to the leader only; followers pull with the Fetch that consumers use",
+    "R3": "LEO is the next offset; HW <= LEO; below the HW is committed, and is what consumers see",
+    "R4": "produce: append, advance LEO, HW = max(HW, min(LEO of the ISR)), wake who waits",
+    "R5": "a follower's fetch: its offset is its LEO; only the leader keeps remote LEOs",
+    "R6": "a follower's append: HW = min(LEO, leader's HW), one fetch behind",
+    "R7": "a fetch with nothing to return waits, and is completed early by a produce",
+    "R8": "who keeps up is in sync: caught-up time in two cases; laggards leave after replica.lag.time.max.ms",
+    "R9": "a follower returns to the ISR at the HW; an ISR change may move the HW",
+    "R10": "ISR changes: compare-and-set, announced in batches, no storm on the store",
+    "R11": "checkpoints: high watermarks, recovery points, leader epochs",
+    "R12": "a leader epoch is (epoch, start offset), grows at every change of leader, and fences older ones",
+    "R13": "a follower truncates by leader epochs, not by its HW; a leader never truncates",
+    "R14": "election: the first live replica in the ISR; empty: offline, or unclean when that is allowed",
+    "R15": "the controller is elected among the brokers, over a store with compare-and-set, leases and watches",
+    "R16": "acks 0, 1 and all; NOT_ENOUGH_REPLICAS before and after the append",
+    "R17": "writes go to memory, flushes are forced by settings; what a power loss takes, the leader gives back",
+    "R18": "producers: retries, order, idempotence; consumers: commits and rewinding",
+}
+
+_RULE = re.compile(r"\bR(\d{1,2})(?:\s*(?:to|-|–)\s*R(\d{1,2}))?\b")
+_SOURCE = re.compile(r"\b(?:KIP-\d+|KAFKA-\d+|Fluss #\d+|redpanda #\d+|OFFSET_NOT_AVAILABLE|Kip320\.tla)")
+_SEED = re.compile(r"[Bb]ug\s+seed\s+([a-z0-9-]+[a-z0-9])")
+
+
+class Mention(NamedTuple):
+    """A place that names a rule, a source or a bug seed."""
+
+    name: str
+    file: str
+    place: str
+    """Qualified name within the file; empty for the file itself."""
+
+
+def names_in(text: str) -> Iterator[str]:
+    """Every rule (ranges taken apart), source and bug seed that a text names."""
+    for first, last in _RULE.findall(text):
+        for number in range(int(first), int(last or first) + 1):
+            if f"R{number}" in RULES:
+                yield f"R{number}"
+    yield from _SOURCE.findall(text)
+    yield from (f"bug seed {name}" for name in _SEED.findall(text))
+
+
+def mentions_in(path: Path, *, comments: bool) -> Iterator[Mention]:
+    """What the docstrings (and the comments) of a file name, and where."""
+    source = path.read_text(encoding="utf-8")
+    file = str(path.relative_to(ROOT))
+    spans: list[tuple[int, int, str]] = []
+
+    def visit(node: ast.AST, prefix: str) -> Iterator[Mention]:
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            for name in names_in(ast.get_docstring(node) or ""):
+                yield Mention(name, file, prefix)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                inner = f"{prefix}.{child.name}" if prefix else child.name
+                spans.append((child.lineno, child.end_lineno or child.lineno, inner))
+                yield from visit(child, inner)
+
+    yield from visit(ast.parse(source), "")
+    if not comments:
+        return
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        around = [s for s in spans if s[0] <= token.start[0] <= s[1]]
+        place = max(around)[2] if around else ""
+        for name in names_in(token.string):
+            yield Mention(name, file, place)
+
+
+def collect(folders: Sequence[str], *, comments: bool) -> dict[str, dict[str, list[str]]]:
+    """Places by file by name."""
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for name, file, place in mentions_in(path, comments=comments):
+                if place not in found[name][file]:
+                    found[name][file].append(place)
+    return found
+
+
+def tests_only(places: list[str]) -> list[str]:
+    """Of the places in a test file: the tests, classes of tests and the file itself."""
+    return [p for p in places if not p or p.rpartition(".")[2].startswith(("test_", "Test"))]
+
+
+def bug_seeds() -> dict[str, tuple[str, str]]:
+    """(mistake, source) by name, read from the declarations without importing them."""
+    seeds = {}
+    for node in ast.walk(ast.parse((ROOT / SEEDS_MODULE).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "BugSeed":
+            name, mistake, source = (ast.literal_eval(argument) for argument in node.args[:3])
+            seeds[name] = (mistake, source)
+    return seeds
+
+
+def page(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, list[str]]]) -> str:
+    """The text of ``docs/rules.md``."""
+    lines = [
+        "# Rules, where they are kept and where they are shown",
+        "",
+        "Made by `python tools/rules_map.py --write` from the docstrings and comments that name a rule; do not edit. R1 to R18",
+        "are the rules of the articles behind this project; KIP and KAFKA numbers are Kafka's proposals and issues.",
+        "",
+        "## R1 to R18",
+        "",
+        "| rule | | places in the code | tests |",
+        "|---|---|---|---|",
+    ]
+    for rule, title in RULES.items():
+        places, shown = _count(code.get(rule, {})), _count(tests.get(rule, {}))
+        lines.append(f"| [{rule}](#{rule.lower()}) | {title} | {places} | {shown} |")
+    for rule, title in RULES.items():
+        lines += ["", f"### {rule}", "", f"{title[0].upper()}{title[1:]}.", "", "Code:", ""]
+        lines += _listed(code.get(rule, {}))
+        lines += ["", "Tests:", ""]
+        lines += _listed(tests.get(rule, {}))
+    lines += [
+        "",
+        "## Known mistakes",
+        "",
+        "Each can be put into the simulator (`minikafka simulate --bug NAME`), which must find it (`tests/simulation`);",
+        "[simulation.md](simulation.md) has what finds it. These tests show the right rule by itself.",
+        "",
+        "| bug seed | mistake | source | tests |",
+        "|---|---|---|---|",
+    ]
+    for name, (mistake, source) in bug_seeds().items():
+        lines.append(f"| `{name}` | {mistake} | {source} | {'<br>'.join(_seed_tests(name, tests))} |")
+    lines += [
+        "",
+        "## Kafka's proposals and issues",
+        "",
+        "| | code | tests |",
+        "|---|---|---|",
+    ]
+    for name in sorted({n for n in (*code, *tests) if n.startswith(("KIP-", "KAFKA-"))}, key=_by_number):
+        lines.append(f"| {_linked_source(name)} | {_files(code.get(name, {}))} | {_files(tests.get(name, {}))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _count(by_file: dict[str, list[str]]) -> int:
+    return sum(len(places) for places in by_file.values())
+
+
+def _link(file: str) -> str:
+    short = file.removeprefix("broker-image/").removeprefix("chaos/").removeprefix("tests/")
+    return f"[{short}](../{file})"
+
+
+def _listed(by_file: dict[str, list[str]]) -> list[str]:
+    lines = []
+    for file, places in by_file.items():
+        named = ", ".join(f"`{place}`" for place in places if place)
+        lines.append(f"- {_link(file)}: {named}" if named else f"- {_link(file)}")
+    return lines
+
+
+def _files(by_file: dict[str, list[str]]) -> str:
+    return ", ".join(_link(file) for file in by_file) or "-"
+
+
+def _seed_tests(name: str, tests: dict[str, dict[str, list[str]]]) -> list[str]:
+    return [
+        f"{_link(file)} `{place.rpartition('.')[2]}`"
+        for file, places in tests.get(f"bug seed {name}", {}).items()
+        for place in places
+    ]
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    kind, number = name.split("-")
+    return kind, int(number)
+
+
+def _linked_source(name: str) -> str:
+    if name.startswith("KAFKA-"):
+        return f"[{name}](https://issues.apache.org/jira/browse/{name})"
+    return name
+
+
+def problems(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, list[str]]]) -> list[str]:
+    """What is missing, a line each."""
+    missing = [f"{rule}: no place in the code names it" for rule in RULES if not code.get(rule)]
+    missing += [f"{rule}: no test names it" for rule in RULES if not tests.get(rule)]
+    seeds = bug_seeds()
+    missing += [f"bug seed {name}: no test names it" for name in seeds if not tests.get(f"bug seed {name}")]
+    named = {n.removeprefix("bug seed ") for n in tests if n.startswith("bug seed ")}
+    missing += [
+        f"bug seed {name}: named by a test, but there is none of that name" for name in sorted(named - set(seeds))
+    ]
+    return missing
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write or check the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--write", action="store_true", help="make the page")
+    what.add_argument("--check", action="store_true", help="exit 1 when the page is old or something is missing")
+    args = parser.parse_args(arguments)
+    code = collect(CODE, comments=True)
+    tests: dict[str, dict[str, list[str]]] = {}
+    for name, by_file in collect(TESTS, comments=False).items():
+        kept = {file: tests_only(places) for file, places in by_file.items() if Path(file).name.startswith("test_")}
+        if any(kept.values()):
+            tests[name] = {file: places for file, places in kept.items() if places}
+    text = page(code, tests)
+    missing = problems(code, tests)
+    if args.write:
+        PAGE.write_text(text, encoding="utf-8")
+    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
+        missing.append(f"{PAGE.relative_to(ROOT)} is not what it would be: python tools/rules_map.py --write")
+    for line in missing:
+        print(line, file=sys.stderr)
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
