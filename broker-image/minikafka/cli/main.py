@@ -10,8 +10,11 @@ import difflib
 import importlib
 import importlib.util
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
+from types import FrameType
 from typing import NamedTuple, NoReturn, Protocol, cast
 
 from minikafka.cli import exits
@@ -72,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code. Never raises, except ``SystemExit`` for ``--help``."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = f"minikafka {arguments[0]}" if arguments and arguments[0] in SUBCOMMANDS else "minikafka"
+    interrupts = _count_interrupts()
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -84,11 +88,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         _abandon_stdout()
         return exits.BROKEN_PIPE
     except Exception as error:
+        if interrupts:
+            # Raised inside C code (an extension that is being imported, a client's callback), it may come out as anything.
+            return exits.INTERRUPTED
         if os.environ.get("MINIKAFKA_TRACEBACK"):
             raise
         what = " ".join(str(error).split())
         hint = "MINIKAFKA_TRACEBACK=1 shows where"
         return _fail(f"{name}: internal error: {type(error).__name__}: {what} ({hint})", exits.UNKNOWN)
+
+
+def _count_interrupts() -> list[int]:
+    """A list that gets a member with each Ctrl-C, which goes on to be a ``KeyboardInterrupt`` as always."""
+    seen: list[int] = []
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        signal.default_int_handler(number, frame)
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupted)
+    return seen
 
 
 def _fail(line: str, code: int) -> int:
