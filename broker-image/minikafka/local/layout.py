@@ -188,7 +188,7 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
         "offsets.topic.replication.factor": str(replicas),
         "group.initial.rebalance.delay.ms": "0",
         "broker.session.timeout.ms": "2000",
-        "broker.heartbeat.interval.ms": "300",
+        "broker.heartbeat.interval.ms": "500",
     }
     if record.brokers >= 3:
         values["min.insync.replicas"] = "2"
