@@ -23,7 +23,7 @@ QUICK = {
     "hw-on-divergence": {"B14 offsets"},
     "append-later-epoch": STUCK,
     "join-at-hw": LOST_BEFORE_ELECTED,
-    "committed-isr-for-hw": LOST_BEFORE_ELECTED,
+    "committed-isr-for-hw": {"B2 WeakIsr", *LOST_BEFORE_ELECTED},
     "fall-back-on-unknown": {"B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},
     "accept-fenced": {"B9 ValidControllerState"},
     "restart-unnoticed": {"B9 ValidControllerState", *LOST_BEFORE_ELECTED},

@@ -13,9 +13,10 @@ from minikafka.protocol.records import Record, build_batch
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
-from minikafka_chaos.simulation import checker, world
+from minikafka_chaos.simulation import checker, client_checks, world
 from minikafka_chaos.simulation.broker import SimBroker
-from minikafka_chaos.simulation.checker import Ack, Violation
+from minikafka_chaos.simulation.checker import Violation
+from minikafka_chaos.simulation.client_checks import Ack
 from minikafka_chaos.simulation.invariants import INVARIANTS
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.world import EVENT_FAILED, Plan, World, simulate
@@ -56,36 +57,66 @@ class Scene:
 
     def never_sent_by_clients(self, *values: str) -> None:
         for value in values:
-            self.checker.sent_values[value] = -1
+            self.checker.clients.sent_values[value] = -1
 
 
 def acknowledged_but_not_there(scene: Scene) -> None:
-    scene.checker.acks[scene.tp].append(Ack(0, "another"))
+    scene.checker.clients.acks[scene.tp].append(Ack(0, "another"))
     scene.checker.final()
 
 
 def read_at_two_offsets(scene: Scene) -> None:
     scene.never_sent_by_clients("x")
-    scene.checker.consumed(scene.tp, FAR, "x")
-    scene.checker.consumed(scene.tp, FAR + 1, "x")
+    scene.checker.clients.consumed(scene.tp, FAR, FAR, "x")
+    scene.checker.clients.consumed(scene.tp, FAR + 1, FAR + 1, "x")
 
 
 def two_values_at_one_offset(scene: Scene) -> None:
     scene.never_sent_by_clients("x", "y")
-    scene.checker.consumed(scene.tp, FAR, "x")
-    scene.checker.consumed(scene.tp, FAR, "y")
+    scene.checker.clients.consumed(scene.tp, FAR, FAR, "x")
+    scene.checker.clients.consumed(scene.tp, FAR, FAR, "y")
 
 
 def read_though_never_sent(scene: Scene) -> None:
-    scene.checker.consumed(scene.tp, FAR, "x")
+    scene.checker.clients.consumed(scene.tp, FAR, FAR, "x")
+
+
+def acknowledged_and_never_read(scene: Scene) -> None:
+    scene.checker.clients.seen.clear()
+    scene.checker.final()
+
+
+def reader_jumps(scene: Scene) -> None:
+    scene.checker.clients.consumed(scene.tp, FAR, FAR + 1, "x")
+
+
+def reader_read_what_was_not_committed(scene: Scene) -> None:
+    scene.checker.clients.out_of_range(scene.tp, FAR, 0)
+
+
+def acknowledged_at_a_lower_offset(scene: Scene) -> None:
+    scene.checker.clients.acknowledged(scene.producer, 0)
+
+
+def reader_lags_in_the_end(scene: Scene) -> None:
+    next(c for c in scene.world.consumers if c.tp == scene.tp).position = 0
+    scene.checker.final()
+
+
+def silence_with_a_minority_down(scene: Scene) -> None:
+    assert scene.world.nemesis is not None
+    scene.world.nemesis.minority = True
+    scene.checker.clients.ack_times[scene.tp] = scene.world.now - 60
+    scene.checker.clients.last_ack.clear()
+    scene.checker.clients.acknowledged(scene.producer, 0)
 
 
 def end_goes_back(scene: Scene) -> None:
-    scene.checker.end_offset(scene.tp, scene.world.now + 1, 0, 0)
+    scene.checker.clients.end_offset(scene.tp, scene.world.now + 1, 0, 0)
 
 
 def acknowledged_above_the_true_high_watermark(scene: Scene) -> None:
-    scene.checker.acknowledged(scene.producer, FAR)
+    scene.checker.clients.acknowledged(scene.producer, FAR)
 
 
 def leader_outside_its_isr(scene: Scene) -> None:
@@ -95,6 +126,19 @@ def leader_outside_its_isr(scene: Scene) -> None:
 def another_record_is_committed(scene: Scene) -> None:
     scene.checker.truth[scene.tp][0] = ALIEN
     scene.checker.high_watermark(scene.leader, scene.partition)
+
+
+def everything_is_lost_at_once(scene: Scene) -> None:
+    scene.checker.truth[scene.tp].append(ALIEN)
+    scene.checker.lost_power(scene.follower)
+
+
+def committed_beside_the_controllers_view(scene: Scene) -> None:
+    assert scene.partition.leader is not None
+    scene.partition.leader.isr.committed = (
+        scene.leader.id,
+    )  # of the others the controller knows, and they still count
+    committed_on_the_leader_alone(scene)
 
 
 def committed_on_the_leader_alone(scene: Scene) -> None:
@@ -156,7 +200,7 @@ def log_end_without_records(scene: Scene) -> None:
 
 
 def sequence_refused(scene: Scene) -> None:
-    scene.checker.begins_anew(scene.producer, "OUT_OF_ORDER_SEQUENCE_NUMBER")
+    scene.checker.clients.begins_anew(scene.producer, "OUT_OF_ORDER_SEQUENCE_NUMBER")
 
 
 def high_watermark_not_restored(scene: Scene) -> None:
@@ -194,20 +238,28 @@ def endless_events(scene: Scene) -> None:
 
 WRONG: dict[str, Callable[[Scene], None]] = {
     "A1 lost-write": acknowledged_but_not_there,
+    "A2 unseen": acknowledged_and_never_read,
     "A3 duplicate": read_at_two_offsets,
     "A4 inconsistent-offsets": two_values_at_one_offset,
     "A5 aborted read": read_though_never_sent,
+    "A7 poll-skip": reader_jumps,
+    "A8 nonmonotonic-poll": reader_read_what_was_not_committed,
+    "A9 nonmonotonic-send": acknowledged_at_a_lower_offset,
+    "A11 realtime lag": reader_lags_in_the_end,
     "A14 end offset monotone": end_goes_back,
     "A15 ack-offset": acknowledged_above_the_true_high_watermark,
+    "A16 progress": silence_with_a_minority_down,
     "B1 LeaderInIsr": leader_outside_its_isr,
+    "B2 WeakIsr": committed_on_the_leader_alone,
     "B3 StrongIsr": another_record_is_committed,
-    "B4 ValidHighWatermark": committed_on_the_leader_alone,
+    "B4 ValidHighWatermark": committed_beside_the_controllers_view,
     "B5 LeaderCompleteness": new_leader_lacks_a_record,
     "B6 LeaderCandidateCompleteness": member_lacks_a_record,
     "B7 ReplicationQuorumSuperset": leader_counts_without_a_member,
     "B8 LogMatching": replicas_differ,
     "B9 ValidControllerState": fenced_member,
     "B10 ValidControllerIsrAndElr": member_and_eligible_at_once,
+    "B11 NoCommittedRecordLostGlobally": everything_is_lost_at_once,
     "B12 ValidFetcherState": fetch_of_another_epoch_is_served,
     "B13 epochs": two_leaders_of_one_epoch,
     "B14 offsets": high_watermark_beyond_the_end,
@@ -246,7 +298,7 @@ def test_every_declared_invariant_is_exercised_here() -> None:
 def test_every_reported_invariant_is_declared() -> None:
     reported = {
         call.args[0].value
-        for module in (checker, world)
+        for module in (checker, client_checks, world)
         for call in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)

@@ -109,14 +109,22 @@ class FollowerState:
             return self.refused(error)
         if diverging is not None:
             return self.diverged(diverging, high_watermark)
-        outcome = FetchOutcome.EMPTY
-        if len(records):
-            self.append(records)
-            outcome = FetchOutcome.APPENDED
+        log = self.partition.log
+        if not len(records):
+            self._take_offsets(high_watermark, log_start_offset)
+            return FetchOutcome.EMPTY
+        if log_start_offset >= log.log_end_offset:
+            # All that is here was deleted at the leader, whose start may lie inside a batch: that one can only be appended
+            # to a log that holds nothing any more. (Kafka, too, moves such a log, if its own start is there already.)
+            self._take_offsets(high_watermark, log.log_end_offset)
+        self.append(records)
+        self._take_offsets(high_watermark, log_start_offset)
+        return FetchOutcome.APPENDED
+
+    def _take_offsets(self, high_watermark: int, log_start_offset: int) -> None:
         self.take_high_watermark(high_watermark)
         if log_start_offset > self.partition.log.log_start_offset:
             self.partition.log.increment_log_start_offset(log_start_offset)
-        return outcome
 
     def is_current(self, asked: FetchPosition) -> bool:
         """Only answers to this term's fetch at this very position count (KIP-320; a truncation may have come between)."""

@@ -143,6 +143,8 @@ class SimBroker:
             self.disk.crash(self.world.random)
         else:
             self.disk.power_loss()
+        if lossy:
+            self.world.checker.lost_power(self)
         self._connections_close()
 
     def _connections_close(self) -> None:
@@ -469,6 +471,9 @@ class SimBroker:
             return
         self.world.note(f"b{self.id} {proposal.topic_partition} proposes isr {[m for m, _ in proposal.isr]}")
         self.world.checker.proposed(self, proposal)
+        leader = self.partitions[proposal.topic_partition].leader
+        if leader is not None and self.world.nemesis is not None:
+            self.world.nemesis.proposed([m for m, _ in proposal.isr], leader.isr.committed)
         self._proposals[proposal.topic_partition] = proposal
         self._alter()
 

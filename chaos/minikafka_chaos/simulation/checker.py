@@ -9,7 +9,7 @@ An unclean election, and only that, excuses a loss: what its leader does not hav
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.workspace import Event
 from minikafka.metadata.image import NO_LEADER, ClusterImage, PartitionState
@@ -17,9 +17,10 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
 
+from minikafka_chaos.simulation.client_checks import ClientChecks
+
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
-    from minikafka_chaos.simulation.clients import Producer
     from minikafka_chaos.simulation.world import World
 
 Identity = tuple[int, int, int]
@@ -48,13 +49,6 @@ def _first_difference(wanted: list[Identity], found: list[Identity]) -> int:
     return min(len(wanted), len(found)) if len(found) < len(wanted) else len(wanted)
 
 
-class Ack(NamedTuple):
-    """A positive answer to a producer."""
-
-    offset: int
-    value: str
-
-
 class View:
     """What the checker remembers of one hosted replica."""
 
@@ -75,18 +69,15 @@ class Checker:
     def __init__(self, world: World) -> None:
         self.world = world
         self.truth: dict[TopicPartition, list[Identity]] = {}
+        self.clients = ClientChecks(world, self)
         self.views: dict[tuple[int, TopicPartition], View] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         self.leaders: dict[tuple[TopicPartition, int], int] = {}
-        self.acks: dict[TopicPartition, list[Ack]] = {}
-        self.sent_values: dict[str, int] = {}
-        self.seen: dict[tuple[TopicPartition, int], str] = {}
-        self.where: dict[tuple[TopicPartition, str], int] = {}
-        self.ends: dict[TopicPartition, list[tuple[float, int]]] = {}
         self.marks: dict[tuple[int, TopicPartition], int] = {}
         self.unclean = 0
         self.excused: set[TopicPartition] = set()
-        self.sent_again: set[str] = set()
+        self.power_lost: dict[int, float] = {}
+        self.without_power: set[int] = set()
 
     def fail(self, invariant: str, detail: str) -> None:
         """Report a violation: the run ends here."""
@@ -98,6 +89,7 @@ class Checker:
     def started(self, broker: SimBroker) -> None:
         """A new incarnation: what it found on its disk is read again, and is a valid prefix of whole batches (B15)."""
         assert broker.logs is not None
+        self.without_power.discard(broker.id)
         for tp, log in broker.logs.logs.items():
             view = self.views[broker.id, tp] = View()
             expected = log.segments[0].base_offset
@@ -177,6 +169,7 @@ class Checker:
         known = len(view.identities)
         if leo < known:
             del view.identities[leo:]
+            self._held_somewhere(tp)
         elif leo > known:
             first = max(known, log.log_start_offset)
             view.identities.extend([GONE] * (first - known))
@@ -265,8 +258,9 @@ class Checker:
         if partition.leader is None:
             return
         tp = partition.topic_partition
-        self._mirror(broker, tp, partition)
         view = self.views[broker.id, tp]
+        before = view.hw
+        self._mirror(broker, tp, partition)
         truth = self.truth.setdefault(tp, [])
         for offset in range(min(len(truth), partition.high_watermark)):
             if view.identities[offset] not in (truth[offset], GONE) and truth[offset] != GONE:
@@ -275,6 +269,7 @@ class Checker:
                     f"broker {broker.id} commits another record at {tp} {offset}: {view.identities[offset]}, "
                     f"committed was {truth[offset]}",
                 )
+        self._on_own_members(broker, partition, before)
         state = self.states.get(tp)
         grown = view.identities[len(truth) : partition.high_watermark]
         if grown and state is not None:
@@ -300,6 +295,44 @@ class Checker:
     def _restarted_since(self, member: int, tp: TopicPartition, state: PartitionState) -> bool:
         """A member that has come back but is not hosted again yet; the controller will take its seat away."""
         return tp not in self.world.brokers[member].partitions or state.leader == NO_LEADER
+
+    def _on_own_members(self, broker: SimBroker, partition: Partition, before: int) -> None:
+        """What a leader, a zombie too, newly commits is on every member of its own view of the ISR (B2)."""
+        leader, tp = partition.leader, partition.topic_partition
+        assert leader is not None
+        began = self.world.term_began.get((broker.id, tp, leader.epoch), 0.0)
+        for member in leader.isr.committed:
+            other = self.world.brokers[member]
+            hosted = other.partitions.get(tp) if other.up else None
+            if hosted is None or hosted.leader_epoch != leader.epoch or self.power_lost.get(member, -1.0) >= began:
+                continue  # a member that lost its tail in this term is on its way out of the ISR
+            mine, theirs = (
+                self.views[b, tp].identities[before : partition.high_watermark] for b in (broker.id, member)
+            )
+            if _first_difference(mine, theirs) < len(mine):
+                self.fail(
+                    "B2 WeakIsr",
+                    f"broker {broker.id} commits {tp} up to {partition.high_watermark}, "
+                    f"member {member} of its own ISR {list(leader.isr.committed)} does not have all of it",
+                )
+
+    def _held_somewhere(self, tp: TopicPartition) -> None:
+        """Power losses and truncations leave one replica at least with everything committed (B11)."""
+        state = self.states.get(tp)
+        if state is not None and not any(
+            self.holds_all(replica, tp) for replica in state.replicas if replica not in self.without_power
+        ):
+            self.fail(
+                "B11 NoCommittedRecordLostGlobally",
+                f"{tp}: no replica has the {len(self.truth.get(tp, ()))} committed records",
+            )
+
+    def lost_power(self, broker: SimBroker) -> None:
+        """What a broker had not flushed is gone; what is left is known when it starts again."""
+        self.power_lost[broker.id] = self.world.now
+        self.without_power.add(broker.id)
+        for tp in self.states:
+            self._held_somewhere(tp)
 
     def leader_candidates(self, tp: TopicPartition) -> None:
         """Each running member of ISR and ELR, or of the leader's proposal, reaches the true high watermark (B6)."""
@@ -370,9 +403,7 @@ class Checker:
         truth = self.truth.get(tp, [])
         same = _first_difference(truth, have)
         del truth[same:]
-        self.acks[tp] = [ack for ack in self.acks.get(tp, []) if ack.offset < same]
-        self.seen = {key: value for key, value in self.seen.items() if key[0] != tp or key[1] < same}
-        self.ends[tp] = []
+        self.clients.excuse(tp, same)
 
     def proposed(self, broker: SimBroker, proposal: IsrProposal) -> None:
         """A leader does not throw out a member that it has not given ``replica.lag.time.max.ms`` to fetch (Fluss #3698)."""
@@ -388,68 +419,6 @@ class Checker:
                 f"broker {broker.id} {proposal.topic_partition} drops {removed} "
                 f"{self.world.now - began:.2f} s after its term began",
             )
-
-    # -- clients --------------------------------------------------------------------------------------------------------
-
-    def sent(self, producer: Producer) -> None:
-        for value in producer.values:
-            self.sent_values[value] = producer.acks
-
-    def begins_anew(self, producer: Producer, error: str) -> None:
-        """The broker refused a sequence number: right only where an acknowledged batch was lost with good reason."""
-        if producer.acks == -1 and producer.tp not in self.excused:
-            self.fail("B16 producer state", f"{producer.tp}: {producer.values} refused with {error}, nothing was lost")
-        self.sent_again.update(producer.values)
-
-    def acknowledged(self, producer: Producer, offset: int) -> None:
-        """A positive answer is a promise (A15): with acks=all the record is committed, at that offset."""
-        tp = producer.tp
-        if producer.acks != -1:
-            return
-        self.world.acked += len(producer.values)
-        truth = self.truth.get(tp, [])
-        last = offset + len(producer.values)
-        if last > len(truth) and tp not in self.excused:
-            self.fail(
-                "A15 ack-offset", f"{tp}: {producer.values} acknowledged at {offset}, the true HW is {len(truth)}"
-            )
-        self.acks.setdefault(tp, []).extend(Ack(offset + i, v) for i, v in enumerate(producer.values))
-
-    def consumed(self, tp: TopicPartition, offset: int, value: str) -> None:
-        """A reader saw a value at an offset."""
-        if value not in self.sent_values:
-            self.fail("A5 aborted read", f"{tp} {offset}: {value!r} was never sent")
-        before = self.seen.setdefault((tp, offset), value)
-        if before != value and tp not in self.excused:
-            self.fail(
-                "A4 inconsistent-offsets",
-                f"{tp} {offset}: {before!r} was read before, now {value!r} (A13 ConsistentRead)",
-            )
-        other = self.where.setdefault((tp, value), offset)
-        if other != offset and tp not in self.excused and value not in self.sent_again:
-            self.fail(
-                "A3 duplicate", f"{tp}: {value!r} at offsets {other} and {offset} though its producer is idempotent"
-            )
-
-    def out_of_range(self, tp: TopicPartition, position: int, start: int) -> int:
-        """A reader's position is not in the log: before its start records were deleted, beyond its end they are gone."""
-        if position < start:
-            return start
-        truth = len(self.truth.get(tp, ()))
-        if tp not in self.excused and position <= truth:
-            self.fail("A1 lost-write", f"{tp}: a reader at {position} is out of range, the true HW is {truth}")
-        return min(position, truth)
-
-    def end_offset(self, tp: TopicPartition, asked: float, end: int, epoch: int) -> None:
-        """An answer to ListOffsets(latest); one asked for after another was answered must not be smaller (A14)."""
-        del epoch
-        known = self.ends.setdefault(tp, [])
-        smaller = [e for when, e in known if when < asked and e > end]
-        if smaller and tp not in self.excused:
-            self.fail("A14 end offset monotone", f"{tp}: the end was {max(smaller)}, now it is {end}")
-        known.append((self.world.now, end))
-        if len(known) > 20:
-            del known[:10]
 
     # -- faults and the end -------------------------------------------------------------------------------------------------
 
@@ -471,7 +440,7 @@ class Checker:
                 )
             leader = self.views[state.leader, tp].identities
             start = max(self.world.brokers[r].partitions[tp].log.log_start_offset for r in state.replicas)
-            for ack in self.acks.get(tp, []):
+            for ack in self.clients.acks.get(tp, []):
                 if ack.offset >= start and self._value_at(state.leader, tp, ack.offset) != ack.value:
                     there = self._value_at(state.leader, tp, ack.offset)
                     self.fail(
@@ -485,6 +454,8 @@ class Checker:
                         "B8 LogMatching",
                         f"{tp}: brokers {state.leader} and {replica} differ from {at} on (LEO {len(leader)} and {len(other)})",
                     )
+        for reader in self.world.consumers:
+            self.clients.seen_by(reader.tp, reader)
         for producer in self.world.producers:
             if not producer.idle:
                 self.fail("L3 progress", f"{producer.values} of {producer.tp} are still unanswered")

@@ -66,7 +66,7 @@ class Producer(_Client):
         self.values = [f"p{self.producer_id}-{self.made + i}" for i in range(count)]
         self.made += count
         self._build()
-        self.world.checker.sent(self)
+        self.world.checker.clients.sent(self)
         self._send()
 
     def _build(self) -> None:
@@ -78,7 +78,7 @@ class Producer(_Client):
 
     def _begin_anew(self, error: ErrorCode) -> None:
         """After a gap in the broker's memory of this producer: the next epoch, from sequence 0 (KIP-360)."""
-        self.world.checker.begins_anew(self, error.name)
+        self.world.checker.clients.begins_anew(self, error.name)
         self.epoch += 1
         self.sequence = 0
         self._build()
@@ -107,7 +107,7 @@ class Producer(_Client):
                 if self._attempt == attempt:
                     self.world.scheduler.at(RETRY, again)
                 return
-            self.world.checker.acknowledged(self, offset)
+            self.world.checker.clients.acknowledged(self, offset)
             self.batch = None
             self.world.scheduler.at(self.world.random.uniform(0.005, 0.15), self.next)
 
@@ -153,12 +153,14 @@ class Consumer(_Client):
                 return
             error, raw, start = answer
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self.position = self.world.checker.out_of_range(tp, position, start)
+                self.position = self.world.checker.clients.out_of_range(tp, position, start)
             elif not error:
                 for whole in iterate_batches(raw):
                     for record in whole.records():
                         if record.offset >= self.position:
-                            self.world.checker.consumed(tp, record.offset, (record.value or b"").decode())
+                            self.world.checker.clients.consumed(
+                                tp, self.position, record.offset, (record.value or b"").decode()
+                            )
                             self.position = record.offset + 1
             self.world.scheduler.at(self.world.random.uniform(0.02, 0.2), again)
 
@@ -203,6 +205,6 @@ class EndOffsetWatcher(_Client):
 
         if leader >= 0:
             self.world.network.request(
-                CLIENT, leader, serve, lambda answer: self.world.checker.end_offset(tp, asked, *answer)
+                CLIENT, leader, serve, lambda answer: self.world.checker.clients.end_offset(tp, asked, *answer)
             )
         self.world.scheduler.at(self.world.random.uniform(0.03, 0.15), self.ask)

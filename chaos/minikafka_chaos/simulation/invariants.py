@@ -22,16 +22,31 @@ INVARIANTS: Mapping[str, Invariant] = {
         "a record acknowledged with acks=all is in the log in the end; no reader within the committed part is out of range",
         "Jepsen's Kafka workload",
     ),
+    "A2 unseen": Invariant(
+        "a reader from the start has read every record acknowledged with acks=all that was not deleted (A12: ack in consumed)",
+        "Jepsen, Kafka's produce_consume_validate",
+    ),
     "A3 duplicate": Invariant("a value of an idempotent producer is read at one offset only", "Jepsen, KIP-98"),
     "A4 inconsistent-offsets": Invariant(
         "an offset holds one value, whoever reads it, whenever (ConsistentRead)", "Jepsen; Vanlightly's KIP-966 specification"
     ),
     "A5 aborted read": Invariant("nothing is read that nobody sent", "Jepsen"),
+    "A7 poll-skip": Invariant("a reader meets every offset, but for deleted records", "Jepsen"),
+    "A8 nonmonotonic-poll": Invariant("a reader is never sent back to before what it has read", "Jepsen"),
+    "A9 nonmonotonic-send": Invariant("a producer's sends are acknowledged at growing offsets", "Jepsen"),
+    "A11 realtime lag": Invariant("after healing a reader comes to the end of what is committed", "Jepsen"),
     "A14 end offset monotone": Invariant(
         "ListOffsets(latest) never goes back, once answered", "Kafka's OFFSET_NOT_AVAILABLE rule"
     ),
     "A15 ack-offset": Invariant("what is acknowledged with acks=all is committed, at that offset", "Redpanda's log player"),
+    "A16 progress": Invariant(
+        "with one broker down at most, and nothing else wrong, no partition goes five seconds without acknowledgement",
+        "Redpanda's chaos tests",
+    ),
     "B1 LeaderInIsr": Invariant("a leader is in its ISR, at the controller and in its own view", "Kafka's TLA+ models"),
+    "B2 WeakIsr": Invariant(
+        "what any leader newly commits is on every member of its own view of the ISR", "Kafka's TLA+ models"
+    ),
     "B3 StrongIsr": Invariant(
         "what any leader commits, zombies included, is what was committed at that offset before", "Kafka's TLA+ models"
     ),
@@ -51,6 +66,9 @@ INVARIANTS: Mapping[str, Invariant] = {
     "B9 ValidControllerState": Invariant("no fenced broker is in an ISR", "KIP-841"),
     "B10 ValidControllerIsrAndElr": Invariant(
         "ISR and ELR have no common member; a full ISR leaves no ELR", "KIP-966"
+    ),
+    "B11 NoCommittedRecordLostGlobally": Invariant(
+        "after each power loss and truncation some replica has everything committed", "Vanlightly's KIP-966 specification"
     ),
     "B12 ValidFetcherState": Invariant(
         "records flow only between a leader and those who know it by its present epoch", "KIP-320"

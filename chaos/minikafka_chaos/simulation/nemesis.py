@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
+
+from minikafka.controller.change import Election
+from minikafka.controller.controller import Controller
+from minikafka.metadata.image import NO_LEADER
+from minikafka.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -17,8 +22,11 @@ class Nemesis:
         self.world = world
         self.active = True
         self.count = 0
-        self.gentle = world.random.random() < world.plan.gentle
+        self._ambushed: set[int] = set()
         self.profile = world.random.choice(world.plan.profiles)
+        self.minority = self.profile.name == "minority"
+        """One broker down at a time, and nothing else ever wrong: clients must hardly notice."""
+        self.gentle = world.random.random() < world.plan.gentle or self.minority
         world.note(f"profile {self.profile.name}{' gentle' if self.gentle else ''}")
         self.faults: dict[str, Callable[[], None]] = {
             "kill": self.kill,
@@ -26,6 +34,8 @@ class Nemesis:
             "kill_controller": self.kill_controller,
             "kill_all": self.kill_all,
             "power_loss": self.power_loss,
+            "power_loss_on_return": self.power_loss_on_return,
+            "power_loss_in_recovery": self.power_loss_in_recovery,
             "pause": self.pause,
             "cut": self.cut,
             "isolate": self.isolate,
@@ -34,6 +44,7 @@ class Nemesis:
             "shut_down": self.shut_down,
             "store_outage": self.store_outage,
             "elect": self.elect,
+            "flip": self.flip,
             "stale_metadata": self.stale_metadata,
             "delete_records": self.delete_records,
         }
@@ -130,10 +141,52 @@ class Nemesis:
     def power_loss(self) -> None:
         """Unflushed records of one broker go, where another member still holds all that is committed (f = min ISR - 1)."""
         broker = self._any() if self.world.random.random() < 0.5 else self._leader()
-        if broker is None or not self._spares(broker) or not self._may_lose(broker):
-            return
+        if broker is not None and self._lose_power(broker):
+            self._back_later(broker)
+
+    def _lose_power(self, broker: SimBroker) -> bool:
+        if not broker.up or not self._spares(broker) or not self._may_lose(broker):
+            return False
         broker.crash(True, self.world.random.random() < 0.5)
-        self._back_later(broker)
+        return True
+
+    def power_loss_on_return(self) -> None:
+        """A follower that was cut off long enough to be dropped loses power, and is back at once, while it is let in again."""
+        random = self.world.random
+        broker = self._any()
+        if broker is None:
+            return
+        links = [link for o in self.world.brokers if o != broker.id for link in ((o, broker.id), (broker.id, o))]
+        away = self.world.lag * random.uniform(1.0, 2.0)
+        self._cut(links, f"b{broker.id} off", away)
+        self._ambushed.add(broker.id)
+
+    def proposed(self, members: Iterable[int], isr: Collection[int]) -> None:
+        """A leader asks for these members; called by the world, so that a fault can strike while the answer is on its way."""
+        for member in members:
+            if member not in isr and member in self._ambushed:
+                self._ambushed.discard(member)
+                self.world.scheduler.at(self.world.random.uniform(0.0, 0.02), lambda m=member: self._ambush(m))  # type: ignore[misc]
+
+    def _ambush(self, member: int) -> None:
+        broker = self.world.brokers[member]
+        if self.active and self._lose_power(broker):
+            self._back_later(broker, 0.0, 0.03)
+
+    def power_loss_in_recovery(self) -> None:
+        """A broker that stopped cleanly comes back, and loses power soon: nothing may still count as stopped cleanly."""
+        broker, random = self._any(), self.world.random
+        if broker is None or not self._spares(broker):
+            return
+        broker.shut_down()
+        back = random.uniform(0.4, 1.0)
+        self._back_later(broker, back, back)
+
+        def lose() -> None:
+            if self.active and self._lose_power(broker):
+                self._back_later(broker)
+
+        self.world.scheduler.at(back + random.uniform(0.05, 1.0), lose)
 
     def _may_lose(self, broker: SimBroker) -> bool:
         checker = self.world.checker
@@ -151,7 +204,7 @@ class Nemesis:
             broker.pause()
             self.world.scheduler.at(self.world.random.uniform(0.1, 4.0), broker.resume)
 
-    def _cut(self, links: list[tuple[int, int]], text: str) -> None:
+    def _cut(self, links: list[tuple[int, int]], text: str, seconds: float | None = None) -> None:
         cut = self.world.network.cut
         cut.update(links)
         self.world.note(f"cut {text}")
@@ -160,7 +213,7 @@ class Nemesis:
             cut.difference_update(links)
             self.world.note(f"mend {text}")
 
-        self.world.scheduler.at(self.world.random.uniform(0.2, 3.0), mend)
+        self.world.scheduler.at(self.world.random.uniform(0.2, 3.0) if seconds is None else seconds, mend)
 
     def cut(self) -> None:
         """One link, in one direction or both."""
@@ -226,6 +279,41 @@ class Nemesis:
         if broker is not None and broker.role is not None:
             role = broker.role
             broker.later(0.0, lambda: role.submit(lambda c: c.partitions.rebalance_leaders(), lambda _: None))
+
+    def flip(self) -> None:
+        """An admin moves a leader to a follower that lags and soon back, while the old leader hears of it late or never."""
+        random, states = self.world.random, self.world.checker.states
+        if not states:
+            return
+        tp = random.choice(sorted(states))
+        old = states[tp].leader
+        others = [m for m in states[tp].isr if m != old]
+        if old == NO_LEADER or not others:
+            return
+        new = random.choice(others)
+        lag, away = random.uniform(0.05, 0.3), random.uniform(0.05, 0.6)
+        self._cut([(new, old), (old, new)], f"{new}<->{old}", lag)
+        self.world.store.slow[old] = lag + away * random.uniform(0.5, 2.0)
+        self.world.note(f"{tp} moves from b{old} to b{new} and back")
+        self.world.scheduler.at(lag, lambda: self._prefer(tp, new))
+        self.world.scheduler.at(lag + away, lambda: self._prefer(tp, old))
+        self.world.scheduler.at(lag + away + random.uniform(0.1, 1.0), lambda: self.world.store.on_time(old))
+
+    def _prefer(self, tp: TopicPartition, leader: int) -> None:
+        """Reorder the replicas and elect the preferred one, as two requests of an admin."""
+        broker = self._controller()
+        if broker is None or broker.role is None or not self.active:
+            return
+
+        def decide(controller: Controller) -> None:
+            replicas = controller.workspace.image.topics[tp.topic].partitions[tp.partition].replicas
+            if leader in replicas:
+                order = (leader, *(r for r in replicas if r != leader))
+                controller.partitions.reassign(tp.topic, tp.partition, order)
+                controller.partitions.elect(tp.topic, tp.partition, Election.PREFERRED)
+
+        role = broker.role
+        broker.later(0.0, lambda: role.submit(decide, lambda _: None))
 
     def stale_metadata(self) -> None:
         """One broker learns late what the controller decided, as with a slow watch."""

@@ -38,13 +38,20 @@ PROFILES = (
         (
             "kill", "kill_leader", "kill_leader", "kill_controller", "kill_all", "power_loss", "power_loss", "power_loss",
             "pause", "pause", "cut", "cut", "isolate", "slow_network", "bounce", "shut_down", "store_outage", "elect",
-            "stale_metadata", "delete_records",
+            "flip", "stale_metadata", "delete_records",
         ),
         0.45,
     ),
-    Profile("churn", ("isolate", "elect", "elect", "stale_metadata", "kill_leader", "bounce", "pause", "cut"), 0.25),
+    Profile("churn", ("isolate", "elect", "flip", "flip", "stale_metadata", "kill_leader", "bounce", "pause", "cut"), 0.25),
     Profile("control", ("slow_network", "stale_metadata", "cut", "store_outage", "kill_controller", "pause", "kill"), 0.3),
-    Profile("power", ("power_loss", "power_loss", "bounce", "shut_down", "isolate", "elect"), 0.4),
+    Profile(
+        "power",
+        (
+            "power_loss", "power_loss_on_return", "power_loss_in_recovery", "bounce", "shut_down", "isolate", "elect",
+        ),
+        0.4,
+    ),
+    Profile("minority", ("kill", "kill_leader", "kill_leader", "kill_controller", "bounce", "shut_down"), 0.8),
 )  # fmt: skip
 """Each run has one of these: some mistakes only show when one kind of trouble is dense."""
 
@@ -182,6 +189,8 @@ class World:
         if self.scheduler.events % 50:
             return False
         if not all(p.idle for p in self.producers):
+            return False
+        if any(c.position < len(self.checker.truth.get(c.tp, ())) for c in self.consumers):
             return False
         for tp, state in self.checker.states.items():
             if state.leader < 0 or set(state.isr) != set(state.replicas):

@@ -3,6 +3,7 @@
 import pytest
 from minikafka.metadata.image import PartitionState
 from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.records import Record, build_batch
 from minikafka.replication.follower import FetchOutcome, FollowerState, Truncation
 from minikafka.replication.partition import TruncationMode
 
@@ -293,6 +294,17 @@ class TestOutOfRange:
         assert state.leader_offsets(state.position(), earliest=0, latest=1) is FetchOutcome.TRUNCATED
         log = follower.partition.log
         assert (log.log_start_offset, follower.leo, follower.hw) == (1, 1, 1)
+
+    def test_the_leader_starts_inside_a_batch_at_which_this_log_ends(self) -> None:
+        """DeleteRecords may move it there. Found by the simulator: such a follower could not go on."""
+        follower = led(Replica(1), (0, 3), hw=1)
+        state = following(follower)
+        rows = [Record(offset, NOW_MS, None, b"x") for offset in (1, 2, 3)]
+        records = build_batch(rows, leader_epoch=4)  # the leader's start is 3, in the middle of it
+        answer = (ErrorCode.NONE, None, 4, 3, memoryview(records))
+        assert state.answered(state.position(), *answer) is FetchOutcome.APPENDED
+        log = follower.partition.log
+        assert (log.log_start_offset, follower.leo, follower.hw) == (3, 4, 4)
 
 
 def test_followers_keep_the_state_of_producers() -> None:

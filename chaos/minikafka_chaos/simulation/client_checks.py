@@ -1,0 +1,148 @@
+"""What clients may see (invariants A1 to A16, B16): their histories against what the checker knows to be committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from minikafka.protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.checker import Checker
+    from minikafka_chaos.simulation.clients import Consumer, Producer
+    from minikafka_chaos.simulation.world import World
+
+PROGRESS_SECONDS = 5.0
+"""Longer than a session, an ISR shrink, a death of the controller meanwhile and the client's timeouts, one after the other."""
+
+
+class Ack(NamedTuple):
+    """A positive answer to a producer."""
+
+    offset: int
+    value: str
+
+
+class ClientChecks:
+    """Follows the clients of one world."""
+
+    def __init__(self, world: World, checker: Checker) -> None:
+        self.world = world
+        self.checker = checker
+        self.acks: dict[TopicPartition, list[Ack]] = {}
+        self.sent_values: dict[str, int] = {}
+        self.seen: dict[tuple[TopicPartition, int], str] = {}
+        self.where: dict[tuple[TopicPartition, str], int] = {}
+        self.ends: dict[TopicPartition, list[tuple[float, int]]] = {}
+        self.sent_again: set[str] = set()
+        self.deleted: dict[TopicPartition, int] = {}
+        self.last_ack: dict[Producer, int] = {}
+        self.ack_times: dict[TopicPartition, float] = {}
+
+    def excuse(self, tp: TopicPartition, end: int) -> None:
+        """An unclean election struck everything from ``end`` on."""
+        self.acks[tp] = [ack for ack in self.acks.get(tp, []) if ack.offset < end]
+        self.seen = {key: value for key, value in self.seen.items() if key[0] != tp or key[1] < end}
+        self.ends[tp] = []
+
+    def sent(self, producer: Producer) -> None:
+        for value in producer.values:
+            self.sent_values[value] = producer.acks
+
+    def begins_anew(self, producer: Producer, error: str) -> None:
+        """The broker refused a sequence number: right only where an acknowledged batch was lost with good reason."""
+        if producer.acks == -1 and producer.tp not in self.checker.excused:
+            self.checker.fail(
+                "B16 producer state", f"{producer.tp}: {producer.values} refused with {error}, nothing was lost"
+            )
+        self.sent_again.update(producer.values)
+
+    def acknowledged(self, producer: Producer, offset: int) -> None:
+        """A positive answer is a promise (A15): with acks=all the record is committed, at that offset."""
+        tp = producer.tp
+        if producer.acks != -1:
+            return
+        self.world.acked += len(producer.values)
+        truth = self.checker.truth.get(tp, [])
+        last = offset + len(producer.values)
+        if last > len(truth) and tp not in self.checker.excused:
+            self.checker.fail(
+                "A15 ack-offset", f"{tp}: {producer.values} acknowledged at {offset}, the true HW is {len(truth)}"
+            )
+        if offset <= self.last_ack.get(producer, -1) and tp not in self.checker.excused:
+            self.checker.fail(
+                "A9 nonmonotonic-send",
+                f"{tp}: {producer.values} acknowledged at {offset}, the send before at {self.last_ack[producer]}",
+            )
+        self.last_ack[producer] = offset
+        self._progresses(tp)
+        self.ack_times[tp] = self.world.now
+        self.acks.setdefault(tp, []).extend(Ack(offset + i, v) for i, v in enumerate(producer.values))
+
+    def _progresses(self, tp: TopicPartition) -> None:
+        """While a minority is down and nothing else is wrong, acknowledgements go on (A16)."""
+        nemesis = self.world.nemesis
+        if nemesis is None or not nemesis.minority:
+            return
+        silent = self.world.now - self.ack_times.get(tp, self.world.now)
+        if silent > PROGRESS_SECONDS:
+            self.checker.fail(
+                "A16 progress", f"{tp}: nothing was acknowledged for {silent:.1f} s with one broker down at most"
+            )
+
+    def consumed(self, tp: TopicPartition, position: int, offset: int, value: str) -> None:
+        """A reader that wanted ``position`` saw a value at an offset: the same one, or records were deleted between (A7)."""
+        if offset > max(position, self.deleted.get(tp, 0)) and tp not in self.checker.excused:
+            self.checker.fail("A7 poll-skip", f"{tp}: a reader at {position} is given {offset} next")
+        if value not in self.sent_values:
+            self.checker.fail("A5 aborted read", f"{tp} {offset}: {value!r} was never sent")
+        before = self.seen.setdefault((tp, offset), value)
+        if before != value and tp not in self.checker.excused:
+            self.checker.fail(
+                "A4 inconsistent-offsets",
+                f"{tp} {offset}: {before!r} was read before, now {value!r} (A13 ConsistentRead)",
+            )
+        other = self.where.setdefault((tp, value), offset)
+        if other != offset and tp not in self.checker.excused and value not in self.sent_again:
+            self.checker.fail(
+                "A3 duplicate", f"{tp}: {value!r} at offsets {other} and {offset} though its producer is idempotent"
+            )
+
+    def out_of_range(self, tp: TopicPartition, position: int, start: int) -> int:
+        """A reader's position is not in the log: before its start records were deleted, beyond its end they are gone."""
+        if position < start:
+            self.deleted[tp] = max(start, self.deleted.get(tp, 0))
+            return start
+        truth = len(self.checker.truth.get(tp, ()))
+        if tp not in self.checker.excused and position <= truth:
+            self.checker.fail("A1 lost-write", f"{tp}: a reader at {position} is out of range, the true HW is {truth}")
+        if tp not in self.checker.excused:
+            self.checker.fail(
+                "A8 nonmonotonic-poll", f"{tp}: a reader has read up to {position}, the true HW is {truth}"
+            )
+        return min(position, truth)
+
+    def end_offset(self, tp: TopicPartition, asked: float, end: int, epoch: int) -> None:
+        """An answer to ListOffsets(latest); one asked for after another was answered must not be smaller (A14)."""
+        del epoch
+        known = self.ends.setdefault(tp, [])
+        smaller = [e for when, e in known if when < asked and e > end]
+        if smaller and tp not in self.checker.excused:
+            self.checker.fail("A14 end offset monotone", f"{tp}: the end was {max(smaller)}, now it is {end}")
+        known.append((self.world.now, end))
+        if len(known) > 20:
+            del known[:10]
+
+    def seen_by(self, tp: TopicPartition, reader: Consumer) -> None:
+        """A reader that began at the start has come to the end and met every acknowledged record (A2, A11, A12)."""
+        end = len(self.checker.truth.get(tp, ()))
+        if reader.position < end:
+            self.checker.fail(
+                "A11 realtime lag", f"{tp}: after healing a reader is still at {reader.position} of {end}"
+            )
+        if tp in self.checker.excused:
+            return
+        for ack in self.acks.get(tp, []):
+            if ack.offset >= self.deleted.get(tp, 0) and self.seen.get((tp, ack.offset)) != ack.value:
+                self.checker.fail(
+                    "A2 unseen", f"{tp}: {ack.value!r} was acknowledged at {ack.offset} and never read there"
+                )
