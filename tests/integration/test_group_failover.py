@@ -1,0 +1,93 @@
+"""A17: committed group offsets survive the death of their coordinator, never go back, and never pass the high watermark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from minikafka.local.cluster import LocalCluster
+
+KILLS = 3
+RECORDS = 60
+GROUP = "survivors"
+
+
+def test_committed_offsets_survive_their_coordinator(
+    cluster: LocalCluster, run_cli: Callable[..., Any], until: Callable[..., Any]
+) -> None:
+    """A17."""
+    bootstrap = cluster.bootstrap
+    topic = "committed"
+    assert run_cli("topic", "create", topic, "--partitions", 1, "--bootstrap", bootstrap).returncode == 0
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    for number in range(RECORDS):
+        producer.produce(topic, str(number))
+    assert producer.flush(30) == 0
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": GROUP,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 10_000,
+        }
+    )
+    where = TopicPartition(topic, 0)
+    promised = 0
+    try:
+        consumer.subscribe([topic])
+        for step in range(KILLS):
+            upto = (step + 1) * RECORDS // KILLS
+            while promised < upto:
+                message = consumer.poll(10)
+                assert message is not None, f"nothing to read after offset {promised}"
+                assert message.error() is None, message.error()
+                assert message.offset() == promised, "a record was read twice or left out"
+                promised = _commit(consumer, topic, message.offset() + 1)
+            dead = _coordinator(bootstrap)
+            cluster.kill(dead)
+            try:
+                kept = until(lambda: _committed(consumer, where), lambda offset: offset is not None, 30)
+                _, end = consumer.get_watermark_offsets(where, timeout=10)
+                assert promised <= kept <= end
+                assert until(lambda: _coordinator(bootstrap), lambda broker: broker != dead, 30)
+            finally:
+                cluster.start(dead)
+                cluster.wait_ready(30, [dead])
+        assert promised == RECORDS
+    finally:
+        consumer.close()
+
+
+def _commit(consumer: Consumer, topic: str, offset: int, seconds: float = 30.0) -> int:
+    """Commit until it is acknowledged; the offset."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+            return offset
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _committed(consumer: Consumer, where: TopicPartition) -> int | None:
+    try:
+        return int(consumer.committed([where], timeout=5)[0].offset)
+    except KafkaException:
+        return None
+
+
+def _coordinator(bootstrap: str) -> int:
+    """The group's coordinator, as a client that has just come finds it; -1 where there is none at the moment."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    try:
+        described = admin.describe_consumer_groups([GROUP], request_timeout=5)[GROUP].result(10)
+        return int(described.coordinator.id)
+    except KafkaException:
+        return -1
