@@ -54,7 +54,7 @@ def test_committed_offsets_survive_their_coordinator(
                 kept = until(lambda: _committed(consumer, where), lambda offset: offset is not None, 30)
                 _, end = consumer.get_watermark_offsets(where, timeout=10)
                 assert promised <= kept <= end
-                assert until(lambda: _coordinator(bootstrap), lambda broker: broker != dead, 30)
+                assert until(lambda: _coordinator(bootstrap), lambda broker, dead=dead: broker != dead, 30)
             finally:
                 cluster.start(dead)
                 cluster.wait_ready(30, [dead])
