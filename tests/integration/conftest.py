@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -68,6 +69,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three brokers that a whole module shares; a test that breaks one puts it right again."""
     with clusters(lambda: tmp_path_factory.mktemp("cluster")) as make:
         yield make(brokers=3)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_can_be_interrupted() -> None:
+    """Started in the background of a script, the tests would hand the shell's ignoring of SIGINT on to what they start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
