@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--record-bytes", type=int, default=100, help="size of a record's value (default 100)")
     parser.add_argument("--idempotence", action="store_true", help="idempotent producers: then a duplicate is an error")
     parser.add_argument(
-        "--max-in-flight", type=int, default=1, help="requests in flight; above 1 reordering is only noted (default 1)"
+        "--max-in-flight", type=int, default=1, help="requests in flight on a connection (default 1)"
     )
     parser.add_argument(
         "--read-deadline", type=_positive, default=60.0, metavar="S", help="seconds for reading back (default 60)"
@@ -93,7 +93,8 @@ class _BadInput(ValueError):
 
 
 def _load_and_judge(args: argparse.Namespace, path: Path, console: Console) -> Verdict:
-    from minikafka_chaos.topics import TopicPlan, create_topic, delete_topic
+    from minikafka_chaos.grounds.clients import TopicPlan
+    from minikafka_chaos.topics import create_topic, delete_topic
 
     config = {}
     for pair in args.topic_config:
@@ -145,10 +146,10 @@ def _partitions(bootstrap: str, topic: str) -> int:
 def _drive(args: argparse.Namespace, path: Path, console: Console, topic: str, partitions: int) -> Verdict:
     from minikafka.protocol.types import TopicPartition
 
-    from minikafka_chaos.clients import ProducerSettings
     from minikafka_chaos.history import FAIL, INFO, OK
+    from minikafka_chaos.load import LoadSettings, ProducerSettings, Tally
     from minikafka_chaos.reader import TailReader, read_back
-    from minikafka_chaos.workload import Load, LoadSettings, Tally
+    from minikafka_chaos.workload import Load
 
     client = ProducerSettings(ACKS[args.acks], args.idempotence, args.max_in_flight)
     settings = LoadSettings(topic, partitions, args.producers, args.rate, record_bytes=args.record_bytes, client=client)

@@ -238,10 +238,11 @@ def poll_order(evidence: Evidence) -> Iterator[Anomaly]:
 def send_order(evidence: Evidence) -> Iterator[Anomaly]:
     """A9 nonmonotonic-send: one producer's acknowledgements in a partition, in the order of its sends.
 
-    Without idempotence and with several requests in flight a retry may overtake: then it is a note only.
+    Without idempotence a client may overtake itself, and then it is a note only. It does so with several requests in
+    flight; and with one, where that is one for each connection: what the old leader never answered is sent again behind
+    what the new leader has taken meanwhile (librdkafka #1092, #1969). Both show in the history: the earlier send was
+    still open when the later one was acknowledged. Where it was not, the brokers have changed the order.
     """
-    strict = evidence.settings.idempotence or evidence.settings.max_in_flight == 1
-    severity = Severity.ERROR if strict else Severity.NOTE
     for topic_partition in evidence.partitions:
         highest: dict[int, Send] = {}
         for send in evidence.acked(topic_partition):
@@ -249,9 +250,11 @@ def send_order(evidence: Evidence) -> Iterator[Anomaly]:
                 continue
             before = highest.get(send.process)
             if before is not None and before.offset is not None and send.offset <= before.offset:
+                overtaken = (before.completed_at or 0.0) > (send.completed_at or 0.0)
+                excused = overtaken and not evidence.settings.idempotence
                 yield Anomaly(
                     Kind.NONMONOTONIC_SEND,
-                    severity,
+                    Severity.NOTE if excused else Severity.ERROR,
                     *topic_partition,
                     send.offset,
                     send.value,
