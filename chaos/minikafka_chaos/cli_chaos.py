@@ -6,9 +6,14 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minikafka_chaos.errors import BadScenario, ToolTrouble
+
+if TYPE_CHECKING:
+    from minikafka_chaos.grounds import Ground
 
 HELP = "run, list and show scenarios of faults"
 
@@ -81,8 +86,6 @@ def _show(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from minikafka_chaos import library
-    from minikafka_chaos.errors import NotSupported
-    from minikafka_chaos.grounds.processes import ProcessesGround
     from minikafka_chaos.progress import ConsoleReporter, new_console
     from minikafka_chaos.report_table import print_verdict
     from minikafka_chaos.runner import new_run_directory, run_scenario
@@ -90,12 +93,11 @@ def _run(args: argparse.Namespace) -> int:
     scenario = library.find(args.scenario)
     if args.seconds is not None:
         scenario = scenario.lasting(args.seconds)
-    if args.ground != "processes":
-        raise NotSupported(f"--ground {args.ground} is not there yet; allowed: processes")
+    make = _ground_maker(args.ground)
     directory = new_run_directory(args.out, scenario.name)
     console = new_console(stderr=args.json)
-    with ConsoleReporter(console) as reporter:
-        ground = ProcessesGround(directory / CLUSTER_FOLDER)
+    ground = make(directory / CLUSTER_FOLDER)
+    with ConsoleReporter(console, ground.clock.monotonic) as reporter:
         result = run_scenario(scenario, ground, directory, seed=args.seed, reporter=reporter)
     code = result.verdict.outcome.exit_code
     rows = [("run directory", str(directory)), *keep_or_drop_data(directory, args.keep_data, code)]
@@ -104,6 +106,22 @@ def _run(args: argparse.Namespace) -> int:
     else:
         print_verdict(console, result.verdict, rows)
     return code
+
+
+def _ground_maker(name: str) -> Callable[[Path], Ground]:
+    """What makes the ground of this name, given the folder of its brokers' data."""
+    match name:
+        case "processes":
+            from minikafka_chaos.grounds.processes import ProcessesGround
+
+            return ProcessesGround
+        case "simulation":
+            from minikafka_chaos.grounds.simulation import SimulationGround
+
+            return SimulationGround
+    from minikafka_chaos.errors import NotSupported
+
+    raise NotSupported(f"--ground {name} is not there yet; allowed: processes, simulation")
 
 
 def keep_or_drop_data(directory: Path, keep: bool, code: int) -> list[tuple[str, str]]:

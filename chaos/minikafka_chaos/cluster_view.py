@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.clients import admin_config
+from minikafka_chaos.grounds.clients import NO_BROKER, PartitionView
 
 TIMEOUT_S = 2.0
-NO_BROKER = -1
-
-
-class PartitionView(NamedTuple):
-    """One partition as Metadata tells it; `leader` is -1 while there is none."""
-
-    leader: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-
-    @property
-    def full(self) -> bool:
-        return self.leader >= 0 and set(self.isr) == set(self.replicas)
 
 
 class ClusterView:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -11,8 +10,9 @@ from typing import NamedTuple
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos import observe
-from minikafka_chaos.cluster_view import NO_BROKER, ClusterView
 from minikafka_chaos.grounds import BrokerCondition, Ground
+from minikafka_chaos.grounds.clients import NO_BROKER, View
+from minikafka_chaos.load import Tally
 from minikafka_chaos.steps import (
     Acked,
     BrokerReady,
@@ -27,9 +27,6 @@ from minikafka_chaos.steps import (
     Target,
     TargetType,
 )
-from minikafka_chaos.workload import Tally
-
-STATUS_TIMEOUT_S = 1.0
 
 
 class Answer(NamedTuple):
@@ -61,7 +58,7 @@ class World:
     """What conditions are evaluated against."""
 
     ground: Ground
-    view: ClusterView
+    view: View
     tally: Tally
     rng: random.Random
     topics: Sequence[str] = ()
@@ -69,7 +66,7 @@ class World:
 
     def mark(self, step: str) -> Mark:
         """Note that a step begins now."""
-        self.marks[step] = Mark(time.monotonic(), self.tally.acked_by_partition())
+        self.marks[step] = Mark(self.ground.clock.monotonic(), self.tally.acked_by_partition())
         return self.marks[step]
 
     # -- conditions --------------------------------------------------------------------------------------------------
@@ -90,7 +87,7 @@ class World:
             case ReplicaOffset():
                 return self._offset(condition)
             case ReplicaRole():
-                role = self._status(condition.broker, _where(condition)).role
+                role = self.ground.replica_status(condition.broker, _where(condition)).role
                 wanted = observe.LEADER if condition.role == "Leader" else observe.FOLLOWER
                 return Answer(role == wanted, f"role {role}")
             case BrokerReady():
@@ -98,7 +95,7 @@ class World:
                 return Answer(ready, "ready" if ready else "not ready")
             case Elapsed():
                 began = waiting_since if condition.since is None else self.marks[condition.since].began
-                elapsed = time.monotonic() - began
+                elapsed = self.ground.clock.monotonic() - began
                 return Answer(elapsed >= condition.seconds, f"{elapsed:.1f} s")
 
     def _acked(self, condition: Acked) -> Answer:
@@ -136,7 +133,7 @@ class World:
         if condition.type == "CheckpointedHighWatermark":
             offset = self.ground.checkpointed_high_watermark(condition.broker, where)
         else:
-            status = self._status(condition.broker, where)
+            status = self.ground.replica_status(condition.broker, where)
             offset = {
                 "LogEndOffset": status.log_end_offset,
                 "HighWatermark": status.high_watermark,
@@ -150,13 +147,6 @@ class World:
             and (condition.at_most is None or offset <= condition.at_most)
         )
         return Answer(holds, str(offset))
-
-    def _status(self, broker: int, where: TopicPartition) -> observe.ReplicaStatus:
-        try:
-            samples = observe.scrape(self.ground.metrics_url(broker), STATUS_TIMEOUT_S)
-        except OSError:
-            samples = []
-        return observe.replica_status(samples, where)
 
     # -- targets -----------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,9 @@ INTERVAL_S = 0.5
 SCRAPE_TIMEOUT_S = 0.4
 """Below the interval: a paused broker must not hold up the others' next scrape for long."""
 
+STATUS_TIMEOUT_S = 1.0
+"""For a condition that is waited for."""
+
 KEPT_PREFIXES = ("minikafka_", "process_")
 _LINE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?\s+(\S+)")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -102,6 +105,15 @@ def replica_status(samples: Iterable[Sample], topic_partition: TopicPartition) -
         if here and sample.name in _GAUGES:
             found[sample.name] = int(sample.value)
     return ReplicaStatus(*(found.get(name) for name in _GAUGES))
+
+
+def scrape_status(url: str, topic_partition: TopicPartition) -> ReplicaStatus:
+    """One replica as the metrics at `url` tell it now; nothing at all when nobody answers."""
+    try:
+        samples = scrape(url, STATUS_TIMEOUT_S)
+    except OSError:
+        samples = []
+    return replica_status(samples, topic_partition)
 
 
 class Observer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
@@ -19,11 +20,15 @@ def new_console(*, stderr: bool = False) -> Console:
 
 
 class ConsoleReporter:
-    """A `minikafka_chaos.runner.Reporter` on a rich console; use it as a context manager."""
+    """A `minikafka_chaos.reporter.Reporter` on a rich console; use it as a context manager.
 
-    def __init__(self, console: Console) -> None:
+    `clock` tells monotonic seconds: those of the ground, if it has a time of its own.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console
-        self._began = time.monotonic()
+        self._clock = clock
+        self._began = clock()
         self._status: Status | None = None
 
     def __enter__(self) -> ConsoleReporter:
@@ -39,7 +44,7 @@ class ConsoleReporter:
             self._status.stop()
 
     def say(self, text: str) -> None:
-        self.console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/]  {text}")
+        self.console.print(f"[dim]{self._clock() - self._began:6.1f} s[/]  {text}")
 
     def status(self, text: str) -> None:
         if self._status is not None:

@@ -8,25 +8,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_chaos.clients import reader_config, unique_part
+from minikafka_chaos.clients import reader_config
+from minikafka_chaos.grounds.clients import ReadBack
 from minikafka_chaos.history import HistoryWriter
-
-TAIL_PROCESS = 1000
-FINAL_PROCESS = 2000
-"""Process numbers of readers in a history, apart from the producers'."""
+from minikafka_chaos.load import FINAL_PROCESS, SAMPLE_INTERVAL_S, TAIL_PROCESS, unique_part
 
 POLL_S = 0.1
 POLL_RECORDS = 1000
 WATERMARK_TIMEOUT_S = 1.0
-SAMPLE_INTERVAL_S = 1.0
-"""How often the following reader asks for the ends of the partitions (A14)."""
 
 
 class Interruption(NamedTuple):
@@ -137,16 +132,6 @@ class TailReader(threading.Thread):
         self._stop_asked.set()
         if self.ident is not None:
             self.join(timeout_s)
-
-
-@dataclass(slots=True)
-class ReadBack:
-    """How far a final read came."""
-
-    records: int = 0
-    complete: bool = False
-    missing: tuple[TopicPartition, ...] = ()
-    """Partitions whose end was not reached by the deadline."""
 
 
 def read_back(

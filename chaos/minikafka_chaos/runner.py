@@ -20,24 +20,20 @@ from rich.markup import escape
 from minikafka_chaos import history as history_file
 from minikafka_chaos import journal as journal_file
 from minikafka_chaos.anomalies import ORDER, Kind
-from minikafka_chaos.clients import ProducerSettings
-from minikafka_chaos.cluster_view import ClusterView
 from minikafka_chaos.conditions import World
 from minikafka_chaos.document import as_config
 from minikafka_chaos.errors import NotSupported, ToolTrouble
 from minikafka_chaos.grounds import Ground
+from minikafka_chaos.grounds.clients import Load, Stoppable, TopicPlan
 from minikafka_chaos.history import FAIL, INFO, OK, HistoryError, HistoryWriter, read_history
 from minikafka_chaos.interrupts import Interrupts
 from minikafka_chaos.journal import Journal
-from minikafka_chaos.observe import Observer
-from minikafka_chaos.reader import TailReader, read_back
+from minikafka_chaos.load import LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError
 from minikafka_chaos.reporter import Reporter, Silent
 from minikafka_chaos.scenario import ClaimSpec, ClaimType, Delivery, Mode, Scenario, TailReaders
 from minikafka_chaos.story import Story, told
-from minikafka_chaos.topics import TopicPlan, create_topic
 from minikafka_chaos.verdict import Claim, Outcome, Verdict, judge
-from minikafka_chaos.workload import Load, LoadSettings, Script, Tally
 
 POLL_S = 0.05
 TOPIC_TIMEOUT_S = 30.0
@@ -83,13 +79,16 @@ def run_scenario(
 ) -> RunResult:
     """Run a scenario and judge it. `seed` overrides the scenario's.
 
-    Raises NotSupported, before anything is started, when the ground lacks a verb. Everything else that goes wrong ends
-    in the verdict: Error for trouble of the tool, Aborted for an interrupt (SIGINT or SIGTERM).
+    Raises NotSupported, before anything is started, when the ground cannot do what is asked for. Everything else that
+    goes wrong ends in the verdict: Error for trouble of the tool, Aborted for an interrupt (SIGINT or SIGTERM).
     """
     wanted = {verb for step in scenario.spec.steps if step.fault is not None for verb in step.fault.verbs}
     if missing := sorted(verb.value for verb in wanted - ground.verbs):
         raise NotSupported(f"scenario {scenario.name}: the {ground.name} ground cannot {', '.join(missing)}")
-    with contextlib.closing(Journal(directory / journal_file.FILE_NAME)) as journal:
+    for line in ground.refusals(scenario.spec):
+        raise NotSupported(f"scenario {scenario.name}: {line}")
+    path = directory / journal_file.FILE_NAME
+    with contextlib.closing(Journal(path, ground.clock.time, durable=not ground.replayable)) as journal:
         run = _Run(scenario, ground, directory, journal, scenario.spec.seed if seed is None else seed, reporter)
         with run.interrupts.watched():
             verdict = run.run()
@@ -112,6 +111,8 @@ class _Run:
         self.scenario = scenario
         self.spec = scenario.spec
         self.ground = ground
+        self.clock = ground.clock
+        self.clients = ground.clients
         self.directory = directory
         self.journal = journal
         self.seed = seed
@@ -119,13 +120,12 @@ class _Run:
         self.interrupts = Interrupts()
         self.tally = Tally()
         self.rng = random.Random(seed)
-        view = ClusterView(lambda: ground.live_bootstrap)
-        self.world = World(ground, view, self.tally, self.rng, [topic.name for topic in self.spec.topics])
+        topics = [topic.name for topic in self.spec.topics]
+        self.world = World(ground, self.clients.view(), self.tally, self.rng, topics)
         self.problems: list[str] = []
         self.fault_times: list[tuple[str, float]] = []
         self.step_times: dict[str, float] = {}
         self._load: Load | None = None
-        self._began = time.monotonic()
 
     def run(self) -> Verdict:
         document = self.scenario.as_json()
@@ -142,14 +142,14 @@ class _Run:
 
     def _tell_and_judge(self) -> Verdict:
         path = self.directory / history_file.FILE_NAME
-        observer: Observer | None = None
+        observer: Stoppable | None = None
         try:
             self._bring_up()
-            urls = {broker: self.ground.metrics_url(broker) for broker in self.ground.brokers}
-            observer = Observer(self.directory / METRICS_FOLDER, urls)
-            observer.start()
+            observer = self.ground.observer(self.directory / METRICS_FOLDER)
+            if observer is not None:
+                observer.start()
             self._make_topics()
-            with HistoryWriter(path) as history:
+            with HistoryWriter(path, self.clock.time) as history:
                 self._under_load(history)
                 self._read_back(history)
         finally:
@@ -162,11 +162,11 @@ class _Run:
     def _bring_up(self) -> None:
         count = self.spec.cluster.brokers
         self.reporter.status(f"starting {count} brokers")
-        began = time.monotonic()
-        self.ground.up(self.spec.cluster)
-        took = time.monotonic() - began
-        self.journal.note("cluster is up", brokers=count, bootstrap=self.ground.bootstrap, seconds=round(took, 3))
-        self.reporter.say(f"{count} brokers are up at {self.ground.bootstrap} (after {took:.1f} s)")
+        began = self.clock.monotonic()
+        self.ground.up(self.spec.cluster, self.seed)
+        took = self.clock.monotonic() - began
+        self.journal.note("cluster is up", brokers=count, bootstrap=self.ground.address, seconds=round(took, 3))
+        self.reporter.say(f"{count} brokers are up at {self.ground.address} (after {took:.1f} s)")
 
     def _make_topics(self) -> None:
         for topic in self.spec.topics:
@@ -178,15 +178,15 @@ class _Run:
                 [assignment.replicas for assignment in assignments] or None,
                 as_config(topic.config),
             )
-            create_topic(self.ground.bootstrap, plan, TOPIC_TIMEOUT_S)
+            self.clients.create_topic(plan, TOPIC_TIMEOUT_S)
 
-    def _take_down(self, observer: Observer | None) -> None:
+    def _take_down(self, observer: Stoppable | None) -> None:
         self.reporter.status("stopping the brokers")
         if observer is not None:
             observer.stop()
             if observer.failure is not None:
                 self.journal.note(f"metrics are incomplete: {observer.failure!r}")
-        began = time.monotonic()
+        began = self.clock.monotonic()
         try:
             killed = self.ground.down()
             self.ground.collect_events(self.directory / EVENTS_FOLDER)
@@ -194,7 +194,7 @@ class _Run:
             self.journal.note(f"teardown: {error}")
             self.reporter.say(f"[yellow]teardown: {escape(str(error))}[/]")
             return
-        took = time.monotonic() - began
+        took = self.clock.monotonic() - began
         self.journal.note("cluster is down", killed=killed, seconds=round(took, 3))
         hard = f", brokers {killed} did not stop by themselves and were killed" if killed else ""
         self.reporter.say(f"brokers are down (took {took:.1f} s{hard})")
@@ -202,12 +202,12 @@ class _Run:
     # -- the story ---------------------------------------------------------------------------------------------------
 
     def _under_load(self, history: HistoryWriter) -> None:
-        began = time.monotonic()
+        began = self.clock.monotonic()
         with self._load_and_tail(history):
             story = Story(
                 self.spec,
                 self.world,
-                Script(self.ground.bootstrap, self._client(), history, self.tally),
+                self.clients.script(self._client(), history, self.tally),
                 self.journal,
                 self.reporter,
                 self._until,
@@ -218,18 +218,18 @@ class _Run:
             if problem is not None:
                 self.problems.append(problem)
             elif self._load is not None:
-                left = self.spec.workload.duration_seconds - (time.monotonic() - began)
+                left = self.spec.workload.duration_seconds - (self.clock.monotonic() - began)
                 self._until(lambda: False, max(0.0, left))
             self._heal()
 
     @contextlib.contextmanager
     def _load_and_tail(self, history: HistoryWriter) -> Iterator[None]:
         """Producers and the following reader around the body; drained when it ends well, dropped when it does not."""
-        tail: TailReader | None = None
+        tail: Stoppable | None = None
         if self.spec.workload.tail_readers is TailReaders.ONE:
-            tail = TailReader(self.ground.bootstrap, self._partitions(self.spec.workload.topic), history)
+            tail = self.clients.tail(self._partitions(self.spec.workload.topic), history)
         if self.spec.workload.mode is Mode.STEADY:
-            self._load = Load(self.ground.bootstrap, self._load_settings(), history, self.tally)
+            self._load = self.clients.load(self._load_settings(), history, self.tally)
         patience_s = 0.0
         try:
             if tail is not None:
@@ -275,15 +275,15 @@ class _Run:
 
     def _until(self, holds: Callable[[], bool], deadline_s: float) -> bool:
         """Poll until it holds or the time is over, with progress; raises ToolTrouble when the load has died."""
-        deadline = time.monotonic() + deadline_s
+        deadline = self.clock.monotonic() + deadline_s
         while not holds():
-            if time.monotonic() >= deadline:
+            if self.clock.monotonic() >= deadline:
                 return False
             if self._load is not None and self._load.failure is not None:
                 raise ToolTrouble(f"the load ended: {self._load.failure!r}")
             outcomes = {outcome: self.tally.total(outcome) for outcome in (OK, FAIL, INFO)}
             self.reporter.status(f"{self.tally.total_sent:,} sent: {told(outcomes)}")
-            time.sleep(POLL_S)
+            self.clock.sleep(POLL_S)
         return True
 
     # -- the end -----------------------------------------------------------------------------------------------------
@@ -298,11 +298,11 @@ class _Run:
             self._wait_for_full_isr(topic.name)
 
     def _wait_for_full_isr(self, topic: str) -> None:
-        began = time.monotonic()
+        began = self.clock.monotonic()
         deadline = self.spec.recovery.full_isr_deadline_seconds
         held = self._until(lambda: self.world.full_isr(topic).holds, deadline)
         seen = self.world.full_isr(topic).seen
-        took = time.monotonic() - began
+        took = self.clock.monotonic() - began
         self.journal.write("check", {"step": "full-isr", "ok": held, "seen": seen, "seconds": round(took, 3)})
         if held:
             self.reporter.say(f"{topic} is in full ISR (after {took:.1f} s)")
@@ -313,11 +313,11 @@ class _Run:
         def progress(read: int, there: int) -> None:
             self.reporter.status(f"reading back: {read:,} of {there:,}")
 
-        began = time.monotonic()
+        began = self.clock.monotonic()
         everywhere = [tp for topic in self.spec.topics for tp in self._partitions(topic.name)]
         deadline_s = self.spec.recovery.read_deadline_seconds
-        found = read_back(self.ground.live_bootstrap, everywhere, history, deadline_s, progress=progress)
-        took = time.monotonic() - began
+        found = self.clients.read_back(everywhere, history, deadline_s, progress)
+        took = self.clock.monotonic() - began
         self.journal.note("read back", records=found.records, complete=found.complete, seconds=round(took, 3))
         self.reporter.say(f"read back {found.records:,} records (took {took:.1f} s)")
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import random
-import time
 from collections.abc import Callable, Sequence
 
 from minikafka.protocol.types import TopicPartition
 from rich.markup import escape
 
 from minikafka_chaos.conditions import Answer, Choice, Mark, World
+from minikafka_chaos.grounds.clients import Script
 from minikafka_chaos.history import FAIL, INFO, OK
 from minikafka_chaos.journal import Journal
 from minikafka_chaos.reporter import Reporter
 from minikafka_chaos.scenario import ScenarioSpec
 from minikafka_chaos.steps import Expectation, FaultSpec, SendSpec, StartWait, Step, Target, Verb, WaitSpec
-from minikafka_chaos.workload import Script
 
 TARGET_TIMEOUT_S = 20.0
 """How long a step may look for a broker in the role it wants: an election may be under way."""
+
+
+BREATH_S = 0.001
+"""Between two steps: what came before a step has an earlier time than it, also where time only passes when it is waited."""
 
 
 class StateNotReached(Exception):
@@ -45,6 +48,7 @@ class Story:
         self.spec = spec
         self.world = world
         self.ground = world.ground
+        self.clock = world.ground.clock
         self.script = script
         self.journal = journal
         self.reporter = reporter
@@ -58,13 +62,14 @@ class Story:
 
     def tell(self) -> str | None:
         """Do all steps, for all rounds. Returns why it ended early, or None."""
-        began = time.monotonic()
+        began = self.clock.monotonic()
         while self._another_round(began):
             self.rounds += 1
             if self.spec.rounds > 1 or self.spec.until_seconds is not None:
                 self.reporter.say(f"[bold]round {self.rounds}[/]")
             for step in self.spec.steps:
-                self.step_times.setdefault(step.name, time.time())
+                self.clock.sleep(BREATH_S)
+                self.step_times.setdefault(step.name, self.clock.time())
                 mark = self.world.mark(step.name)
                 try:
                     self._do(step, mark)
@@ -77,7 +82,7 @@ class Story:
 
     def _another_round(self, began: float) -> bool:
         if self.spec.until_seconds is not None:
-            return time.monotonic() - began < self.spec.until_seconds
+            return self.clock.monotonic() - began < self.spec.until_seconds
         return self.rounds < self.spec.rounds
 
     def _do(self, step: Step, mark: Mark) -> None:
@@ -91,7 +96,7 @@ class Story:
     # -- waits and sends -----------------------------------------------------------------------------------------------
 
     def _wait(self, name: str, wait: WaitSpec) -> None:
-        began = time.monotonic()
+        began = self.clock.monotonic()
         answers: list[Answer] = []
 
         def all_hold() -> bool:
@@ -99,7 +104,7 @@ class Story:
             return all(answer.holds for answer in answers)
 
         held = self.until(all_hold, wait.deadline_seconds)
-        took = time.monotonic() - began
+        took = self.clock.monotonic() - began
         seen = "; ".join(f"{c.type} {a.seen}" for c, a in zip(wait.conditions, answers, strict=True))
         self.journal.write("check", {"step": name, "ok": held, "seen": seen, "seconds": round(took, 3)})
         if not held:
@@ -123,17 +128,17 @@ class Story:
         mark.choice = self._choose(fault.target)
         peers = self._choose(fault.peer) if fault.peer is not None else None
         brokers, role = mark.choice.brokers, mark.choice.role
-        began = time.monotonic()
+        began = self.clock.monotonic()
         with contextlib.ExitStack() as actions:
             for broker in brokers:
                 actions.enter_context(self.journal.action(name, verb.value, f"broker-{broker}", role))
             self._apply(verb, brokers, peers.brokers if peers else None)
-            self.fault_times.append((name, time.time()))
+            self.fault_times.append((name, self.clock.time()))
             if verb in (Verb.START, Verb.RESTART, Verb.RECOVER) and fault.wait_for is StartWait.READY:
                 for broker in brokers:
                     self.ground.wait_ready(broker, fault.deadline_seconds)
         whom = ", ".join(f"broker {broker}" for broker in brokers) + (f" ({role})" if role else "")
-        self.reporter.say(f"{name}: [bold]{verb.value}[/] {whom} (took {time.monotonic() - began:.2f} s)")
+        self.reporter.say(f"{name}: [bold]{verb.value}[/] {whom} (took {self.clock.monotonic() - began:.2f} s)")
 
     def _choose(self, target: Target) -> Choice:
         found: list[Choice] = []

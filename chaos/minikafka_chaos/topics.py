@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.clients import admin_config
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.grounds.clients import TopicPlan
 
 REQUEST_TIMEOUT_S = 5.0
 POLL_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPlan:
-    """A topic to make. `assignment` (replicas of each partition, preferred leader first) overrides the two counts."""
-
-    name: str
-    partitions: int = 1
-    replication_factor: int = 1
-    assignment: Sequence[Sequence[int]] | None = None
-    config: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def topic_partitions(self) -> list[TopicPartition]:
-        count = len(self.assignment) if self.assignment else self.partitions
-        return [TopicPartition(self.name, partition) for partition in range(count)]
 
 
 def create_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> None:

@@ -1,86 +1,28 @@
-"""The load: real producers and readers (librdkafka) that write down everything they were told.
-
-Values are unique, partitions are chosen by key here (so the history knows where a record was bound even if no answer
-comes), and each producer sends at a steady rate with a bounded number of records under way: a stalled cluster is not
-buried, and what follows a stall is load, not a burst.
-"""
+"""The load on a real cluster: librdkafka's producers, which write down everything they were told."""
 
 from __future__ import annotations
 
 import threading
 import time
-import zlib
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from minikafka.protocol.types import TopicPartition
 
-from minikafka_chaos.clients import ProducerSettings, outcome_of, padded, producer_config
+from minikafka_chaos.clients import outcome_of, producer_config
 from minikafka_chaos.history import FAIL, INFO, OK, HistoryWriter
-
-OUTSTANDING_MAX = 500
-"""Records one producer may have under way: bounds what a fault can leave unknown."""
-
-POLL_S = 0.005
-BURST_S = 0.1
-"""After a stall at most this much of the missed load is made up for."""
-
-SCRIPT_PROCESS = 0
-"""The producer of single, scripted records."""
-
-PURGE_WAIT_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class LoadSettings:
-    """What is sent, and how much of it."""
-
-    topic: str
-    partitions: int
-    producers: int = 2
-    rate_per_s: int = 500
-    """Records per second of all producers together."""
-    keys: int = 100
-    record_bytes: int = 100
-    client: ProducerSettings = field(default_factory=ProducerSettings)
-
-
-class Tally:
-    """Live counters of a load, for progress and for conditions; written by producer threads, read by anyone."""
-
-    def __init__(self) -> None:
-        self.sent: Counter[int] = Counter()
-        """Per producer: no two threads write one entry, so that nothing needs a lock on the path of a record."""
-        self.outcomes: dict[str, Counter[tuple[int, TopicPartition]]] = {
-            OK: Counter(),
-            FAIL: Counter(),
-            INFO: Counter(),
-        }
-
-    def total(self, outcome: str) -> int:
-        return sum(dict(self.outcomes[outcome]).values())
-
-    @property
-    def total_sent(self) -> int:
-        return sum(dict(self.sent).values())
-
-    def acked(self, topic: str | None = None, partition: int | None = None) -> int:
-        """Acknowledged records; of one topic or one partition when named."""
-        counts = dict(self.outcomes[OK])
-        return sum(
-            number
-            for (_, tp), number in counts.items()
-            if topic in (None, tp.topic) and partition in (None, tp.partition)
-        )
-
-    def acked_by_partition(self) -> dict[TopicPartition, int]:
-        found: Counter[TopicPartition] = Counter()
-        for (_, topic_partition), number in dict(self.outcomes[OK]).items():
-            found[topic_partition] += number
-        return dict(found)
+from minikafka_chaos.load import (
+    PURGE_WAIT_S,
+    SCRIPT_PROCESS,
+    TICK_S,
+    LoadSettings,
+    Pace,
+    ProducerSettings,
+    SendBook,
+    Tally,
+    padded,
+)
 
 
 class RecordingProducer:
@@ -90,17 +32,17 @@ class RecordingProducer:
         self, bootstrap: str, process: int, settings: ProducerSettings, history: HistoryWriter, tally: Tally
     ) -> None:
         self.process = process
-        self.outstanding = 0
         self._settings = settings
-        self._history = history
-        self._tally = tally
+        self._book = SendBook(process, history, tally)
         self._producer = Producer(producer_config(bootstrap, settings))
+
+    @property
+    def outstanding(self) -> int:
+        return self._book.outstanding
 
     def send(self, topic: str, partition: int, value: str, key: str | None = None, record_bytes: int = 0) -> None:
         """Hand one record to librdkafka. Its outcome comes with a later `poll` or `finish`."""
-        self._history.invoke_send(self.process, topic, partition, value)
-        self._tally.sent[self.process] += 1
-        self.outstanding += 1
+        self._book.invoked(topic, partition, value)
         try:
             self._producer.produce(
                 topic,
@@ -110,22 +52,15 @@ class RecordingProducer:
                 on_delivery=partial(self._delivered, topic, partition, value),
             )
         except BufferError:
-            self._complete(FAIL, topic, partition, None, value, "_QUEUE_FULL")
+            self._book.completed(FAIL, topic, partition, None, value, "_QUEUE_FULL")
         except KafkaException as error:
             outcome, name = outcome_of(error.args[0], self._settings)
-            self._complete(outcome, topic, partition, None, value, name)
+            self._book.completed(outcome, topic, partition, None, value, name)
 
     def _delivered(self, topic: str, partition: int, value: str, error: KafkaError | None, message: Message) -> None:
         outcome, name = outcome_of(error, self._settings)
         offset = message.offset() if outcome == OK else None
-        self._complete(outcome, topic, partition, offset if offset is None or offset >= 0 else None, value, name)
-
-    def _complete(
-        self, outcome: str, topic: str, partition: int, offset: int | None, value: str, error: str | None
-    ) -> None:
-        self.outstanding -= 1
-        self._history.complete_send(self.process, outcome, topic, partition, offset, value, error)
-        self._tally.outcomes[outcome][self.process, TopicPartition(topic, partition)] += 1
+        self._book.completed(outcome, topic, partition, offset if offset is None or offset >= 0 else None, value, name)
 
     def poll(self, timeout_s: float) -> None:
         self._producer.poll(timeout_s)
@@ -137,7 +72,7 @@ class RecordingProducer:
             self._producer.purge()
             deadline = time.monotonic() + PURGE_WAIT_S
             while self.outstanding and time.monotonic() < deadline:
-                self._producer.poll(POLL_S)
+                self._producer.poll(TICK_S)
         return left
 
 
@@ -188,26 +123,11 @@ class Load:
 
     def _send_steadily(self, producer: RecordingProducer) -> None:
         settings = self.settings
-        rate = settings.rate_per_s / settings.producers
-        began, number = time.monotonic(), 0
+        pace = Pace(settings, producer.process, time.monotonic())
         while not self._stop.is_set():
-            now = time.monotonic()
-            due = int((now - began) * rate) - number
-            if due > max(1.0, BURST_S * rate):
-                began += (due - BURST_S * rate) / rate
-                due = int(BURST_S * rate)
-            for _ in range(min(due, OUTSTANDING_MAX - producer.outstanding)):
-                number += 1
-                value = f"p{producer.process}-{number}"
-                key = f"k{(number * 7919 + producer.process) % settings.keys}"
-                partition = partition_of(key, settings.partitions)
-                producer.send(settings.topic, partition, value, key, settings.record_bytes)
-            producer.poll(POLL_S)
-
-
-def partition_of(key: str, partitions: int) -> int:
-    """CRC-32 of the key, as librdkafka's `consistent` partitioner."""
-    return zlib.crc32(key.encode()) % partitions
+            for due in pace.due(time.monotonic(), producer.outstanding):
+                producer.send(settings.topic, due.partition, due.value, due.key, settings.record_bytes)
+            producer.poll(TICK_S)
 
 
 class Script:
@@ -229,15 +149,7 @@ class Script:
             self._history.workload(self._settings.judged_by, topic=topic)
             self._announced = True
         before = {outcome: self._tally.total(outcome) for outcome in (OK, FAIL, INFO)}
-        timeout_ms = max(1, int(deadline_s * 1000))
-        settings = ProducerSettings(
-            self._settings.acks,
-            self._settings.idempotence,
-            self._settings.max_in_flight,
-            0,
-            timeout_ms,
-            self._settings.retries,
-        )
+        settings = replace(self._settings, linger_ms=0, delivery_timeout_ms=max(1, int(deadline_s * 1000)))
         producer = RecordingProducer(self._bootstrap, SCRIPT_PROCESS, settings, self._history, self._tally)
         for value in values:
             producer.send(topic, partition, value)

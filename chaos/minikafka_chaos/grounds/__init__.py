@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
 from minikafka.protocol.types import TopicPartition
 
+from minikafka_chaos.clock import Clock
+from minikafka_chaos.grounds.clients import Clients, Stoppable
+from minikafka_chaos.observe import ReplicaStatus
 from minikafka_chaos.replica_logs import ReplicaLog
-from minikafka_chaos.scenario import ClusterSpec
+from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
 from minikafka_chaos.steps import Verb
 
 
@@ -32,18 +35,28 @@ class Ground(Protocol):
     name: str
 
     @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def replayable(self) -> bool:
+        """Whether a run can be had again, to the byte: then nothing has to be on disk before it is done."""
+        ...
+
+    @property
+    def clients(self) -> Clients: ...
+
+    @property
     def verbs(self) -> frozenset[Verb]:
         """What this ground can do; a scenario that asks for more is refused before anything starts."""
         ...
 
-    @property
-    def bootstrap(self) -> str:
-        """All brokers' addresses, for a client's bootstrap.servers."""
+    def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
+        """What else of a scenario this ground cannot do, a line each that names the field."""
         ...
 
     @property
-    def live_bootstrap(self) -> str:
-        """The addresses of the brokers that run now: a client that asks only these is not kept waiting."""
+    def address(self) -> str:
+        """Where the cluster is, for people: bootstrap.servers where there is such a thing."""
         ...
 
     @property
@@ -51,8 +64,8 @@ class Ground(Protocol):
         """All broker ids."""
         ...
 
-    def up(self, cluster: ClusterSpec) -> None:
-        """Make a new cluster, and wait until it is ready."""
+    def up(self, cluster: ClusterSpec, seed: int) -> None:
+        """Make a new cluster, and wait until it is ready. `seed` is for what the ground leaves to chance."""
         ...
 
     def down(self) -> list[int]:
@@ -106,8 +119,12 @@ class Ground(Protocol):
         """Undo every fault: resume, heal, start what is dead. Returns what was done, a line each."""
         ...
 
-    def metrics_url(self, broker: int) -> str:
-        """Where the broker's metrics are scraped."""
+    def observer(self, folder: Path) -> Stoppable | None:
+        """Something that takes down the brokers' metrics in `folder` from its `start` on; None where there are none."""
+        ...
+
+    def replica_status(self, broker: int, topic_partition: TopicPartition) -> ReplicaStatus:
+        """One replica as its own broker tells it now; all fields are None while it tells nothing."""
         ...
 
     def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> int | None:

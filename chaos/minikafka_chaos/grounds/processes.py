@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from minikafka.local import process
@@ -17,11 +17,14 @@ from minikafka.local.errors import ClusterError
 from minikafka.local.ports import free_base_port
 from minikafka.protocol.types import TopicPartition
 
+from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.document import UnflushedVolume, as_config
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.grounds.kafka_clients import KafkaClients
+from minikafka_chaos.observe import Observer, ReplicaStatus, scrape_status
 from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
-from minikafka_chaos.scenario import ClusterSpec
+from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
 from minikafka_chaos.steps import Verb
 
 CHECKPOINT = "replication-offset-checkpoint"
@@ -40,23 +43,28 @@ class ProcessesGround:
     """A new local cluster in `data`, on free ports unless `base_port` says which."""
 
     name = "processes"
+    clock = MACHINE_CLOCK
+    replayable = False
+    verbs = VERBS
 
     def __init__(self, data: Path, base_port: int | None = None) -> None:
         self.cluster = LocalCluster(data)
         self._base_port = base_port
         self._count = 0
         self._unflushed = True
+        self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
+
+    def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
+        del spec
+        return ()
 
     @property
-    def verbs(self) -> frozenset[Verb]:
-        return VERBS
-
-    @property
-    def bootstrap(self) -> str:
+    def address(self) -> str:
         return self.cluster.bootstrap
 
     @property
     def live_bootstrap(self) -> str:
+        """The addresses of the brokers that run now; of all when none does."""
         info = self.cluster.info()
         addresses = info.bootstrap.split(",")
         live = [
@@ -70,7 +78,8 @@ class ProcessesGround:
     def brokers(self) -> Sequence[int]:
         return range(1, self._count + 1)
 
-    def up(self, cluster: ClusterSpec) -> None:
+    def up(self, cluster: ClusterSpec, seed: int) -> None:
+        del seed
         self._count = cluster.brokers
         self._unflushed = cluster.unflushed_volume is UnflushedVolume.SEPARATE
         with _trouble():
@@ -161,8 +170,15 @@ class ProcessesGround:
         return done
 
     def metrics_url(self, broker: int) -> str:
+        """Where the broker's metrics are scraped."""
         with _trouble():
             return f"http://127.0.0.1:{self.cluster.broker(broker).metrics_port}/metrics"
+
+    def observer(self, folder: Path) -> Observer:
+        return Observer(folder, {broker: self.metrics_url(broker) for broker in self.brokers})
+
+    def replica_status(self, broker: int, topic_partition: TopicPartition) -> ReplicaStatus:
+        return scrape_status(self.metrics_url(broker), topic_partition)
 
     def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> int | None:
         path = Path(self.cluster.broker(broker).data_dir) / CHECKPOINT

@@ -18,6 +18,7 @@ from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
 
 from minikafka_chaos.simulation.client_checks import ClientChecks
+from minikafka_chaos.simulation.watcher import Watcher
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -63,7 +64,7 @@ class View:
         self.term = object()
 
 
-class Checker:
+class Checker(Watcher):
     """Watches one world."""
 
     def __init__(self, world: World) -> None:

@@ -8,6 +8,7 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import Record, build_batch, iterate_batches
 from minikafka.protocol.types import TopicPartition
 
+from minikafka_chaos.simulation.metadata_client import Client
 from minikafka_chaos.simulation.network import CLIENT, Reply
 
 if TYPE_CHECKING:
@@ -18,27 +19,10 @@ RETRY = 0.05
 TIMEOUT = 0.8
 
 
-class _Client:
-    """Knows leaders from the metadata of some broker, which may be old."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self._known: tuple[int, int] = (-1, -1)
-
-    def leader(self, tp: TopicPartition) -> tuple[int, int]:
-        """(leader id or -1, leader epoch), as a broker that is up believes; never older than what was known (KIP-320)."""
-        up = [b for b in self.world.brokers.values() if b.up and not b.paused and tp.topic in b.image.topics]
-        if not up:
-            return self._known
-        broker = self.world.random.choice(up)
-        state = broker.image.topics[tp.topic].partitions[tp.partition]
-        if state.leader_epoch >= self._known[1]:
-            self._known = (state.leader, state.leader_epoch)
-        return self._known
-
-
-class Producer(_Client):
+class Producer(Client):
     """Sends unique values to one partition, one batch in flight, with sequence numbers; retries until it is answered."""
+
+    world: World
 
     def __init__(self, world: World, producer_id: int, tp: TopicPartition, acks: int) -> None:
         super().__init__(world)
@@ -120,14 +104,16 @@ class Producer(_Client):
         tp, acks = self.tp, self.acks
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.produce(tp, batch, acks, reply)
+            broker.leading.produce(tp, batch, acks, reply)
 
         self.world.network.request(CLIENT, leader, serve, answered, refused)
         self.world.scheduler.at(TIMEOUT, again)
 
 
-class Consumer(_Client):
+class Consumer(Client):
     """Reads one partition from the start, with the fencing of KIP-320, and tells the checker what it saw."""
+
+    world: World
 
     def __init__(self, world: World, tp: TopicPartition) -> None:
         super().__init__(world)
@@ -151,7 +137,7 @@ class Consumer(_Client):
         def answered(answer: Any) -> None:
             if self._number != number:
                 return
-            error, raw, start = answer
+            error, raw, start, _ = answer
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self.position = self.world.checker.clients.out_of_range(tp, position, start)
             elif not error:
@@ -165,26 +151,17 @@ class Consumer(_Client):
             self.world.scheduler.at(self.world.random.uniform(0.02, 0.2), again)
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            partition = broker.partitions.get(tp)
-            if partition is None:
-                return reply((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, b"", 0))
-            code = partition.check_leader(epoch)
-            log = partition.log
-            if not code and not log.log_start_offset <= position <= log.log_end_offset:
-                code = ErrorCode.OFFSET_OUT_OF_RANGE
-            if not code:
-                self.world.checker.served(broker, partition, epoch)
-            if code or position >= partition.high_watermark:
-                return reply((code, b"", log.log_start_offset))
-            return reply((code, log.read(position, 2000, partition.high_watermark).read(), log.log_start_offset))
+            broker.leading.serve_reader(tp, epoch, position, -1, 2000, reply)
 
         if leader >= 0:
             self.world.network.request(CLIENT, leader, serve, answered)
         self.world.scheduler.at(0.4, again)
 
 
-class EndOffsetWatcher(_Client):
+class EndOffsetWatcher(Client):
     """Asks for the end offset now and then: it must never go back (A14)."""
+
+    world: World
 
     def __init__(self, world: World, tp: TopicPartition) -> None:
         super().__init__(world)
@@ -197,14 +174,12 @@ class EndOffsetWatcher(_Client):
         asked = self.world.now
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            partition = broker.partitions.get(tp)
-            if partition is not None and not partition.check_leader(epoch) and partition.leader is not None:
-                end = partition.leader.end_offset_for_clients()
-                if end is not None:
-                    reply((end, partition.leader_epoch))
+            broker.leading.serve_bounds(tp, epoch, reply)
+
+        def answered(answer: Any) -> None:
+            _, end, of_epoch = answer
+            self.world.checker.clients.end_offset(tp, asked, end, of_epoch)
 
         if leader >= 0:
-            self.world.network.request(
-                CLIENT, leader, serve, lambda answer: self.world.checker.clients.end_offset(tp, asked, *answer)
-            )
+            self.world.network.request(CLIENT, leader, serve, answered)
         self.world.scheduler.at(self.world.random.uniform(0.03, 0.15), self.ask)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
-    from minikafka_chaos.simulation.world import World
+    from minikafka_chaos.simulation.cluster import SimCluster
 
 CLIENT = 0
 """The one address of all clients; links to clients are never cut, only slow."""
@@ -23,7 +23,7 @@ Handler = Callable[["SimBroker", Reply], None]
 class Network:
     """Requests between nodes. Delays are in virtual seconds."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimCluster) -> None:
         self.world = world
         self.cut: set[tuple[int, int]] = set()
         self.loss = 0.0

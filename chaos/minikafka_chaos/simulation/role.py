@@ -41,6 +41,9 @@ class SimRole:
         if not self.over:
             self.over = True
             self.broker.world.note(f"b{self.broker.id} resigns: {reason}")
+            self.broker.world.event(
+                self.broker, "controller_resigned", controller_epoch=self.lease.epoch, reason=reason
+            )
             for _, reply in self._queue:
                 reply(NOT_CONTROLLER)
             self._queue.clear()
@@ -71,8 +74,10 @@ class SimRole:
                     world.store.check(self.broker.id)
                     world.store.inner.commit_now(self.lease.epoch, changes)
                     world.store.committed()
-                    world.checker.committed(events, self.controller.image)
-                    if world.random.random() < world.plan.unknown_commit:
+                    world.watcher.committed(events, self.controller.image)
+                    for event in events:
+                        world.event(self.broker, event.name, event.topic, event.partition, **event.fields)
+                    if world.outcome_is_lost():
                         raise StoreError("the answer of the store was lost")
                 except StoreError as error:
                     for reply, _ in answers:

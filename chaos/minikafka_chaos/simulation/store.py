@@ -8,16 +8,18 @@ from minikafka.metadata.memory import MemoryStore
 from minikafka.metadata.store import StoreError
 
 if TYPE_CHECKING:
-    from minikafka_chaos.simulation.world import World
+    from minikafka_chaos.simulation.cluster import SimCluster
+
+CLUSTER_ID = "simulated"
 
 
 class SimStore:
     """Says whether it can be reached, and tells brokers of commits after a while."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimCluster) -> None:
         self.world = world
         self.inner = MemoryStore()
-        self.inner.cluster_id = "simulated"
+        self.inner.cluster_id = CLUSTER_ID
         self.down = False
         self.unreachable: set[int] = set()
         self.slow: dict[int, float] = {}

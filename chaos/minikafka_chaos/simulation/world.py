@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from minikafka.controller.topics import NewTopic
 from minikafka.controller.workspace import ControllerConfig
 from minikafka.log.config import LogConfig
+from minikafka.log.log import Log
 from minikafka.protocol.types import TopicPartition
-from minikafka.replication.partition import TruncationMode
+from minikafka.replication.isr import IsrProposal
 
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.checker import Checker, Violation
 from minikafka_chaos.simulation.clients import Consumer, EndOffsetWatcher, Producer
+from minikafka_chaos.simulation.cluster import SimCluster
 from minikafka_chaos.simulation.nemesis import Nemesis
 from minikafka_chaos.simulation.network import Network
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.scheduler import Scheduler
-from minikafka_chaos.simulation.store import SimStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,6 @@ EVENTS_MAX = 200_000
 EVENT_FAILED = "E1 no exception"
 """The invariant that an event breaks when it raises what nobody catches: in production a broker would have died of it."""
 
-EPOCH_MS = 1_700_000_000_000
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -97,13 +96,11 @@ class Result:
     trace: list[str] = field(default_factory=list)
 
 
-class World:
+class World(SimCluster):
     """Brokers, store, network, clients and nemesis of one run."""
 
     def __init__(self, seed: int, rules: Rules | None = None, plan: Plan | None = None, trace: bool = False) -> None:
-        self.scheduler = Scheduler(seed, trace)
-        self.random = self.scheduler.random
-        self.rules = rules or Rules()
+        super().__init__(Scheduler(seed, trace), rules or Rules())
         self.plan = plan or Plan()
         random = self.random
         self.lag = 1.0
@@ -111,8 +108,7 @@ class World:
         self.session = 1.2
         count = random.choice((3, 3, 3, 4, 5))
         self.min_isr = random.choice((2, 2, 2, 1))
-        self.truncation_mode = TruncationMode.LEADER_EPOCH
-        self.log_config = LogConfig(segment_bytes=random.choice((700, 2000, 1 << 20)), index_interval_bytes=200)
+        self._log_config = LogConfig(segment_bytes=random.choice((700, 2000, 1 << 20)), index_interval_bytes=200)
         self.controller_config = ControllerConfig(
             session_timeout=self.session,
             min_insync_replicas=self.min_isr,
@@ -123,8 +119,7 @@ class World:
         self.term_began: dict[tuple[int, TopicPartition, int], float] = {}
         self.nemesis: Nemesis | None = None
         self.network = Network(self)
-        self.store = SimStore(self)
-        self.checker = Checker(self)
+        self.watcher = self.checker = Checker(self)
         self.brokers = {i: SimBroker(self, i) for i in range(1, count + 1)}
         self.topic = [TopicPartition("t", i) for i in range(random.choice((1, 1, 2)))]
         self.producers: list[Producer] = []
@@ -134,16 +129,42 @@ class World:
             broker.start()
         self.scheduler.at(0.2, self._begin)
 
-    @property
-    def now(self) -> float:
-        return self.scheduler.now
+    # -- chance decides -------------------------------------------------------------------------------------------------
 
-    @property
-    def now_ms(self) -> int:
-        return EPOCH_MS + int(self.scheduler.now * 1000)
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        del overrides
+        return self._log_config
 
-    def note(self, line: str) -> None:
-        self.scheduler.note(line)
+    def min_insync_replicas(self, overrides: Mapping[str, str]) -> int:
+        del overrides
+        return self.min_isr
+
+    def fetch_wait(self) -> float:
+        return self.random.uniform(0.1, 0.3)
+
+    def checkpoint_pause(self, first: bool) -> float:
+        return self.random.uniform(0.1, 0.5) if first else self.random.uniform(0.2, 0.6)
+
+    def flush_pause(self, first: bool) -> float:
+        return self.random.uniform(0.05, 0.5) if first else self.random.uniform(0.05, 0.6)
+
+    def flush_due(self, log: Log) -> bool:
+        del log
+        return self.random.random() < 0.7
+
+    def read_limit(self) -> int:
+        return self.random.choice((200, 1000, 100_000))
+
+    def outcome_is_lost(self) -> bool:
+        return self.random.random() < self.plan.unknown_commit
+
+    def isr_proposed(self, broker: SimBroker, proposal: IsrProposal) -> None:
+        super().isr_proposed(broker, proposal)
+        leader = broker.partitions[proposal.topic_partition].leader
+        if leader is not None and self.nemesis is not None:
+            self.nemesis.proposed([m for m, _ in proposal.isr], leader.isr.committed)
+
+    # -- the run --------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Create the topic as soon as there is a controller and everybody is there, then let clients and faults loose."""

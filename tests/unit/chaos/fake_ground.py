@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from minikafka.protocol.types import TopicPartition
+from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.grounds.kafka_clients import KafkaClients
+from minikafka_chaos.observe import ReplicaStatus
 from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError
-from minikafka_chaos.scenario import ClusterSpec
+from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
 from minikafka_chaos.steps import Verb
 
 
@@ -19,11 +22,19 @@ class FakeGround:
     def __init__(self, fail_at: str | None = None, error: BaseException | None = None) -> None:
         self.asked: list[str] = []
         self.conditions: dict[int, BrokerCondition] = {}
+        self.statuses: dict[int, ReplicaStatus] = {}
+        self.refused: list[str] = []
         self.verbs = frozenset(Verb) - {Verb.CUT}
         self._fail_at = fail_at
         self._error = error or ToolTrouble("the ground is wet")
 
-    bootstrap = live_bootstrap = "127.0.0.1:1"
+    clock = MACHINE_CLOCK
+    replayable = False
+    address = "127.0.0.1:1"
+    clients = KafkaClients(lambda: "127.0.0.1:1", lambda: "127.0.0.1:1")
+
+    def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
+        return self.refused
 
     @property
     def brokers(self) -> Sequence[int]:
@@ -34,7 +45,7 @@ class FakeGround:
         if what.split(maxsplit=1)[0] == self._fail_at:
             raise self._error
 
-    def up(self, cluster: ClusterSpec) -> None:
+    def up(self, cluster: ClusterSpec, seed: int) -> None:
         self._asked("up")
         self.conditions = dict.fromkeys(range(1, cluster.brokers + 1), BrokerCondition.RUNNING)
 
@@ -91,8 +102,11 @@ class FakeGround:
         self._asked("heal_all")
         return []
 
-    def metrics_url(self, broker: int) -> str:
-        return "http://127.0.0.1:1/metrics"
+    def observer(self, folder: Path) -> None:
+        return None
+
+    def replica_status(self, broker: int, topic_partition: TopicPartition) -> ReplicaStatus:
+        return self.statuses.get(broker, ReplicaStatus(None, None, None, None, None))
 
     def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> int | None:
         return None

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.observe import SAMPLES_FILE, Observer, Sample, parse_metrics, replica_status, scrape
+from minikafka_chaos.observe import (
+    SAMPLES_FILE,
+    Observer,
+    Sample,
+    parse_metrics,
+    replica_status,
+    scrape,
+    scrape_status,
+)
 
 TEXT = """\
 # HELP minikafka_log_end_offset The next offset
@@ -87,3 +95,8 @@ def test_a_scrape_that_fails_is_a_line_too(tmp_path: Path, broker: str) -> None:
 def test_a_broker_that_does_not_answer_is_an_oserror() -> None:
     with pytest.raises(OSError, match="refused"):
         scrape("http://127.0.0.1:1/metrics")
+
+
+def test_the_status_of_a_replica_whose_broker_does_not_answer_is_unknown(broker: str) -> None:
+    assert scrape_status(broker, TopicPartition("t", 0)).log_end_offset == 12
+    assert set(scrape_status("http://127.0.0.1:1/metrics", TopicPartition("t", 0))) == {None}

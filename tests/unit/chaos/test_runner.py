@@ -52,6 +52,14 @@ def test_a_verb_that_the_ground_lacks_is_refused_before_anything_starts(tmp_path
     assert ground.asked == []
 
 
+def test_what_the_ground_refuses_is_said_before_anything_starts(tmp_path: Path) -> None:
+    ground = FakeGround()
+    ground.refused = ["cluster.config log.dirs: not here"]
+    with pytest.raises(NotSupported, match=r"scenario test: cluster.config log.dirs: not here"):
+        run_scenario(parse(), ground, tmp_path)
+    assert ground.asked == []
+
+
 def test_a_journal_begins_with_the_scenario_and_ends_with_the_verdict(tmp_path: Path) -> None:
     run_scenario(parse(seed=3), FakeGround(fail_at="up"), tmp_path, seed=4)
     lines = read_journal(tmp_path / "journal.jsonl")

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos import observe
-from minikafka_chaos.cluster_view import PartitionView
 from minikafka_chaos.conditions import World
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.grounds.clients import PartitionView
 from minikafka_chaos.history import FAIL, INFO, OK
 from minikafka_chaos.journal import Journal, read_journal
+from minikafka_chaos.load import Tally
+from minikafka_chaos.observe import FOLLOWER, ReplicaStatus
 from minikafka_chaos.reporter import Silent
 from minikafka_chaos.story import Story as Telling
-from minikafka_chaos.workload import Tally
 
 from .fake_ground import FakeGround
 from .test_scenario import fault, parse
@@ -68,13 +68,13 @@ class Stage:
         self.tally = Tally()
         self.script = FakeScript()
         rng = random.Random(7)
-        self.world = World(self.ground, self.view, self.tally, rng)  # type: ignore[arg-type]
+        self.world = World(self.ground, self.view, self.tally, rng)
         self.path = tmp_path / "journal.jsonl"
         self.journal = Journal(self.path)
         self.story = Telling(
             parse(steps=steps, **spec).spec,
             self.world,
-            self.script,  # type: ignore[arg-type]
+            self.script,
             self.journal,
             Silent(),
             self.until,
@@ -237,18 +237,14 @@ def test_conditions(tmp_path: Path, condition: dict[str, Any], holds: bool) -> N
     ("bounds", "holds"),
     [({"equals": 7}, True), ({"equals": 6}, False), ({"atLeast": 7, "atMost": 7}, True), ({"atMost": 6}, False)],
 )
-def test_offsets_are_told_by_the_replicas_own_broker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bounds: dict[str, int], holds: bool
-) -> None:
-    metrics = (
-        'minikafka_high_watermark{topic="t",partition="0"} 7.0\nminikafka_replica_role{topic="t",partition="0"} 1\n'
-    )
-    monkeypatch.setattr(observe, "scrape", lambda url, timeout_s: observe.parse_metrics(metrics))
+def test_offsets_are_told_by_the_replicas_own_broker(tmp_path: Path, bounds: dict[str, int], holds: bool) -> None:
     steps = [
         waiting("a", {"type": "HighWatermark", "topic": "t", "broker": 1, **bounds}),
         waiting("b", {"type": "ReplicaRole", "topic": "t", "broker": 1, "role": "Follower"}),
     ]
-    assert (Stage(tmp_path, steps).tell() is None) is holds
+    stage = Stage(tmp_path, steps)
+    stage.ground.statuses[1] = ReplicaStatus(FOLLOWER, 0, 9, 7, 5)
+    assert (stage.tell() is None) is holds
 
 
 def test_nobody_answering_is_no_state(tmp_path: Path) -> None:

@@ -1,0 +1,252 @@
+"""The simulation ground: production's replication, controller, logs and recovery in one process, in virtual time.
+
+A run is a function of the scenario and the seed: the same two make the same files, byte for byte. A broker dies between
+two of its events; what it has not flushed is on an unflushed volume of its simulated disk, as it is on the other grounds.
+At the end the disks are written out below `data`, where the replicas' logs are read as those of real brokers are.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from minikafka.log.checkpoints import read_offsets
+from minikafka.log.simulated_disk import MemoryFileSystem
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.observe import ReplicaStatus
+from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
+from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
+from minikafka_chaos.simulation.broker import SimBroker
+from minikafka_chaos.simulation.configured import ConfiguredCluster, RanWild, VirtualClock, refusals
+from minikafka_chaos.simulation.sim_clients import SimClients
+from minikafka_chaos.steps import Verb
+
+CHECKPOINT = "replication-offset-checkpoint"
+UP_DEADLINE_S = 30.0
+SHUTDOWN_S_MAX = 10.0
+"""As in a broker: then it stops without having moved its leaders away."""
+
+ADDRESS = "the simulation"
+
+
+class SimulationGround:
+    """A new simulated cluster; see the module."""
+
+    name = "simulation"
+    replayable = True
+    verbs = frozenset(Verb)
+    address = ADDRESS
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.clock = VirtualClock()
+        self.clients = SimClients(lambda: self.cluster)
+        self._written_out = False
+
+    @property
+    def cluster(self) -> ConfiguredCluster:
+        cluster = self.clock.cluster
+        if cluster is None:
+            raise ToolTrouble("the simulated cluster is not up")
+        return cluster
+
+    def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
+        return refusals(spec)
+
+    @property
+    def brokers(self) -> Sequence[int]:
+        return list(self.cluster.brokers)
+
+    # -- up and down ------------------------------------------------------------------------------------------------------
+
+    def up(self, cluster: ClusterSpec, seed: int) -> None:
+        self.data.mkdir(parents=True, exist_ok=True)
+        self.clock.cluster = ConfiguredCluster(cluster, seed, self.data)
+        for broker in self.cluster.brokers.values():
+            broker.start()
+        for number in self.brokers:
+            self.wait_ready(number, UP_DEADLINE_S)
+
+    def down(self) -> list[int]:
+        cluster = self.clock.cluster
+        if cluster is None or self._written_out:
+            return []
+        running = [broker for broker in cluster.brokers.values() if broker.up]
+        for broker in running:
+            broker.resume()
+            broker.shut_down()
+        try:
+            self._until_down(running)
+        except RanWild:
+            killed = [broker.id for broker in running if broker.up]
+            for broker in running:
+                broker.crash(lossy=False, torn=False)
+        else:
+            killed = []
+        cluster.close()
+        for broker in cluster.brokers.values():
+            for source, target in self._folders(broker):
+                _write_out(broker.disk, source, target)
+        self._written_out = True
+        return killed
+
+    def _until_down(self, brokers: Sequence[SimBroker]) -> None:
+        """Wait for the end of controlled shutdowns; a broker that nobody lets go stops by itself."""
+        self.cluster.run_until(lambda: not any(broker.up for broker in brokers), SHUTDOWN_S_MAX)
+        for broker in brokers:
+            if broker.up:
+                broker.stop()
+
+    def _folders(self, broker: SimBroker) -> list[tuple[str, Path]]:
+        """Directories of a broker's disk, and where they are written out."""
+        folder = self.data / f"broker-{broker.id}"
+        found = [(self.cluster.data_dir, folder / "data")]
+        if self.cluster.unflushed_dir is not None:
+            found.append((self.cluster.unflushed_dir, folder / "unflushed"))
+        return found
+
+    # -- brokers ----------------------------------------------------------------------------------------------------------
+
+    def condition(self, broker: int) -> BrokerCondition:
+        found = self.cluster.brokers[broker]
+        if not found.up:
+            return BrokerCondition.DEAD
+        return BrokerCondition.PAUSED if found.paused else BrokerCondition.RUNNING
+
+    def is_ready(self, broker: int) -> bool:
+        found = self.cluster.brokers[broker]
+        me = found.image.brokers.get(broker)
+        registered = me is not None and me.epoch == found.broker_epoch and not me.fenced
+        return found.up and not found.paused and not found.stopping and registered
+
+    def wait_ready(self, broker: int, deadline_s: float) -> None:
+        if not self.cluster.run_until(lambda: self.is_ready(broker), deadline_s):
+            raise ToolTrouble(f"broker {broker} is not ready after {deadline_s:g} s")
+
+    def _living(self, broker: int) -> SimBroker:
+        found = self.cluster.brokers[broker]
+        if not found.up:
+            raise ToolTrouble(f"broker {broker} does not run")
+        return found
+
+    def _dead(self, broker: int) -> SimBroker:
+        found = self.cluster.brokers[broker]
+        if found.up:
+            raise ToolTrouble(f"broker {broker} runs; its files can be wiped only while it is down")
+        return found
+
+    def start(self, broker: int) -> None:
+        found = self.cluster.brokers[broker]
+        if found.up:
+            raise ToolTrouble(f"broker {broker} runs already")
+        found.start()
+
+    def kill(self, brokers: Sequence[int]) -> None:
+        for found in [self._living(broker) for broker in brokers]:
+            found.crash(lossy=False, torn=False)
+
+    def terminate(self, broker: int) -> None:
+        found = self._living(broker)
+        found.resume()
+        found.shut_down()
+        self._until_down([found])
+
+    def pause(self, brokers: Sequence[int]) -> None:
+        for broker in brokers:
+            self._living(broker).pause()
+
+    def resume(self, broker: int) -> None:
+        self._living(broker).resume()
+
+    def recover(self, broker: int) -> None:
+        self._recover(broker)
+
+    def _recover(self, broker: int) -> str | None:
+        match self.condition(broker):
+            case BrokerCondition.PAUSED:
+                self.resume(broker)
+                return f"resumed broker {broker}"
+            case BrokerCondition.DEAD:
+                self.start(broker)
+                return f"started broker {broker}"
+        return None
+
+    def cut(self, broker: int, peer: int) -> None:
+        self.cluster.connections.cut_off(broker, peer)
+
+    def heal(self, broker: int, peer: int) -> None:
+        self.cluster.connections.join(broker, peer)
+
+    def wipe_unflushed(self, broker: int) -> None:
+        found = self._dead(broker)
+        if self.cluster.unflushed_dir is None:
+            raise ToolTrouble(f"broker {broker} has no unflushed directory, so what is unflushed cannot be lost")
+        found.disk.rmtree(self.cluster.unflushed_dir)
+
+    def wipe_volume(self, broker: int) -> None:
+        self._dead(broker).disk = MemoryFileSystem()
+
+    def heal_all(self) -> list[str]:
+        done = []
+        for broker in self.brokers:
+            for peer in self.brokers:
+                if broker < peer and self.cluster.connections.join(broker, peer):
+                    done.append(f"healed brokers {broker} and {peer}")
+        done += [line for broker in self.brokers if (line := self._recover(broker)) is not None]
+        for broker in self.brokers:
+            self.wait_ready(broker, UP_DEADLINE_S)
+        return done
+
+    # -- what can be seen -------------------------------------------------------------------------------------------------
+
+    def observer(self, folder: Path) -> None:
+        """None: nobody scrapes a simulation."""
+        del folder
+
+    def replica_status(self, broker: int, topic_partition: TopicPartition) -> ReplicaStatus:
+        found = self.cluster.brokers[broker]
+        partition = found.partitions.get(topic_partition)
+        if not found.up or found.paused or partition is None:
+            return ReplicaStatus(None, None, None, None, None)
+        log = partition.log
+        return ReplicaStatus(
+            int(partition.role),
+            partition.leader_epoch,
+            log.log_end_offset,
+            partition.high_watermark,
+            log.flushed_offset,
+        )
+
+    def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> int | None:
+        disk, path = self.cluster.brokers[broker].disk, f"{self.cluster.data_dir}/{CHECKPOINT}"
+        return read_offsets(disk, path).get(topic_partition) if disk.exists(path) else None
+
+    def replica_log(self, broker: int, topic_partition: TopicPartition) -> ReplicaLog:
+        folder = self.data / f"broker-{broker}"
+        if not self._written_out:
+            raise ReplicaLogError(f"broker {broker}: its disk is not written out before the cluster is down")
+        return read_replica_log(broker, topic_partition, folder / "data", folder / "unflushed")
+
+    def collect_events(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.clock.cluster is not None:
+            for broker, path in self.clock.cluster.events_paths.items():
+                if path.exists():
+                    shutil.copyfile(path, folder / f"broker-{broker}.jsonl")
+
+
+def _write_out(disk: MemoryFileSystem, source: str, target: Path) -> None:
+    """Copy a directory of a simulated disk to a real one."""
+    target.mkdir(parents=True, exist_ok=True)
+    if not disk.is_dir(source):
+        return
+    for name in disk.listdir(source):
+        path = f"{source}/{name}"
+        if disk.is_dir(path):
+            _write_out(disk, path, target / name)
+        else:
+            (target / name).write_bytes(disk.read_bytes(path))

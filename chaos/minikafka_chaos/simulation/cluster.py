@@ -1,0 +1,118 @@
+"""A simulated cluster without any purpose yet: brokers, their store and their network in one virtual time.
+
+:mod:`world` puts random faults and invariants on it, the simulation ground puts scenarios on it. What differs between
+the two is decided here by methods that they override: how long things take, and which settings are in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from minikafka.controller.workspace import ControllerConfig
+from minikafka.log.config import LogConfig
+from minikafka.log.log import Log
+from minikafka.replication.isr import IsrProposal
+from minikafka.replication.partition import TruncationMode
+
+from minikafka_chaos.simulation.rules import Rules
+from minikafka_chaos.simulation.scheduler import Scheduler
+from minikafka_chaos.simulation.store import SimStore
+from minikafka_chaos.simulation.watcher import Watcher
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.broker import SimBroker
+    from minikafka_chaos.simulation.network import Network
+
+EPOCH_MS = 1_700_000_000_000
+"""Unix time in milliseconds at which every simulation begins."""
+
+
+class SimCluster:
+    """Times are virtual seconds."""
+
+    network: Network
+    controller_config: ControllerConfig
+    lag: float
+    """replica.lag.time.max.ms"""
+    heartbeat: float
+    session: float
+    truncation_mode: TruncationMode = TruncationMode.LEADER_EPOCH
+    fetch_timeout = 1.0
+    """How long a follower waits for the answer to a fetch."""
+    data_dir = "/data"
+    unflushed_dir: str | None = None
+
+    def __init__(self, scheduler: Scheduler, rules: Rules) -> None:
+        self.scheduler = scheduler
+        self.random = scheduler.random
+        self.rules = rules
+        self.store = SimStore(self)
+        self.watcher = Watcher()
+        self.brokers: dict[int, SimBroker] = {}
+
+    @property
+    def now(self) -> float:
+        return self.scheduler.now
+
+    @property
+    def now_ms(self) -> int:
+        return EPOCH_MS + int(self.scheduler.now * 1000)
+
+    def note(self, line: str) -> None:
+        self.scheduler.note(line)
+
+    # -- settings -------------------------------------------------------------------------------------------------------
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The settings of the logs of a topic with these overrides."""
+        raise NotImplementedError
+
+    def min_insync_replicas(self, overrides: Mapping[str, str]) -> int:
+        """The same for min.insync.replicas."""
+        raise NotImplementedError
+
+    def rack(self, broker: int) -> str | None:
+        """The rack of a broker."""
+        del broker
+        return None
+
+    # -- how long things take ---------------------------------------------------------------------------------------------
+
+    def fetch_wait(self) -> float:
+        """How long a leader keeps a follower's fetch when there is nothing to send."""
+        raise NotImplementedError
+
+    def checkpoint_pause(self, first: bool) -> float:
+        """The time to the next checkpoint of a broker; ``first``: that just started."""
+        raise NotImplementedError
+
+    def flush_pause(self, first: bool) -> float:
+        """The time until a broker looks again whether a flush is due."""
+        raise NotImplementedError
+
+    def flush_due(self, log: Log) -> bool:
+        """Whether a log is to be flushed now."""
+        raise NotImplementedError
+
+    def read_limit(self) -> int:
+        """Bytes that a follower is given at most."""
+        raise NotImplementedError
+
+    # -- what happens -------------------------------------------------------------------------------------------------------
+
+    def outcome_is_lost(self) -> bool:
+        """Whether the controller is not told that its commit, which was taken, was taken."""
+        return False
+
+    def isr_proposed(self, broker: SimBroker, proposal: IsrProposal) -> None:
+        """A leader asks for another ISR."""
+        self.watcher.proposed(broker, proposal)
+
+    def connections_closed(self, broker: SimBroker) -> None:
+        """A broker's process has ended."""
+
+    def event(
+        self, broker: SimBroker, name: str, topic: str | None = None, partition: int | None = None, **fields: Any
+    ) -> None:
+        """Something for a broker's event log happened."""

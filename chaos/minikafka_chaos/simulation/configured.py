@@ -1,0 +1,264 @@
+"""A simulated cluster with the settings of a scenario: production's own configuration, parsed by production's code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from minikafka.config import BrokerConfig, ConfigError
+from minikafka.controller.workspace import ControllerConfig
+from minikafka.local.layout import ClusterRecord, properties
+from minikafka.log.config import FOREVER, LogConfig
+from minikafka.log.log import Log
+from minikafka.replication.partition import TruncationMode
+from minikafka.telemetry.events import EventLog
+
+from minikafka_chaos.document import ConfigEntry, UnflushedVolume, as_config
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
+from minikafka_chaos.simulation.broker import SimBroker
+from minikafka_chaos.simulation.cluster import EPOCH_MS, SimCluster
+from minikafka_chaos.simulation.connections import Connections
+from minikafka_chaos.simulation.rules import Rules
+from minikafka_chaos.simulation.scheduler import Scheduler
+from minikafka_chaos.simulation.store import CLUSTER_ID
+
+EVENTS_MAX = 20_000_000
+"""More than a day of a lab's cluster makes under load: a run with more has run wild."""
+
+FLUSH_CHECK_S, FLUSH_CHECK_IDLE_S = 0.1, 1.0
+"""As in the broker's housekeeping: with settings that ask for flushes, and without."""
+
+FETCH_PATIENCE_S = 5.0
+"""Beyond replica.fetch.wait.max.ms. A leader that has died or is cut off is noticed by other means."""
+
+BASE_PORT = 9092
+
+BROKER_SETTINGS = frozenset(
+    (
+        "auto.leader.rebalance.enable",
+        "broker.heartbeat.interval.ms",
+        "broker.session.timeout.ms",
+        "default.replication.factor",
+        "leader.imbalance.check.interval.seconds",
+        "log.flush.interval.messages",
+        "log.flush.interval.ms",
+        "log.index.interval.bytes",
+        "log.index.size.max.bytes",
+        "log.message.timestamp.after.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.type",
+        "log.roll.hours",
+        "log.roll.ms",
+        "log.segment.bytes",
+        "message.max.bytes",
+        "min.insync.replicas",
+        "minikafka.truncation.mode",
+        "minikafka.unclean.shutdown.policy",
+        "num.partitions",
+        "producer.id.expiration.ms",
+        "replica.fetch.max.bytes",
+        "replica.fetch.wait.max.ms",
+        "replica.high.watermark.checkpoint.interval.ms",
+        "replica.lag.time.max.ms",
+        "unclean.leader.election.enable",
+    )
+)
+"""What a scenario may set: what production's replication, controller and log do with it here, they do there."""
+
+TOPIC_SETTINGS = frozenset(
+    (
+        "flush.messages",
+        "flush.ms",
+        "index.interval.bytes",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.insync.replicas",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.ms",
+        "unclean.leader.election.enable",
+    )
+)
+
+
+def refusals(spec: ScenarioSpec) -> Iterator[str]:
+    """What a scenario sets that means nothing here, or is no setting at all; a line each that names the field."""
+    try:
+        config = broker_config(spec.cluster)
+    except ConfigError as error:
+        yield from (f"cluster.config {problem}" for problem in error.problems)
+        return
+    yield from _strange("cluster.config", spec.cluster.config, BROKER_SETTINGS)
+    for topic in spec.topics:
+        try:
+            config.validate_topic_overrides(as_config(topic.config))
+        except ConfigError as error:
+            yield from (f"topic {topic.name}: config {problem}" for problem in error.problems)
+            continue
+        yield from _strange(f"topic {topic.name}: config", topic.config, TOPIC_SETTINGS)
+
+
+def _strange(field: str, entries: list[ConfigEntry], known: frozenset[str]) -> Iterator[str]:
+    for entry in entries:
+        if entry.name not in known:
+            yield f"{field} {entry.name}: not simulated; allowed: {', '.join(sorted(known))}"
+
+
+def broker_config(cluster: ClusterSpec) -> BrokerConfig:
+    """The settings that a broker of this cluster would have on one machine, a lab's defaults included.
+
+    Raises ConfigError.
+    """
+    return BrokerConfig.from_properties(_properties(cluster))
+
+
+def _properties(cluster: ClusterSpec) -> dict[str, str]:
+    record = _record(cluster)
+    return properties(Path("/"), record, 1) | {"minikafka.metadata.store": "memory"}
+
+
+def _record(cluster: ClusterSpec) -> ClusterRecord:
+    unflushed = cluster.unflushed_volume is UnflushedVolume.SEPARATE
+    config = as_config(cluster.config)
+    return ClusterRecord(CLUSTER_ID, cluster.brokers, BASE_PORT, cluster.racks or None, unflushed, config)
+
+
+class RanWild(ToolTrouble):
+    """More events than any cluster makes."""
+
+
+class ConfiguredCluster(SimCluster):
+    """Brokers 1 to N, with event logs in ``folder``. Raises ConfigError."""
+
+    def __init__(self, cluster: ClusterSpec, seed: int, folder: Path) -> None:
+        super().__init__(Scheduler(seed), Rules())
+        self.config = broker_config(cluster)
+        self._racks = {broker: _record(cluster).rack(broker) for broker in range(1, cluster.brokers + 1)}
+        config = self.config
+        self.controller_config = _controller_config(config)
+        self.lag = config.replica_lag_time_max_ms / 1000
+        self.heartbeat = config.broker_heartbeat_interval_ms / 1000
+        self.session = config.broker_session_timeout_ms / 1000
+        if config.minikafka_truncation_mode == "high_watermark":
+            self.truncation_mode = TruncationMode.HIGH_WATERMARK
+        self.fetch_timeout = config.replica_fetch_wait_max_ms / 1000 + FETCH_PATIENCE_S
+        if config.minikafka_unflushed_dir:
+            self.unflushed_dir = "/unflushed"
+        self.connections = self.network = Connections(self)
+        self.events_paths = {broker: folder / f"broker-{broker}" / "events.jsonl" for broker in self._racks}
+        self._events = {
+            broker: EventLog(path, broker, clock=self.unix_time) for broker, path in self.events_paths.items()
+        }
+        self.brokers = {broker: SimBroker(self, broker) for broker in self._racks}
+
+        self._producer_ids = 0
+
+    def new_producer_id(self) -> int:
+        self._producer_ids += 1
+        return self._producer_ids
+
+    def unix_time(self) -> float:
+        return EPOCH_MS / 1000 + self.now
+
+    def close(self) -> None:
+        """Close the event logs."""
+        for events in self._events.values():
+            events.close()
+
+    # -- settings and how long things take --------------------------------------------------------------------------------
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        return self.config.topic(overrides).log_config()
+
+    def min_insync_replicas(self, overrides: Mapping[str, str]) -> int:
+        return self.config.topic(overrides).min_insync_replicas
+
+    def rack(self, broker: int) -> str | None:
+        return self._racks[broker]
+
+    def fetch_wait(self) -> float:
+        return self.config.replica_fetch_wait_max_ms / 1000
+
+    def checkpoint_pause(self, first: bool) -> float:
+        del first
+        return self.config.replica_high_watermark_checkpoint_interval_ms / 1000
+
+    def flush_pause(self, first: bool) -> float:
+        del first
+        asked = any(
+            min(log.config.flush_interval_messages, log.config.flush_interval_ms) < FOREVER
+            for broker in self.brokers.values()
+            if broker.up and broker.logs is not None
+            for log in broker.logs.logs.values()
+        )
+        return FLUSH_CHECK_S if asked else FLUSH_CHECK_IDLE_S
+
+    def flush_due(self, log: Log) -> bool:
+        return log.failure is None and log.needs_flush(self.now)
+
+    def read_limit(self) -> int:
+        return self.config.replica_fetch_max_bytes
+
+    # -- what happens -------------------------------------------------------------------------------------------------------
+
+    def connections_closed(self, broker: SimBroker) -> None:
+        self.connections.closed(broker.id)
+
+    def event(
+        self, broker: SimBroker, name: str, topic: str | None = None, partition: int | None = None, **fields: Any
+    ) -> None:
+        self._events[broker.id].emit(name, topic=topic, partition=partition, **fields)
+
+    # -- time -----------------------------------------------------------------------------------------------------------------
+
+    def run_for(self, seconds: float) -> None:
+        """Let so much time go by. Raises RanWild."""
+        self.run_until(lambda: False, seconds)
+
+    def run_until(self, holds: Callable[[], bool], deadline_s: float) -> bool:
+        """Let time go by until it holds or so many seconds are over; whether it holds. Raises RanWild."""
+        scheduler = self.scheduler
+        end = scheduler.now + deadline_s
+        while not holds():
+            if scheduler.next_time > end:
+                scheduler.now = end
+                return holds()
+            scheduler.step()
+            if scheduler.events > EVENTS_MAX:
+                raise RanWild(f"{EVENTS_MAX:,} events in {self.now:.1f} virtual seconds: the cluster runs wild")
+        return True
+
+
+def _controller_config(config: BrokerConfig) -> ControllerConfig:
+    """Mirrors ``minikafka.server.controller_role``."""
+    return ControllerConfig(
+        session_timeout=config.broker_session_timeout_ms / 1000,
+        default_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        min_insync_replicas=config.min_insync_replicas,
+        unclean_leader_election=config.unclean_leader_election_enable,
+        auto_leader_rebalance=config.auto_leader_rebalance_enable,
+        leader_imbalance_check_interval=config.leader_imbalance_check_interval_seconds,
+        trust_isr=config.minikafka_unclean_shutdown_policy == "trust_isr",
+    )
+
+
+class VirtualClock:
+    """The time of a simulated cluster; before there is one it stands still."""
+
+    def __init__(self) -> None:
+        self.cluster: ConfiguredCluster | None = None
+
+    def time(self) -> float:
+        return EPOCH_MS / 1000 + self.monotonic()
+
+    def monotonic(self) -> float:
+        return 0.0 if self.cluster is None else self.cluster.now
+
+    def sleep(self, seconds: float) -> None:
+        if self.cluster is not None:
+            self.cluster.run_for(seconds)

@@ -1,0 +1,133 @@
+"""A healthy network, as TCP shows it: answers come in order and none is lost; what breaks is noticed.
+
+A process that ends closes its connections: whoever waits for its answer learns that at once. A link that is cut lets
+nothing through, and nobody is told; when it heals, what was under way is refused, as an old connection would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from minikafka_chaos.simulation.network import Handler, Network, Reply
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.cluster import SimCluster
+
+DELAY_S_MIN, DELAY_S_MAX = 0.0002, 0.001
+"""One way, in one data centre."""
+
+
+def _nothing() -> None:
+    """What is left to do with a request that is over."""
+
+
+class _Request:
+    """One that has no answer yet."""
+
+    __slots__ = ("open", "refuse", "source", "stuck", "target")
+
+    def __init__(self, source: int, target: int) -> None:
+        self.source = source
+        self.target = target
+        self.open = True
+        self.stuck = False
+        """The link was cut under it."""
+        self.refuse = _nothing
+
+
+class Connections(Network):
+    """See the module."""
+
+    def __init__(self, world: SimCluster) -> None:
+        super().__init__(world)
+        self._arrivals: dict[tuple[int, int], float] = {}
+        self._open: dict[_Request, None] = {}
+
+    def _deliver(self, source: int, target: int, event: Callable[[], None]) -> None:
+        """After everything else that goes this way."""
+        now = self.world.now
+        earliest = now + self.world.random.uniform(DELAY_S_MIN, DELAY_S_MAX)
+        when = max(earliest, self._arrivals.get((source, target), 0.0))
+        self._arrivals[source, target] = when
+        self.world.scheduler.at(when - now, event)
+
+    def _close(self, asked: _Request) -> None:
+        asked.open = False
+        asked.refuse = _nothing  # or it would keep itself alive
+        del self._open[asked]
+
+    def request(
+        self,
+        source: int,
+        target: int,
+        handler: Handler,
+        on_reply: Reply,
+        on_refused: Callable[[], None] | None = None,
+    ) -> None:
+        world = self.world
+        sender = world.brokers.get(source)
+        incarnation = sender.incarnation if sender is not None else 0
+        asked = _Request(source, target)
+        self._open[asked] = None
+
+        def at_sender(event: Callable[[], None]) -> None:
+            if asked.open:
+                self._close(asked)
+                if sender is None:
+                    event()
+                else:
+                    sender.run(incarnation, event)
+
+        def refuse() -> None:
+            if on_refused is not None:
+                self._deliver(target, source, lambda: at_sender(on_refused))
+            elif asked.open:
+                self._close(asked)
+
+        asked.refuse = refuse
+
+        def answer(value: Any) -> None:
+            if (target, source) in self.cut:
+                asked.stuck = True
+            elif asked.open:
+                self._deliver(target, source, lambda: at_sender(lambda: on_reply(value)))
+
+        def arrive() -> None:
+            broker = world.brokers[target]
+            if (source, target) in self.cut:
+                asked.stuck = True
+            elif not broker.up:
+                refuse()
+            elif asked.open:
+                broker.run(broker.incarnation, lambda: handler(broker, answer))
+
+        if (source, target) in self.cut:
+            asked.stuck = True
+        else:
+            self._deliver(source, target, arrive)
+
+    def closed(self, broker: int) -> None:
+        """A process has ended: what it asked interests nobody, who asked it is told."""
+        for asked in list(self._open):
+            if asked.source == broker:
+                self._close(asked)
+            elif asked.target == broker:
+                if {(broker, asked.source), (asked.source, broker)} & self.cut:
+                    asked.stuck = True
+                else:
+                    asked.refuse()
+
+    def cut_off(self, one: int, other: int) -> None:
+        """Nothing passes between the two any more."""
+        self.cut.update(((one, other), (other, one)))
+
+    def join(self, one: int, other: int) -> bool:
+        """The end of :meth:`cut_off`; whether there was anything to heal."""
+        if (one, other) not in self.cut:
+            return False
+        self.cut.difference_update(((one, other), (other, one)))
+        for asked in list(self._open):
+            if asked.stuck and {asked.source, asked.target} == {one, other}:
+                asked.refuse()
+        return True

@@ -1,0 +1,48 @@
+"""Whoever watches a simulated cluster hears of these moments; here nobody minds. See :mod:`checker` for one who does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minikafka.controller.workspace import Event
+from minikafka.metadata.image import ClusterImage
+from minikafka.protocol.types import TopicPartition
+from minikafka.replication.isr import IsrProposal
+from minikafka.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.broker import SimBroker
+
+
+class Watcher:
+    """Does nothing, of everything."""
+
+    def started(self, broker: SimBroker) -> None:
+        """A new incarnation has opened its logs."""
+
+    def lost_power(self, broker: SimBroker) -> None:
+        """What a broker had not flushed is gone."""
+
+    def hosted(self, broker: SimBroker, partition: Partition) -> None:
+        """A replica was opened."""
+
+    def reset(self, broker: SimBroker, tp: TopicPartition) -> None:
+        """The replica waits for a new registration."""
+
+    def checkpointed(self, broker: SimBroker) -> None:
+        """High watermarks were written."""
+
+    def after(self, broker: SimBroker) -> None:
+        """An event on a broker is over."""
+
+    def served(self, broker: SimBroker, partition: Partition, asked_epoch: int) -> None:
+        """A leader serves a fetch that names a leader epoch."""
+
+    def high_watermark(self, broker: SimBroker, partition: Partition) -> None:
+        """A high watermark has moved."""
+
+    def proposed(self, broker: SimBroker, proposal: IsrProposal) -> None:
+        """A leader is about to ask for another ISR."""
+
+    def committed(self, events: list[Event], image: ClusterImage) -> None:
+        """The store has taken a controller's decisions."""

@@ -1,0 +1,368 @@
+"""The simulation ground: the scenario files' verdicts are those of real brokers, and a seed is a run, to the byte.
+
+As in the tests on processes nothing here says what is lost: the verifier finds it, from what clients were told and from
+the replicas' logs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka.cli.main import main
+from minikafka.telemetry.events import problem
+from minikafka_chaos import library
+from minikafka_chaos.anomalies import Kind, Severity
+from minikafka_chaos.errors import NotSupported
+from minikafka_chaos.grounds.simulation import SimulationGround
+from minikafka_chaos.history import POLL, read_history
+from minikafka_chaos.journal import read_journal
+from minikafka_chaos.runner import RunResult, run_scenario
+from minikafka_chaos.scenario import Scenario, parse_scenario
+from minikafka_chaos.verdict import Outcome, Verdict
+
+SEEDS = range(1, 21)
+HASHED = """
+import sys
+from pathlib import Path
+from minikafka_chaos import library
+from minikafka_chaos.grounds.simulation import SimulationGround
+from minikafka_chaos.runner import run_scenario
+out = Path(sys.argv[2])
+run_scenario(library.find(sys.argv[1]).lasting(2), SimulationGround(out / "cluster"), out, seed=7)
+"""
+
+
+def run(scenario: Scenario, directory: Path, seed: int) -> RunResult:
+    return run_scenario(scenario, SimulationGround(directory / "cluster"), directory, seed=seed)
+
+
+def errors(verdict: Verdict) -> set[Kind]:
+    return {anomaly.kind for anomaly in verdict.anomalies if anomaly.severity is Severity.ERROR}
+
+
+def lost(verdict: Verdict) -> list[str | None]:
+    return [a.value for a in verdict.anomalies if a.kind in (Kind.LOST_WRITE, Kind.UNSEEN)]
+
+
+def digest(folder: Path) -> str:
+    """Of all files of a run and of their names."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            found.update(f"{path.relative_to(folder)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return found.hexdigest()
+
+
+# -- the stories -------------------------------------------------------------------------------------------------------
+
+
+def m1_is_lost(verdict: Verdict) -> None:
+    assert verdict.outcome is Outcome.FAILED
+    assert lost(verdict) == ["m1"]
+    assert Kind.DIVERGENT_REPLICAS not in errors(verdict)
+
+
+def nothing_is_lost(verdict: Verdict) -> None:
+    assert verdict.outcome is Outcome.PASSED
+    assert (verdict.counts["acknowledged"], verdict.counts["read"]) == (2, 2)
+
+
+def replicas_diverge(verdict: Verdict) -> None:
+    assert verdict.outcome is Outcome.FAILED
+    assert errors(verdict) == {Kind.DIVERGENT_REPLICAS}
+    (divergence,) = (a for a in verdict.anomalies if a.kind is Kind.DIVERGENT_REPLICAS)
+    assert divergence.offset == 1
+    assert [batch["values"] for batch in divergence.evidence["batches"]] == [["m1"], ["m2"]]
+
+
+def replicas_agree(verdict: Verdict) -> None:
+    assert verdict.outcome is Outcome.PASSED
+    assert verdict.counts["accepted_loss"] == 1
+
+
+def six_are_read(verdict: Verdict) -> None:
+    assert verdict.outcome is Outcome.PASSED
+    assert verdict.counts["read"] == 6
+
+
+def five_are_lost(verdict: Verdict) -> None:
+    assert verdict.outcome is Outcome.FAILED
+    assert lost(verdict) == ["r0", "r1", "r2", "r3", "r4"]
+
+
+STORIES: dict[str, Callable[[Verdict], None]] = {
+    "kip-101-data-loss.high-watermark": m1_is_lost,
+    "kip-101-data-loss.leader-epoch": nothing_is_lost,
+    "kip-101-divergence.high-watermark": replicas_diverge,
+    "kip-101-divergence.leader-epoch": replicas_agree,
+    "caveat-unclean-election": m1_is_lost,
+    "last-replica-standing.fence": six_are_read,
+    "last-replica-standing.trust-isr": five_are_lost,
+}
+LOADS = ("demo", "kill-leader", "soak")
+
+
+def test_every_scenario_that_comes_along_is_tried_here() -> None:
+    assert {*STORIES, *LOADS} == set(library.names())
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_ends_as_it_does_on_real_brokers(tmp_path: Path, name: str) -> None:
+    scenario = library.find(name)
+    for seed in SEEDS:
+        directory = tmp_path / str(seed)
+        verdict = run(scenario, directory, seed).verdict
+        STORIES[name](verdict)
+        assert read_journal(directory / "journal.jsonl")[-1]["verdict"] == verdict.outcome.value
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("name", "faults"), [("demo", 4), ("kill-leader", 6), ("soak", 4)])
+def test_nothing_is_lost_under_load(tmp_path: Path, name: str, faults: int, seed: int) -> None:
+    scenario = library.find(name).lasting(10)
+    if name == "kill-leader":
+        scenario = scenario.model_copy(update={"spec": scenario.spec.model_copy(update={"rounds": 3})})
+    result = run(scenario, tmp_path, seed)
+    verdict = result.verdict
+    assert verdict.outcome is Outcome.PASSED, verdict.summary
+    assert len(result.fault_times) >= faults
+    assert verdict.counts["acknowledged"] > 1000
+    assert verdict.counts["replicas_compared"] == 3 * scenario.spec.topics[0].partitions
+    times = [op.time for op in read_history(tmp_path / "history.jsonl")]
+    assert times == sorted(times) and times[-1] - times[0] >= 10
+
+
+# -- a seed is a run ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["kip-101-divergence.high-watermark", "last-replica-standing.fence"])
+def test_the_same_seed_makes_the_same_files(tmp_path: Path, name: str) -> None:
+    scenario = library.find(name)
+    digests = []
+    for attempt, seed in enumerate((3, 3, 4)):
+        run(scenario, tmp_path / str(attempt), seed)
+        digests.append(digest(tmp_path / str(attempt)))
+    assert digests[0] == digests[1]
+    assert digests[0] != digests[2]
+
+
+def test_hash_seeds_of_python_do_not_matter(tmp_path: Path) -> None:
+    for number in ("0", "1"):
+        subprocess.run(
+            [sys.executable, "-c", HASHED, "soak", str(tmp_path / number)],
+            env={**os.environ, "PYTHONHASHSEED": number},
+            check=True,
+        )
+    assert digest(tmp_path / "0") == digest(tmp_path / "1")
+
+
+def test_a_run_leaves_what_a_run_on_real_brokers_leaves(tmp_path: Path) -> None:
+    run(library.find("kip-101-data-loss.high-watermark"), tmp_path, 1)
+    assert {path.name for path in tmp_path.iterdir()} == {"cluster", "events", "history.jsonl", "journal.jsonl"}
+    assert {path.name for path in (tmp_path / "events").iterdir()} == {"broker-1.jsonl", "broker-2.jsonl"}
+    log = tmp_path / "cluster" / "broker-1" / "data" / "story-0" / "00000000000000000000.log"
+    assert log.stat().st_size > 0
+    for path in (tmp_path / "events").iterdir():
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [problem(event) for event in events] == [None] * len(events)
+    names = [event["event"] for event in events]
+    assert {"broker_starting", "broker_ready", "became_follower", "broker_stopped"} <= set(names)
+    begin = read_journal(tmp_path / "journal.jsonl")[0]
+    assert (begin["kind"], begin["ground"], begin["seed"]) == ("scenario", "simulation", 1)
+
+
+# -- verbs and clients beyond the scenarios that come along ----------------------------------------------------------------
+
+
+def document(
+    steps: list[dict[str, Any]],
+    workload: dict[str, Any] | None = None,
+    cluster: dict[str, Any] | None = None,
+    topic: dict[str, Any] | None = None,
+) -> Scenario:
+    """A scenario of one partition on three brokers, with what a test changes. The leader is not the controller."""
+    assigned = {"replicaAssignments": [{"partition": 0, "replicas": [2, 1, 3]}]}
+    return parse_scenario(
+        json.dumps(
+            {
+                "apiVersion": "minikafka.dev/v1alpha1",
+                "kind": "ChaosExperiment",
+                "metadata": {"name": "test"},
+                "spec": {
+                    "cluster": {"brokers": 3, **(cluster or {})},
+                    "topics": [{"name": "t", **assigned, **(topic or {})}],
+                    "workload": {"topic": "t", "ratePerSecond": 200, "producers": 2, **(workload or {})},
+                    "steps": steps,
+                    "claims": [{"name": "order", "type": "NoReordering"}],
+                },
+            }
+        )
+    )
+
+
+def wait(name: str, *conditions: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "wait": {"conditions": list(conditions)}}
+
+
+def acked(since: str, number: int = 100) -> dict[str, Any]:
+    return {"type": "Acked", "since": since, "atLeast": number}
+
+
+LEADER = {"type": "Leader", "topic": "t"}
+A_WHILE = wait("a-while", {"type": "Elapsed", "seconds": 2})
+CUT_OFF = [
+    wait("load", acked("load")),
+    {"name": "cut", "fault": {"verb": "Cut", "target": LEADER}},
+    wait("another-leads", {"type": "Leader", "topic": "t", "otherThan": ["cut"]}, acked("cut")),
+]
+
+
+@pytest.mark.parametrize("delivery", ["AtLeastOnce", "Idempotent"])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_leader_that_is_cut_off_is_replaced_and_comes_back(tmp_path: Path, delivery: str, seed: int) -> None:
+    steps = [
+        *CUT_OFF,
+        {"name": "heal", "fault": {"verb": "Heal", "target": {"type": "SameAs", "step": "cut"}}},
+        wait("healed", {"type": "FullIsr", "topic": "t"}, acked("heal")),
+    ]
+    verdict = run(document(steps, {"delivery": delivery}), tmp_path, seed).verdict
+    assert verdict.outcome is Outcome.PASSED, verdict.summary
+    assert delivery == "AtLeastOnce" or verdict.counts["duplicated"] == 0
+
+
+def test_the_final_heal_joins_what_is_cut(tmp_path: Path) -> None:
+    result = run(document(CUT_OFF), tmp_path, 1)
+    assert result.verdict.outcome is Outcome.PASSED, result.verdict.summary
+    heal = next(line for line in read_journal(tmp_path / "journal.jsonl") if line.get("step") == "final-heal")
+    ends = [line for line in read_journal(tmp_path / "journal.jsonl") if line.get("phase") == "end"]
+    assert heal["phase"] == "begin"
+    assert ends[-1]["detail"].count("healed brokers") == 2
+
+
+def test_only_what_is_cut_is_cut_off(tmp_path: Path) -> None:
+    """A leader that one follower cannot reach goes on with the other."""
+    cut = {"verb": "Cut", "target": {"type": "Brokers", "brokers": [2]}, "peer": {"type": "Brokers", "brokers": [3]}}
+    config = [{"name": "replica.lag.time.max.ms", "value": "1000"}]
+    steps = [
+        wait("load", {"type": "Leader", "topic": "t", "broker": 2}, acked("load")),
+        {"name": "cut", "fault": cut},
+        wait("shrunk", {"type": "Isr", "topic": "t", "brokers": [1, 2]}, acked("cut")),
+    ]
+    verdict = run(document(steps, cluster={"config": config}), tmp_path, 1).verdict
+    assert verdict.outcome is Outcome.PASSED, verdict.summary
+
+
+def test_a_disk_that_is_lost_is_filled_again(tmp_path: Path) -> None:
+    same = {"type": "SameAs", "step": "kill"}
+    steps = [
+        wait("load", acked("load")),
+        {"name": "kill", "fault": {"verb": "Kill", "target": LEADER}},
+        {"name": "wipe", "fault": {"verb": "WipeVolume", "target": same}},
+        wait("goes-on", acked("wipe")),
+        {"name": "start", "fault": {"verb": "Start", "target": same}},
+        wait("healed", {"type": "FullIsr", "topic": "t"}),
+    ]
+    verdict = run(document(steps), tmp_path, 1).verdict
+    assert verdict.outcome is Outcome.PASSED, verdict.summary
+    assert verdict.counts["replicas_compared"] == 3
+
+
+def test_the_weakest_acks_lose_records_with_a_leader_and_its_power(tmp_path: Path) -> None:
+    """acks=1 promises nothing beyond the leader: the verifier tells that apart from acks=0, which promises nothing."""
+    isolate = {"name": "alone", "fault": {"verb": "Cut", "target": LEADER}}
+    steps = [
+        wait("load", acked("load")),
+        isolate,
+        wait("still-acknowledged", acked("alone", 1)),
+        {"name": "dies", "fault": {"verb": "Kill", "target": {"type": "SameAs", "step": "alone"}}},
+        wait("another-leads", {"type": "Leader", "topic": "t", "otherThan": ["alone"]}, acked("dies")),
+    ]
+    found = {acks: run(document(steps, {"acks": acks}), tmp_path / acks, 1).verdict for acks in ("Leader", "All")}
+    assert found["Leader"].outcome is Outcome.FAILED
+    assert found["Leader"].counts["lost"] > 0
+    assert found["All"].counts["lost"] == 0
+    counts = run(document([A_WHILE], {"acks": "None"}), tmp_path / "None", 1).verdict.counts
+    assert counts["acknowledged"] == 0
+    assert counts["unknown"] >= counts["unknown_but_there"] > 100
+
+
+def test_sends_without_a_leader_time_out_and_are_unknown(tmp_path: Path) -> None:
+    steps = [
+        wait("load", acked("load")),
+        {"name": "all-stop", "fault": {"verb": "Pause", "target": {"type": "All"}}},
+        wait("a-while", {"type": "Elapsed", "seconds": 4}),
+    ]
+    result = run(document(steps, {"deliveryTimeoutMillis": 1000}), tmp_path, 1)
+    assert result.verdict.outcome is Outcome.PASSED, result.verdict.summary
+    assert result.verdict.counts["unknown"] > 100
+    told = {op.error for op in read_history(tmp_path / "history.jsonl") if op.error is not None}
+    assert told == {"_MSG_TIMED_OUT"}
+
+
+def test_a_record_that_is_too_large_fails_for_certain(tmp_path: Path) -> None:
+    topic = {"config": [{"name": "max.message.bytes", "value": "1000"}]}
+    verdict = run(document([A_WHILE], {"recordBytes": 2000}, topic=topic), tmp_path, 1).verdict
+    assert verdict.counts["failed"] == verdict.counts["sent"] > 100
+    assert verdict.counts["read"] == 0
+
+
+def test_the_following_reader_reads_while_it_goes_on(tmp_path: Path) -> None:
+    run(document([A_WHILE]), tmp_path, 1)
+    history = read_history(tmp_path / "history.jsonl")
+    assert any(op.op == POLL and op.process == 1000 for op in history)
+    assert any(op.op == "end_offset" and op.process == 1000 for op in history)
+
+
+# -- what is refused, and the command ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"cluster": {"config": [{"name": "log.retention.ms", "value": "1"}]}}, "cluster.config log.retention.ms"),
+        ({"cluster": {"config": [{"name": "log.retenton.ms", "value": "1"}]}}, "cluster.config log.retenton.ms"),
+        ({"cluster": {"config": [{"name": "min.insync.replicas", "value": "x"}]}}, "min.insync.replicas=x"),
+        ({"topic": {"config": [{"name": "cleanup.policy", "value": "compact"}]}}, "topic t: config cleanup.policy"),
+        (
+            {"topic": {"config": [{"name": "min.insync.replicas", "value": "0"}]}},
+            "topic t: config min.insync.replicas=0",
+        ),
+    ],
+)
+def test_what_means_nothing_here_is_refused_by_its_name(tmp_path: Path, change: dict[str, Any], field: str) -> None:
+    scenario = document([], **change)
+    with pytest.raises(NotSupported) as refusal:
+        run(scenario, tmp_path / "run", 1)
+    assert field in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_runs_a_story_and_replays_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    digests = []
+    for attempt in ("1", "2"):
+        out = tmp_path / attempt
+        arguments = ["kip-101-data-loss.high-watermark", "--ground", "simulation", "--seed", "9", "--out", str(out)]
+        assert main(["chaos", "run", *arguments, "--json"]) == 1
+        told = json.loads(capsys.readouterr().out)
+        assert told["verdict"] == "Failed"
+        digests.append(digest(Path(told["run"])))
+    assert digests[0] == digests[1]
+
+
+def test_the_command_keeps_the_disks_of_a_run_that_passed_only_if_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options, kept in (([], False), (["--keep-data"], True)):
+        arguments = ["kip-101-data-loss.leader-epoch", "--ground", "simulation", "--out", str(tmp_path), *options]
+        assert main(["chaos", "run", *arguments, "--json"]) == 0
+        directory = Path(json.loads(capsys.readouterr().out)["run"])
+        assert (directory / "cluster").exists() is kept
