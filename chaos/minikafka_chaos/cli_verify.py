@@ -43,9 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--producers", type=int, default=2, help="producers (default 2)")
     parser.add_argument("--record-bytes", type=int, default=100, help="size of a record's value (default 100)")
     parser.add_argument("--idempotence", action="store_true", help="idempotent producers: then a duplicate is an error")
-    parser.add_argument(
-        "--max-in-flight", type=int, default=1, help="requests in flight on a connection (default 1)"
-    )
+    parser.add_argument("--max-in-flight", type=int, default=1, help="requests in flight on a connection (default 1)")
     parser.add_argument(
         "--read-deadline", type=_positive, default=60.0, metavar="S", help="seconds for reading back (default 60)"
     )

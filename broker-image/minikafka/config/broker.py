@@ -1,5 +1,6 @@
 """The configuration of one broker: parsed, resolved and cross-checked, all or nothing."""
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -8,7 +9,7 @@ from minikafka.config.broker_keys import ALIASES, BrokerKeys
 from minikafka.config.describe import ConfigEntry, describe_broker, describe_topic
 from minikafka.config.keys import ConfigError, Key, Update, declared
 from minikafka.config.listeners import advertised_default, check_listeners
-from minikafka.config.properties import read_properties
+from minikafka.config.properties import expand_environment, read_properties
 from minikafka.config.refusals import refusal
 from minikafka.config.topic import TopicConfig, parse_topic_overrides
 
@@ -52,8 +53,12 @@ class BrokerConfig(BrokerKeys):
 
     @classmethod
     def from_file(cls, path: str | Path, overrides: Mapping[str, str] | None = None) -> Self:
-        """From a properties file, ``overrides`` (as from ``--config``) winning. Raises :class:`ConfigError`."""
-        return cls({**_without_aliases(read_properties(path)), **_without_aliases(overrides or {})})
+        """From a properties file, ``overrides`` (as from ``--config``) winning. Raises :class:`ConfigError`.
+
+        ``${env:NAME}`` in the file's values stands for an environment variable (KIP-887).
+        """
+        found = expand_environment(read_properties(path), os.environ)
+        return cls({**_without_aliases(found), **_without_aliases(overrides or {})})
 
     @property
     def metadata_store(self) -> MetadataStore:
@@ -154,6 +159,11 @@ class BrokerConfig(BrokerKeys):
             yield (
                 f"message.max.bytes={self.message_max_bytes}: does not fit into a request; "
                 f"allowed: at most socket.request.max.bytes={self.socket_request_max_bytes}"
+            )
+        if self.metadata_store.kind == "kubernetes" and not self.minikafka_kubernetes_cluster:
+            yield (
+                "minikafka.kubernetes.cluster: required with minikafka.metadata.store=kubernetes; "
+                "allowed: the name of a MiniKafkaCluster"
             )
         unflushed = self.minikafka_unflushed_dir
         for directory in self.log_dirs:

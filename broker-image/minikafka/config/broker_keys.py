@@ -287,6 +287,16 @@ class MiniKafkaOwn:
         allowed="sqlite:PATH, kubernetes, memory",
         pattern=r"sqlite:.+|kubernetes|memory",
     )
+    minikafka_kubernetes_cluster = optional_text(
+        doc="With minikafka.metadata.store=kubernetes: the MiniKafkaCluster that this broker belongs to.",
+        allowed="the name of a MiniKafkaCluster",
+        pattern=r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
+    )
+    minikafka_kubernetes_namespace = optional_text(
+        doc="The namespace of that cluster. Without it: the pod's own, or that of the current context in KUBECONFIG.",
+        allowed="the name of a namespace",
+        pattern=r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
+    )
     minikafka_unflushed_dir = optional_text(
         doc="Directory for the part of each log that is not flushed yet, so that losing it is losing exactly what a "
         "power loss takes. Without it logs are plain files.",

@@ -1,12 +1,14 @@
 """Java's ``.properties`` format, as Kafka reads ``server.properties``."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from minikafka.config.keys import ConfigError
 
 _SEPARATOR = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)\s*[=:]?\s*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -45,3 +47,28 @@ def read_properties(path: str | Path) -> dict[str, str]:
         raise ConfigError(f"{path}: {error.strerror}; allowed: a file in Java's properties format") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8; allowed: a file in Java's properties format") from None
+
+
+def expand_environment(properties: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Put environment variables in the place of ``${env:NAME}``, as Kafka's ``EnvVarConfigProvider`` does (KIP-887).
+
+    What a variable holds is taken as it is. Unlike Kafka, which leaves the text standing, an unset variable is refused.
+
+    Raises:
+        ConfigError: one line for each variable that is not set, with the key that wants it.
+    """
+    problems: list[str] = []
+
+    def look_up(key: str, match: re.Match[str]) -> str:
+        found = environment.get(match[1])
+        if found is None:
+            problems.append(
+                f"{key}={properties[key]}: the environment variable {match[1] or '(empty name)'!r} is not set; "
+                "allowed: ${env:NAME} of a variable that is"
+            )
+        return found or ""
+
+    expanded = {k: _VARIABLE.sub(lambda match, key=k: look_up(key, match), v) for k, v in properties.items()}  # type: ignore[misc]
+    if problems:
+        raise ConfigError(*problems)
+    return expanded

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from minikafka.metadata.store import Changes, FencedControllerError, Lease, Snapshot, StoreError
+from minikafka.metadata.store import Changes, Desk, FencedControllerError, Lease, Snapshot, StoreError
 
 
 class MemoryStore:
@@ -97,3 +97,6 @@ class MemoryStore:
 
     async def allocate(self, counter: str, count: int) -> int:
         return self.allocate_now(counter, count)
+
+    async def attend(self, desk: Desk) -> None:
+        del desk

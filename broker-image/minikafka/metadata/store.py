@@ -7,9 +7,14 @@ the moment somebody else holds the lease, the old controller's writes fail.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from minikafka.controller.controller import Controller
+
+T = TypeVar("T")
 
 
 class StoreError(Exception):
@@ -45,6 +50,26 @@ class Changes:
 
     revision: int
     records: Mapping[str, Any]
+
+
+class Desk(Protocol):
+    """The controller, as a store sees it that has more to do than keep records."""
+
+    @property
+    def controller_epoch(self) -> int: ...
+
+    @property
+    def may_delete_topics(self) -> bool:
+        """``delete.topic.enable``."""
+        ...
+
+    async def submit(self, decide: Callable[[Controller], T]) -> T:
+        """Decide, and return when the changes are in the store. Raises KafkaError: refused, or NOT_CONTROLLER."""
+        ...
+
+    def complain(self, key: str, line: str) -> None:
+        """A line for the operator; not more than one a minute for each ``key``."""
+        ...
 
 
 class ClusterStore(Protocol):
@@ -89,4 +114,11 @@ class ClusterStore(Protocol):
 
     async def allocate(self, counter: str, count: int) -> int:
         """The first of ``count`` numbers never handed out before (producer ids)."""
+        ...
+
+    async def attend(self, desk: Desk) -> None:
+        """What the controller's broker does for the store as long as it is the controller; returns if that is nothing.
+
+        Kubernetes: people's MiniKafkaTopic objects are wishes, and show what became of them.
+        """
         ...

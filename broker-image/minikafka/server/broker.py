@@ -21,7 +21,7 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import TopicKey
 from minikafka.replication.isr import AfterAnswer, AlterPartitionAnswer, IsrProposal
 from minikafka.server.api import load_handlers
-from minikafka.server.connection import API_VERSIONS, PRODUCE, ClientConnection
+from minikafka.server.connection import API_VERSIONS, PRODUCE, ClientConnection, Heartbeats
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.fetchers import FetcherPool
 from minikafka.server.group_service import GroupService
@@ -91,6 +91,7 @@ class Broker:
         self._stopping = False
         self._image_changed = asyncio.Event()
         self._producer_ids = (0, 0)
+        self._heard_over: dict[int, ClientConnection] = {}
         self._last_alive: dict[int, float] = {}
         self._suspects: dict[int, float] = {}
 
@@ -230,7 +231,7 @@ class Broker:
                     self._took_changes(changes.records)
                 await self.store.wait(self.image.revision, WATCH_SECONDS)
             except StoreError as error:
-                self.warn(f"cluster store: {error}")
+                self.housekeeping.complain("store", f"cluster store: {error}")
                 await asyncio.sleep(WATCH_SECONDS)
 
     def recently_fenced(self, broker_id: int) -> bool:
@@ -448,9 +449,24 @@ class Broker:
             return
         self._connections.discard(connection)
         self.stats.connections -= 1
-        if connection.registered_broker is not None and self.membership.role is not None:
-            broker_id, epoch = connection.registered_broker
-            self.membership.role.submit_later(lambda c: c.brokers.connection_lost(broker_id, epoch))
+        self._heartbeats_lost(connection)
+
+    def heard_from(self, connection: ClientConnection, heartbeats: Heartbeats) -> None:
+        """A heartbeat came to the controller over this connection: from now on it is the one whose end counts."""
+        connection.heartbeats_of = heartbeats
+        self._heard_over[heartbeats.broker_id] = connection
+
+    def _heartbeats_lost(self, connection: ClientConnection) -> None:
+        """The end of a broker's connection is a sign of its death, unless it has another by now, or it never was ours.
+
+        A connection of an earlier term says nothing: brokers close it themselves when nobody answers them.
+        """
+        lost, role = connection.heartbeats_of, self.membership.role
+        if lost is None or self._heard_over.get(lost.broker_id) is not connection:
+            return
+        del self._heard_over[lost.broker_id]
+        if role is not None and role.controller_epoch == lost.controller_epoch:
+            role.submit_later(lambda c: c.brokers.connection_lost(lost.broker_id, lost.broker_epoch))
 
     def api_versions(self, error: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
         """The body of ApiVersions; after a version nobody knows only its own range, as Kafka does (KIP-511)."""

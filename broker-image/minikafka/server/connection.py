@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka.protocol import fetch as fetch_codec
 from minikafka.protocol import messages, wire
@@ -59,6 +59,14 @@ class RequestContext:
         self.listener = connection.listener
 
 
+class Heartbeats(NamedTuple):
+    """Whose heartbeats a connection carries, and to which controller."""
+
+    broker_id: int
+    broker_epoch: int
+    controller_epoch: int
+
+
 class ClientConnection(FrameProtocol):
     """One accepted connection."""
 
@@ -75,8 +83,8 @@ class ClientConnection(FrameProtocol):
         self._parked_request: FetchRequest | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._paused = False
-        self.registered_broker: tuple[int, int] | None = None
-        """(id, epoch) of the broker whose heartbeats come over this connection."""
+        self.heartbeats_of: Heartbeats | None = None
+        """Set when a broker's heartbeats come over this connection."""
 
     # -- life -----------------------------------------------------------------------------------------------------------
 

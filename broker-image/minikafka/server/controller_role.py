@@ -28,6 +28,8 @@ TICK_SECONDS_MAX = 0.5
 
 PROBE_TIMEOUT_SECONDS = 0.5
 
+ATTEND_RETRY_SECONDS = 2.0
+
 
 class ControllerRole:
     """One term as the controller."""
@@ -49,6 +51,7 @@ class ControllerRole:
             asyncio.ensure_future(self._commit_loop()),
             asyncio.ensure_future(self._tick_loop()),
             asyncio.ensure_future(self._renew_loop()),
+            asyncio.ensure_future(self._attend_loop()),
         ]
 
     async def stop(self, reason: str) -> None:
@@ -168,6 +171,31 @@ class ControllerRole:
                 return
             except StoreError:
                 continue  # the store is away; nobody else can take the lease meanwhile either
+
+    # -- what a store may ask of the controller (metadata/store.py, Desk) --------------------------------------------------
+
+    async def _attend_loop(self) -> None:
+        """What the store wants done by the controller. Its troubles are its own: the role goes on without it."""
+        while not self.over.is_set():
+            try:
+                await self.store.attend(self)
+                return
+            except StoreError as error:
+                self.complain("store", f"cluster store: {error}")
+            except Exception as error:  # a mistake in this program must not cost the cluster its controller
+                self.broker.handler_failed(error)
+            await asyncio.sleep(ATTEND_RETRY_SECONDS)
+
+    @property
+    def controller_epoch(self) -> int:
+        return self.lease.epoch
+
+    @property
+    def may_delete_topics(self) -> bool:
+        return self.broker.config.delete_topic_enable
+
+    def complain(self, key: str, line: str) -> None:
+        self.broker.housekeeping.complain(key, line)
 
 
 def controller_config(broker: Broker) -> ControllerConfig:

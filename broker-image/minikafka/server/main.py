@@ -16,23 +16,46 @@ from minikafka.server.broker import Broker
 GC_THRESHOLDS = (50_000, 20, 50)
 """A full collection stops every partition at once; what lives long is frozen after the start, the rest dies by count."""
 
+HEARTBEATS_OF_PATIENCE = 1.5
+"""A broker takes its controller for dead when a heartbeat has no answer for two intervals. A commit that hangs must end
+before, as NOT_CONTROLLER, or every broker would be fenced for a connection that it closed itself."""
+
+STORE_PATIENCE_SECONDS_MIN = 1.0
+
 
 def open_store(config: BrokerConfig) -> ClusterStore:
     """The store that ``minikafka.metadata.store`` names.
 
     Raises:
-        ConfigError: a kind that is not there yet.
+        StoreError: it cannot be known from here where it is.
     """
     kind, path = config.metadata_store
     if kind == "sqlite":
         from minikafka.metadata.sqlite import SqliteStore
 
         return SqliteStore(Path(path), config.node_id)
-    if kind == "memory":
-        from minikafka.metadata.memory import MemoryStore
+    if kind == "kubernetes":
+        return _open_kubernetes(config)
+    from minikafka.metadata.memory import MemoryStore
 
-        return MemoryStore()
-    raise ConfigError(f"minikafka.metadata.store: {kind!r} is not supported yet (allowed: sqlite:PATH, memory)")
+    return MemoryStore()
+
+
+def _open_kubernetes(config: BrokerConfig) -> ClusterStore:
+    from minikafka.metadata.kubernetes import KubernetesStore, find_access
+
+    access = find_access()
+    namespace = config.minikafka_kubernetes_namespace or access.namespace
+    cluster = config.minikafka_kubernetes_cluster
+    assert cluster is not None, "the configuration was checked"
+    return KubernetesStore(
+        access,
+        namespace,
+        cluster,
+        patience=max(HEARTBEATS_OF_PATIENCE * config.broker_heartbeat_interval_ms / 1000, STORE_PATIENCE_SECONDS_MIN),
+        lease_seconds=config.broker_session_timeout_ms / 1000,
+        warn=lambda line: print(f"broker {config.node_id}: cluster store: {line}", file=sys.stderr, flush=True),
+    )
 
 
 def run(config: BrokerConfig) -> int:
@@ -52,7 +75,7 @@ async def _serve(config: BrokerConfig) -> int:
         print(f"warning: {warning}", file=sys.stderr)
     try:
         broker = Broker(config, open_store(config))
-    except ConfigError as error:
+    except (ConfigError, StoreError) as error:
         print(f"minikafka broker: {error}", file=sys.stderr)
         return 2
     stop = asyncio.Event()

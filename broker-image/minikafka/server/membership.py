@@ -88,7 +88,7 @@ class Membership:
                 else:
                     await self._serve_under(lease)
             except StoreError as error:
-                self.broker.warn(f"cluster store: {error}")
+                self.broker.housekeeping.complain("store", f"cluster store: {error}")
                 await asyncio.sleep(RETRY_SECONDS * 4)
             except KafkaError:
                 await asyncio.sleep(RETRY_SECONDS)
@@ -159,7 +159,10 @@ class Membership:
                     async with asyncio.timeout(timeout * 2):
                         await self._beat(connection)
                 except TimeoutError:
-                    current = await self.store.lease()
+                    try:
+                        current = await self.store.lease()
+                    except StoreError:
+                        continue  # nobody else can take the lease now; and to hang up would look like our death
                     if current is None or current.epoch != lease.epoch:
                         return
                     self._look_at(current)

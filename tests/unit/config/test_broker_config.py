@@ -58,7 +58,12 @@ def test_broker_id_is_an_alias_of_node_id() -> None:
 
 def test_the_store_is_taken_apart() -> None:
     assert config_of().metadata_store == MetadataStore("sqlite", "/var/lib/m.db")
-    assert config_of(minikafka_metadata_store="kubernetes").metadata_store == MetadataStore("kubernetes", "")
+    config = config_of(minikafka_metadata_store="kubernetes", minikafka_kubernetes_cluster="c")
+    assert config.metadata_store == MetadataStore("kubernetes", "")
+
+
+def test_a_store_on_kubernetes_needs_its_clusters_name() -> None:
+    assert refused(minikafka_metadata_store="kubernetes").startswith("minikafka.kubernetes.cluster: required with ")
 
 
 def test_cross_checks() -> None:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from minikafka.config import ConfigError
-from minikafka.config.properties import parse_properties, read_properties
+from minikafka.config import BrokerConfig, ConfigError
+from minikafka.config.properties import expand_environment, parse_properties, read_properties
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,52 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
 def test_a_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Is a directory"):
         read_properties(tmp_path)
+
+
+class TestEnvironment:
+    """KIP-887: ``${env:NAME}`` in values."""
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            ("${env:IP}", "10.0.0.7"),
+            ("A://${env:IP}:1,B://${env:NAME}:2", "A://10.0.0.7:1,B://c-broker-0:2"),
+            ("${env:EMPTY}", ""),
+            ("$env:IP ${IP} {env:IP} ${file:IP}", "$env:IP ${IP} {env:IP} ${file:IP}"),
+            ("${env:NESTED}", "${env:IP}"),
+        ],
+    )
+    def test_what_is_replaced(self, value: str, expected: str) -> None:
+        environment = {"IP": "10.0.0.7", "NAME": "c-broker-0", "EMPTY": "", "NESTED": "${env:IP}"}
+        assert expand_environment({"key": value}, environment) == {"key": expected}
+
+    def test_an_unset_variable_is_an_error_that_names_key_and_variable(self) -> None:
+        with pytest.raises(ConfigError) as refused:
+            expand_environment({"a": "${env:ONE}", "b": "2", "c": "x${env:TWO}${env:}"}, {})
+        assert [line.split("; ")[0] for line in refused.value.problems] == [
+            "a=${env:ONE}: the environment variable 'ONE' is not set",
+            "c=x${env:TWO}${env:}: the environment variable 'TWO' is not set",
+            "c=x${env:TWO}${env:}: the environment variable '(empty name)' is not set",
+        ]
+
+    def test_a_brokers_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = tmp_path / "broker.properties"
+        file.write_text(
+            "node.id=${env:ORDINAL}\nminikafka.metadata.store=memory\n"
+            "listeners=CLIENT://:9092,REPLICATION://:9091\n"
+            "advertised.listeners=CLIENT://c-broker-3.c-brokers.ns.svc:9092,REPLICATION://[${env:POD_IP}]:9091\n"
+            "listener.security.protocol.map=CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT\n"
+            "inter.broker.listener.name=REPLICATION\n"
+        )
+        monkeypatch.setenv("ORDINAL", "3")
+        monkeypatch.setenv("POD_IP", "fd00::7")
+        config = BrokerConfig.from_file(file)
+        assert config.node_id == 3
+        assert config.inter_broker_listener == "REPLICATION"
+        assert [str(e) for e in config.advertised_listeners] == [
+            "CLIENT://c-broker-3.c-brokers.ns.svc:9092",
+            "REPLICATION://[fd00::7]:9091",
+        ]
+        monkeypatch.delenv("POD_IP")
+        with pytest.raises(ConfigError, match=r"^advertised\.listeners=.*'POD_IP' is not set"):
+            BrokerConfig.from_file(file)

@@ -13,6 +13,7 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.server.api.spec import ApiSpec
+from minikafka.server.connection import Heartbeats
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
@@ -61,9 +62,9 @@ async def register(broker: Broker, ctx: RequestContext, request: Any) -> dict[st
 async def heartbeat(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     broker_id, epoch = request.broker_id, request.broker_epoch
     fence, shut_down = request.want_fence, request.want_shut_down
-    ctx.connection.registered_broker = (broker_id, epoch)
     try:
         role = broker.require_controller()
+        broker.heard_from(ctx.connection, Heartbeats(broker_id, epoch, role.controller_epoch))
         answer = await role.submit(lambda c: c.brokers.heartbeat(broker_id, epoch, fence, shut_down, time.monotonic()))
     except KafkaError as refused:
         return {"error_code": refused.code, "should_shut_down": False}

@@ -1,0 +1,134 @@
+"""The one object whose replacement is a commit: ConfigMap ``<cluster>-metadata``.
+
+A commit must be atomic over many topics and brokers, and Kubernetes writes one object at a time. So everything that a
+commit changes is written into this one first, by compare-and-set on its resourceVersion:
+
+- ``records``: brokers and settings, the latest value of each, with the revision of its last change;
+- ``topics``: the revision of each topic's last change. A topic is there if and only if its name is here;
+- ``journal``: the values of those topics whose MiniKafkaTopic does not show that revision yet.
+
+The controller copies journal entries to the topics' status afterwards, and drops them with a later write. A reader that has
+each topic at the revision named in ``topics`` knows everything; one that lacks some reads the objects.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from minikafka.metadata.image import TOPIC
+from minikafka.metadata.store import StoreError
+
+VERSION = 1
+PLAIN, PACKED = "metadata.json", "metadata.json.gz"
+PLAIN_BYTES_MAX = 128 * 1024
+"""Above this the document is compressed, ten times and more; below, a person can read it with kubectl."""
+
+CONFIG_MAP_BYTES_MAX = 1024 * 1024
+"""Kubernetes' limit (``MaxSecretSize``, applied to ConfigMaps)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The state as of one write. Immutable; ``after`` and the other methods make the next one."""
+
+    cluster_id: str
+    controller_epoch: int = 0
+    revision: int = 0
+    records: Mapping[str, tuple[int, Any]] = field(default_factory=dict)
+    topics: Mapping[str, int] = field(default_factory=dict)
+    journal: Mapping[str, Any] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
+    resource_version: str = ""
+    uid: str = ""
+
+    def after(self, changes: Mapping[str, Any]) -> Document:
+        """With records written (None removes) in one step, at the next revision."""
+        revision = self.revision + 1
+        records, topics, journal = dict(self.records), dict(self.topics), dict(self.journal)
+        for key, value in changes.items():
+            name = key.removeprefix(TOPIC)
+            if name == key:
+                if value is None:
+                    records.pop(key, None)
+                else:
+                    records[key] = (revision, value)
+            elif value is None:
+                topics.pop(name, None)
+                journal.pop(name, None)
+            else:
+                topics[name], journal[name] = revision, value
+        return replace(self, revision=revision, records=records, topics=topics, journal=journal)
+
+    def trimmed(self, shown: Mapping[str, int]) -> Document:
+        """Without the journal entries that the topics' objects show (name -> revision)."""
+        journal = {n: v for n, v in self.journal.items() if shown.get(n, -1) < self.topics[n]}
+        return self if len(journal) == len(self.journal) else replace(self, journal=journal)
+
+    def newer_than(self, other: Document) -> bool:
+        """Whether this is a later write of the same object than ``other``."""
+        if self.revision != other.revision:
+            return self.revision > other.revision
+        if self.resource_version.isdecimal() and other.resource_version.isdecimal():
+            return int(self.resource_version) > int(other.resource_version)
+        return self.resource_version != other.resource_version
+
+    # -- as a ConfigMap -------------------------------------------------------------------------------------------------
+
+    def to_config_map(self, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+        """The object to write; raises StoreError when it would be too large for Kubernetes."""
+        content = {
+            "version": VERSION,
+            "clusterId": self.cluster_id,
+            "controllerEpoch": self.controller_epoch,
+            "revision": self.revision,
+            "counters": self.counters,
+            "records": self.records,
+            "topics": self.topics,
+            "journal": self.journal,
+        }
+        text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+        metadata: dict[str, Any] = {"name": name, "labels": dict(labels)}
+        if self.resource_version:
+            metadata["resourceVersion"] = self.resource_version
+        if len(text) <= PLAIN_BYTES_MAX:
+            return {"metadata": metadata, "data": {PLAIN: text.decode()}}
+        packed = gzip.compress(text, compresslevel=1, mtime=0)
+        if len(packed) > CONFIG_MAP_BYTES_MAX - 1024:
+            raise StoreError(
+                f"ConfigMap {name}: the cluster's metadata takes {len(packed)} bytes compressed; "
+                f"Kubernetes allows {CONFIG_MAP_BYTES_MAX}"
+            )
+        return {"metadata": metadata, "binaryData": {PACKED: base64.b64encode(packed).decode()}}
+
+    @classmethod
+    def from_config_map(cls, value: Mapping[str, Any]) -> Document:
+        """Raises StoreError for an object that is not ours or damaged."""
+        metadata = value["metadata"]
+        try:
+            plain = (value.get("data") or {}).get(PLAIN)
+            if plain is None:
+                plain = gzip.decompress(base64.b64decode((value.get("binaryData") or {})[PACKED]))
+            content = json.loads(plain)
+            if content["version"] != VERSION:
+                raise StoreError(
+                    f"ConfigMap {metadata['name']}: version {content['version']} of the format; "
+                    f"this program knows version {VERSION}"
+                )
+            return cls(
+                content["clusterId"],
+                content["controllerEpoch"],
+                content["revision"],
+                {k: (r, v) for k, (r, v) in content["records"].items()},
+                content["topics"],
+                content["journal"],
+                content["counters"],
+                metadata["resourceVersion"],
+                metadata["uid"],
+            )
+        except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
+            raise StoreError(f"ConfigMap {metadata['name']}: not the metadata of a cluster ({error!r})") from error

@@ -1,0 +1,67 @@
+{{/* The name of everything in the release. */}}
+{{- define "minikafka-operator.name" -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "minikafka-operator.selector" -}}
+app.kubernetes.io/name: minikafka-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "minikafka-operator.labels" -}}
+{{ include "minikafka-operator.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: operator
+app.kubernetes.io/part-of: minikafka
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "minikafka-operator.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (include "minikafka-operator.name" .) -}}
+{{- end -}}
+
+{{/* What the operator may do where clusters are. It gives brokers a part of it, so it must have that part itself. */}}
+{{- define "minikafka-operator.rules" -}}
+- apiGroups: [minikafka.dev]
+  resources: [minikafkaclusters]
+  verbs: [get, list, watch, patch]
+- apiGroups: [minikafka.dev]
+  resources: [minikafkaclusters/status]
+  verbs: [get, patch]
+- apiGroups: [minikafka.dev]
+  resources: [minikafkaclusters/finalizers]
+  verbs: [update]
+- apiGroups: [minikafka.dev]
+  resources: [minikafkatopics]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [minikafka.dev]
+  resources: [minikafkatopics/status]
+  verbs: [get, update]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, update, patch, delete]
+- apiGroups: [""]
+  resources: [services, serviceaccounts]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods, persistentvolumeclaims]
+  verbs: [get, list, watch, patch, delete]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, create, update, delete]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- end -}}

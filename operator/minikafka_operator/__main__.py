@@ -1,0 +1,8 @@
+"""``python -m minikafka_operator``."""
+
+import sys
+
+from minikafka_operator.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,472 @@
+"""MiniKafkaCluster (``mkc``): brokers, their storage, settings and listeners."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+from pydantic import ConfigDict, Field
+
+from minikafka_operator.api.part import (
+    OPAQUE,
+    Conditions,
+    Labels,
+    Part,
+    Port,
+    Quantity,
+    ResourceAmount,
+    rule,
+    rules,
+)
+
+BROKERS_MAX: Final = 100
+"""Names of objects leave room for two digits; larger clusters have not been tried."""
+
+NAME_MAX: Final = 40
+"""``<name>-broker-99-external`` and the hash that a StatefulSet adds to its pods' labels have to fit into 63 characters."""
+
+OPERATOR_KEYS: Final = (
+    "advertised.listeners",
+    "broker.id",
+    "broker.rack",
+    "cluster.id",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "minikafka.events.path",
+    "minikafka.kubernetes.cluster",
+    "minikafka.kubernetes.namespace",
+    "minikafka.metadata.store",
+    "minikafka.metrics.host",
+    "minikafka.metrics.port",
+    "minikafka.unflushed.dir",
+    "node.id",
+)
+"""Broker settings that follow from the rest of the spec, and so cannot be given in ``spec.config``."""
+
+TYPED_KEYS: Final = {
+    "default.replication.factor": "spec.replication.defaultFactor",
+    "min.insync.replicas": "spec.replication.minInsyncReplicas",
+}
+"""Broker settings that have a field of their own."""
+
+
+# --- the parts of the spec --------------------------------------------------------------------------------------------
+
+
+class Resources(Part):
+    """CPU and memory of a broker, as in a container."""
+
+    requests: Annotated[
+        dict[str, ResourceAmount] | None, Field(max_length=10, description="What the scheduler reserves: cpu, memory.")
+    ] = None
+    limits: Annotated[
+        dict[str, ResourceAmount] | None, Field(max_length=10, description="What the broker may use at most.")
+    ] = None
+
+
+class LocalObject(Part):
+    """Another object of the same namespace."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253, description="Name of the object.")]
+
+
+class PodMetadata(Part):
+    """Labels and annotations for the pods of brokers, beside the operator's own, which win."""
+
+    labels: Annotated[Labels | None, Field(description="Labels.")] = None
+    annotations: Annotated[Labels | None, Field(description="Annotations.")] = None
+
+
+class Brokers(Part):
+    """The brokers and their pods."""
+
+    replicas: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=BROKERS_MAX,
+            description="Number of brokers; their ids are 0 to replicas-1. Fewer is refused while the brokers that would go "
+            "still have replicas of partitions.",
+        ),
+    ] = 3
+    resources: Annotated[
+        Resources | None, Field(description="CPU and memory of each broker. Without it: 100m and 128Mi are requested.")
+    ] = None
+    metadata: Annotated[PodMetadata | None, Field(description="Labels and annotations for the pods.")] = None
+    node_selector: Annotated[Labels | None, Field(description="Labels that a node must have to run a broker.")] = None
+    tolerations: Annotated[
+        list[Annotated[dict[str, Any], Field(json_schema_extra=OPAQUE)]] | None,
+        Field(max_length=50, description="Taints that brokers tolerate, as in a pod."),
+    ] = None
+    affinity: Annotated[
+        dict[str, Any] | None,
+        Field(json_schema_extra=OPAQUE, description="Affinity as in a pod. Without it brokers are spread over nodes."),
+    ] = None
+    priority_class_name: Annotated[str | None, Field(max_length=253, description="PriorityClass of the pods.")] = None
+    termination_grace_period_seconds: Annotated[
+        int,
+        Field(ge=1, le=3600, description="How long a broker may take to hand over its partitions and flush its logs."),
+    ] = 30
+
+
+class Replication(Part):
+    """How often records are kept, and how many replicas must have one before it is acknowledged."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "self.minInsyncReplicas <= self.defaultFactor",
+                "spec.replication.minInsyncReplicas must be at most spec.replication.defaultFactor",
+                ".minInsyncReplicas",
+            )
+        )
+    )
+
+    default_factor: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=BROKERS_MAX,
+            description="Replicas of a topic that is created without a number. At most the brokers.",
+        ),
+    ] = 3
+    min_insync_replicas: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=BROKERS_MAX,
+            description="With acks=all, how many replicas must have a record before it is acknowledged (min.insync.replicas).",
+        ),
+    ] = 2
+
+
+class StorageType(StrEnum):
+    """PersistentClaim outlives pods. Ephemeral is lost with the pod."""
+
+    PERSISTENT_CLAIM = "PersistentClaim"
+    EPHEMERAL = "Ephemeral"
+
+
+class Storage(Part):
+    """Where the logs are."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule("self.type == oldSelf.type", "spec.storage.type cannot be changed", ".type"),
+            rule(
+                "has(self.storageClassName) == has(oldSelf.storageClassName) && "
+                "(!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",
+                "spec.storage.storageClassName cannot be changed",
+                ".storageClassName",
+            ),
+        )
+    )
+
+    type: Annotated[
+        StorageType, Field(description="PersistentClaim (outlives pods) or Ephemeral (lost with the pod).")
+    ] = StorageType.PERSISTENT_CLAIM
+    size: Annotated[
+        Quantity,
+        Field(
+            description="Size of each broker's volume. It may only grow.",
+            json_schema_extra=rules(
+                rule("quantity(self).isGreaterThan(quantity('0'))", "spec.storage.size must be more than 0"),
+                rule("quantity(self).compareTo(quantity(oldSelf)) >= 0", "spec.storage.size may only grow"),
+            ),
+        ),
+    ] = "10Gi"
+    storage_class_name: Annotated[
+        str | None,
+        Field(
+            max_length=253,
+            description="StorageClass of the claims. Without it: the default class. It cannot be changed.",
+        ),
+    ] = None
+    delete_claim: Annotated[
+        bool,
+        Field(
+            description="Whether deleting the cluster deletes its data: claims, topics and metadata. Otherwise they stay, and a "
+            "cluster created again under the same name goes on with them."
+        ),
+    ] = False
+
+
+class UnflushedVolume(Part):
+    """A volume in memory for what is written and not flushed: a deleted pod then loses what a power loss would take."""
+
+    size_limit: Annotated[
+        Quantity, Field(description="Most bytes that are not flushed. They count towards the broker's memory limit.")
+    ] = "256Mi"
+
+
+class FlightRecorderType(StrEnum):
+    """EmptyDir goes with the pod, PersistentClaim and HostPath stay."""
+
+    EMPTY_DIR = "EmptyDir"
+    PERSISTENT_CLAIM = "PersistentClaim"
+    HOST_PATH = "HostPath"
+
+
+class FlightRecorder(Part):
+    """Where each broker's event log is kept, apart from the data, so that it can tell what happened to the data."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule("self.type == oldSelf.type", "spec.flightRecorder.type cannot be changed", ".type"),
+            rule(
+                "(self.type == 'HostPath') == has(self.hostPath)",
+                "spec.flightRecorder.hostPath is needed with type HostPath, and only with it",
+                ".hostPath",
+            ),
+        )
+    )
+
+    type: Annotated[
+        FlightRecorderType,
+        Field(
+            description="EmptyDir (lost with the pod), PersistentClaim (a claim of its own, deleted with deleteClaim), or "
+            "HostPath (a directory of the node that user 65532 may write; the restricted Pod Security Standard forbids it)."
+        ),
+    ] = FlightRecorderType.EMPTY_DIR
+    size: Annotated[Quantity, Field(description="Size of the claim, or limit of the EmptyDir.")] = "1Gi"
+    storage_class_name: Annotated[str | None, Field(max_length=253, description="StorageClass of the claim.")] = None
+    host_path: Annotated[
+        str | None,
+        Field(
+            pattern=r"^/[^:]*$",
+            max_length=1024,
+            description="Directory on the node; each pod has one of its name below it.",
+        ),
+    ] = None
+
+
+class ExternalType(StrEnum):
+    """How brokers are reached from outside the Kubernetes cluster."""
+
+    NODE_PORT = "NodePort"
+    LOAD_BALANCER = "LoadBalancer"
+
+
+class External(Part):
+    """A listener for clients outside the Kubernetes cluster; each broker has an address of its own."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "self.type == 'NodePort' || !(has(self.bootstrapNodePort) || has(self.firstBrokerNodePort))",
+                "spec.listeners.external.bootstrapNodePort and firstBrokerNodePort need type NodePort",
+                ".type",
+            ),
+            rule(
+                f"!has(self.bootstrapNodePort) || !has(self.firstBrokerNodePort) || "
+                f"self.bootstrapNodePort < self.firstBrokerNodePort || "
+                f"self.bootstrapNodePort >= self.firstBrokerNodePort + {BROKERS_MAX}",
+                "spec.listeners.external.bootstrapNodePort must not be one of the brokers' ports "
+                f"(firstBrokerNodePort to firstBrokerNodePort+{BROKERS_MAX - 1})",
+                ".bootstrapNodePort",
+            ),
+        )
+    )
+
+    type: Annotated[
+        ExternalType, Field(description="NodePort, or LoadBalancer (one for each broker, and one to bootstrap).")
+    ]
+    advertised_host: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[A-Za-z0-9.{}:-]+$",
+            max_length=253,
+            description="What clients are told to connect to; {id} stands for the broker's id. Without it: the address of the "
+            "broker's node (NodePort), or of its load balancer.",
+        ),
+    ] = None
+    bootstrap_node_port: Annotated[
+        Port | None, Field(description="Node port to bootstrap. Without it: any free one.")
+    ] = None
+    first_broker_node_port: Annotated[
+        Port | None, Field(description="Node port of broker 0; broker N has this plus N. Without it: any free ones.")
+    ] = None
+    annotations: Annotated[
+        Labels | None, Field(description="Annotations for the Services, as load balancers want them.")
+    ] = None
+
+
+class Listeners(Part):
+    """Listeners beside those inside the Kubernetes cluster, which are always there."""
+
+    external: Annotated[External | None, Field(description="For clients outside the Kubernetes cluster.")] = None
+
+
+class Rack(Part):
+    """Spreads brokers and replicas over racks (KIP-36)."""
+
+    topology_key: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=317,
+            description="Label of the nodes whose value is the rack, such as topology.kubernetes.io/zone.",
+        ),
+    ]
+
+
+class Rollout(Part):
+    """How changes reach the brokers: one at a time, and never below min.insync.replicas."""
+
+    paused: Annotated[bool, Field(description="Changes are made ready, and no pod is replaced.")] = False
+    ready_timeout_seconds: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=86_400,
+            description="How long a broker may take to become ready before one that has to be replaced anyway is replaced.",
+        ),
+    ] = 300
+
+
+class ClusterSpec(Part):
+    """The cluster as it is wished for."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "self.replication.defaultFactor <= self.brokers.replicas",
+                "spec.replication.defaultFactor must be at most spec.brokers.replicas",
+                ".replication.defaultFactor",
+            )
+        )
+    )
+
+    image: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="Image of the brokers. Without it: the one the operator came with.",
+        ),
+    ] = None
+    image_pull_policy: Annotated[
+        str | None,
+        Field(
+            json_schema_extra={"enum": ["Always", "IfNotPresent", "Never"]},
+            description="When the image is pulled. Without it: as Kubernetes does for its tag.",
+        ),
+    ] = None
+    image_pull_secrets: Annotated[
+        list[LocalObject] | None, Field(max_length=10, description="Secrets to pull the image with.")
+    ] = None
+    brokers: Annotated[Brokers, Field(description="The brokers and their pods.")] = Brokers()
+    replication: Annotated[
+        Replication,
+        Field(description="How often records are kept, and when they are acknowledged."),
+    ] = Replication()
+    config: Annotated[
+        dict[str, Annotated[str, Field(max_length=4096)]] | None,
+        Field(
+            max_length=200,
+            description="Settings of the brokers by Kafka's names; values are text. One that no broker would take is told in the "
+            "condition Accepted, and nothing is changed.",
+            json_schema_extra=rules(
+                *(
+                    rule(f"!('{key}' in self)", f"spec.config: {key} is made by the operator from the rest of the spec")
+                    for key in OPERATOR_KEYS
+                ),
+                *(
+                    rule(f"!('{key}' in self)", f"spec.config: instead of {key} set {field}")
+                    for key, field in TYPED_KEYS.items()
+                ),
+            ),
+        ),
+    ] = None
+    storage: Annotated[Storage, Field(description="Where the logs are.")] = Storage()
+    unflushed_volume: Annotated[
+        UnflushedVolume | None,
+        Field(
+            description="Keeps what is not flushed in memory, so that deleting a pod is a power loss. For experiments."
+        ),
+    ] = None
+    flight_recorder: Annotated[FlightRecorder, Field(description="Where each broker's event log is kept.")] = (
+        FlightRecorder()
+    )
+    listeners: Annotated[Listeners, Field(description="Listeners for clients outside the cluster.")] = Listeners()
+    rack: Annotated[Rack | None, Field(description="Spreads brokers and replicas over racks.")] = None
+    rollout: Annotated[Rollout, Field(description="How changes reach the brokers.")] = Rollout()
+    paused: Annotated[
+        bool,
+        Field(
+            description="The operator leaves the cluster alone, and only tells its status. Brokers fail over as ever."
+        ),
+    ] = False
+
+
+# --- the status -------------------------------------------------------------------------------------------------------
+
+
+class BrokerStatus(Part):
+    """One broker."""
+
+    id: Annotated[int, Field(description="Its id.")]
+    pod: Annotated[str, Field(description="Its pod.")]
+    ready: Annotated[bool, Field(description="Whether it serves clients.")]
+    node: Annotated[str | None, Field(description="The node it runs on.")] = None
+    rack: Annotated[str | None, Field(description="Its rack.")] = None
+    external: Annotated[str | None, Field(description="What clients outside are told to connect to.")] = None
+    message: Annotated[str | None, Field(description="What keeps it from being ready.")] = None
+
+
+class Bootstrap(Part):
+    """What clients start from (bootstrap.servers)."""
+
+    internal: Annotated[str | None, Field(description="Inside the Kubernetes cluster.")] = None
+    external: Annotated[str | None, Field(description="Outside of it.")] = None
+
+
+class ClusterStatus(Part):
+    """The cluster as it is, as far as the operator sees it."""
+
+    observed_generation: Annotated[
+        int | None,
+        Field(json_schema_extra={"format": "int64"}, description="The generation of the spec this speaks of."),
+    ] = None
+    conditions: Conditions | None = None
+    replicas: Annotated[int | None, Field(description="Pods of brokers that are there (for scale).")] = None
+    ready_replicas: Annotated[int | None, Field(description="Brokers that are ready.")] = None
+    selector: Annotated[str | None, Field(description="Label selector of the brokers' pods (for scale).")] = None
+    brokers_ready: Annotated[str | None, Field(description="Ready and desired brokers, for kubectl get.")] = None
+    brokers: Annotated[
+        list[BrokerStatus] | None,
+        Field(
+            description="Each broker.",
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]},
+        ),
+    ] = None
+    controller: Annotated[str | None, Field(description="The pod of the broker that is controller.")] = None
+    bootstrap: Annotated[Bootstrap | None, Field(description="What clients start from.")] = None
+    topics: Annotated[int | None, Field(description="Topics.")] = None
+    partitions: Annotated[int | None, Field(description="Partitions of all topics.")] = None
+    under_replicated_partitions: Annotated[
+        int | None, Field(description="Partitions with fewer in-sync replicas than replicas.")
+    ] = None
+    under_min_isr_partitions: Annotated[
+        int | None, Field(description="Partitions with fewer in-sync replicas than min.insync.replicas.")
+    ] = None
+    offline_partitions: Annotated[int | None, Field(description="Partitions without a leader.")] = None
+
+
+class Cluster(Part):
+    """MiniKafkaCluster is a cluster of MiniKafka brokers."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                f"self.metadata.name.matches('^[a-z]([-a-z0-9]{{0,{NAME_MAX - 2}}}[a-z0-9])?$')",
+                f"metadata.name must begin with a letter, hold a-z, 0-9 and - only, and have at most {NAME_MAX} characters",
+            )
+        )
+    )
+
+    spec: Annotated[ClusterSpec, Field(description="The cluster as it is wished for.")] = ClusterSpec()
+    status: Annotated[ClusterStatus | None, Field(description="The cluster as it is.")] = None

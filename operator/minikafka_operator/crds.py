@@ -1,0 +1,187 @@
+"""The CustomResourceDefinitions, made from the models in ``minikafka_operator.api``.
+
+``python -m minikafka_operator.crds --write`` makes the files, ``--check`` fails (exit 1) when one is not what it would
+be. They are written twice: for ``kubectl apply`` and for the Helm chart, which cannot reach outside its folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel
+
+from minikafka_operator.api import GROUP, VERSION
+from minikafka_operator.api.cluster import Cluster
+from minikafka_operator.api.schema import structural
+from minikafka_operator.api.topic import Topic
+
+FOLDERS: Final = (Path("crds"), Path("charts/minikafka-operator/files/crds"))
+_COMMAND = "python -m minikafka_operator.crds --write"
+
+
+def _column(name: str, path: str, kind: str = "string", description: str = "", priority: int = 0) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": name, "type": kind, "jsonPath": path}
+    if description:
+        made["description"] = description
+    if priority:
+        made["priority"] = priority
+    return made
+
+
+_READY = _column("Ready", '.status.conditions[?(@.type=="Ready")].status')
+_AGE = _column("Age", ".metadata.creationTimestamp", "date")
+
+
+def _definition(
+    kind: str,
+    plural: str,
+    short: str,
+    model: type[BaseModel],
+    columns: list[dict[str, Any]],
+    *,
+    scale: dict[str, str] | None = None,
+    selectable: Sequence[str] = (),
+) -> dict[str, Any]:
+    schema = structural(model)
+    schema["properties"] = {
+        "apiVersion": {"type": "string", "description": "Version of the API this object is written in."},
+        "kind": {"type": "string", "description": "Kind of this object."},
+        "metadata": {"type": "object"},
+        **schema["properties"],
+    }
+    version: dict[str, Any] = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}, **({"scale": scale} if scale else {})},
+        "additionalPrinterColumns": columns,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    if selectable:
+        version["selectableFields"] = [{"jsonPath": path} for path in selectable]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.{GROUP}",
+            "labels": {"app.kubernetes.io/name": "minikafka", "app.kubernetes.io/component": "crd"},
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": [short],
+                "categories": ["minikafka"],
+            },
+            "versions": [version],
+        },
+    }
+
+
+def cluster_definition() -> dict[str, Any]:
+    """The CRD of MiniKafkaCluster."""
+    return _definition(
+        "MiniKafkaCluster",
+        "minikafkaclusters",
+        "mkc",
+        Cluster,
+        [
+            _READY,
+            _column("Brokers", ".status.brokersReady", description="Ready and desired brokers"),
+            _column("Controller", ".status.controller", description="The broker that is controller"),
+            _column("Topics", ".status.topics", "integer", priority=1),
+            _column("Partitions", ".status.partitions", "integer", priority=1),
+            _column("URP", ".status.underReplicatedPartitions", "integer", "Under-replicated partitions"),
+            _column("Offline", ".status.offlinePartitions", "integer", "Partitions without a leader"),
+            _column("Status", '.status.conditions[?(@.type=="Ready")].message'),
+            _column("Bootstrap", ".status.bootstrap.internal", priority=1),
+            _column("External", ".status.bootstrap.external", priority=1),
+            _AGE,
+        ],
+        scale={
+            "specReplicasPath": ".spec.brokers.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        },
+    )
+
+
+def topic_definition() -> dict[str, Any]:
+    """The CRD of MiniKafkaTopic."""
+    return _definition(
+        "MiniKafkaTopic",
+        "minikafkatopics",
+        "mkt",
+        Topic,
+        [
+            _column("Cluster", ".spec.clusterRef.name"),
+            _column("Partitions", ".status.partitionCount", "integer"),
+            _column("RF", ".status.replicationFactor", "integer", "Replication factor"),
+            _column("Leaders", ".status.leaders", description="Leaders of the partitions"),
+            _column("ISR", ".status.isr", description="Smallest ISR and replication factor"),
+            _READY,
+            _column("Reason", '.status.conditions[?(@.type=="Ready")].reason', priority=1),
+            _AGE,
+        ],
+        selectable=[".spec.clusterRef.name"],  # a broker watches the topics of its cluster only
+    )
+
+
+def documents() -> dict[str, dict[str, Any]]:
+    """The CRDs by file name."""
+    return {
+        f"{GROUP}_{definition['spec']['names']['plural']}.yaml": definition
+        for definition in (cluster_definition(), topic_definition())
+    }
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes the same value in full wherever it stands, instead of anchors, which readers of a CRD do not expect."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def as_text(definition: dict[str, Any]) -> str:
+    """The file that holds a definition."""
+    body = yaml.dump(definition, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+    return f"# Made from the models in operator/minikafka_operator/api by '{_COMMAND}'; do not edit.\n{body}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 all files are as declared (or were written), 1 some are not, 2 bad input."""
+    parser = argparse.ArgumentParser(prog="python -m minikafka_operator.crds", description="Generated CRDs.")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--check", action="store_true", help="compare, change nothing")
+    what.add_argument("--write", action="store_true", help="make the files")
+    parser.add_argument("--root", type=Path, default=Path(), help="the project's root (default: here)")
+    options = parser.parse_args(arguments)
+    folders = [options.root / folder for folder in FOLDERS]
+    if not (options.root / "charts").is_dir():
+        print(f"--root={options.root}: there is no charts/ in it; allowed: the project's root", file=sys.stderr)
+        return 2
+    stale = 0
+    for folder in folders:
+        if options.write:
+            folder.mkdir(parents=True, exist_ok=True)
+        for name, definition in documents().items():
+            path, text = folder / name, as_text(definition)
+            if options.write:
+                path.write_text(text, encoding="utf-8")
+            elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+                print(f"{path} is not what is declared: run {_COMMAND}", file=sys.stderr)
+                stale = 1
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""What happens when a cluster is deleted, step by step; each look at the cluster finds out which step it is at.
+
+1. The brokers stop, in good order: their pods and what would make them again are deleted.
+2. Topics lose the finalizer of the controller broker, for there is none any more that could remove it.
+3. With ``deleteClaim`` the data goes: topics, claims, and what brokers keep in their ConfigMap and Lease. Without it all
+   of that stays, for claims are worth nothing without the metadata. A cluster of the same name goes on with them.
+4. The cluster's own finalizer goes. Everything else is the garbage collector's.
+
+It always ends: pods that do not go (their node is gone) hold it up for :data:`STOP_SECONDS_MAX` and no longer.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from minikafka_operator.actions import Action, Delete, Emit, Finalizers, Plan
+from minikafka_operator.conditions import Reason
+from minikafka_operator.kinds import CLAIM, CLUSTER, POD, STATEFUL_SET, TOPIC
+from minikafka_operator.names import CLUSTER_FINALIZER, TOPIC_FINALIZER
+from minikafka_operator.objects import made_by_brokers
+from minikafka_operator.observed import Observed, deleting, has_topic_finalizer, instant
+
+STOP_SECONDS_MAX: Final = 180
+_RETRY_SECONDS: Final = 2.0
+
+
+def plan_deletion(observed: Observed, *, delete_claim: bool) -> Plan:
+    """The next step."""
+    if CLUSTER_FINALIZER not in (observed.cluster["metadata"].get("finalizers") or ()):
+        return Plan()
+    began = instant(observed.cluster["metadata"].get("deletionTimestamp")) or observed.now
+    late = observed.now - began > timedelta(seconds=STOP_SECONDS_MAX)
+    stopping = _stop(observed)
+    if (observed.stateful_set is not None or observed.brokers) and not late:
+        return Plan(stopping, retry_seconds=_RETRY_SECONDS)
+    data = _drop_data(observed, delete_claim)
+    if data:
+        return Plan(data, retry_seconds=_RETRY_SECONDS)
+    metadata = observed.cluster["metadata"]
+    left = [name for name in metadata["finalizers"] if name != CLUSTER_FINALIZER]
+    release = Finalizers(CLUSTER, metadata["name"], metadata["resourceVersion"], left, "everything is in order")
+    return Plan((release,), events=_farewell(observed, delete_claim, late))
+
+
+def _stop(observed: Observed) -> list[Action]:
+    made: list[Action] = []
+    if observed.stateful_set is not None and not deleting(observed.stateful_set):
+        metadata = observed.stateful_set["metadata"]
+        made.append(Delete(STATEFUL_SET, metadata["name"], metadata["uid"], "the cluster is being deleted"))
+    elif observed.stateful_set is None:
+        made += [
+            Delete(POD, pod.name, pod.uid, "the cluster is being deleted")
+            for pod in observed.brokers.values()
+            if not deleting(pod.thing)
+        ]
+    return made
+
+
+def _drop_data(observed: Observed, delete_claim: bool) -> list[Action]:
+    made: list[Action] = []
+    for topic in observed.topics:
+        metadata = topic["metadata"]
+        if has_topic_finalizer(topic):
+            left = [name for name in metadata["finalizers"] if name != TOPIC_FINALIZER]
+            made.append(
+                Finalizers(
+                    TOPIC, metadata["name"], metadata["resourceVersion"], left, "there is no controller any more"
+                )
+            )
+        if delete_claim and not deleting(topic):
+            made.append(Delete(TOPIC, metadata["name"], metadata["uid"], "deleteClaim"))
+    if delete_claim:
+        for claim in observed.claims:
+            if not deleting(claim):
+                made.append(Delete(CLAIM, claim["metadata"]["name"], claim["metadata"]["uid"], "deleteClaim"))
+        for kind, name in made_by_brokers(observed.names):
+            if observed.find(kind, name) is not None:
+                made.append(Delete(kind, name, None, "deleteClaim"))
+    return made
+
+
+def _farewell(observed: Observed, delete_claim: bool, late: bool) -> list[Emit]:
+    kept = "its claims, topics and metadata were deleted" if delete_claim else "its claims, topics and metadata stay"
+    events = [Emit(False, Reason.DELETING.value, "Delete", f"Brokers were stopped; {kept}")]
+    if late and observed.brokers:
+        pods = ", ".join(pod.name for pod in observed.brokers.values())
+        events.insert(
+            0, Emit(True, Reason.DELETING.value, "Delete", f"Pods did not end within {STOP_SECONDS_MAX} s: {pods}")
+        )
+    return events

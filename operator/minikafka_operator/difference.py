@@ -1,0 +1,96 @@
+"""Whether an object is as it was wished for, so that nothing is written when it is.
+
+Objects come back from the API server with more in them than was sent: defaults, status, what other controllers add. So
+the question is whether all that is wished for is there. What is *no longer* wished for is noticed by the digest in
+:data:`~minikafka_operator.names.APPLIED_ANNOTATION`, which is part of what is wished for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+from minikafka_operator.kinds import Object
+from minikafka_operator.names import APPLIED_ANNOTATION
+
+_QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]+)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|)")
+_FACTORS: Final = {
+    "": Decimal(1),
+    "m": Decimal("0.001"),
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
+}
+_QUANTITY_FIELDS: Final = frozenset({"requests", "limits", "sizeLimit", "storage"})
+_LIST_KEYS: Final = ("name", "mountPath", "uid", "key", "path")
+"""Fields by which the API server knows the elements of its lists; others may add elements of their own."""
+
+
+def quantity(text: str | int | float) -> Decimal | None:
+    """The number that a quantity stands for, or None when it is none."""
+    match = _QUANTITY.fullmatch(str(text))
+    return None if match is None else Decimal(match[1]) * _FACTORS[match[2]]
+
+
+def digest(value: Any) -> str:
+    """Sixteen hexadecimal digits that say what a JSON value is."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def sealed(wished: Object) -> Object:
+    """The object with its own digest among its annotations."""
+    metadata = wished["metadata"]
+    annotations = {**metadata.get("annotations", {}), APPLIED_ANNOTATION: digest(wished)}
+    return {**wished, "metadata": {**metadata, "annotations": annotations}}
+
+
+def differs(wished: Object, found: Object | None) -> str:
+    """Where the object found is not as wished for (``spec.replicas``), or nothing when it is."""
+    if found is None:
+        return "it is not there"
+    return _difference(wished, found, "")
+
+
+def _difference(wished: Any, found: Any, path: str) -> str:
+    if isinstance(wished, Mapping):
+        if not isinstance(found, Mapping):
+            return path
+        for name, value in wished.items():
+            below = f"{path}.{name}" if path else str(name)
+            if name not in found:
+                return below
+            told = _difference(value, found[name], below)
+            if told:
+                return told
+        return ""
+    if isinstance(wished, Sequence) and not isinstance(wished, str):
+        return _list_difference(wished, found, path)
+    if wished == found and isinstance(wished, bool) == isinstance(found, bool):
+        return ""
+    if _QUANTITY_FIELDS & set(path.split(".")[-2:]):
+        amount = quantity(wished)
+        if amount is not None and amount == quantity(found):
+            return ""
+    return path
+
+
+def _list_difference(wished: Sequence[Any], found: Any, path: str) -> str:
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        return path
+    key = next((k for k in _LIST_KEYS if wished and all(isinstance(e, Mapping) and k in e for e in wished)), None)
+    if key is None:
+        if len(wished) != len(found):
+            return path
+        pairs = [(str(index), *pair) for index, pair in enumerate(zip(wished, found, strict=True))]
+    else:
+        by_key = {element.get(key): element for element in found if isinstance(element, Mapping)}
+        pairs = [(str(element[key]), element, by_key.get(element[key])) for element in wished]
+    for name, one, other in pairs:
+        told = _difference(one, other, f"{path}[{name}]") if other is not None else f"{path}[{name}]"
+        if told:
+            return told
+    return ""

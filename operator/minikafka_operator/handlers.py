@@ -1,0 +1,100 @@
+"""kopf's part: it watches, and wakes the loop of the cluster that something belongs to. It decides and writes nothing."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+import kopf
+
+from minikafka_operator.api import GROUP
+from minikafka_operator.kinds import (
+    BUDGET,
+    CLAIM,
+    CLUSTER,
+    CONFIG_MAP,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STATEFUL_SET,
+    TOPIC,
+    Kind,
+)
+from minikafka_operator.loops import Loops
+from minikafka_operator.names import CLUSTER_LABEL, COMPONENT_LABEL, MANAGED_BY_LABEL, MANAGER
+from minikafka_operator.objects import CONFIG_COMPONENT
+
+_PARTS: Final = (STATEFUL_SET, POD, CLAIM, SERVICE, BUDGET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
+
+logger = logging.getLogger(__name__)
+
+
+def registry(loops: Loops) -> kopf.OperatorRegistry:
+    """The handlers. A registry of its own, so that nothing is global and an operator can be started twice in a test."""
+    made = kopf.OperatorRegistry()  # handlers are coroutines, for kopf runs functions in threads
+
+    async def cluster_event(namespace: str | None, name: str | None, **_: Any) -> None:
+        loops.seen(str(namespace), str(name))
+
+    async def topic_event(namespace: str | None, spec: Mapping[str, Any], **_: Any) -> None:
+        loops.wake(str(namespace), str((spec.get("clusterRef") or {}).get("name")))
+
+    async def part_event(namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
+        loops.wake(str(namespace), labels.get(CLUSTER_LABEL, ""))
+
+    _on_event(made, CLUSTER, cluster_event)
+    _on_event(made, TOPIC, topic_event)
+    for kind in (*_PARTS, CONFIG_MAP):
+        _on_event(made, kind, part_event)
+    kopf.on.login(registry=made)(login)
+    return made
+
+
+def _on_event(made: kopf.OperatorRegistry, kind: Kind, handler: Any) -> None:
+    group, _, version = kind.api_version.rpartition("/")
+    kopf.on.event(group, version, kind.plural, registry=made, id=f"{kind.plural}-event")(handler)
+
+
+def operator_settings(*, scan: bool) -> kopf.OperatorSettings:
+    """kopf's settings. ``scan``: whether namespaces and CRDs may be listed, to notice new ones."""
+    settings = kopf.OperatorSettings()
+    settings.scanning.disabled = not scan
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.queueing.exit_timeout = 0.5  # there is nothing to be finished: handlers only wake
+    # Nothing is stored as long as there are no handlers of changes; were there any, these would be their names.
+    settings.persistence.finalizer = f"{GROUP}/kopf"
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP)
+    # The API server filters, so that pods of other people are not even sent.
+    ours = f"{MANAGED_BY_LABEL}={MANAGER}"
+    for kind in _PARTS:
+        _select(settings, kind, ours)
+    # Not the ConfigMap in which brokers keep their metadata: it changes all the time.
+    _select(settings, CONFIG_MAP, f"{ours},{COMPONENT_LABEL}={CONFIG_COMPONENT}")
+    return settings
+
+
+def _select(settings: kopf.OperatorSettings, kind: Kind, selector: str) -> None:
+    group, _, version = kind.api_version.rpartition("/")
+    settings.watching.label_selectors[group, version, kind.plural] = selector
+
+
+def login(**_: Any) -> kopf.ConnectionInfo:
+    """Credentials: of ``KUBECONFIG`` when it is set, else of the pod's service account, else of the user's kubeconfig.
+
+    Raises kopf.LoginError when there are none.
+    """
+    settings = kopf.OperatorSettings()
+    ways = [kopf.login_with_service_account, kopf.login_with_kubeconfig]
+    if os.environ.get("KUBECONFIG"):
+        ways.reverse()
+    for way in ways:
+        found = way(settings=settings)
+        if found is not None:
+            return found
+    raise kopf.LoginError("no credentials: there is no service account, no KUBECONFIG and no ~/.kube/config")

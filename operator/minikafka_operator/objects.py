@@ -1,0 +1,160 @@
+"""What a cluster consists of apart from its pods, as it is wished for: settings, Services, permissions, budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minikafka_operator.api import API_VERSION, GROUP
+from minikafka_operator.api.cluster import ClusterSpec
+from minikafka_operator.kinds import (
+    BUDGET,
+    CLUSTER,
+    CONFIG_MAP,
+    LEASE,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+    Object,
+)
+from minikafka_operator.names import CLIENT_PORT, EXTERNAL_PORT, METRICS_PORT, REPLICATION_PORT, Names
+
+CONFIG_COMPONENT = "config"
+"""Tells the settings' ConfigMap from the one in which brokers keep metadata, which changes all the time."""
+
+
+def owner_reference(name: str, uid: str) -> dict[str, Any]:
+    """Makes the garbage collector delete an object with its cluster."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": CLUSTER.name,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+class Workshop:
+    """Makes the objects of one cluster."""
+
+    def __init__(self, names: Names, uid: str, spec: ClusterSpec) -> None:
+        self.names = names
+        self.spec = spec
+        self._owner = owner_reference(names.cluster, uid)
+
+    def object(self, kind: Kind, name: str, component: str = "", **content: Any) -> Object:
+        """An object that belongs to the cluster."""
+        return {
+            "apiVersion": kind.api_version,
+            "kind": kind.name,
+            "metadata": {
+                "name": name,
+                "namespace": self.names.namespace,
+                "labels": self.names.labels(component),
+                "ownerReferences": [self._owner],
+            },
+            **content,
+        }
+
+    def settings(self, files: Mapping[int, str]) -> Object:
+        """The ConfigMap with the properties file of each broker."""
+        data = {self.names.properties_file(broker_id): text for broker_id, text in files.items()}
+        return self.object(CONFIG_MAP, self.names.config, CONFIG_COMPONENT, data=data)
+
+    def services(self, brokers: int) -> list[Object]:
+        """Headless and bootstrap Service."""
+        headless = {
+            "clusterIP": "None",
+            # Brokers look for each other before they are ready, and a broker's name must not go while it restarts.
+            "publishNotReadyAddresses": True,
+            "selector": self.names.selector(),
+            "ports": [
+                _port("client", CLIENT_PORT),
+                _port("replication", REPLICATION_PORT),
+                _port("metrics", METRICS_PORT),
+            ],
+        }
+        bootstrap = {
+            "type": "ClusterIP",
+            "selector": self.names.selector(),
+            "ports": [_port("client", CLIENT_PORT)],
+        }
+        return [
+            self.object(SERVICE, self.names.brokers, spec=headless),
+            self.object(SERVICE, self.names.bootstrap, spec=bootstrap),
+            *self._external(brokers),
+        ]
+
+    def _external(self, brokers: int) -> list[Object]:
+        external = self.spec.listeners.external
+        if external is None:
+            return []
+        made = []
+        for broker_id in range(brokers):
+            first = external.first_broker_node_port
+            port = _port("external", EXTERNAL_PORT, node_port=None if first is None else first + broker_id)
+            spec = {
+                "type": external.type.value,
+                # The leader of a partition is at one address only, and its clients find out sooner than the kubelet
+                # whether it serves.
+                "publishNotReadyAddresses": True,
+                "selector": {
+                    **self.names.selector(),
+                    "statefulset.kubernetes.io/pod-name": self.names.pod(broker_id),
+                },
+                "ports": [port],
+            }
+            made.append(self.object(SERVICE, self.names.external(broker_id), spec=spec))
+        port = _port("external", EXTERNAL_PORT, node_port=external.bootstrap_node_port)
+        spec = {"type": external.type.value, "selector": self.names.selector(), "ports": [port]}
+        made.append(self.object(SERVICE, self.names.bootstrap_external, spec=spec))
+        if external.annotations:
+            for service in made:
+                service["metadata"]["annotations"] = dict(external.annotations)
+        return made
+
+    def permissions(self) -> list[Object]:
+        """ServiceAccount, Role and RoleBinding: no more than brokers need to keep the cluster's metadata."""
+        names = self.names
+        rules = [
+            _rule("", "configmaps", ["get", "list", "watch", "update"], [names.metadata]),
+            _rule("", "configmaps", ["create"]),  # a name is not known to the authorizer before it exists
+            _rule("coordination.k8s.io", "leases", ["get", "update"], [names.controller]),
+            _rule("coordination.k8s.io", "leases", ["create"]),
+            _rule(GROUP, "minikafkatopics", ["get", "list", "watch", "create", "patch", "delete"]),
+            _rule(GROUP, "minikafkatopics/status", ["get", "update"]),
+        ]
+        account = {"kind": SERVICE_ACCOUNT.name, "name": names.broker, "namespace": names.namespace}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": ROLE.name, "name": names.broker}
+        return [
+            self.object(SERVICE_ACCOUNT, names.broker, automountServiceAccountToken=False),
+            self.object(ROLE, names.broker, rules=rules),
+            self.object(ROLE_BINDING, names.broker, roleRef=role, subjects=[account]),
+        ]
+
+    def budget(self) -> Object:
+        """The PodDisruptionBudget: a drain of nodes takes one broker at a time, and waits until it is back."""
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": self.names.selector()}}
+        return self.object(BUDGET, self.names.broker, spec=spec)
+
+
+def made_by_brokers(names: Names) -> list[tuple[Kind, str]]:
+    """Objects that brokers make and that outlive them: what the cluster is, beside its topics and claims."""
+    return [(CONFIG_MAP, names.metadata), (LEASE, names.controller)]
+
+
+def _port(name: str, number: int, *, node_port: int | None = None) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": name, "port": number, "targetPort": name, "protocol": "TCP"}
+    if node_port is not None:
+        made["nodePort"] = node_port
+    return made
+
+
+def _rule(group: str, resource: str, verbs: list[str], names: list[str] | None = None) -> dict[str, Any]:
+    made: dict[str, Any] = {"apiGroups": [group], "resources": [resource], "verbs": verbs}
+    if names:
+        made["resourceNames"] = names
+    return made

@@ -1,0 +1,281 @@
+"""What was observed of one cluster, as values the planner can ask questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from minikafka_operator.kinds import CLAIM, LEASE, STATEFUL_SET, Kind, Object
+from minikafka_operator.names import (
+    CONFIG_ANNOTATION,
+    CONTAINER,
+    RACK_ANNOTATION,
+    RACK_CONTAINER,
+    TEMPLATE_ANNOTATION,
+    TOPIC_FINALIZER,
+    Names,
+)
+from minikafka_operator.pods import config_digest
+
+Key = tuple[str, str]
+"""Kind and name of an object in the cluster's namespace."""
+
+
+def instant(text: str | None) -> datetime | None:
+    """A point in time as Kubernetes writes it."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def annotations_of(thing: Object) -> Mapping[str, str]:
+    """The annotations of an object."""
+    return thing["metadata"].get("annotations") or {}
+
+
+def deleting(thing: Object) -> bool:
+    """Whether an object is being deleted."""
+    return "deletionTimestamp" in thing["metadata"]
+
+
+@dataclass(frozen=True)
+class Warned:
+    """A Kubernetes Event of type Warning about an object of the cluster."""
+
+    kind: str
+    name: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One look at a cluster and everything that belongs to it.
+
+    ``objects`` are those the operator made, claims, and the brokers' lease. ``racks`` holds what is known of nodes: the value of
+    the rack's label, "" where a node has none. ``refused`` holds what could not be looked at, and why.
+    """
+
+    cluster: Object
+    now: datetime
+    objects: Mapping[Key, Object] = field(default_factory=dict)
+    pods: Sequence[Object] = ()
+    topics: Sequence[Object] = ()
+    racks: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[Warned] = ()
+    missing_storage_classes: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def names(self) -> Names:
+        metadata = self.cluster["metadata"]
+        return Names(metadata["namespace"], metadata["name"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.cluster["metadata"]["uid"])
+
+    @property
+    def generation(self) -> int:
+        return int(self.cluster["metadata"].get("generation", 0))
+
+    def find(self, kind: Kind, name: str) -> Object | None:
+        """An object that the operator made, or None."""
+        return self.objects.get((kind.name, name))
+
+    def of_kind(self, kind: Kind) -> list[Object]:
+        """All objects of a kind."""
+        return [thing for (name, _), thing in sorted(self.objects.items()) if name == kind.name]
+
+    @cached_property
+    def stateful_set(self) -> Object | None:
+        return self.find(STATEFUL_SET, self.names.broker)
+
+    @property
+    def claims(self) -> list[Object]:
+        return self.of_kind(CLAIM)
+
+    @cached_property
+    def brokers(self) -> dict[int, Pod]:
+        """The brokers' pods by broker id."""
+        made = {}
+        for thing in self.pods:
+            broker_id = self.names.broker_id(thing["metadata"]["name"])
+            if broker_id is not None:
+                made[broker_id] = Pod(thing, broker_id)
+        return dict(sorted(made.items()))
+
+    @cached_property
+    def topic_states(self) -> list[TopicState]:
+        """What brokers last said of each topic."""
+        return [TopicState.of(thing) for thing in self.topics if thing.get("status", {}).get("partitions")]
+
+    @cached_property
+    def controller(self) -> str:
+        """The pod of the controller; empty when there is none."""
+        lease = self.find(LEASE, self.names.controller) or {}
+        return str(lease.get("spec", {}).get("holderIdentity") or "")
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A broker's pod."""
+
+    thing: Object
+    broker_id: int
+
+    @property
+    def name(self) -> str:
+        return str(self.thing["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.thing["metadata"]["uid"])
+
+    @property
+    def node(self) -> str:
+        """The node it was bound to; empty while it waits for one."""
+        return str(self.thing["spec"].get("nodeName") or "")
+
+    @property
+    def host_ip(self) -> str:
+        return str(self._status.get("hostIP") or "")
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it is being deleted, or has ended for good."""
+        return deleting(self.thing) or self._status.get("phase") in ("Failed", "Succeeded")
+
+    @property
+    def failed(self) -> bool:
+        """Ended for good (evicted, say) and not made again before it is deleted."""
+        return not deleting(self.thing) and self._status.get("phase") in ("Failed", "Succeeded")
+
+    @property
+    def ready(self) -> bool:
+        return not self.leaving and self.condition("Ready").get("status") == "True"
+
+    @property
+    def ready_since(self) -> datetime | None:
+        """When it last became ready or stopped being so."""
+        return instant(self.condition("Ready").get("lastTransitionTime"))
+
+    @property
+    def created(self) -> datetime | None:
+        return instant(self.thing["metadata"].get("creationTimestamp"))
+
+    @property
+    def template_digest(self) -> str:
+        return annotations_of(self.thing).get(TEMPLATE_ANNOTATION, "")
+
+    @property
+    def config_digest(self) -> str:
+        return config_digest(annotations_of(self.thing).get(CONFIG_ANNOTATION, ""), self.broker_id)
+
+    @property
+    def rack(self) -> str | None:
+        """The rack that the operator wrote on it; None: not yet."""
+        return annotations_of(self.thing).get(RACK_ANNOTATION)
+
+    @property
+    def rack_at_start(self) -> str | None:
+        """The rack it started with; None while that is not known."""
+        state = self._container("initContainerStatuses", RACK_CONTAINER).get("state", {}).get("terminated")
+        return None if state is None else str(state.get("message") or "").strip()
+
+    @property
+    def image(self) -> str:
+        for container in self.thing["spec"].get("containers", ()):
+            if container["name"] == CONTAINER:
+                return str(container["image"])
+        return ""
+
+    @property
+    def never_started(self) -> bool:
+        """Whether its broker has not run yet: nothing was written, nobody follows it, so nothing is lost with it."""
+        broker = self._container("containerStatuses", CONTAINER)
+        state = broker.get("state", {})
+        return not (
+            "running" in state or "terminated" in state or broker.get("lastState") or broker.get("restartCount", 0)
+        )
+
+    @property
+    def waiting(self) -> tuple[str, str]:
+        """Reason and message of the first container that cannot be started; empty when there is none."""
+        for status in self._statuses:
+            waiting = status.get("state", {}).get("waiting")
+            if waiting and waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+                return str(waiting["reason"]), str(waiting.get("message") or "")
+        return "", ""
+
+    @property
+    def last_words(self) -> tuple[str, str]:
+        """Reason and message of the broker's last end; empty when it has not ended."""
+        broker = self._container("containerStatuses", CONTAINER)
+        for state in (broker.get("state", {}), broker.get("lastState", {})):
+            ended = state.get("terminated")
+            if ended:
+                return str(ended.get("reason") or ""), str(ended.get("message") or "").strip()
+        return "", ""
+
+    def condition(self, kind: str) -> Mapping[str, Any]:
+        """One of the pod's conditions, or nothing."""
+        for condition in self._status.get("conditions") or ():
+            if condition["type"] == kind:
+                return dict(condition)
+        return {}
+
+    @property
+    def _status(self) -> Mapping[str, Any]:
+        return self.thing.get("status") or {}
+
+    @property
+    def _statuses(self) -> list[Mapping[str, Any]]:
+        return [*(self._status.get("initContainerStatuses") or ()), *(self._status.get("containerStatuses") or ())]
+
+    def _container(self, group: str, name: str) -> Mapping[str, Any]:
+        for status in self._status.get(group) or ():
+            if status["name"] == name:
+                return dict(status)
+        return {}
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """The controller's word on one partition."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """What brokers last said of a topic. ``min_isr`` is None where the brokers' default holds."""
+
+    name: str
+    min_isr: int | None
+    partitions: tuple[PartitionState, ...]
+
+    @classmethod
+    def of(cls, thing: Object) -> TopicState:
+        """From a MiniKafkaTopic that has a status."""
+        status = thing["status"]
+        name = status.get("topicName") or thing["spec"].get("topicName") or thing["metadata"]["name"]
+        given = (status.get("configs") or {}).get("min.insync.replicas", "")
+        partitions = tuple(
+            PartitionState(name, one["partition"], tuple(one["replicas"]), tuple(one["isr"]), one["leader"])
+            for one in status["partitions"]
+        )
+        return cls(name, int(given) if given.isdecimal() else None, partitions)
+
+
+def has_topic_finalizer(topic: Object) -> bool:
+    """Whether a topic waits for the controller broker before it may go."""
+    return TOPIC_FINALIZER in (topic["metadata"].get("finalizers") or ())

@@ -1,0 +1,267 @@
+"""From one look at a cluster to what has to be done about it. Pure: no I/O, no clock; kopf is not known here.
+
+The planner looks at the state of the world and never at what changed, so a missed event costs time and nothing else. On a
+cluster that is as it should be it answers an empty plan, and then nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from minikafka_operator.actions import Action, Apply, Delete, Emit, Finalizers, Patch, Plan, ReplacePod
+from minikafka_operator.api.cluster import ClusterSpec
+from minikafka_operator.conditions import Reason, Type
+from minikafka_operator.deletion import plan_deletion
+from minikafka_operator.difference import differs, digest, quantity, sealed
+from minikafka_operator.external import Externals, externals
+from minikafka_operator.kinds import BY_NAME, CLAIM, CLUSTER, OWNED, POD, Object
+from minikafka_operator.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
+from minikafka_operator.objects import Workshop
+from minikafka_operator.observed import Observed, deleting
+from minikafka_operator.pods import claim_sizes, stateful_set
+from minikafka_operator.properties import broker_properties, properties_text, settings_problems
+from minikafka_operator.rollout import Roll, highest_used, outdated_pods, partitions_on, roll
+from minikafka_operator.status import Decided, rejected_status, same_status, status_of
+from minikafka_operator.trouble import troubles
+
+RETRY_SECONDS: Final = 5.0
+"""While a cluster is not as it should be, it is looked at again this often: not everything that helps is an event."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the operator was started with."""
+
+    broker_image: str
+
+
+@dataclass
+class _Draft:
+    """A plan in the making."""
+
+    actions: list[Action] = field(default_factory=list)
+    events: list[Emit] = field(default_factory=list)
+    retry_seconds: float | None = None
+
+    def retry(self, seconds: float | None) -> None:
+        """Look again after this time at the latest."""
+        if seconds is not None:
+            self.retry_seconds = seconds if self.retry_seconds is None else min(seconds, self.retry_seconds)
+
+
+def plan(observed: Observed, settings: Settings, refused: tuple[Reason, str] | None = None) -> Plan:
+    """What to do now. ``refused``: what the API server refused when the last plan was carried out."""
+    try:
+        spec = ClusterSpec.model_validate(observed.cluster.get("spec") or {})
+    except ValidationError as error:
+        if deleting(observed.cluster):
+            return plan_deletion(observed, delete_claim=False)
+        return _with_status(_Draft(), observed, rejected_status(observed, (Reason.INVALID_SPEC, _explained(error))))
+    if deleting(observed.cluster):
+        return plan_deletion(observed, delete_claim=spec.storage.delete_claim)
+    draft = _Draft()
+    decided = _decide(observed, spec, settings, draft)
+    if refused is not None and decided.problem is None:
+        decided = replace(decided, problem=refused)
+    if spec.paused:
+        draft = _Draft()
+    elif decided.troubles or not decided.created or len(observed.brokers) != decided.replicas:
+        draft.retry(RETRY_SECONDS)
+    return _with_status(draft, observed, status_of(observed, spec, decided))
+
+
+def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _Draft) -> Decided:
+    topics = observed.topic_states
+    wanted = spec.brokers.replicas
+    # Brokers that would go keep their pods, or get them back, while they have replicas.
+    replicas = max(wanted, highest_used(topics) + 1)
+    held_back = partitions_on(topics, wanted) if replicas > wanted else []
+    found = externals(spec, observed, replicas)
+    decided = Decided(
+        replicas=replicas,
+        externals=found,
+        troubles=troubles(observed, replicas),
+        held_back=held_back,
+        created=observed.stateful_set is not None,
+        problem=_problem(observed, spec),
+    )
+    _keep_finalizer(observed, draft)
+    if decided.problem is not None and decided.problem[0] is Reason.INVALID_CONFIG:
+        # Nothing of a spec that brokers would not start with reaches them, and what is there stays as it is.
+        return decided
+    workshop = Workshop(observed.names, observed.uid, spec)
+    image = spec.image or settings.broker_image
+    wished = [*workshop.permissions(), *workshop.services(replicas), workshop.budget()]
+    if not found.unknown:
+        files = _files(observed, spec, replicas, found)
+        digests = {broker_id: digest(text) for broker_id, text in files.items()}
+        pods = stateful_set(workshop, image, replicas, digests, observed.stateful_set)
+        wished += [workshop.settings(files), pods]
+        decided = replace(decided, roll=_roll(observed, spec, replicas, pods, digests))
+    _apply(observed, wished, draft)
+    _remove_leftovers(observed, wished, keep_settings=bool(found.unknown), draft=draft)
+    _grow_claims(observed, spec, draft)
+    _tell_racks(observed, spec, draft)
+    _replace_pods(observed, decided.roll, draft)
+    return decided
+
+
+def _problem(observed: Observed, spec: ClusterSpec) -> tuple[Reason, str] | None:
+    lines = settings_problems(spec, observed.names)
+    if lines:
+        return Reason.INVALID_CONFIG, "; ".join(f"spec.config: {line}" for line in lines)
+    if spec.rack is not None and "nodes" in observed.refused:
+        return Reason.RACK_UNKNOWN, f"spec.rack: the operator cannot look at nodes: {observed.refused['nodes']}"
+    return None
+
+
+def _current_replicas(observed: Observed) -> int:
+    return int(observed.stateful_set["spec"]["replicas"]) if observed.stateful_set else 0
+
+
+def _files(observed: Observed, spec: ClusterSpec, replicas: int, found: Externals) -> dict[int, str]:
+    return {
+        broker_id: properties_text(
+            broker_properties(spec, observed.names, broker_id, found.addresses.get(broker_id)),
+        )
+        for broker_id in range(replicas)
+    }
+
+
+def _roll(observed: Observed, spec: ClusterSpec, replicas: int, pods: Object, digests: Mapping[int, str]) -> Roll:
+    template = pods["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION]
+    return roll(
+        observed,
+        replicas,
+        outdated_pods(observed, template, digests),
+        default_min_isr=spec.replication.min_insync_replicas,
+        ready_timeout_seconds=spec.rollout.ready_timeout_seconds,
+        unflushed=spec.unflushed_volume is not None,
+        paused=spec.rollout.paused,
+    )
+
+
+# --- actions ----------------------------------------------------------------------------------------------------------
+
+
+def _keep_finalizer(observed: Observed, draft: _Draft) -> None:
+    metadata = observed.cluster["metadata"]
+    finalizers = list(metadata.get("finalizers") or ())
+    if CLUSTER_FINALIZER not in finalizers:
+        finalizers.append(CLUSTER_FINALIZER)
+        draft.actions.append(
+            Finalizers(CLUSTER, metadata["name"], metadata["resourceVersion"], finalizers, "before anything is made")
+        )
+
+
+def _apply(observed: Observed, wished: Sequence[Object], draft: _Draft) -> None:
+    order = {kind.name: index for index, kind in enumerate(OWNED)}
+    for thing in sorted(map(sealed, wished), key=lambda one: order[one["kind"]]):
+        found = observed.find(BY_NAME[thing["kind"]], thing["metadata"]["name"])
+        if found is not None and deleting(found):
+            continue  # it comes back once it is gone
+        why = differs(thing, found)
+        if why:
+            draft.actions.append(Apply(thing, why, takeover=found is not None))
+
+
+def _remove_leftovers(observed: Observed, wished: Sequence[Object], *, keep_settings: bool, draft: _Draft) -> None:
+    """Objects that were made for an earlier spec: external listeners that are gone, brokers that are gone."""
+    wanted = {(thing["kind"], thing["metadata"]["name"]) for thing in wished}
+    kept = {"ConfigMap", "StatefulSet"} if keep_settings else set()
+    owned = {kind.name for kind in OWNED} - kept
+    for (kind, name), thing in sorted(observed.objects.items()):
+        if kind in owned and (kind, name) not in wanted and _is_ours(thing, observed.uid) and not deleting(thing):
+            draft.actions.append(Delete(BY_NAME[kind], name, thing["metadata"]["uid"], "the spec has no use for it"))
+
+
+def _is_ours(thing: Object, uid: str) -> bool:
+    return any(owner.get("uid") == uid for owner in thing["metadata"].get("ownerReferences") or ())
+
+
+def _grow_claims(observed: Observed, spec: ClusterSpec, draft: _Draft) -> None:
+    for volume, size in claim_sizes(spec).items():
+        wanted = quantity(size)
+        for broker_id in range(_current_replicas(observed)):
+            claim = observed.find(CLAIM, observed.names.claim(volume, broker_id))
+            if claim is None or wanted is None or deleting(claim):
+                continue
+            bound = claim.get("status", {}).get("phase") == "Bound"  # an unbound claim cannot be resized
+            there = quantity(claim["spec"]["resources"]["requests"]["storage"])
+            if bound and there is not None and there < wanted:
+                body = {
+                    "metadata": {"uid": claim["metadata"]["uid"]},
+                    "spec": {"resources": {"requests": {"storage": size}}},
+                }
+                draft.actions.append(Patch(CLAIM, claim["metadata"]["name"], body, "spec.storage.size grew"))
+
+
+def _tell_racks(observed: Observed, spec: ClusterSpec, draft: _Draft) -> None:
+    if spec.rack is None:
+        return
+    for pod in observed.brokers.values():
+        rack = observed.racks.get(pod.node)
+        if rack and pod.rack is None and not pod.leaving:
+            body = {"metadata": {"uid": pod.uid, "annotations": {RACK_ANNOTATION: rack}}}
+            draft.actions.append(Patch(POD, pod.name, body, f"its node {pod.node} is in rack {rack}"))
+
+
+def _replace_pods(observed: Observed, decision: Roll, draft: _Draft) -> None:
+    draft.retry(decision.retry_seconds)
+    for replacement in decision.replace:
+        pod = replacement.pod
+        draft.actions.append(ReplacePod(pod.name, pod.uid, replacement.why))
+        note = f"Replacing {pod.name}: {replacement.why}"
+        draft.events.append(Emit(False, "ReplacingBroker", "ReplacePod", note, pod.name))
+    if decision.outdated:
+        draft.retry(RETRY_SECONDS)
+    for pod in observed.brokers.values():
+        if pod.failed:  # a StatefulSet makes it again only once it is gone
+            draft.actions.append(Delete(POD, pod.name, pod.uid, "it has ended for good"))
+
+
+# --- status and events ------------------------------------------------------------------------------------------------
+
+_TOLD: Final[Mapping[tuple[str, bool], str]] = {
+    (Type.READY, True): "Ready",
+    (Type.READY, False): "NotReady",
+    (Type.ACCEPTED, False): "Refused",
+    (Type.ROLLOUT_BLOCKED, True): "Blocked",
+    (Type.AVAILABLE, False): "Unavailable",
+}
+"""Conditions whose coming about is worth an Event, and the action it is filed under."""
+
+_QUIET: Final = frozenset({Reason.BROKERS_NOT_READY, Reason.NO_BROKER_READY, Reason.ROLLING, Reason.BROKER_NOT_READY})
+"""Reasons that every start and every roll goes through."""
+
+
+def _with_status(draft: _Draft, observed: Observed, made: Mapping[str, Any]) -> Plan:
+    before = observed.cluster.get("status")
+    old = {condition["type"]: condition for condition in (before or {}).get("conditions") or ()}
+    for condition in made["conditions"]:
+        same = old.get(condition["type"], {})
+        told = _TOLD.get((condition["type"], condition["status"] == "True"))
+        changed = (same.get("status"), same.get("reason")) != (condition["status"], condition["reason"])
+        if told and changed and condition["reason"] not in _QUIET:
+            warning = condition["type"] != Type.READY or condition["status"] != "True"
+            draft.events.append(Emit(warning, condition["reason"], told, condition["message"]))
+    conditions = {condition["type"]: condition["status"] for condition in made["conditions"]}
+    status = None if same_status(made, before) else made
+    return Plan(tuple(draft.actions), status, _once(draft.events), draft.retry_seconds, conditions)
+
+
+def _once(events: Sequence[Emit]) -> tuple[Emit, ...]:
+    """Without those that say the same about several conditions."""
+    return tuple({(event.reason, event.note): event for event in events}.values())
+
+
+def _explained(error: ValidationError) -> str:
+    problems = [
+        f"spec.{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}" for problem in error.errors()[:3]
+    ]
+    more = error.error_count() - len(problems)
+    return "; ".join(problems) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,108 @@
+"""The properties file of each broker, and what is wrong with the settings in a spec before any broker gets them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from minikafka.config import BrokerConfig, ConfigError
+
+from minikafka_operator.api.cluster import ClusterSpec
+from minikafka_operator.names import (
+    CLIENT_PORT,
+    EVENTS_PATH,
+    EXTERNAL_PORT,
+    LOG_PATH,
+    METRICS_PORT,
+    REPLICATION_PORT,
+    UNFLUSHED_PATH,
+    Names,
+)
+
+OFFSETS_FACTOR_MAX = 3
+"""Kafka's default for ``offsets.topic.replication.factor``; fewer where topics have fewer by default."""
+
+_ENVIRONMENT = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_STAND_INS = {"POD_IP": "10.0.0.1", "HOST_IP": "10.0.0.2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where clients outside reach a broker. ``host`` may be a variable that is known in the pod only."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host and not self.host.startswith("${") else self.host
+        return f"{host}:{self.port}"
+
+
+def broker_properties(spec: ClusterSpec, names: Names, broker_id: int, external: Address | None) -> dict[str, str]:
+    """All settings of one broker."""
+    listeners = {"CLIENT": f":{CLIENT_PORT}", "REPLICATION": f":{REPLICATION_PORT}"}
+    advertised = {
+        "CLIENT": f"{names.pod_host(broker_id)}:{CLIENT_PORT}",
+        # By address, not by name: after a restart the name leads to the old address for as long as DNS caches it.
+        "REPLICATION": f"${{env:POD_IP}}:{REPLICATION_PORT}",
+    }
+    if external is not None:
+        listeners["EXTERNAL"] = f":{EXTERNAL_PORT}"
+        advertised["EXTERNAL"] = str(external)
+    made = {
+        "node.id": str(broker_id),
+        "minikafka.metadata.store": "kubernetes",
+        "minikafka.kubernetes.namespace": names.namespace,
+        "minikafka.kubernetes.cluster": names.cluster,
+        "listeners": ",".join(f"{name}://{where}" for name, where in listeners.items()),
+        "advertised.listeners": ",".join(f"{name}://{where}" for name, where in advertised.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+        "inter.broker.listener.name": "REPLICATION",
+        "log.dirs": LOG_PATH,
+        "minikafka.metrics.host": "0.0.0.0",
+        "minikafka.metrics.port": str(METRICS_PORT),
+        "minikafka.events.path": f"{EVENTS_PATH}/broker-{broker_id}.jsonl",
+        "default.replication.factor": str(spec.replication.default_factor),
+        "min.insync.replicas": str(spec.replication.min_insync_replicas),
+        "offsets.topic.replication.factor": str(min(OFFSETS_FACTOR_MAX, spec.replication.default_factor)),
+    }
+    if spec.unflushed_volume is not None:
+        made["minikafka.unflushed.dir"] = UNFLUSHED_PATH
+    if spec.rack is not None:
+        made["broker.rack"] = "${env:BROKER_RACK}"
+    return {**made, **(spec.config or {})}
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """A properties file, in Java's format."""
+    lines = ["# Made by minikafka-operator from the MiniKafkaCluster; changes here are undone."]
+    lines += [f"{_escaped(key, key=True)}={_escaped(value)}" for key, value in properties.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str, *, key: bool = False) -> str:
+    made = (
+        text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t").replace("\f", "\\f")
+    )
+    if key:
+        made = re.sub(r"([=:\s#!])", r"\\\1", made)
+    return f"\\{made}" if made.startswith(" ") else made
+
+
+def settings_problems(spec: ClusterSpec, names: Names) -> tuple[str, ...]:
+    """What a broker would refuse: one line for each setting, naming it and what is allowed; none when all is well.
+
+    A broker with such a setting would not start, so it must not get it. The API server cannot know Kafka's settings.
+    """
+    external = Address("${env:HOST_IP}", EXTERNAL_PORT) if spec.listeners.external else None
+    properties = broker_properties(spec, names, 0, external)
+    filled = {
+        key: _ENVIRONMENT.sub(lambda match: _STAND_INS.get(match[1], "stand-in"), value)
+        for key, value in properties.items()
+    }
+    try:
+        BrokerConfig.from_properties(filled)
+    except ConfigError as error:
+        return tuple(error.problems)
+    return ()

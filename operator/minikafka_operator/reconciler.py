@@ -1,0 +1,300 @@
+"""Looks at one cluster, asks the planner, and does what it says. No kopf here; time and the API server are handed in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from minikafka_operator.actions import Action, Apply, Delete, Emit, Finalizers, Patch, Plan, ReplacePod
+from minikafka_operator.api_server import ApiError, ApiServer
+from minikafka_operator.conditions import Reason
+from minikafka_operator.kinds import (
+    BUDGET,
+    BY_NAME,
+    CLAIM,
+    CLUSTER,
+    CONFIG_MAP,
+    EVENT,
+    LEASE,
+    NODE,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STATEFUL_SET,
+    STORAGE_CLASS,
+    TOPIC,
+    Kind,
+    Object,
+)
+from minikafka_operator.names import CLUSTER_LABEL, Names
+from minikafka_operator.objects import made_by_brokers
+from minikafka_operator.observed import Observed, Warned, deleting
+from minikafka_operator.planner import Settings, plan
+from minikafka_operator.telemetry import Telemetry
+
+REFUSED_RETRY_SECONDS: Final = 30.0
+"""A refused object is tried again this often: a quota may have grown meanwhile."""
+
+_REFUSALS: Final = frozenset({400, 403, 409, 422})
+_STALE: Final = frozenset({404, 409})
+_CORE_EVENTS: Final = Kind("v1", "Event", "events")
+_LISTED: Final = (SERVICE, CLAIM)
+_BY_NAME: Final = (
+    (STATEFUL_SET, "broker"),
+    (CONFIG_MAP, "config"),
+    (SERVICE_ACCOUNT, "broker"),
+    (ROLE, "broker"),
+    (ROLE_BINDING, "broker"),
+    (BUDGET, "broker"),
+    (LEASE, "controller"),
+)
+_NOTE_MAX: Final = 1024  # events.k8s.io refuses longer notes
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a look at a cluster ended. ``gone``: there is no such cluster any more."""
+
+    name: str
+    retry_seconds: float | None = None
+    gone: bool = False
+
+
+class Reconciler:
+    """Makes clusters what their specs say. Holds nothing about any of them between two looks."""
+
+    def __init__(
+        self, server: ApiServer, settings: Settings, telemetry: Telemetry, now: Callable[[], datetime], identity: str
+    ) -> None:
+        self._server = server
+        self._settings = settings
+        self._telemetry = telemetry
+        self._now = now
+        self._identity = identity
+
+    async def reconcile(self, namespace: str, name: str) -> Outcome:
+        """One look, and all that follows from it. Raises ApiError and the errors of the connection; then look again."""
+        observed = await self.observe(namespace, name)
+        if observed is None:
+            return Outcome("steady", gone=True)
+        made = plan(observed, self._settings)
+        refused = await self._act(observed, made.actions)
+        if refused is not None:
+            made = plan(observed, self._settings, refused)
+        await self._tell(observed, made)
+        if refused is not None:
+            return Outcome("refused", REFUSED_RETRY_SECONDS)
+        return Outcome("steady" if made.steady else "changed", made.retry_seconds)
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+
+    async def observe(self, namespace: str, name: str) -> Observed | None:
+        """Read the cluster and everything that belongs to it; None when it is gone.
+
+        Always from the API server and never from a cache of watched objects: kopf's does not notice what was deleted
+        while a watch was broken, and a roll must not count on pods that are gone.
+        """
+        cluster = await self._server.get(CLUSTER, namespace, name)
+        if cluster is None:
+            return None
+        names = Names(namespace, name)
+        labels = f"{CLUSTER_LABEL}={name}"
+        objects = await asyncio.gather(
+            *(self._server.get(kind, namespace, getattr(names, attribute)) for kind, attribute in _BY_NAME)
+        )
+        lists = await asyncio.gather(
+            *(self._server.find_all(kind, namespace, labels=labels) for kind in _LISTED),
+            self._server.find_all(POD, namespace, labels=labels),
+            self._server.find_all(TOPIC, namespace, fields=f"spec.clusterRef.name={name}"),
+        )
+        found = [thing for thing in objects if thing is not None]
+        found += [thing for listed in lists[: len(_LISTED)] for thing in listed]
+        if deleting(cluster):
+            kept = [await self._server.get(kind, namespace, one) for kind, one in made_by_brokers(names)]
+            found += [thing for thing in kept if thing is not None]
+        observed = Observed(
+            cluster=cluster,
+            now=self._now(),
+            objects={(thing["kind"], thing["metadata"]["name"]): thing for thing in found},
+            pods=lists[-2],
+            topics=lists[-1],
+        )
+        return await self._look_closer(observed)
+
+    async def _look_closer(self, observed: Observed) -> Observed:
+        """What is only of interest sometimes: nodes when there are racks, warnings when something is not as it should be."""
+        cluster, refused = observed.cluster, dict(observed.refused)
+        spec = cluster.get("spec") or {}
+        racks: dict[str, str] = {}
+        key = (spec.get("rack") or {}).get("topologyKey")
+        if key:
+            nodes = {pod.node for pod in observed.brokers.values() if pod.node and pod.rack is None}
+            racks = await self._racks(nodes, key, refused)
+        warnings: Sequence[Warned] = ()
+        classes: frozenset[str] = frozenset()
+        if _unwell(observed):
+            warnings = await self._warnings(observed)
+            classes = await self._missing_classes(observed)
+        return Observed(
+            cluster=cluster,
+            now=observed.now,
+            objects=observed.objects,
+            pods=observed.pods,
+            topics=observed.topics,
+            racks=racks,
+            warnings=warnings,
+            missing_storage_classes=classes,
+            refused=refused,
+        )
+
+    async def _racks(self, nodes: set[str], key: str, refused: dict[str, str]) -> dict[str, str]:
+        found = {}
+        for node in sorted(nodes):
+            try:
+                thing = await self._server.get(NODE, None, node)
+            except ApiError as error:
+                if error.code != 403:
+                    raise
+                refused["nodes"] = error.message
+                return {}
+            found[node] = ((thing or {}).get("metadata", {}).get("labels") or {}).get(key, "")
+        return found
+
+    async def _warnings(self, observed: Observed) -> list[Warned]:
+        try:
+            events = await self._server.find_all(_CORE_EVENTS, observed.names.namespace, fields="type=Warning")
+        except ApiError as error:
+            if error.code != 403:
+                raise
+            return []
+        of_cluster = f"{observed.names.cluster}-"
+        mine = [event for event in events if of_cluster in event["involvedObject"].get("name", "")]
+        mine.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+        return [
+            Warned(
+                event["involvedObject"].get("kind", ""),
+                event["involvedObject"].get("name", ""),
+                event.get("reason") or "",
+                event.get("message") or "",
+            )
+            for event in mine
+        ]
+
+    async def _missing_classes(self, observed: Observed) -> frozenset[str]:
+        wanted = {
+            claim["spec"].get("storageClassName")
+            for claim in observed.claims
+            if claim.get("status", {}).get("phase") == "Pending"
+        }
+        missing = set()
+        for name in sorted(wanted - {None, ""}):
+            try:
+                if await self._server.get(STORAGE_CLASS, None, name) is None:
+                    missing.add(name)
+            except ApiError as error:
+                if error.code != 403:  # a namespaced operator may not look; then the claim's own events tell
+                    raise
+        return frozenset(missing)
+
+    # -- acting -----------------------------------------------------------------------------------------------------
+
+    async def _act(self, observed: Observed, actions: Sequence[Action]) -> tuple[Reason, str] | None:
+        """Do it, in order. What the API server refuses ends it, for what follows may count on it; that is told."""
+        for action in actions:
+            try:
+                await self._do(observed, action)
+            except ApiError as error:
+                if error.code not in _REFUSALS:
+                    raise
+                if not isinstance(action, Apply):
+                    if error.code in _STALE or isinstance(action, Finalizers):
+                        logger.info("Skipped a change of something that changed meanwhile: %s", error)
+                        return None
+                    return Reason.OBJECT_REFUSED, f"{action.name}: {error.message}"
+                reason = Reason.OBJECT_CONFLICT if error.code == 409 else Reason.OBJECT_REFUSED
+                if reason is Reason.OBJECT_CONFLICT and action.takeover:
+                    return None
+                thing = action.thing
+                return reason, f"{thing['kind']} {thing['metadata']['name']}: {error.message}"
+        return None
+
+    async def _do(self, observed: Observed, action: Action) -> None:
+        namespace, cluster = observed.names.namespace, observed.names.cluster
+        context = {"namespace": namespace, "cluster": cluster}
+        match action:
+            case Apply(thing, why, takeover):
+                kind = BY_NAME[thing["kind"]]
+                await self._server.apply(kind, thing, force=takeover)
+                logger.info("Applied %s %s (%s)", kind.name, thing["metadata"]["name"], why, extra=context)
+            case Patch(kind, name, body, why):
+                await self._server.patch(kind, namespace, name, body)
+                logger.info("Patched %s %s (%s)", kind.name, name, why, extra=context)
+            case Finalizers(kind, name, version, finalizers, why):
+                await self._server.set_finalizers(kind, namespace, name, version, list(finalizers))
+                logger.info("Set the finalizers of %s %s (%s)", kind.name, name, why, extra=context)
+            case Delete(kind, name, uid, why):
+                await self._server.delete(kind, namespace, name, uid)
+                logger.info("Deleted %s %s (%s)", kind.name, name, why, extra=context)
+            case ReplacePod(name, uid, why):
+                await self._server.delete(POD, namespace, name, uid)
+                self._telemetry.replaced.inc()
+                logger.info("Deleted Pod %s, to be made again (%s)", name, why, extra=context)
+
+    async def _tell(self, observed: Observed, made: Plan) -> None:
+        names = observed.names
+        if made.status is not None:
+            await self._server.apply_status(CLUSTER, names.namespace, names.cluster, made.status)
+        self._telemetry.tell_conditions(names.namespace, names.cluster, made.conditions)
+        for event in made.events:
+            try:
+                await self._server.create(EVENT, names.namespace, self._event(observed, event))
+            except ApiError as error:  # a namespace that is going takes no more events; nothing depends on them
+                logger.warning("Event %s of %s/%s was refused: %s", event.reason, names.namespace, names.cluster, error)
+
+    def _event(self, observed: Observed, event: Emit) -> Object:
+        names = observed.names
+        cluster = observed.cluster
+        regarding = {
+            "apiVersion": CLUSTER.api_version,
+            "kind": CLUSTER.name,
+            "namespace": names.namespace,
+            "name": names.cluster,
+            "uid": observed.uid,
+            "resourceVersion": cluster["metadata"]["resourceVersion"],
+        }
+        made: dict[str, Any] = {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.name,
+            "metadata": {"generateName": f"{names.cluster}-", "namespace": names.namespace},
+            "eventTime": self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": f"{CLUSTER.api_version.partition('/')[0]}/operator",
+            "reportingInstance": self._identity,
+            "type": "Warning" if event.warning else "Normal",
+            "reason": event.reason,
+            "action": event.action,
+            "note": event.note[:_NOTE_MAX],
+            "regarding": regarding,
+        }
+        if event.related_pod:
+            made["related"] = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "namespace": names.namespace,
+                "name": event.related_pod,
+            }
+        return made
+
+
+def _unwell(observed: Observed) -> bool:
+    spec: Mapping[str, Any] = observed.cluster.get("spec") or {}
+    wanted = (spec.get("brokers") or {}).get("replicas") or 0
+    ready = sum(1 for pod in observed.brokers.values() if pod.ready)
+    return observed.stateful_set is not None and ready < wanted and not deleting(observed.cluster)

@@ -1,0 +1,198 @@
+"""Which pod is replaced next, or why none is. One at a time, and never below ``min.insync.replicas``.
+
+The state of a roll is in the pods themselves: each carries the digests of the template and of the settings it was made
+from. So a roll that was interrupted goes on where it was, and one that is overtaken by a newer spec goes on with that.
+
+The rules (after Strimzi's KafkaRoller, which learned them the hard way):
+
+1. A pod whose broker has never run holds nothing, and is replaced at once: a wrong image must be easy to put right.
+2. One pod at a time. While any broker is away or not ready, no ready one is touched.
+3. A broker that is outdated and not ready is the one to be replaced, after ``readyTimeoutSeconds``: it may be recovering
+   its logs. One that crashes is not given that time.
+4. A broker is only taken when each of its partitions keeps ``min.insync.replicas`` without it. That also holds for a
+   broker that is not in the ISR: it may be the first to catch up. A partition that can never satisfy it is no reason to
+   wait for ever.
+5. All must have been ready for a moment, so that what the brokers say of the ISR is not older than the last restart.
+6. The controller comes last, so that it moves once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from minikafka_operator.conditions import Reason
+from minikafka_operator.observed import Observed, PartitionState, Pod, TopicState
+
+SETTLE_SECONDS: Final = 5
+"""Between a broker's becoming ready and the next roll. Brokers tell the ISR within a second; times are whole seconds."""
+
+USUAL_WAIT_SECONDS: Final = 60
+"""A roll that waits for longer than this is called blocked: brokers restart and catch up in seconds."""
+
+_SHOWN_MAX: Final = 3
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A pod that is to be deleted so that it is made again, and why."""
+
+    pod: Pod
+    why: str
+
+
+@dataclass(frozen=True)
+class Roll:
+    """What to do about outdated pods now.
+
+    ``outdated``: why each has to be replaced. When there are some and none is replaced now, ``message`` says why, and
+    ``blocked`` is set unless that is only the usual wait between two. ``retry_seconds``: when to look again at the latest.
+    """
+
+    outdated: Mapping[int, str]
+    replace: Sequence[Replacement] = ()
+    blocked: Reason | None = None
+    message: str = ""
+    retry_seconds: float | None = None
+
+
+def outdated_pods(observed: Observed, template_digest: str, config_digests: Mapping[int, str]) -> dict[int, str]:
+    """Brokers that have to be replaced, and why, by id."""
+    found = {}
+    for broker_id, pod in observed.brokers.items():
+        if pod.leaving or broker_id not in config_digests:
+            continue
+        if pod.template_digest != template_digest:
+            found[broker_id] = "its pod template changed"
+        elif pod.config_digest != config_digests[broker_id]:
+            found[broker_id] = "its settings changed"
+        elif pod.rack and pod.rack_at_start is not None and pod.rack != pod.rack_at_start:
+            found[broker_id] = f"it started without knowing that its rack is {pod.rack}"
+    return found
+
+
+def roll(
+    observed: Observed,
+    replicas: int,
+    outdated: Mapping[int, str],
+    *,
+    default_min_isr: int,
+    ready_timeout_seconds: int,
+    unflushed: bool = False,
+    paused: bool = False,
+) -> Roll:
+    """Decide. ``replicas`` is the number of brokers there should be; ``unflushed``: there is an unflushed volume."""
+    if not outdated:
+        return Roll(outdated)
+    if paused:
+        return Roll(outdated, (), Reason.ROLLOUT_PAUSED, f"spec.rollout.paused: {_listed(outdated)} to be replaced")
+    brokers = observed.brokers
+    fresh = [Replacement(brokers[i], outdated[i]) for i in outdated if brokers[i].never_started]
+    if fresh:
+        return Roll(outdated, fresh)
+    away = [i for i in range(replicas) if i not in brokers or brokers[i].leaving]
+    if away:
+        return _wait(observed, outdated, away, "is being replaced")
+    unready = [i for i in range(replicas) if not brokers[i].ready]
+    if unready:
+        return _roll_unready(observed, outdated, unready, ready_timeout_seconds, unflushed)
+    settled = SETTLE_SECONDS - _seconds_ready(observed, replicas)
+    if settled > 0:
+        return Roll(outdated, message="a broker has only just become ready", retry_seconds=settled)
+    for broker_id in _order(observed, outdated):
+        refusal = cannot_go(observed.topic_states, broker_id, default_min_isr)
+        if not refusal:
+            return Roll(outdated, (Replacement(brokers[broker_id], outdated[broker_id]),))
+    message = cannot_go(observed.topic_states, _order(observed, outdated)[0], default_min_isr)
+    blocked = _seconds_ready(observed, replicas) > USUAL_WAIT_SECONDS
+    return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR if blocked else None, message)
+
+
+def _roll_unready(
+    observed: Observed, outdated: Mapping[int, str], unready: Sequence[int], timeout: int, unflushed: bool
+) -> Roll:
+    candidates = [i for i in unready if i in outdated]
+    if not candidates or len(unready) > 1:
+        return _wait(observed, outdated, unready, "is not ready")
+    pod = observed.brokers[candidates[0]]
+    crashing = pod.waiting[0] == "CrashLoopBackOff"
+    since = pod.ready_since or pod.created or observed.now
+    left = (since + timedelta(seconds=timeout) - observed.now).total_seconds()
+    if left > 0 and not crashing:
+        return _wait(observed, outdated, unready, "is not ready yet", left)
+    # It serves nobody, so no ISR gets smaller. But what it has not flushed may be the last copy.
+    last = _last_copies(observed.topic_states, pod.broker_id) if unflushed else []
+    if last:
+        message = f"{pod.name} may have the last copy of unflushed records of {_shown(last)}; delete it to give them up"
+        return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, message)
+    return Roll(outdated, (Replacement(pod, f"{outdated[pod.broker_id]}, and it is not ready"),))
+
+
+def cannot_go(topics: Sequence[TopicState], broker_id: int, default_min_isr: int) -> str:
+    """Why a broker must not be taken away now; empty when it may."""
+    at_risk = [
+        partition
+        for topic in topics
+        for partition in topic.partitions
+        if _at_risk(partition, broker_id, default_min_isr if topic.min_isr is None else topic.min_isr)
+    ]
+    if not at_risk:
+        return ""
+    return f"without broker {broker_id} fewer than min.insync.replicas would be in sync: {_shown(at_risk)}"
+
+
+def _last_copies(topics: Sequence[TopicState], broker_id: int) -> list[PartitionState]:
+    return [p for topic in topics for p in topic.partitions if broker_id in p.replicas and set(p.isr) <= {broker_id}]
+
+
+def _shown(partitions: Sequence[PartitionState]) -> str:
+    more = f" and {len(partitions) - _SHOWN_MAX} more" if len(partitions) > _SHOWN_MAX else ""
+    return ", ".join(str(partition) for partition in partitions[:_SHOWN_MAX]) + more
+
+
+def _at_risk(partition: PartitionState, broker_id: int, min_isr: int) -> bool:
+    if broker_id not in partition.replicas:
+        return False
+    if len(partition.replicas) <= min_isr:
+        # It cannot do without any one of its replicas, so waiting would be for ever; all in sync is the best there is.
+        return len(partition.isr) < len(partition.replicas)
+    remaining = [replica for replica in partition.isr if replica != broker_id]
+    return len(remaining) < min_isr
+
+
+def highest_used(topics: Sequence[TopicState]) -> int:
+    """The highest id of a broker that has a replica; -1 when there is none."""
+    return max((max(p.replicas) for topic in topics for p in topic.partitions if p.replicas), default=-1)
+
+
+def partitions_on(topics: Sequence[TopicState], first: int) -> list[PartitionState]:
+    """Partitions that have a replica on broker ``first`` or above."""
+    return [p for topic in topics for p in topic.partitions if any(replica >= first for replica in p.replicas)]
+
+
+def _order(observed: Observed, outdated: Mapping[int, str]) -> list[int]:
+    return sorted(outdated, key=lambda i: (observed.brokers[i].name == observed.controller, i))
+
+
+def _wait(
+    observed: Observed, outdated: Mapping[int, str], brokers: Sequence[int], what: str, retry: float | None = None
+) -> Roll:
+    names = ", ".join(observed.names.pod(i) for i in brokers[:_SHOWN_MAX])
+    found = [observed.brokers[i] for i in brokers if i in observed.brokers]
+    since = min((pod.ready_since or pod.created or observed.now for pod in found), default=observed.now)
+    usual = (observed.now - since).total_seconds() <= USUAL_WAIT_SECONDS
+    return Roll(outdated, (), None if usual else Reason.BROKER_NOT_READY, f"{names} {what}", retry)
+
+
+def _seconds_ready(observed: Observed, replicas: int) -> float:
+    """For how long all of them have been ready."""
+    youngest = max((observed.brokers[i].ready_since or observed.now for i in range(replicas)), default=observed.now)
+    return (observed.now - youngest).total_seconds()
+
+
+def _listed(outdated: Mapping[int, str]) -> str:
+    word = "broker" if len(outdated) == 1 else "brokers"
+    verb = "has" if len(outdated) == 1 else "have"
+    return f"{word} {', '.join(str(i) for i in sorted(outdated))} {verb}"

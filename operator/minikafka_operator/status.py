@@ -1,0 +1,249 @@
+"""The status of a cluster: what is told to people and programs, from what was observed and decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from minikafka_operator.api.cluster import ClusterSpec
+from minikafka_operator.conditions import Judgement, Reason, Type, written
+from minikafka_operator.external import Externals, bootstrap_external, shown
+from minikafka_operator.observed import Observed, PartitionState
+from minikafka_operator.rollout import Roll
+from minikafka_operator.trouble import Trouble, summary
+
+_SHOWN_MAX = 3
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What the planner found out on its way."""
+
+    replicas: int
+    """Brokers there should be: what the spec says, or more while brokers that are to go still have replicas."""
+    roll: Roll = field(default_factory=lambda: Roll({}))
+    externals: Externals = field(default_factory=lambda: Externals({}))
+    troubles: Sequence[Trouble] = ()
+    problem: tuple[Reason, str] | None = None
+    """Why the spec is not accepted."""
+    held_back: Sequence[PartitionState] = ()
+    """Partitions with replicas on brokers that are to go."""
+    created: bool = True
+    """Whether the StatefulSet was there before."""
+
+
+def status_of(observed: Observed, spec: ClusterSpec, decided: Decided) -> dict[str, Any]:
+    """The whole status; the same input gives the same status but for the times of transitions."""
+    names = observed.names
+    before = observed.cluster.get("status") or {}
+    ready = [i for i, pod in observed.brokers.items() if pod.ready and i < decided.replicas]
+    partitions = _Partitions(observed, spec)
+    bootstrap = {"internal": names.bootstrap_internal_address}
+    outside = bootstrap_external(spec, observed)
+    if outside:
+        bootstrap["external"] = outside
+    made: dict[str, Any] = {
+        "observedGeneration": observed.generation,
+        "replicas": len(observed.brokers),
+        "readyReplicas": len(ready),
+        "brokersReady": f"{len(ready)}/{spec.brokers.replicas}",
+        "selector": ",".join(f"{key}={value}" for key, value in names.selector().items()),
+        "brokers": _brokers(observed, decided),
+        "bootstrap": bootstrap,
+        "topics": len(observed.topic_states),
+        "partitions": partitions.count,
+        "underReplicatedPartitions": len(partitions.under_replicated),
+        "underMinIsrPartitions": len(partitions.under_min_isr),
+        "offlinePartitions": len(partitions.offline),
+    }
+    if observed.controller:
+        made["controller"] = observed.controller
+    judgements = _judgements(observed, spec, decided, ready, partitions)
+    made["conditions"] = written(judgements, before.get("conditions") or (), observed.generation, observed.now)
+    return made
+
+
+def rejected_status(observed: Observed, problem: tuple[Reason, str]) -> dict[str, Any]:
+    """The status when not even the shape of the spec is understood: what was known stays, and the reason is told."""
+    before = dict(observed.cluster.get("status") or {})
+    judgements = [
+        Judgement(Type.READY, False, problem[0], problem[1]),
+        Judgement(Type.ACCEPTED, False, problem[0], problem[1]),
+    ]
+    old = before.get("conditions") or ()
+    made = written(judgements, old, observed.generation, observed.now)
+    told = {condition["type"] for condition in made}
+    before["conditions"] = made + [condition for condition in old if condition["type"] not in told]
+    before["observedGeneration"] = observed.generation
+    return before
+
+
+class _Partitions:
+    """All partitions of a cluster, sorted by what is wrong with them."""
+
+    def __init__(self, observed: Observed, spec: ClusterSpec) -> None:
+        self.count = 0
+        self.offline: list[PartitionState] = []
+        self.under_min_isr: list[PartitionState] = []
+        self.under_replicated: list[PartitionState] = []
+        for topic in observed.topic_states:
+            min_isr = spec.replication.min_insync_replicas if topic.min_isr is None else topic.min_isr
+            for partition in topic.partitions:
+                self.count += 1
+                if partition.leader < 0:
+                    self.offline.append(partition)
+                # A topic with fewer replicas than min.insync.replicas is what somebody asked for, not a fault.
+                if len(partition.isr) < min(min_isr, len(partition.replicas)):
+                    self.under_min_isr.append(partition)
+                if len(partition.isr) < len(partition.replicas):
+                    self.under_replicated.append(partition)
+
+
+def _brokers(observed: Observed, decided: Decided) -> list[dict[str, Any]]:
+    words = {trouble.broker_id: trouble.message for trouble in decided.troubles}
+    made = []
+    for broker_id in sorted({*range(decided.replicas), *observed.brokers}):
+        pod = observed.brokers.get(broker_id)
+        entry: dict[str, Any] = {
+            "id": broker_id,
+            "pod": observed.names.pod(broker_id),
+            "ready": pod is not None and pod.ready,
+        }
+        address = decided.externals.addresses.get(broker_id)
+        optional = {
+            "node": pod.node if pod else "",
+            "rack": (pod.rack or "") if pod else "",
+            "external": shown(address, pod.host_ip if pod else ""),
+            "message": words.get(broker_id),
+        }
+        entry.update({name: value for name, value in optional.items() if value})
+        made.append(entry)
+    return made
+
+
+def _judgements(
+    observed: Observed, spec: ClusterSpec, decided: Decided, ready: Sequence[int], partitions: _Partitions
+) -> list[Judgement]:
+    accepted = _accepted(decided)
+    available = _available(ready, partitions)
+    progressing = _progressing(observed, spec, decided, ready)
+    return [
+        _ready(spec, decided, ready, accepted, available),
+        available,
+        _replication(partitions),
+        progressing,
+        _rollout(spec, decided),
+        accepted,
+    ]
+
+
+def _accepted(decided: Decided) -> Judgement:
+    if decided.problem is not None:
+        return Judgement(Type.ACCEPTED, False, *decided.problem)
+    return Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, "the spec is in force")
+
+
+def _ready(
+    spec: ClusterSpec, decided: Decided, ready: Sequence[int], accepted: Judgement, available: Judgement
+) -> Judgement:
+    wanted = spec.brokers.replicas
+    count = f"{len(ready)} of {wanted} brokers are ready"
+    if not accepted.holds:
+        return Judgement(Type.READY, False, accepted.reason, accepted.message)
+    trouble = summary(decided.troubles)
+    if trouble is not None:
+        return Judgement(Type.READY, False, trouble[0], f"{count}; {trouble[1]}")
+    if len(ready) < decided.replicas:
+        return Judgement(Type.READY, False, Reason.BROKERS_NOT_READY, count)
+    if not available.holds:
+        return Judgement(Type.READY, False, available.reason, available.message)
+    if decided.externals.unknown:
+        waiting = _listed_brokers(decided.externals.unknown)
+        return Judgement(Type.READY, False, Reason.WAITING_FOR_ADDRESS, f"{waiting}: no external address yet")
+    if decided.held_back:
+        return Judgement(Type.READY, False, Reason.REPLICAS_ON_BROKER, _held_back(spec, decided))
+    if decided.roll.outdated:
+        left = len(decided.roll.outdated)
+        return Judgement(Type.READY, False, Reason.ROLLING, f"{count}, {left} of them to be replaced")
+    return Judgement(Type.READY, True, Reason.ALL_BROKERS_READY, count)
+
+
+def _available(ready: Sequence[int], partitions: _Partitions) -> Judgement:
+    if not ready:
+        return Judgement(Type.AVAILABLE, False, Reason.NO_BROKER_READY, "no broker is ready")
+    if partitions.offline:
+        message = _counted(partitions.offline, partitions.count, "no leader")
+        return Judgement(Type.AVAILABLE, False, Reason.PARTITIONS_OFFLINE, message)
+    if partitions.under_min_isr:
+        message = _counted(partitions.under_min_isr, partitions.count, "too few in-sync replicas for acks=all")
+        return Judgement(Type.AVAILABLE, False, Reason.PARTITIONS_UNDER_MIN_ISR, message)
+    message = f"all {partitions.count} partitions can be read and written" if partitions.count else "no topics yet"
+    return Judgement(Type.AVAILABLE, True, Reason.PARTITIONS_AVAILABLE, message)
+
+
+def _replication(partitions: _Partitions) -> Judgement:
+    if partitions.under_replicated:
+        message = _counted(partitions.under_replicated, partitions.count, "replicas that are not in sync")
+        return Judgement(Type.REPLICATION_HEALTHY, False, Reason.UNDER_REPLICATED, message)
+    return Judgement(Type.REPLICATION_HEALTHY, True, Reason.ALL_IN_SYNC, "every replica is in sync")
+
+
+def _progressing(observed: Observed, spec: ClusterSpec, decided: Decided, ready: Sequence[int]) -> Judgement:
+    there = len(observed.brokers)
+    if spec.paused:
+        return Judgement(Type.PROGRESSING, False, Reason.PAUSED, "spec.paused: the operator changes nothing")
+    if decided.problem is not None:
+        return Judgement(Type.PROGRESSING, False, *decided.problem)
+    if decided.externals.unknown:
+        waiting = _listed_brokers(decided.externals.unknown)
+        return Judgement(Type.PROGRESSING, True, Reason.WAITING_FOR_ADDRESS, f"{waiting}: no external address yet")
+    if not decided.created:
+        return Judgement(Type.PROGRESSING, True, Reason.CREATING, f"{spec.brokers.replicas} brokers are being made")
+    if there != decided.replicas:
+        return Judgement(Type.PROGRESSING, True, Reason.SCALING, f"{there} pods, {decided.replicas} brokers wanted")
+    if decided.roll.outdated:
+        left = len(decided.roll.outdated)
+        blocked = decided.roll.blocked is Reason.ROLLOUT_PAUSED
+        why = Reason.ROLLOUT_PAUSED if blocked else Reason.ROLLING
+        return Judgement(Type.PROGRESSING, not blocked, why, f"{left} of {there} brokers are still to be replaced")
+    if len(ready) < decided.replicas:
+        return Judgement(Type.PROGRESSING, True, Reason.RECOVERING, f"{len(ready)} of {there} brokers are ready")
+    return Judgement(Type.PROGRESSING, False, Reason.SETTLED, "there is nothing to do")
+
+
+def _rollout(spec: ClusterSpec, decided: Decided) -> Judgement:
+    if decided.held_back:
+        return Judgement(Type.ROLLOUT_BLOCKED, True, Reason.REPLICAS_ON_BROKER, _held_back(spec, decided))
+    roll = decided.roll
+    if roll.outdated and not roll.replace and roll.blocked is not None:
+        return Judgement(Type.ROLLOUT_BLOCKED, True, roll.blocked, roll.message)
+    return Judgement(Type.ROLLOUT_BLOCKED, False, Reason.NOT_BLOCKED, "nothing stands in the way")
+
+
+def _held_back(spec: ClusterSpec, decided: Decided) -> str:
+    wanted = spec.brokers.replicas
+    going = range(wanted, decided.replicas)
+    have = "has" if len(going) == 1 else "have"
+    return (
+        f"spec.brokers.replicas={wanted}: {_listed_brokers(going)} still {have} replicas of {_shown(decided.held_back)}"
+    )
+
+
+def _counted(some: Sequence[PartitionState], count: int, what: str) -> str:
+    verb = "has" if len(some) == 1 else "have"
+    return f"{len(some)} of {count} partitions {verb} {what}: {_shown(some)}"
+
+
+def _shown(some: Sequence[PartitionState]) -> str:
+    more = f" and {len(some) - _SHOWN_MAX} more" if len(some) > _SHOWN_MAX else ""
+    return ", ".join(str(partition) for partition in some[:_SHOWN_MAX]) + more
+
+
+def _listed_brokers(ids: Sequence[int]) -> str:
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(str(i) for i in ids)}"
+
+
+def same_status(made: Mapping[str, Any], found: Mapping[str, Any] | None) -> bool:
+    """Whether writing the status would change nothing."""
+    return made == (found or {})

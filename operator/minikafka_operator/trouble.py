@@ -1,0 +1,163 @@
+"""What keeps brokers from being ready, in words that tell a person what to do.
+
+Kubernetes tells such things in five different places, and some of them change their text with every attempt. Here they
+get one reason and one steady sentence each, for a status must not be written again and again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from minikafka_operator.conditions import Reason
+from minikafka_operator.kinds import CLAIM, POD, STATEFUL_SET, Object
+from minikafka_operator.names import DATA_VOLUME, EVENTS_VOLUME
+from minikafka_operator.observed import Observed, Pod, instant
+
+_IMAGE_REASONS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
+)
+CLAIM_SECONDS_MAX = 30
+"""Volumes are made within seconds where they are made at all."""
+
+_WORDS_MAX = 400
+_LAST_LINES = 3
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why one broker is not ready."""
+
+    broker_id: int
+    reason: Reason
+    message: str
+
+
+def troubles(observed: Observed, replicas: int) -> list[Trouble]:
+    """What is wrong with each broker that should be ready and is not, as far as anything says so."""
+    found = (_trouble(observed, broker_id) for broker_id in range(replicas))
+    return [trouble for trouble in found if trouble is not None]
+
+
+def _trouble(observed: Observed, broker_id: int) -> Trouble | None:
+    pod = observed.brokers.get(broker_id)
+    if pod is None:
+        return _missing(observed, broker_id)
+    if pod.ready or pod.leaving:
+        return None
+    return (
+        _storage(observed, broker_id)
+        or _unscheduled(pod)
+        or _container(observed, pod)
+        or _slow_storage(observed, broker_id)
+    )
+
+
+def _missing(observed: Observed, broker_id: int) -> Trouble | None:
+    name = observed.names.pod(broker_id)
+    for warned in observed.warnings:
+        if warned.kind == STATEFUL_SET.name and warned.reason == "FailedCreate" and f"Pod {name} " in warned.message:
+            return Trouble(broker_id, Reason.POD_NOT_CREATED, f"{name}: {_shortened(warned.message)}")
+    return None
+
+
+def _storage(observed: Observed, broker_id: int) -> Trouble | None:
+    for claim in _pending_claims(observed, broker_id):
+        name = claim["metadata"]["name"]
+        wanted = claim["spec"].get("storageClassName")
+        if wanted in observed.missing_storage_classes:
+            return Trouble(broker_id, Reason.STORAGE_CLASS_NOT_FOUND, f"{name}: there is no StorageClass {wanted!r}")
+        told = _warning(observed, CLAIM.name, name)
+        if told and re.search(r"storageclass.* not found", told):
+            return Trouble(broker_id, Reason.STORAGE_CLASS_NOT_FOUND, f"{name}: {told}")
+        if told:
+            return Trouble(broker_id, Reason.CLAIM_PENDING, f"{name}: {told}")
+        if wanted is None:
+            message = f"{name}: spec.storage.storageClassName is not set, and no StorageClass is the default"
+            return Trouble(broker_id, Reason.CLAIM_PENDING, message)
+    return None
+
+
+def _slow_storage(observed: Observed, broker_id: int) -> Trouble | None:
+    """A claim that nobody complains about and nobody fulfils either."""
+    for claim in _pending_claims(observed, broker_id):
+        since = instant(claim["metadata"].get("creationTimestamp")) or observed.now
+        if (observed.now - since).total_seconds() > CLAIM_SECONDS_MAX:
+            message = (
+                f"{claim['metadata']['name']}: no volume of StorageClass {claim['spec']['storageClassName']!r} yet"
+            )
+            return Trouble(broker_id, Reason.CLAIM_PENDING, message)
+    return None
+
+
+def _pending_claims(observed: Observed, broker_id: int) -> list[Object]:
+    claims = (observed.find(CLAIM, observed.names.claim(volume, broker_id)) for volume in (DATA_VOLUME, EVENTS_VOLUME))
+    return [claim for claim in claims if claim is not None and claim.get("status", {}).get("phase") == "Pending"]
+
+
+def _unscheduled(pod: Pod) -> Trouble | None:
+    scheduled = pod.condition("PodScheduled")
+    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
+        message = _shortened(str(scheduled.get("message") or "no node fits"))
+        return Trouble(pod.broker_id, Reason.UNSCHEDULABLE, f"{pod.name}: {message}")
+    return None
+
+
+def _container(observed: Observed, pod: Pod) -> Trouble | None:
+    reason, message = pod.waiting
+    ended, words = pod.last_words
+    if reason in _IMAGE_REASONS:
+        told = _warning(observed, POD.name, pod.name, "Failed to pull image", "image")
+        return Trouble(
+            pod.broker_id, Reason.IMAGE_PULL_FAILED, f"{pod.name}: image {pod.image}: {told or 'cannot be pulled'}"
+        )
+    if ended == "OOMKilled":
+        return Trouble(
+            pod.broker_id, Reason.OUT_OF_MEMORY, f"{pod.name}: used more memory than spec.brokers.resources allows"
+        )
+    if reason == "CrashLoopBackOff" or (ended and not reason):
+        last = "; ".join(words.splitlines()[-_LAST_LINES:]) or f"ended ({ended or 'no reason given'})"
+        return Trouble(pod.broker_id, Reason.BROKER_CRASHING, f"{pod.name}: {_shortened(last)}")
+    if reason:
+        return Trouble(pod.broker_id, Reason.CONTAINER_NOT_CREATED, f"{pod.name}: {reason}: {_shortened(message)}")
+    mount = _warning(observed, POD.name, pod.name, "MountVolume", "FailedMount")
+    if mount and pod.never_started:
+        return Trouble(pod.broker_id, Reason.CONTAINER_NOT_CREATED, f"{pod.name}: {mount}")
+    return None
+
+
+def _warning(observed: Observed, kind: str, name: str, *containing: str) -> str:
+    """What the last warning about an object says, if it holds one of the words."""
+    for warned in reversed(observed.warnings):
+        text = f"{warned.reason} {warned.message}"
+        if (warned.kind, warned.name) == (kind, name) and (not containing or any(word in text for word in containing)):
+            return _shortened(warned.message)
+    return ""
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _WORDS_MAX else line[: _WORDS_MAX - 1] + "…"
+
+
+def summary(found: Iterable[Trouble]) -> tuple[Reason, str] | None:
+    """The most telling reason and a sentence; None when there is nothing. The status tells of each broker."""
+    ordered = sorted(found, key=lambda one: (_ORDER.index(one.reason), one.broker_id))
+    if not ordered:
+        return None
+    more = f" (and {len(ordered) - 1} more, see status.brokers)" if len(ordered) > 1 else ""
+    return ordered[0].reason, ordered[0].message + more
+
+
+_ORDER = (
+    Reason.POD_NOT_CREATED,
+    Reason.STORAGE_CLASS_NOT_FOUND,
+    Reason.CLAIM_PENDING,
+    Reason.IMAGE_PULL_FAILED,
+    Reason.CONTAINER_NOT_CREATED,
+    Reason.BROKER_CRASHING,
+    Reason.OUT_OF_MEMORY,
+    Reason.UNSCHEDULABLE,
+)
+"""The cause before the consequence: a pod is also unschedulable while its claim waits for a missing class."""

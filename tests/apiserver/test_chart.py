@@ -1,0 +1,115 @@
+"""The Helm chart and the plain manifests: well-formed, checked, taken by a real API server, and made from one source."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from minikafka import __version__
+
+from tests.apiserver.control_plane import ControlPlane, find_program, program_folder
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts/minikafka-operator"
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = find_program("helm", program_folder())
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def template(*options: str) -> list[dict[str, Any]]:
+    """The objects of the chart. helm does not know the version of a cluster that it is not told."""
+    done = helm("template", "release", str(CHART), "--namespace=op", "--kube-version=1.30.0", *options)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def kinds(documents: list[dict[str, Any]]) -> list[str]:
+    return sorted(document["kind"] for document in documents)
+
+
+def test_lint() -> None:
+    done = helm("lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("logFormat=xml", "logFormat"),
+        ("resyncSeconds=0", "resyncSeconds"),
+        ("image.repository=", "repository"),
+        ("watch.namespaces[0]=No_Such", "namespaces"),
+        ("imagee.tag=1", "imagee"),
+    ],
+)
+def test_bad_values_are_named(value: str, says: str) -> None:
+    done = helm("template", "release", str(CHART), "--kube-version=1.30.0", "--set", value)
+    assert done.returncode != 0
+    assert says in done.stderr
+
+
+def test_every_value_is_documented_and_in_the_schema() -> None:
+    lines = (CHART / "values.yaml").read_text().splitlines()
+    values = yaml.safe_load("\n".join(lines))
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+    assert set(values) == set(schema["properties"]) - {"global"}
+    for number, line in enumerate(lines):
+        if line and line[0].isalpha():
+            assert lines[number - 1].startswith("#"), f"nothing is said about {line.partition(':')[0]}"
+
+
+def test_versions_agree() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == __version__
+
+
+def test_the_manifests_are_what_the_chart_makes() -> None:
+    environment = {**os.environ, "HELM": str(find_program("helm", program_folder()))}
+    done = subprocess.run(
+        [ROOT / "deploy/render", "--check"], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [[], ["--set=watch.namespaces={default,kube-system}"], ["--set=rbac.clusterReader=false,serviceAccount.name=x"]],
+    ids=["all namespaces", "two namespaces", "no reader"],
+)
+def test_the_api_server_takes_it(plane: ControlPlane, namespace: str, options: list[str]) -> None:
+    documents = template(*options)
+    for document in documents:
+        if document["metadata"].get("namespace") == "op":
+            document["metadata"]["namespace"] = namespace
+    done = plane.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(documents))
+    assert done.returncode == 0, done.stderr
+
+
+def test_kustomize(plane: ControlPlane) -> None:
+    done = plane.kubectl("kustomize", str(ROOT / "deploy"))
+    assert done.returncode == 0, done.stderr
+    documents = list(yaml.safe_load_all(done.stdout))
+    assert kinds(documents).count("CustomResourceDefinition") == 2
+    assert {d["metadata"].get("namespace", "minikafka-operator") for d in documents} == {"minikafka-operator"}
+
+
+def test_namespaced_has_nothing_cluster_wide() -> None:
+    options = ["--set=watch.namespaces={a,b}", "--set=crds.install=false,rbac.clusterReader=false"]
+    documents = template(*options)
+    assert not [kind for kind in kinds(documents) if kind.startswith(("Cluster", "CustomResource"))]
+    (deployment,) = [document for document in documents if document["kind"] == "Deployment"]
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--namespace=a" in arguments and "--namespace=b" in arguments
+
+
+def test_crds_outlive_the_release() -> None:
+    definitions = [document for document in template() if document["kind"] == "CustomResourceDefinition"]
+    assert len(definitions) == 2
+    for definition in definitions:
+        assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}

@@ -1,0 +1,172 @@
+"""What the API server refuses of MiniKafkaClusters and MiniKafkaTopics, in words that name the field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.apiserver.control_plane import ControlPlane
+
+CONFIG = {"config": {"node.id": "3"}}
+HOST_PATH = {"flightRecorder": {"type": "HostPath"}}
+BALANCER = {"listeners": {"external": {"type": "LoadBalancer", "bootstrapNodePort": 31000}}}
+CLASH = {"listeners": {"external": {"type": "NodePort", "bootstrapNodePort": 31005, "firstBrokerNodePort": 31000}}}
+
+
+def apply(plane: ControlPlane, namespace: str, kind: str, name: str, spec: Any) -> str:
+    """kubectl apply; what it complained about."""
+    document = {"apiVersion": "minikafka.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+    done = plane.kubectl("apply", "--server-side", "-n", namespace, "-f", "-", stdin=json.dumps(document))
+    assert (done.returncode == 0) == (not done.stderr), done
+    return done.stderr
+
+
+class TestClusters:
+    @pytest.mark.parametrize(
+        ("spec", "says"),
+        [
+            ({"brokers": {"replicas": 0}}, "spec.brokers.replicas: Invalid value: 0"),
+            ({"brokers": {"replicas": 2}}, "spec.replication.defaultFactor must be at most spec.brokers.replicas"),
+            (
+                {"replication": {"defaultFactor": 4}},
+                "spec.replication.defaultFactor must be at most spec.brokers.replicas",
+            ),
+            (
+                {"replication": {"minInsyncReplicas": 4}},
+                "spec.replication.minInsyncReplicas must be at most spec.replication.defaultFactor",
+            ),
+            ({"storage": {"size": "lots"}}, "spec.storage.size: Invalid value"),
+            ({"storage": {"size": "0"}}, "spec.storage.size must be more than 0"),
+            ({"storage": {"type": "Tape"}}, 'spec.storage.type: Unsupported value: "Tape"'),
+            (CONFIG, "spec.config: node.id is made by the operator"),
+            (
+                {"config": {"min.insync.replicas": "1"}},
+                "instead of min.insync.replicas set spec.replication.minInsyncReplicas",
+            ),
+            ({"config": {"num.partitions": 3}}, "spec.config.num.partitions: expected string"),
+            (HOST_PATH, "spec.flightRecorder.hostPath is needed with type HostPath"),
+            (BALANCER, "spec.listeners.external.bootstrapNodePort and firstBrokerNodePort need type NodePort"),
+            (CLASH, "spec.listeners.external.bootstrapNodePort must not be one of the brokers' ports"),
+            ({"rack": {}}, "spec.rack.topologyKey: Required value"),
+            ({"storrage": {}}, ".spec.storrage: field not declared in schema"),
+        ],
+        ids=lambda value: json.dumps(value)[:40] if isinstance(value, dict) else "",
+    )
+    def test_refused(self, plane: ControlPlane, namespace: str, spec: Any, says: str) -> None:
+        told = apply(plane, namespace, "MiniKafkaCluster", "c", spec)
+        assert says in told
+
+    @pytest.mark.parametrize("name", ["1st", "a.b", "x" * 41])
+    def test_names(self, plane: ControlPlane, namespace: str, name: str) -> None:
+        told = apply(plane, namespace, "MiniKafkaCluster", name, {})
+        assert "metadata.name must begin with a letter" in told
+
+    @pytest.mark.parametrize(
+        ("before", "after", "says"),
+        [
+            ({"storage": {"size": "2Gi"}}, {"storage": {"size": "2000Mi"}}, "spec.storage.size may only grow"),
+            ({"storage": {"size": "2Gi"}}, {}, ""),  # 10Gi, the default, is more
+            ({"storage": {"size": "2Gi"}}, {"storage": {"size": "2048Mi"}}, ""),
+            ({}, {"storage": {"type": "Ephemeral"}}, "spec.storage.type cannot be changed"),
+            ({}, {"storage": {"storageClassName": "a"}}, "spec.storage.storageClassName cannot be changed"),
+            (
+                {"storage": {"storageClassName": "a"}},
+                {"storage": {"storageClassName": "b"}},
+                "spec.storage.storageClassName cannot be changed",
+            ),
+            ({}, {"flightRecorder": {"type": "PersistentClaim"}}, "spec.flightRecorder.type cannot be changed"),
+            ({}, {"storage": {"deleteClaim": True}, "unflushedVolume": {}, "brokers": {"replicas": 9}}, ""),
+        ],
+        ids=str,
+    )
+    def test_changes(self, plane: ControlPlane, namespace: str, before: Any, after: Any, says: str) -> None:
+        assert apply(plane, namespace, "MiniKafkaCluster", "c", before) == ""
+        told = apply(plane, namespace, "MiniKafkaCluster", "c", after)
+        assert says in told and bool(says) == bool(told), told
+
+    def test_scaling_is_checked_too(self, plane: ControlPlane, namespace: str) -> None:
+        assert apply(plane, namespace, "MiniKafkaCluster", "c", {}) == ""
+        done = plane.kubectl("scale", "mkc", "c", "--replicas=2", "-n", namespace)
+        assert "spec.replication.defaultFactor must be at most spec.brokers.replicas" in done.stderr
+        assert plane.kubectl("scale", "mkc", "c", "--replicas=5", "-n", namespace).returncode == 0
+
+    def test_defaults(self, plane: ControlPlane, namespace: str) -> None:
+        document = {"apiVersion": "minikafka.dev/v1alpha1", "kind": "MiniKafkaCluster", "metadata": {"name": "c"}}
+        path = f"/apis/minikafka.dev/v1alpha1/namespaces/{namespace}/minikafkaclusters"
+        spec = plane.request("POST", path, document)["spec"]
+        assert spec["brokers"]["replicas"] == 3
+        assert spec["replication"] == {"defaultFactor": 3, "minInsyncReplicas": 2}
+        assert spec["storage"] == {"type": "PersistentClaim", "size": "10Gi", "deleteClaim": False}
+
+    def test_whole_and_quoted_amounts(self, plane: ControlPlane, namespace: str) -> None:
+        requests = {"cpu": 2, "memory": "512Mi"}
+        assert (
+            apply(plane, namespace, "MiniKafkaCluster", "c", {"brokers": {"resources": {"requests": requests}}}) == ""
+        )
+
+
+class TestTopics:
+    REF = {"clusterRef": {"name": "c"}}  # noqa: RUF012
+
+    @pytest.mark.parametrize(
+        ("spec", "says"),
+        [
+            ({}, "spec.clusterRef: Required value"),
+            ({**REF, "partitions": 0}, "spec.partitions: Invalid value: 0"),
+            ({**REF, "topicName": "a/b"}, "spec.topicName: Invalid value"),
+            ({**REF, "topicName": ".."}, "spec.topicName cannot be '.' or '..'"),
+            ({**REF, "replicaAssignment": [[0], []]}, "spec.replicaAssignment[1]: Invalid value"),
+            ({**REF, "config": {"retention.ms": 1}}, "spec.config.retention.ms: expected string"),
+        ],
+        ids=str,
+    )
+    def test_refused(self, plane: ControlPlane, namespace: str, spec: Any, says: str) -> None:
+        assert says in apply(plane, namespace, "MiniKafkaTopic", "t", spec)
+
+    @pytest.mark.parametrize(
+        ("before", "after", "says"),
+        [
+            ({"partitions": 3}, {"partitions": 2}, "spec.partitions may only grow"),
+            ({"partitions": 3}, {"partitions": 4}, ""),
+            ({"partitions": 3}, {}, "spec.partitions cannot be removed"),
+            ({}, {"partitions": 4, "replicationFactor": 2}, ""),  # as brokers fill them in
+            ({"replicationFactor": 2}, {"replicationFactor": 3}, "spec.replicationFactor cannot be changed"),
+            ({"topicName": "A"}, {"topicName": "B"}, "spec.topicName cannot be changed"),
+            ({"topicName": "A"}, {}, "spec.topicName cannot be added or removed"),
+            ({}, {"topicName": "A"}, "spec.topicName cannot be added or removed"),
+            (
+                {"replicaAssignment": [[0, 1]]},
+                {"replicaAssignment": [[1, 0]]},
+                "spec.replicaAssignment cannot be changed",
+            ),
+            ({"replicaAssignment": [[0, 1]]}, {"replicaAssignment": [[0, 1]], "partitions": 1}, ""),
+            ({"config": {"a": "b"}}, {"config": {"c": "d"}}, ""),
+            ({"config": {"a": "b"}}, {}, ""),
+            ({}, {"clusterRef": {"name": "other"}}, "spec.clusterRef.name cannot be changed"),
+        ],
+        ids=str,
+    )
+    def test_changes(self, plane: ControlPlane, namespace: str, before: Any, after: Any, says: str) -> None:
+        assert apply(plane, namespace, "MiniKafkaTopic", "t", {**self.REF, **before}) == ""
+        told = apply(plane, namespace, "MiniKafkaTopic", "t", {**self.REF, **after})
+        assert says in told and bool(says) == bool(told), told
+
+    def test_found_by_cluster(self, plane: ControlPlane, namespace: str) -> None:
+        for name, cluster in (("a", "c"), ("b", "d")):
+            assert apply(plane, namespace, "MiniKafkaTopic", name, {"clusterRef": {"name": cluster}}) == ""
+        listed = plane.kubectl("get", "mkt", "-n", namespace, "--field-selector=spec.clusterRef.name=d", "-o", "name")
+        assert listed.stdout.split() == ["minikafkatopic.minikafka.dev/b"]
+
+    def test_the_largest_one_passes(self, plane: ControlPlane, namespace: str) -> None:
+        """The rules stay within the cost limits of the API server also at run time."""
+        assignment = [[0, 1, 2]] * 10_000
+        assert apply(plane, namespace, "MiniKafkaTopic", "t", {**self.REF, "replicaAssignment": assignment}) == ""
+        spec = {**self.REF, "replicaAssignment": assignment, "config": {"a": "b"}}
+        assert apply(plane, namespace, "MiniKafkaTopic", "t", spec) == ""
+
+
+def test_explain(plane: ControlPlane) -> None:
+    told = plane.kubectl("explain", "mkc.spec.storage.deleteClaim").stdout
+    assert "Whether deleting the cluster deletes its data" in told

@@ -1,0 +1,354 @@
+"""The operator against a real API server: what it makes, what it says, and that it then leaves everything alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apiserver.conftest import make_namespace
+from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
+from tests.apiserver.operator_process import IMAGE, Cluster, Operator, apply, manifest, token_of
+from tests.apiserver.waiting import until_now
+
+RESYNC_SECONDS = 1
+"""So that a test sees several looks at a settled cluster."""
+
+THREE = ([0, 1, 2], [0, 1, 2])
+
+
+@pytest.fixture(scope="module")
+def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """An operator for all namespaces, with what ``kubectl apply -k deploy`` allows it."""
+    apply(plane, manifest())
+    token = token_of(plane, "minikafka-operator", "minikafka-operator")
+    operator = Operator(plane, tmp_path_factory.mktemp("operator"), token, f"--resync-seconds={RESYNC_SECONDS}")
+    try:
+        operator.wait_until_watching()
+        yield operator
+        log = operator.log.read_text()
+        assert "Traceback" not in log, log
+        assert "orbidden" not in log, log
+    finally:
+        operator.stop()
+
+
+@pytest.fixture
+def cluster(operator: Operator, plane: ControlPlane, namespace: str) -> Iterator[Cluster]:
+    """A cluster's name in a namespace of its own; not created yet."""
+    cluster = Cluster(plane, namespace)
+    yield cluster
+    cluster.abandon()
+
+
+def looks(operator: Operator, more: int = 4) -> None:
+    """Wait until clusters were looked at some more times."""
+    before = operator.metric("minikafka_operator_reconciliations_total")
+    until_now(lambda: operator.metric("minikafka_operator_reconciliations_total"), lambda n: n >= before + more)
+
+
+class TestReconciling:
+    def test_from_nothing_to_ready(self, cluster: Cluster) -> None:
+        cluster.create()
+        assert cluster.wait_for("Ready", "False", "BrokersNotReady") == "0 of 3 brokers are ready"
+        cluster.run()
+        status = cluster.status()
+        assert status["brokersReady"] == "3/3"
+        assert status["bootstrap"]["internal"] == f"c-bootstrap.{cluster.names.namespace}.svc:9092"
+        table = cluster.plane.kubectl("get", "mkc", "-n", cluster.names.namespace).stdout.split("\n")
+        assert table[0].split() == ["NAME", "READY", "BROKERS", "CONTROLLER", "URP", "OFFLINE", "STATUS", "AGE"]
+        assert table[1].split()[:3] == ["c", "True", "3/3"]
+        until_now(cluster.events, lambda told: ("Normal", "AllBrokersReady", "3 of 3 brokers are ready") in told)
+
+    def test_what_it_makes(self, cluster: Cluster) -> None:
+        cluster.create()
+        found = until_now(lambda: cluster.find("statefulsets", "c-broker"))
+        assert found["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE
+        for kind, name in [
+            ("serviceaccounts", "c-broker"),
+            ("roles", "c-broker"),
+            ("rolebindings", "c-broker"),
+            ("configmaps", "c-config"),
+            ("services", "c-brokers"),
+            ("services", "c-bootstrap"),
+            ("poddisruptionbudgets", "c-broker"),
+            ("statefulsets", "c-broker"),
+        ]:
+            thing = cluster.find(kind, name)
+            assert thing["metadata"]["ownerReferences"][0]["uid"] == cluster.get()["metadata"]["uid"]
+            (manager,) = {entry["manager"] for entry in thing["metadata"]["managedFields"]}
+            assert manager == "minikafka-operator"
+
+    def test_external_addresses(self, cluster: Cluster) -> None:
+        """The API server chooses the node ports; the brokers' settings name them."""
+        cluster.create(listeners={"external": {"type": "NodePort"}})
+        cluster.run()
+        for broker_id in range(3):
+            port = cluster.find("services", f"c-broker-{broker_id}-external")["spec"]["ports"][0]["nodePort"]
+            settings = cluster.find("configmaps", "c-config")["data"][f"c-broker-{broker_id}.properties"]
+            assert f"EXTERNAL://${{env:HOST_IP}}:{port}\n" in settings
+            assert cluster.status()["brokers"][broker_id]["external"] == f"10.1.0.1:{port}"
+        cluster.edit(listeners={"external": None})
+        until_now(lambda: cluster.find("services", "c-bootstrap-external"), lambda thing: thing is None)
+
+
+class TestSteadyState:
+    """Nothing is written to a cluster that is as it should be: shown by the resource versions of everything around it."""
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            {},
+            {
+                "listeners": {"external": {"type": "NodePort", "annotations": {"a": "b"}}},
+                "unflushedVolume": {"sizeLimit": "1000k"},
+                "flightRecorder": {"type": "PersistentClaim", "size": "0.5Gi"},
+                "storage": {"size": "1024Mi"},
+                "config": {"num.partitions": "3"},
+                "imagePullSecrets": [{"name": "secret"}],
+                "brokers": {
+                    "replicas": 3,
+                    "resources": {
+                        "requests": {"cpu": "0.5", "memory": "1000Ki"},
+                        "limits": {"cpu": 1, "memory": "0.5Gi"},
+                    },
+                    "tolerations": [{"key": "a", "operator": "Exists"}],
+                    "nodeSelector": {"disk": "ssd"},
+                    "metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}},
+                    "affinity": {
+                        "podAntiAffinity": {
+                            "requiredDuringSchedulingIgnoredDuringExecution": [
+                                {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
+                            ]
+                        }
+                    },
+                },
+            },
+            {"storage": {"type": "Ephemeral"}, "flightRecorder": {"type": "HostPath", "hostPath": "/var/log/mk"}},
+        ],
+        ids=["default", "everything", "ephemeral"],
+    )
+    def test_nothing_is_written(self, cluster: Cluster, operator: Operator, spec: dict[str, Any]) -> None:
+        cluster.create(**spec)
+        cluster.run()
+        cluster.topic("bank", THREE)
+        until_now(lambda: cluster.status().get("partitions"), lambda count: count == 1)
+        looks(operator)
+        before = cluster.versions()
+        looks(operator, 6)
+        assert cluster.versions() == before
+
+    def test_a_new_operator_changes_nothing(
+        self, cluster: Cluster, operator: Operator, plane: ControlPlane, tmp_path: Path
+    ) -> None:
+        cluster.create()
+        cluster.run()
+        looks(operator)
+        before = cluster.versions()
+        other = Operator(plane, tmp_path, ADMIN_TOKEN, f"--namespace={cluster.names.namespace}", "--resync-seconds=1")
+        try:
+            other.wait_until_watching()
+            looks(other)
+            assert cluster.versions() == before
+            assert other.metric("minikafka_operator_writes_total") == 0
+            assert other.metric("minikafka_operator_reconciliations_total", outcome="steady") >= 4
+        finally:
+            assert other.stop() == 0
+
+    def test_what_somebody_changes_is_put_right(self, cluster: Cluster) -> None:
+        cluster.create()
+        cluster.run()
+        plane = cluster.plane
+        plane.request("DELETE", cluster.url("services", "c-bootstrap"))
+        plane.request("PATCH", cluster.url("statefulsets", "c-broker"), {"spec": {"replicas": 1}})
+        plane.request("PATCH", cluster.url("roles", "c-broker"), {"rules": []})
+        until_now(lambda: cluster.find("services", "c-bootstrap"))
+        until_now(lambda: cluster.find("statefulsets", "c-broker")["spec"]["replicas"], lambda count: count == 3)
+        until_now(lambda: cluster.find("roles", "c-broker")["rules"])
+
+
+class TestRolling:
+    def test_one_at_a_time_and_only_while_enough_are_in_sync(self, cluster: Cluster) -> None:
+        cluster.create()
+        cluster.run()
+        cluster.topic("bank", ([0, 1, 2], [0, 1]), ([0, 1, 2], [0, 2]), ([0, 1, 2], [1, 2]))
+        until_now(lambda: cluster.status().get("underReplicatedPartitions"), lambda count: count == 3)
+        uids = self.uids(cluster)
+        cluster.start(seconds_ago=100)
+        cluster.edit(config={"num.partitions": "7"})
+        message = cluster.wait_for("RolloutBlocked", "True", "PartitionsAtMinIsr")
+        assert message == "without broker 0 fewer than min.insync.replicas would be in sync: bank-0, bank-1"
+        assert self.uids(cluster) == uids
+        cluster.topic("bank", THREE, THREE, THREE)
+        replaced = []
+        for _ in range(3):
+            (name,) = until_now(lambda: [n for n in uids if self.uids(cluster)[n] is None])
+            replaced.append(name)
+            cluster.end(name)
+            assert cluster.make_pods() == [name]
+            cluster.start(name, seconds_ago=30)
+        cluster.wait_for("Ready", "True", "AllBrokersReady")
+        assert sorted(replaced) == sorted(uids)
+        settings = cluster.find("configmaps", "c-config")["data"]["c-broker-0.properties"]
+        assert "num.partitions=7\n" in settings
+        assert len([note for _, reason, note in cluster.events() if reason == "ReplacingBroker"]) == 3
+
+    @staticmethod
+    def uids(cluster: Cluster) -> dict[str, str | None]:
+        pods = {name: cluster.find("pods", name) for name in map(cluster.names.pod, range(3))}
+        return {
+            name: None if pod is None or "deletionTimestamp" in pod["metadata"] else pod["metadata"]["uid"]
+            for name, pod in pods.items()
+        }
+
+    def test_scale_up_and_refused_scale_down(self, cluster: Cluster) -> None:
+        cluster.create()
+        cluster.run()
+        scaled = cluster.plane.kubectl("scale", "mkc", "c", "--replicas=4", "-n", cluster.names.namespace)
+        assert scaled.returncode == 0, scaled.stderr
+        until_now(cluster.make_pods, lambda made: made == ["c-broker-3"])
+        cluster.start("c-broker-3")
+        until_now(lambda: cluster.status()["brokersReady"], lambda text: text == "4/4")
+        cluster.topic("bank", ([3, 0, 1], [3, 0, 1]))
+        cluster.edit(brokers={"replicas": 3})
+        message = cluster.wait_for("RolloutBlocked", "True", "ReplicasOnBroker")
+        assert message == "spec.brokers.replicas=3: broker 3 still has replicas of bank-0"
+        assert cluster.find("statefulsets", "c-broker")["spec"]["replicas"] == 4
+        cluster.topic("bank", ([2, 0, 1], [2, 0, 1]))
+        until_now(lambda: cluster.find("statefulsets", "c-broker")["spec"]["replicas"], lambda count: count == 3)
+
+
+class TestTrouble:
+    def test_unschedulable(self, cluster: Cluster) -> None:
+        cluster.create()
+        cluster.make_pods()
+        message = "0/1 nodes are available: 1 Insufficient memory."
+        unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        cluster.tell("c-broker-1", conditions=[unscheduled])
+        told = cluster.wait_for("Ready", "False", "Unschedulable")
+        assert told == f"0 of 3 brokers are ready; c-broker-1: {message}"
+        until_now(cluster.events, lambda events: ("Warning", "Unschedulable", told) in events)
+
+    def test_a_missing_storage_class(self, cluster: Cluster) -> None:
+        cluster.create(storage={"storageClassName": "no-such-class"})
+        cluster.make_pods()
+        told = cluster.wait_for("Ready", "False", "StorageClassNotFound")
+        assert "data-c-broker-0: there is no StorageClass 'no-such-class'" in told
+
+    def test_a_wrong_image(self, cluster: Cluster) -> None:
+        cluster.create(image="no/such:image")
+        cluster.make_pods()
+        waiting = {"reason": "ErrImagePull", "message": "not found"}
+        status = {"name": "broker", "image": "", "imageID": "", "ready": False, "restartCount": 0}
+        cluster.tell("c-broker-0", containerStatuses=[{**status, "state": {"waiting": waiting}}])
+        assert "image no/such:image: cannot be pulled" in cluster.wait_for("Ready", "False", "ImagePullFailed")
+
+    def test_a_setting_that_no_broker_takes(self, cluster: Cluster) -> None:
+        cluster.create(config={"no.such.key": "1"})
+        told = cluster.wait_for("Accepted", "False", "InvalidConfig")
+        assert told.startswith("spec.config: no.such.key=1: ")
+        assert cluster.find("statefulsets", "c-broker") is None
+        cluster.edit(config=None)
+        cluster.wait_for("Accepted", "True", "Accepted")
+
+    def test_what_the_api_server_refuses(self, cluster: Cluster) -> None:
+        """The schema leaves affinity to the API server, which looks at it in the StatefulSet."""
+        cluster.create(brokers={"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}})
+        told = cluster.wait_for("Accepted", "False", "ObjectRefused")
+        assert told.startswith("StatefulSet c-broker: ")
+        assert "nodeSelectorTerms" in told
+        cluster.edit(brokers={"affinity": None})
+        cluster.wait_for("Accepted", "True", "Accepted")
+
+    def test_an_object_of_somebody_else(self, cluster: Cluster) -> None:
+        spec = {"selector": {"app": "theirs"}, "ports": [{"port": 80}]}
+        body = {"metadata": {"name": "c-bootstrap"}, "spec": spec}
+        cluster.plane.request("POST", cluster.url("services"), body)
+        cluster.create()
+        assert "Service c-bootstrap" in cluster.wait_for("Accepted", "False", "ObjectConflict")
+        assert cluster.find("services", "c-bootstrap")["spec"]["selector"] == {"app": "theirs"}
+
+
+class TestDeletion:
+    def doomed(self, cluster: Cluster, **storage: Any) -> None:
+        cluster.create(storage=storage)
+        cluster.run()
+        cluster.topic("bank", THREE)
+        cluster.metadata()
+        cluster.plane.request("DELETE", cluster.path)
+
+    def wait_until_gone(self, cluster: Cluster) -> None:
+        until_now(lambda: cluster.plane.find(cluster.path), lambda thing: thing is None, seconds=30)
+
+    def test_data_stays(self, cluster: Cluster) -> None:
+        self.doomed(cluster)
+        self.end_pods(cluster)
+        self.wait_until_gone(cluster)
+        topic = cluster.find("minikafkatopics", "bank")
+        assert "finalizers" not in topic["metadata"] and topic["status"]["partitions"]
+        assert cluster.find("persistentvolumeclaims", "data-c-broker-0")["metadata"].get("deletionTimestamp") is None
+        assert cluster.find("configmaps", "c-metadata")
+        assert cluster.find("leases", "c-controller")
+
+    def test_data_goes(self, cluster: Cluster) -> None:
+        self.doomed(cluster, deleteClaim=True)
+        self.end_pods(cluster)
+        self.wait_until_gone(cluster)
+        assert cluster.find("minikafkatopics", "bank") is None
+        claim = cluster.find("persistentvolumeclaims", "data-c-broker-0")  # its protection is a controller's, not ours
+        assert claim is None or "deletionTimestamp" in claim["metadata"]
+        assert cluster.find("configmaps", "c-metadata") is None
+        assert cluster.find("leases", "c-controller") is None
+
+    def end_pods(self, cluster: Cluster) -> None:
+        """Pods with a node end when their kubelet says so."""
+        for name in map(cluster.names.pod, range(3)):
+            until_now(lambda: "deletionTimestamp" in cluster.find("pods", name)["metadata"], seconds=20)  # noqa: B023
+        assert cluster.find("minikafkatopics", "bank")["metadata"]["finalizers"], "brokers are still there"
+        for name in map(cluster.names.pod, range(3)):
+            cluster.end(name)
+
+
+class TestModes:
+    def test_namespaced(self, plane: ControlPlane, tmp_path: Path) -> None:
+        """With Roles in its namespaces and nothing cluster-wide it looks after these, and these only."""
+        mine, other = make_namespace(plane), make_namespace(plane)
+        rules = next(
+            d for d in manifest() if d["kind"] == "ClusterRole" and not d["metadata"]["name"].endswith("reader")
+        )
+        namespaced = [
+            rule for rule in rules["rules"] if not {"namespaces", "customresourcedefinitions"} & {*rule["resources"]}
+        ]
+        account = {"kind": "ServiceAccount", "name": "op", "namespace": mine}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "op"}
+        rbac = "rbac.authorization.k8s.io/v1"
+        metadata = {"name": "op", "namespace": mine}
+        apply(
+            plane,
+            [
+                {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+                {"apiVersion": rbac, "kind": "Role", "metadata": metadata, "rules": namespaced},
+                {
+                    "apiVersion": rbac,
+                    "kind": "RoleBinding",
+                    "metadata": metadata,
+                    "roleRef": role,
+                    "subjects": [account],
+                },
+            ],
+        )
+        operator = Operator(plane, tmp_path, token_of(plane, mine, "op"), f"--namespace={mine}")
+        try:
+            operator.wait_until_watching()
+            theirs, ours = Cluster(plane, other), Cluster(plane, mine)
+            theirs.create(paused=True)
+            ours.create(storage={"storageClassName": "no-such-class"}, rack={"topologyKey": "zone"})
+            ours.make_pods()
+            told = ours.wait_for("Accepted", "False", "RackUnknown")
+            assert "cannot look at nodes" in told
+            assert operator.metric("minikafka_operator_clusters") == 1
+        finally:
+            assert operator.stop() == 0
+        assert "Traceback" not in operator.log.read_text()

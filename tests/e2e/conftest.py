@@ -1,0 +1,187 @@
+"""A kind cluster with the operator in it, for tests that do what a user does.
+
+The cluster, the programs and the images are made by the scripts in cluster/ and images/ where they are not there; the
+cluster stays for the next run (`tools/e2e` removes it). A test that fails leaves a folder with all there is to know.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+if str(REPOSITORY) not in sys.path:  # for `from tests.e2e...`: the importlib import mode leaves sys.path alone
+    sys.path.insert(0, str(REPOSITORY))
+
+from tests.e2e import diagnostics, machine  # noqa: E402
+from tests.e2e.broker_cluster import BrokerCluster  # noqa: E402
+from tests.e2e.kubectl import Kubectl, KubectlError, eventually  # noqa: E402
+from tests.e2e.node import Node  # noqa: E402
+
+OPERATOR_NAMESPACE = "minikafka-system"
+RELEASE = "minikafka-operator"
+OPERATOR_SECONDS_MAX = 90
+_used: list[tuple[Kubectl, Node, str]] = []
+_folders: list[Path] = []
+
+
+@pytest.fixture(scope="session")
+def programs() -> Path:
+    """The folder with kubectl and helm."""
+    return machine.programs()
+
+
+@pytest.fixture(scope="session")
+def kubectl(programs: Path) -> Kubectl:
+    """kubectl on a running cluster."""
+    return Kubectl(programs / "kubectl", machine.kubeconfig())
+
+
+@pytest.fixture(scope="session")
+def node(kubectl: Kubectl) -> Iterator[Node]:
+    """The cluster's one node. An API server that a test has left stopped is started again."""
+    found = Node(f"{machine.CLUSTER}-control-plane")
+    yield found
+    found.start_api_server()
+
+
+@pytest.fixture(scope="session")
+def images(kubectl: Kubectl) -> dict[str, str]:
+    """The project's images, in the cluster, by their short names. Spark's is large: see `analytics_image`."""
+    return machine.images(["broker", "operator", "chaos", "prometheus"])
+
+
+@pytest.fixture(scope="session")
+def analytics_image(kubectl: Kubectl) -> str:
+    """The image with Spark, in the cluster."""
+    return machine.images(["analytics"])["analytics"]
+
+
+@pytest.fixture(scope="session")
+def operator(kubectl: Kubectl, node: Node, programs: Path, images: dict[str, str]) -> Kubectl:
+    """The operator, installed by its Helm chart; kubectl on its namespace."""
+    within = kubectl.within(OPERATOR_NAMESPACE)
+    _used.append((kubectl, node, OPERATOR_NAMESPACE))
+    began = time.monotonic()
+    values = {
+        "image.repository": images["operator"].partition(":")[0],
+        "image.tag": images["operator"].partition(":")[2],
+        "image.pullPolicy": "Never",
+        "brokerImage.repository": images["broker"].partition(":")[0],
+        "brokerImage.tag": images["broker"].partition(":")[2],
+    }
+    command = [str(programs / "helm"), "--kubeconfig", str(kubectl.kubeconfig), "upgrade", "--install", RELEASE]
+    command += [str(REPOSITORY / "charts/minikafka-operator"), "--namespace", OPERATOR_NAMESPACE, "--create-namespace"]
+    command += [f"--set-string={key}={value}" for key, value in values.items()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=OPERATOR_SECONDS_MAX, check=False)
+    assert done.returncode == 0, f"helm upgrade --install: {done.stderr}"
+    rollout(within, OPERATOR_SECONDS_MAX)
+    print(f"{time.monotonic() - began:6.1f} s  operator installed by helm and ready", flush=True)
+    return within
+
+
+def rollout(operator: Kubectl, seconds: float) -> None:
+    """Wait until the operator's Deployment is what it should be."""
+    operator("rollout", "status", f"deployment/{RELEASE}", f"--timeout={seconds:g}s", timeout=seconds + 10)
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl, node: Node, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """kubectl on a namespace of the test's own, gone when the test is."""
+    with new_namespace(kubectl, node, request.node.name) as within:
+        yield within
+
+
+@pytest.fixture(scope="module")
+def module_namespace(kubectl: Kubectl, node: Node, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """kubectl on a namespace that a module's tests share."""
+    with new_namespace(kubectl, node, Path(request.node.name).stem) as within:
+        yield within
+
+
+class new_namespace:
+    """A namespace with the strictest Pod Security Standard, and its removal with all custom resources in it first."""
+
+    def __init__(self, kubectl: Kubectl, node: Node, test: str) -> None:
+        word = re.sub(r"[^a-z0-9]+", "-", test.removeprefix("test_").lower()).strip("-")[:30].rstrip("-")
+        self.within = kubectl.within(f"{word}-{uuid.uuid4().hex[:5]}")
+        self.node = node
+
+    def __enter__(self) -> Kubectl:
+        name = self.within.namespace
+        labels = {"pod-security.kubernetes.io/enforce": "restricted", "minikafka.dev/e2e": "true"}
+        self.within.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        _used.append((self.within, self.node, name))
+        return self.within
+
+    def __exit__(self, *_exc: object) -> None:
+        self.node.start_api_server()
+        eventually(lambda: self.within("get", "--raw", "/readyz"), seconds=60, what="the API server answers")
+        try:
+            # While the operator is there to do what the finalizers are for.
+            self.within("delete", "minikafkaclusters,minikafkatopics", "--all", "--timeout=60s", timeout=70)
+        except KubectlError as error:
+            print(f"clean-up of {self.within.namespace}: {error}", file=sys.stderr)
+        self.within.delete("namespace", self.within.namespace, wait=False)
+        _used[:] = [used for used in _used if used[2] != self.within.namespace]
+
+
+@pytest.fixture
+def broker_cluster(operator: Kubectl, namespace: Kubectl, node: Node) -> Callable[[str], BrokerCluster]:
+    """``broker_cluster("name")``: a handle on a cluster of that name in the test's namespace."""
+    return lambda name: BrokerCluster(namespace, node, name)
+
+
+JOURNEYS = {
+    "brokers": {"replicas": 3},
+    "replication": {"defaultFactor": 3, "minInsyncReplicas": 2},
+    "storage": {"size": "1Gi"},
+    "flightRecorder": {"type": "PersistentClaim", "size": "200Mi"},
+    "listeners": {"external": {"type": "NodePort"}},
+}
+
+
+@pytest.fixture(scope="session")
+def shared(operator: Kubectl, kubectl: Kubectl, node: Node) -> Iterator[BrokerCluster]:
+    """A cluster that many tests use, each with topics of its own; see `journeys`."""
+    with new_namespace(kubectl, node, "journeys") as within:
+        cluster = BrokerCluster(within, node, "shop")
+        took = cluster.up(JOURNEYS)
+        print(f"{took:6.1f} s  kubectl apply to Ready of the shared cluster", flush=True)
+        yield cluster
+
+
+@pytest.fixture
+def journeys(shared: BrokerCluster) -> Iterator[BrokerCluster]:
+    """The shared cluster: whole when a test begins, and whole again soon after it has ended."""
+    shared.wait_ready()
+    yield shared
+    shared.node.start_api_server()
+    shared.wait_ready(120)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """When a test fails, save what there is to know while it is still there."""
+    report = yield
+    if report.failed and _used:
+        folder = diagnostics.folder_for(item.name)
+        kubectl, node, _ = _used[0]
+        diagnostics.collect(folder, kubectl, node, [namespace for _, _, namespace in _used])
+        _folders.append(folder)
+        report.sections.append(("diagnostics", str(folder)))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name the folders at the very end, where they are looked for."""
+    for folder in _folders:
+        terminalreporter.write_line(f"diagnostics of a failed test: {folder}")

@@ -1,0 +1,50 @@
+"""What the tests run on: programs, a kind cluster and images, made by the scripts in cluster/ and images/."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CLUSTER = os.environ.get("MINIKAFKA_E2E_CLUSTER", "mk-e2e")
+STEP_SECONDS_MAX = 45 * 60
+"""Building Kubernetes from its sources takes ten minutes of two cores, and those may be busy."""
+
+
+class StepFailed(Exception):
+    """A script failed; it has said why on standard error."""
+
+
+def step(script: str, *arguments: str) -> list[str]:
+    """Run one script; the lines it printed. What it says meanwhile goes to the terminal, with the time it took.
+
+    Raises StepFailed.
+    """
+    began = time.monotonic()
+    done = subprocess.run(
+        [str(HERE / script), *arguments], stdout=subprocess.PIPE, text=True, timeout=STEP_SECONDS_MAX, check=False
+    )
+    if done.returncode:
+        raise StepFailed(f"{HERE.name}/{script} {' '.join(arguments)} failed (see above)")
+    print(f"{time.monotonic() - began:6.1f} s  {script} {' '.join(arguments)}", flush=True)
+    return done.stdout.split()
+
+
+def kubeconfig() -> Path:
+    """The kubeconfig of a running cluster."""
+    return Path(step("cluster/up", CLUSTER)[0])
+
+
+def programs() -> Path:
+    """The folder with kubectl, helm and the like."""
+    return Path(step("cluster/binaries")[0])
+
+
+def images(names: Sequence[str]) -> dict[str, str]:
+    """Images by their short names: made where they are not there, and in the cluster's node."""
+    made = dict(zip(names, step("images/make", *names), strict=True))
+    step("images/load", CLUSTER, *made.values())
+    return made

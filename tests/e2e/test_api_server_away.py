@@ -1,0 +1,41 @@
+"""The API server is the store's back, not the clients': while it is away, settled leaders go on taking records."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.e2e.broker_cluster import BrokerCluster
+from tests.e2e.kubectl import eventually
+from tests.e2e.load import under_load
+
+AWAY_SECONDS = 30
+HEAL_SECONDS_MAX = 120
+PAUSE_SECONDS_MAX = 2.0
+
+
+def test_clients_produce_while_the_api_server_is_away(journeys: BrokerCluster, tmp_path: Path) -> None:
+    with under_load(journeys.bootstrap, "headless", tmp_path, assignment=[[0, 1, 2], [1, 2, 0], [2, 0, 1]]) as load:
+        journeys.node.stop_api_server()
+        stopped = time.time()
+        before = load.acknowledged
+        try:
+            while time.time() < stopped + AWAY_SECONDS:
+                load.wait_for_acknowledged(100, seconds=PAUSE_SECONDS_MAX)
+        finally:
+            journeys.node.start_api_server()
+        meanwhile = load.acknowledged - before
+        eventually(
+            lambda: journeys.kubectl("get", "--raw", "/readyz"), seconds=HEAL_SECONDS_MAX, what="the API server is back"
+        )
+        back = time.time() - stopped
+        # It recovers: elections work again, which need the store.
+        leader = journeys.leader("headless")
+        journeys.kill_container(leader)
+        successor = journeys.leader("headless", other_than=leader, seconds=HEAL_SECONDS_MAX)
+        load.wait_for_acknowledged(300, seconds=HEAL_SECONDS_MAX)
+        healed = journeys.wait_full_isr("headless", HEAL_SECONDS_MAX)
+    print(
+        f"API server away for {back:.0f} s: {meanwhile} records acknowledged meanwhile; then broker {leader} killed, "
+        f"{successor} leads, full ISR {healed:.1f} s later; {load.must_have_passed().summary}"
+    )

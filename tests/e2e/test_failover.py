@@ -1,0 +1,71 @@
+"""Brokers that die in every way the platform has: clients go on, nothing acknowledged is lost, and all heals."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.e2e.broker_cluster import BrokerCluster
+from tests.e2e.load import under_load
+
+RESUME_SECONDS_MAX = 2.0
+"""The issue's own limit for a killed container of a leader."""
+HEAL_SECONDS_MAX = 90
+ONE_LEADER = [[0, 1, 2], [0, 2, 1], [0, 1, 2]]
+"""Broker 0 leads every partition at first, so that its death is felt everywhere."""
+
+
+def test_a_killed_leader_is_replaced_within_two_seconds(journeys: BrokerCluster, tmp_path: Path) -> None:
+    with under_load(journeys.bootstrap, "killed", tmp_path, assignment=ONE_LEADER) as load:
+        leader = journeys.leader("killed")
+        moment = journeys.kill_container(leader)
+        successor = journeys.leader("killed", other_than=leader)
+        load.wait_for_acknowledged(500)
+        healed = journeys.wait_full_isr("killed", HEAL_SECONDS_MAX, since=moment)
+    (gap,) = load.gaps([moment])
+    summary = load.must_have_passed().summary
+    print(
+        f"container of broker {leader} killed: {successor} leads, acknowledgements resumed after {gap:.2f} s "
+        f"(limit {RESUME_SECONDS_MAX:g} s), full ISR after {healed:.1f} s; {summary}"
+    )
+    assert 0 < gap < RESUME_SECONDS_MAX
+    assert journeys.pod(leader)["status"]["containerStatuses"][0]["restartCount"] >= 1  # type: ignore[index]
+
+
+def test_a_deleted_pod_returns_with_its_claim_and_heals(journeys: BrokerCluster, tmp_path: Path) -> None:
+    with under_load(journeys.bootstrap, "deleted", tmp_path, assignment=ONE_LEADER) as load:
+        leader = journeys.leader("deleted")
+        pod = journeys.kubectl.there("pod", journeys.pod_name(leader))
+        volume = journeys.volume_path("data", leader)
+        moment = journeys.delete_pod(leader)
+        load.wait_for_acknowledged(500)
+        journeys.wait_broker_ready(leader, HEAL_SECONDS_MAX)
+        healed = journeys.wait_full_isr("deleted", HEAL_SECONDS_MAX, since=moment)
+    (gap,) = load.gaps([moment])
+    summary = load.must_have_passed().summary
+    assert journeys.kubectl.there("pod", journeys.pod_name(leader))["metadata"]["uid"] != pod["metadata"]["uid"]
+    assert journeys.volume_path("data", leader) == volume
+    print(f"pod of broker {leader} deleted: longest pause {gap:.2f} s, full ISR after {healed:.1f} s; {summary}")
+
+
+def test_the_controller_dies_while_a_leader_dies(journeys: BrokerCluster, tmp_path: Path) -> None:
+    controller = journeys.view.controller()
+    leader = next(broker for broker in range(3) if broker != controller)
+    third = next(broker for broker in range(3) if broker not in (controller, leader))
+    # With both of them dead one replica is left, fewer than min.insync.replicas: clients wait until one is back.
+    placed = [[leader, third, controller]] * 3
+    with under_load(journeys.bootstrap, "both", tmp_path, assignment=placed) as load:
+        processes = journeys.processes([controller, leader])
+        moment = time.time()
+        journeys.node.signal("KILL", [process.pid for process in processes])
+        successor = journeys.leader("both", other_than=leader, seconds=HEAL_SECONDS_MAX)
+        load.wait_for_acknowledged(500, seconds=HEAL_SECONDS_MAX)
+        healed = journeys.wait_full_isr("both", HEAL_SECONDS_MAX, since=moment)
+    (gap,) = load.gaps([moment])
+    summary = load.must_have_passed().summary
+    took_over = journeys.view.controller()
+    print(
+        f"controller {controller} and leader {leader} killed at once: {successor} leads, {took_over} controls, "
+        f"acknowledgements resumed after {gap:.2f} s, full ISR after {healed:.1f} s; {summary}"
+    )
+    assert gap > 0

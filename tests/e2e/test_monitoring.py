@@ -1,0 +1,141 @@
+"""A real Prometheus finds and scrapes the brokers, and Spark on the cluster makes the report of a killed leader from it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from minikafka_chaos.journal import FILE_NAME as JOURNAL
+from minikafka_chaos.journal import Journal
+
+from tests.e2e import diagnostics
+from tests.e2e.broker_cluster import BrokerCluster
+from tests.e2e.kubectl import Kubectl, Object, eventually
+from tests.e2e.load import under_load
+from tests.e2e.manifest import manifest
+
+TOPIC = "measured"
+PARTITIONS = 3
+HEAL_SECONDS_MAX = 90
+JOB_SECONDS_MAX = 240
+SCRAPED_AFTER_SECONDS = 3
+"""The last state is in Prometheus once two more scrapes have been made."""
+
+
+@pytest.fixture(scope="module")
+def prometheus(shared: BrokerCluster, images: dict[str, str]) -> Kubectl:
+    """A Prometheus beside the shared cluster; kubectl on its namespace."""
+    shared.kubectl.apply(manifest("prometheus.yaml", image=images["prometheus"]))
+    shared.kubectl("rollout", "status", "deployment/prometheus", "--timeout=60s")
+    return shared.kubectl
+
+
+@pytest.fixture(scope="module")
+def run(shared: BrokerCluster, prometheus: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run in which the leader's container was killed: journal and history, as a client knows them."""
+    shared.wait_ready()
+    folder = tmp_path_factory.mktemp("runs") / "killed-on-kubernetes"
+    journal = Journal(folder / JOURNAL)
+    placed = [[0, 1, 2]] * PARTITIONS
+    with under_load(shared.bootstrap, TOPIC, folder, assignment=placed) as load:
+        load.wait_for_acknowledged(1000)
+        leader = shared.leader(TOPIC)
+        with journal.action("kill", "Kill", f"broker-{leader}", f"leader of {TOPIC}-0"):
+            shared.kill_container(leader)
+        load.wait_for_acknowledged(500)
+        shared.wait_full_isr(TOPIC, HEAL_SECONDS_MAX)
+        load.wait_for_acknowledged(500)
+    journal.write("verdict", load.must_have_passed().as_json())
+    journal.close()
+    time.sleep(SCRAPED_AFTER_SECONDS)
+    return folder
+
+
+def _ask(kubectl: Kubectl, query: str) -> list[Object]:
+    path = f"/api/v1/namespaces/{kubectl.namespace}/services/prometheus:http/proxy/api/v1/query?query={quote(query)}"
+    return list(json.loads(kubectl("get", "--raw", path))["data"]["result"])
+
+
+def test_prometheus_has_every_replica_of_every_partition(prometheus: Kubectl, run: Path) -> None:
+    found = eventually(
+        lambda: _ask(prometheus, f'minikafka_high_watermark{{topic="{TOPIC}"}}'),
+        lambda series: len(series) == 3 * PARTITIONS,
+        seconds=30,
+        what=f"{3 * PARTITIONS} series of the high watermark",
+    )
+    values: dict[str, set[str]] = {}
+    for series in found:
+        values.setdefault(series["metric"]["partition"], set()).add(series["value"][1])
+    print(f"minikafka_high_watermark, by partition, on three replicas each: {values}")
+    assert all(len(each) == 1 and each != {"0"} for each in values.values()), "at rest all replicas agree"
+    assert len(_ask(prometheus, 'up{job="brokers"} == 1')) == 3
+
+
+def test_spark_on_the_cluster_tells_what_happened(
+    shared: BrokerCluster, prometheus: Kubectl, run: Path, images: dict[str, str], analytics_image: str
+) -> None:
+    kubectl = prometheus
+    began = _first_time(run / JOURNAL) - 60
+    text = manifest(
+        "spark.yaml",
+        image=analytics_image,
+        chaos_image=images["chaos"],
+        namespace=kubectl.namespace,
+        cluster=shared.name,
+        run=run.name,
+        began=f"{began:.3f}",
+        ended=f"{time.time():.3f}",
+    )
+    collect = (Path(__file__).parent / "collect.py").read_text()
+    kubectl.apply(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "collect"}, "data": {"collect.py": collect}}
+    )
+    accounts, job = text.rsplit("---\n", 1)
+    kubectl.apply(accounts)
+    kubectl("wait", "--for=condition=Ready", "pod/desk", "--timeout=60s")
+    kubectl("cp", str(run), "desk:/run-folder/")
+    submitted = time.monotonic()
+    kubectl.apply(job)
+    executors: set[str] = set()
+
+    def ended() -> bool:
+        executors.update(pod["metadata"]["name"] for pod in kubectl.list("pods", "spark-role=executor"))
+        status = kubectl.there("job", "analysis").get("status") or {}
+        return bool(status.get("succeeded") or status.get("failed"))
+
+    eventually(ended, seconds=JOB_SECONDS_MAX, what="the Job analysis has ended")
+    said = kubectl("logs", "job/analysis", "--all-containers")
+    assert kubectl.there("job", "analysis")["status"].get("succeeded"), said
+    assert executors, "no executor pod was seen"
+
+    folder = diagnostics.folder_for("spark-report")
+    for name in ("report.html", "report.json"):
+        kubectl("cp", f"desk:/run-folder/{run.name}/{name}", str(folder / name))
+    report = json.loads((folder / "report.json").read_text())
+    print(f"Spark on the cluster took {time.monotonic() - submitted:.0f} s with {executors}; {said.splitlines()[0]}")
+    print(f"report copied to {folder / 'report.html'}")
+    _tells_of_the_kill(report["runs"][0])
+
+
+def _tells_of_the_kill(told: Object) -> None:
+    """Kill, election and time to full ISR, from scraped metrics and event logs."""
+    assert told["verdict"]["verdict"] == "Passed"
+    (fault,) = told["faults"]
+    assert fault["kinds"] == ["kill"]
+    led = [each for each in fault["partitions"] if each["led"]]
+    assert len(led) == PARTITIONS, "the killed broker led every partition"
+    for each in led:
+        assert each["new_leader"] != each["old_leader"]
+        assert 0 <= each["re_elected"] < each["full_isr"]
+    worst = fault["worst"]
+    print(
+        f"{fault['title']}: new leaders after {worst['re_elected']:.2f} s, acknowledgements paused for "
+        f"{worst['gap']:.2f} s, full ISR after {worst['full_isr']:.1f} s"
+    )
+
+
+def _first_time(path: Path) -> float:
+    return float(json.loads(path.read_text().splitlines()[0])["time"])

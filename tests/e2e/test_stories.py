@@ -1,0 +1,72 @@
+"""Story A and story B of KIP-101 on pods and volumes: the scenario files that run on processes, unchanged.
+
+What is claimed of each is the same as there (tests/integration/test_stories.py): epochs keep what was acknowledged, high
+watermarks lose it or let replicas diverge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from minikafka_chaos import library
+from minikafka_chaos.anomalies import Kind, Severity
+from minikafka_chaos.runner import run_scenario
+from minikafka_chaos.verdict import Outcome, Verdict
+
+from tests.e2e.broker_cluster import BrokerCluster
+from tests.e2e.ground import KubernetesGround, first_broker
+
+Tell = Callable[[str], Verdict]
+
+
+@pytest.fixture
+def tell(broker_cluster: Callable[[str], BrokerCluster], tmp_path: Path) -> Iterator[Tell]:
+    """``tell("kip-101-...")``: run a scenario on a cluster of its own; its verdict, printed."""
+    grounds: list[KubernetesGround] = []
+
+    def run(name: str) -> Verdict:
+        scenario = library.find(name)
+        grounds.append(KubernetesGround(broker_cluster("story"), tmp_path / "volumes", first_broker(scenario)))
+        verdict = run_scenario(scenario, grounds[0], tmp_path).verdict
+        print(f"{name} on Kubernetes: {verdict.outcome.value}: {verdict.summary}")
+        assert verdict.outcome in (Outcome.PASSED, Outcome.FAILED), verdict.summary
+        return verdict
+
+    yield run
+    for ground in grounds:
+        ground.close()
+
+
+def _errors(verdict: Verdict) -> set[Kind]:
+    return {anomaly.kind for anomaly in verdict.anomalies if anomaly.severity is Severity.ERROR}
+
+
+def _lost(verdict: Verdict) -> list[str | None]:
+    return [each.value for each in verdict.anomalies if each.kind in (Kind.LOST_WRITE, Kind.UNSEEN)]
+
+
+def test_story_a_high_watermark_truncation_loses_the_acknowledged_record(tell: Tell) -> None:
+    verdict = tell("kip-101-data-loss.high-watermark")
+    assert verdict.outcome is Outcome.FAILED
+    assert _lost(verdict) == ["m1"]
+    assert Kind.DIVERGENT_REPLICAS not in _errors(verdict)
+
+
+def test_story_a_leader_epochs_keep_it(tell: Tell) -> None:
+    verdict = tell("kip-101-data-loss.leader-epoch")
+    assert verdict.outcome is Outcome.PASSED
+    assert (verdict.counts["acknowledged"], verdict.counts["read"]) == (2, 2)
+
+
+def test_story_b_high_watermark_truncation_lets_the_replicas_diverge(tell: Tell) -> None:
+    verdict = tell("kip-101-divergence.high-watermark")
+    assert verdict.outcome is Outcome.FAILED
+    assert _errors(verdict) == {Kind.DIVERGENT_REPLICAS}
+
+
+def test_story_b_leader_epochs_make_them_agree(tell: Tell) -> None:
+    verdict = tell("kip-101-divergence.leader-epoch")
+    assert verdict.outcome is Outcome.PASSED
+    assert verdict.counts["accepted_loss"] == 1  # m1: every replica that had it died, and the one without came first

@@ -1,0 +1,154 @@
+"""The CRDs are what the models say, and say themselves what each field is for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from minikafka_operator.api.cluster import OPERATOR_KEYS, ClusterSpec
+from minikafka_operator.api.part import Part
+from minikafka_operator.api.schema import structural
+from minikafka_operator.api.topic import Topic
+from minikafka_operator.crds import FOLDERS, cluster_definition, documents, main, topic_definition
+
+ROOT = Path(__file__).parents[3]
+
+
+def schema_of(definition: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+def parts(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every node of a schema with its path."""
+    yield path, schema
+    for name, part in schema.get("properties", {}).items():
+        yield from parts(part, f"{path}.{name}")
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):
+            yield from parts(schema[name], f"{path}[{name}]")
+
+
+NODES = [
+    pytest.param(path, node, id=f"{name.split('_')[1][:-5]}{path}")
+    for name, definition in documents().items()
+    for path, node in parts(schema_of(definition))
+]
+
+
+class TestFiles:
+    def test_they_are_up_to_date(self) -> None:
+        assert main(["--check", "--root", str(ROOT)]) == 0
+
+    def test_a_difference_is_told(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "charts").mkdir()
+        assert main(["--write", "--root", str(tmp_path)]) == 0
+        assert main(["--check", "--root", str(tmp_path)]) == 0
+        name = next(iter(documents()))
+        (tmp_path / FOLDERS[1] / name).write_text("other")
+        shutil.rmtree(tmp_path / FOLDERS[0])
+        assert main(["--check", "--root", str(tmp_path)]) == 1
+        told = capsys.readouterr().err.splitlines()
+        assert len(told) == 3 and all("run python -m minikafka_operator.crds --write" in line for line in told)
+
+    def test_another_folder(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["--check", "--root", str(tmp_path)]) == 2
+        assert "allowed: the project's root" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("path", "node"), NODES)
+def test_structural(path: str, node: dict[str, Any]) -> None:
+    """The API server's rules for structural schemas, and the API conventions."""
+    assert "$ref" not in node and "title" not in node
+    assert "type" in node or "x-kubernetes-int-or-string" in node
+    assert node.get("default", "") is not None
+    assert not ("properties" in node and "additionalProperties" in node)
+    assert node.get("type") != "number", "no floats (API conventions)"
+
+
+@pytest.mark.parametrize(("path", "node"), [one for one in NODES if not one.values[0].endswith("]")])  # type: ignore[union-attr]
+def test_described(path: str, node: dict[str, Any]) -> None:
+    """kubectl explain has something to say about each field."""
+    assert path == ".metadata" or node.get("description"), path
+
+
+@pytest.mark.parametrize(("path", "node"), [one for one in NODES if "x-kubernetes-validations" in one.values[1]])  # type: ignore[operator]
+def test_messages_name_the_field(path: str, node: dict[str, Any]) -> None:
+    for rule in node["x-kubernetes-validations"]:
+        assert rule["message"].startswith(("spec.", "metadata.")), rule
+
+
+class TestCluster:
+    def test_the_defaults_are_the_models(self) -> None:
+        default = schema_of(cluster_definition())["properties"]["spec"]["default"]
+        assert ClusterSpec.model_validate(default) == ClusterSpec()
+        assert ClusterSpec.model_validate({}) == ClusterSpec()
+
+    def test_names(self) -> None:
+        names = cluster_definition()["spec"]["names"]
+        assert (names["kind"], names["shortNames"]) == ("MiniKafkaCluster", ["mkc"])
+
+    def test_scale(self) -> None:
+        version = cluster_definition()["spec"]["versions"][0]
+        assert version["subresources"]["scale"]["specReplicasPath"] == ".spec.brokers.replicas"
+
+    def test_each_of_the_operators_settings_has_a_rule(self) -> None:
+        config = schema_of(cluster_definition())["properties"]["spec"]["properties"]["config"]
+        rules = [rule["rule"] for rule in config["x-kubernetes-validations"]]
+        assert all(f"!('{key}' in self)" in rules for key in OPERATOR_KEYS)
+
+
+class TestTopic:
+    def test_names(self) -> None:
+        names = topic_definition()["spec"]["names"]
+        assert (names["kind"], names["shortNames"]) == ("MiniKafkaTopic", ["mkt"])
+
+    def test_brokers_find_their_topics(self) -> None:
+        assert topic_definition()["spec"]["versions"][0]["selectableFields"] == [{"jsonPath": ".spec.clusterRef.name"}]
+
+    def test_a_status_as_brokers_write_it(self) -> None:
+        partition = {
+            "partition": 0,
+            "replicas": [0, 1],
+            "isr": [0],
+            "leader": 0,
+            "leaderEpoch": 3,
+            "partitionEpoch": 5,
+            "lastKnownELR": [1],
+            "newField": True,
+        }
+        status = {"topicName": "bank", "revision": 2**40, "partitions": [partition]}
+        made = Topic.model_validate({"spec": {"clusterRef": {"name": "demo"}}, "status": status})
+        assert made.status is not None and made.status.partitions is not None
+        assert made.status.partitions[0].last_known_elr == [1]
+        node = schema_of(topic_definition())["properties"]["status"]["properties"]["partitions"]["items"]
+        assert node["x-kubernetes-preserve-unknown-fields"] is True, "a newer broker's fields are not pruned"
+
+
+class TestConversion:
+    def test_unions_are_refused(self) -> None:
+        class Odd(Part):
+            value: int | str
+
+        with pytest.raises(ValueError, match=r"Odd\.value: a structural schema knows no unions"):
+            structural(Odd)
+
+    def test_anything_is_refused(self) -> None:
+        class Odd(Part):
+            value: Any
+
+        with pytest.raises(ValueError, match=r"Odd\.value: a structural schema needs one type"):
+            structural(Odd)
+
+
+def test_the_example_is_one(tmp_path: Path) -> None:
+    for document in yaml.safe_load_all((ROOT / "docs/examples/cluster.yaml").read_text()):
+        if document["kind"] == "MiniKafkaCluster":
+            spec = ClusterSpec.model_validate(document["spec"])
+            assert (spec.brokers.replicas, spec.replication.default_factor) == (3, 3)
+        else:
+            assert Topic.model_validate(document).spec.cluster_ref.name == "demo"

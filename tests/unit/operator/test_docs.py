@@ -1,0 +1,29 @@
+"""``docs/kubernetes.md`` tells of every condition, reason and metric there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from minikafka_operator.conditions import MEANINGS, Reason, Type
+from minikafka_operator.telemetry import Telemetry
+
+PAGE = (Path(__file__).parents[3] / "docs/kubernetes.md").read_text()
+
+
+@pytest.mark.parametrize("kind", Type)
+def test_conditions(kind: Type) -> None:
+    assert f"| {kind.value} | {MEANINGS[kind]} |" in PAGE
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_reasons(reason: Reason) -> None:
+    assert re.search(rf"^\| (\w+, )*{reason.value}(, \w+)* \|", PAGE, re.MULTILINE)
+
+
+def test_metrics() -> None:
+    declared = {
+        metric.name + ("_total" if metric.type == "counter" else "") for metric in Telemetry().registry.collect()
+    }
+    assert set(re.findall(r"^\| `(minikafka_\w+)", PAGE, re.MULTILINE)) == declared

@@ -1,0 +1,143 @@
+"""The loop of each cluster: woken by events, patient with errors, gone with its cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import aiohttp
+import pytest
+from minikafka_operator import loops as module
+from minikafka_operator.api_server import ApiError
+from minikafka_operator.loops import Loops
+from minikafka_operator.reconciler import Outcome
+from minikafka_operator.telemetry import Telemetry
+
+KEY = ("ns", "demo")
+
+
+class Reconcile:
+    """Answers what it was given, then that nothing is to be done."""
+
+    def __init__(self, *outcomes: Outcome | Exception) -> None:
+        self.outcomes = list(outcomes)
+        self.calls = 0
+
+    async def __call__(self, namespace: str, name: str) -> Outcome:
+        assert (namespace, name) == KEY
+        self.calls += 1
+        outcome = self.outcomes.pop(0) if self.outcomes else Outcome("steady")
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "PAUSE_SECONDS_MIN", 0.0)
+
+
+async def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not true():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.001)
+
+
+def value(telemetry: Telemetry, name: str, **labels: str) -> float | None:
+    return telemetry.registry.get_sample_value(name, labels)
+
+
+async def test_an_event_wakes_it() -> None:
+    reconcile = Reconcile()
+    loops = Loops(reconcile, Telemetry())
+    loops.seen(*KEY)
+    await until(lambda: reconcile.calls == 1)
+    loops.wake(*KEY)
+    await until(lambda: reconcile.calls == 2)
+    loops.wake("ns", "unknown")
+    await loops.stop()
+    assert reconcile.calls == 2
+
+
+async def test_it_looks_again_when_asked_to() -> None:
+    reconcile = Reconcile(Outcome("changed", 0.01), Outcome("changed", 0.01))
+    loops = Loops(reconcile, Telemetry())
+    loops.seen(*KEY)
+    await until(lambda: reconcile.calls == 3)
+    await loops.stop()
+
+
+async def test_it_looks_again_in_any_case() -> None:
+    reconcile = Reconcile()
+    loops = Loops(reconcile, Telemetry(), resync_seconds=0.01)
+    loops.seen(*KEY)
+    await until(lambda: reconcile.calls >= 3)
+    await loops.stop()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ApiError(500, "InternalError", "etcd"), aiohttp.ClientConnectionError(), TimeoutError(), ValueError("a bug")],
+)
+async def test_errors_do_not_end_it(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BACKOFF_SECONDS_MAX", 0.01)
+    telemetry = Telemetry()
+    reconcile = Reconcile(error, error, error)
+    loops = Loops(reconcile, telemetry)
+    loops.seen(*KEY)
+    await until(lambda: reconcile.calls == 4)
+    await until(lambda: value(telemetry, "minikafka_operator_reconciliations_total", outcome="steady") == 1)
+    assert value(telemetry, "minikafka_operator_reconciliations_total", outcome="failed") == 3
+    assert value(telemetry, "minikafka_operator_last_success_timestamp_seconds", namespace="ns", cluster="demo")
+    await loops.stop()
+
+
+async def test_a_server_that_asks_for_patience_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BACKOFF_SECONDS_MAX", 0.001)
+    reconcile = Reconcile(ApiError(429, "TooManyRequests", "later", retry_after_seconds=0.2))
+    loops = Loops(reconcile, Telemetry())
+    loops.seen(*KEY)
+    await until(lambda: reconcile.calls == 1)
+    began = asyncio.get_running_loop().time()
+    loops.wake(*KEY)
+    await until(lambda: reconcile.calls == 2)
+    assert asyncio.get_running_loop().time() - began >= 0.15, "not even an event shortens it"
+    await loops.stop()
+
+
+async def test_it_goes_with_its_cluster() -> None:
+    telemetry = Telemetry()
+    loops = Loops(Reconcile(Outcome("steady", gone=True)), telemetry)
+    loops.seen(*KEY)
+    telemetry.tell_conditions(*KEY, {"Ready": "True"})
+    assert value(telemetry, "minikafka_operator_clusters") == 1
+    await until(lambda: value(telemetry, "minikafka_operator_clusters") == 0)
+    labels = {"namespace": "ns", "cluster": "demo", "type": "Ready", "status": "True"}
+    assert value(telemetry, "minikafka_cluster_condition", **labels) is None
+    await loops.stop()
+
+
+async def test_one_that_hangs_is_told() -> None:
+    async def hang(_namespace: str, _name: str) -> Outcome:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    loops = Loops(hang, Telemetry())
+    loops.seen(*KEY)
+    assert loops.stalled() == []
+    loop = loops._loops[KEY]
+    await until(lambda: loop.busy_since > 0)
+    loop.busy_since -= 10_000
+    assert loops.stalled() == [KEY]
+    await loops.stop()
+    assert loops.stalled() == []
+
+
+def test_conditions_as_metrics() -> None:
+    telemetry = Telemetry()
+    telemetry.tell_conditions("ns", "demo", {"Ready": "False"})
+    labels = {"namespace": "ns", "cluster": "demo", "type": "Ready"}
+    assert value(telemetry, "minikafka_cluster_condition", **labels, status="False") == 1
+    assert value(telemetry, "minikafka_cluster_condition", **labels, status="True") == 0
+    assert b"minikafka_cluster_condition" in telemetry.page()

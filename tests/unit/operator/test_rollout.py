@@ -1,0 +1,278 @@
+"""Rolls: one pod at a time, never below min.insync.replicas, the controller last. Rules: ``rollout.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from minikafka_operator.actions import ReplacePod
+from minikafka_operator.observed import PartitionState, TopicState
+from minikafka_operator.rollout import cannot_go, highest_used
+
+from .world import World
+
+CHANGE = {"config": {"num.partitions": "7"}}
+THREE = ([0, 1, 2], [0, 1, 2])
+
+
+def rolling(**spec: Any) -> World:
+    """A settled cluster of three whose settings have just changed."""
+    world = World(**spec)
+    world.settle()
+    world.wait(100)
+    world.edit(**CHANGE)
+    return world
+
+
+def replaced(world: World) -> list[str]:
+    return [action.name for action in world.plan().actions if isinstance(action, ReplacePod)]
+
+
+class TestOrder:
+    def test_one_at_a_time(self) -> None:
+        world = rolling()
+        assert replaced(world) == ["demo-broker-0"]
+        world.step()
+        assert world.condition("Progressing")[1] == "Rolling"
+        assert replaced(world) == [], "broker 0 is away"
+        world.controllers()
+        assert replaced(world) == [], "broker 0 is not ready"
+        world.kubelets()
+        assert replaced(world) == [], "broker 0 has only just become ready"
+        world.wait(6)
+        assert replaced(world) == ["demo-broker-1"]
+        assert world.settle() == 2
+
+    def test_the_controller_last(self) -> None:
+        world = rolling()
+        world.controller(0)
+        assert replaced(world) == ["demo-broker-1"]
+        world.settle()
+        assert world.status["controller"] == "demo-broker-0"
+
+    def test_it_follows_a_controller_that_moves(self) -> None:
+        world = rolling()
+        world.controller(0)
+        world.step()
+        world.controllers()
+        world.kubelets()
+        world.wait(10)
+        world.controller(2)
+        assert replaced(world) == ["demo-broker-0"]
+
+    def test_only_whose_settings_changed(self) -> None:
+        """An address of one broker is nothing to the others."""
+        world = World(listeners={"external": {"type": "NodePort"}})
+        world.settle()
+        world.wait(100)
+        world.objects["Service", "demo-broker-1-external"]["spec"]["ports"][0]["nodePort"] = 31999
+        assert replaced(world) == ["demo-broker-1"]
+        assert world.settle() == 1
+
+    def test_a_newer_spec_overtakes(self) -> None:
+        """What has to be replaced is written on the pods, so a roll can be interrupted and changed at any point."""
+        world = rolling()
+        world.step()
+        world.controllers()
+        world.kubelets()
+        world.wait(10)
+        world.edit(config={})  # as it was: brokers 1 and 2 are right again
+        assert world.settle() == 1
+
+
+class TestSafety:
+    @pytest.mark.parametrize(
+        ("isr", "min_isr", "broker_id", "may"),
+        [
+            ([0, 1, 2], 2, 0, True),
+            ([0, 1], 2, 0, False),
+            ([0, 1], 2, 2, True),  # it is out of the ISR, which is at the minimum without it
+            ([0], 2, 2, False),  # it may be the first to catch up
+            ([0], 1, 2, True),
+            ([0], 1, 0, False),
+            ([0, 1, 2], 3, 0, True),  # it could never be taken otherwise
+            ([0, 1], 3, 0, False),  # but it can wait for broker 2
+            ([], 1, 0, False),
+            ([0, 1, 2], 1, 5, True),  # it has no replica
+        ],
+    )
+    def test_golden_table(self, isr: list[int], min_isr: int, broker_id: int, may: bool) -> None:
+        """After KafkaAvailability.canRoll of Strimzi."""
+        partition = PartitionState("bank", 0, (0, 1, 2), tuple(isr), isr[0] if isr else -1)
+        told = cannot_go([TopicState("bank", min_isr, (partition,))], broker_id, default_min_isr=2)
+        assert (told == "") is may
+        if told:
+            assert "bank-0" in told
+
+    def test_one_replica_is_no_reason_to_wait_for_ever(self) -> None:
+        partition = PartitionState("single", 0, (1,), (1,), 1)
+        assert not cannot_go([TopicState("single", None, (partition,))], 1, default_min_isr=2)
+
+    def test_the_default_of_the_cluster_holds(self) -> None:
+        partition = PartitionState("bank", 0, (0, 1, 2), (0, 1), 0)
+        assert cannot_go([TopicState("bank", None, (partition,))], 0, default_min_isr=2)
+        assert not cannot_go([TopicState("bank", None, (partition,))], 0, default_min_isr=1)
+
+    def test_it_waits_until_the_others_are_in_sync(self) -> None:
+        world = rolling()
+        world.topic("bank", ([0, 1, 2], [0, 1]))
+        assert replaced(world) == ["demo-broker-2"], "the one that is out of the ISR anyway"
+        world.topic("bank", ([0, 1, 2], [0, 1]), ([0, 1, 2], [0, 2]), ([0, 1, 2], [1, 2]))
+        assert replaced(world) == []
+        world.step()
+        assert world.condition("RolloutBlocked")[:2] == ("True", "PartitionsAtMinIsr")
+        assert (
+            "without broker 0 fewer than min.insync.replicas would be in sync: bank-0, bank-1"
+            in world.condition("RolloutBlocked")[2]
+        )
+        assert "PartitionsAtMinIsr" in world.events
+
+    def test_a_broker_that_is_away_for_another_reason(self) -> None:
+        world = rolling()
+        world.stop("demo-broker-2")
+        world.step()
+        template = world.objects["StatefulSet", "demo-broker"]["spec"]["template"]
+        world.pods["demo-broker-2"]["metadata"]["annotations"] = template["metadata"]["annotations"]
+        assert replaced(world) == []
+        world.wait(90)
+        world.step()
+        assert world.condition("RolloutBlocked")[1:] == ("BrokerNotReady", "demo-broker-2 is not ready")
+
+    def test_paused(self) -> None:
+        world = rolling()
+        world.edit(rollout={"paused": True})
+        for _ in range(3):
+            assert not [action for action in world.step().actions if isinstance(action, ReplacePod)]
+        assert world.condition("RolloutBlocked")[1] == "RolloutPaused"
+        assert world.condition("RolloutBlocked")[2] == "spec.rollout.paused: brokers 0, 1, 2 have to be replaced"
+        world.edit(rollout={"paused": False})
+        assert world.settle() == 3
+
+
+class TestStuckPods:
+    def test_a_wrong_image_is_easy_to_put_right(self) -> None:
+        world = World(image="wrong")
+        world.broken_images = {"wrong"}
+        for _ in range(5):
+            world.step()
+            world.controllers()
+            world.kubelets()
+        assert world.condition("Ready")[1] == "ImagePullFailed"
+        world.edit(image="right")
+        assert sorted(replaced(world)) == ["demo-broker-0", "demo-broker-1", "demo-broker-2"], "none of them ever ran"
+        world.settle()
+        assert world.ready() == [0, 1, 2]
+
+    def test_a_wrong_image_stops_the_roll_at_the_first(self) -> None:
+        world = World()
+        world.settle()
+        world.topic("bank", THREE)
+        world.wait(100)
+        world.broken_images = {"wrong"}
+        world.edit(image="wrong")
+        for _ in range(60):
+            world.step()
+            world.controllers()
+            world.kubelets()
+            world.wait(10)
+        assert world.ready() == [1, 2]
+        assert world.condition("Ready")[1] == "ImagePullFailed"
+        assert world.condition("RolloutBlocked")[1] == "BrokerNotReady"
+        assert world.condition("Available")[0] == "True"
+        world.edit(image="right")
+        world.settle()
+        assert world.ready() == [0, 1, 2]
+
+    def test_an_outdated_broker_that_is_not_ready_is_given_time(self) -> None:
+        """It may be recovering its logs."""
+        world = rolling(rollout={"readyTimeoutSeconds": 100})
+        world.stop("demo-broker-1")
+        assert replaced(world) == []
+        assert world.plan().retry_seconds is not None
+        world.wait(101)
+        assert replaced(world) == ["demo-broker-1"]
+
+    def test_one_that_crashes_is_not(self) -> None:
+        world = rolling()
+        world.stop("demo-broker-1")
+        waiting = {"name": "broker", "restartCount": 4, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+        world.pods["demo-broker-1"]["status"]["containerStatuses"] = [waiting]
+        assert replaced(world) == ["demo-broker-1"]
+
+    def test_unless_its_unflushed_records_are_the_last_copy(self) -> None:
+        world = rolling(unflushedVolume={})
+        world.topic("bank", ([0, 1, 2], [1]))
+        world.stop("demo-broker-1")
+        waiting = {"name": "broker", "restartCount": 4, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+        world.pods["demo-broker-1"]["status"]["containerStatuses"] = [waiting]
+        assert replaced(world) == []
+        world.step()
+        assert world.condition("RolloutBlocked")[2].startswith(
+            "demo-broker-1 may have the last copy of unflushed records of"
+        )
+
+
+def test_highest_used() -> None:
+    partition = PartitionState("bank", 0, (4, 1), (1,), 1)
+    assert highest_used([TopicState("bank", None, (partition,))]) == 4
+    assert highest_used([]) == -1
+
+
+EVENTS = st.lists(
+    st.sampled_from(["config", "image", "unready", "recover", "evict", "pause", "unpause", "wait", "controller"]),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(EVENTS)
+def test_whatever_happens_no_partition_falls_below_its_minimum(events: list[str]) -> None:
+    """The operator itself never takes a broker that min.insync.replicas needs, and in the end all is as wished for."""
+    world = World()
+    world.settle()
+    world.topic("bank", THREE, THREE, min_isr=2)
+    for number, event in enumerate(events):
+        _happen(world, event, number)
+        for _ in range(6):
+            ready_before = set(world.ready())
+            made = world.plan()
+            taken = {int(a.name.rpartition("-")[2]) for a in made.actions if isinstance(a, ReplacePod)} & ready_before
+            assert len(taken) <= 1
+            if taken:
+                assert ready_before == {0, 1, 2}
+                assert all(len(set(p["isr"]) - taken) >= 2 for p in world.topics["bank"]["status"]["partitions"])
+            world.step()
+            world.controllers()
+            world.kubelets()
+            world.wait(2)
+    for broker_id in range(3):
+        if f"demo-broker-{broker_id}" in world.pods:
+            world.start(f"demo-broker-{broker_id}")
+    world.edit(rollout={"paused": False})
+    world.settle(steps=400)
+    assert world.ready() == [0, 1, 2]
+    assert world.condition("Ready")[0] == "True"
+
+
+def _happen(world: World, event: str, number: int) -> None:
+    match event:
+        case "config":
+            world.edit(config={"num.partitions": str(number + 1)})
+        case "image":
+            world.edit(image=f"image:{number}")
+        case "unready" if "demo-broker-1" in world.pods and world.pods["demo-broker-1"].get("status"):
+            world.stop("demo-broker-1")
+        case "recover":
+            for name in world.pods:
+                world.start(name)
+        case "evict" if "demo-broker-2" in world.pods:
+            world.pods["demo-broker-2"]["status"] = {"phase": "Failed"}
+        case "pause" | "unpause":
+            world.edit(rollout={"paused": event == "pause"})
+        case "wait":
+            world.wait(400)
+        case "controller":
+            world.controller(number % 3)

@@ -1,0 +1,235 @@
+"""What keeps brokers from being ready is told with a reason and a steady sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from minikafka_operator.observed import Warned
+
+from .world import World
+
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/3 nodes are available: 3 Insufficient cpu.",
+}
+
+
+def stuck(**status: Any) -> World:
+    """A cluster whose broker 1 has this status."""
+    world = World()
+    world.settle()
+    world.pods["demo-broker-1"]["status"] = status
+    return world
+
+
+def told(world: World) -> tuple[str, str]:
+    world.step()
+    status, reason, message = world.condition("Ready")
+    assert status == "False"
+    return reason, message
+
+
+def container(**state: Any) -> list[dict[str, Any]]:
+    return [{"name": "broker", "restartCount": 2, **state}]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "says"),
+    [
+        (
+            {"conditions": [UNSCHEDULABLE]},
+            "Unschedulable",
+            "demo-broker-1: 0/3 nodes are available: 3 Insufficient cpu.",
+        ),
+        (
+            {"containerStatuses": container(state={"waiting": {"reason": "ErrImagePull", "message": "not found"}})},
+            "ImagePullFailed",
+            "demo-broker-1: image minikafka/broker:1: cannot be pulled",
+        ),
+        (
+            {
+                "containerStatuses": container(
+                    state={"waiting": {"reason": "CreateContainerConfigError", "message": "no"}}
+                )
+            },
+            "ContainerNotCreated",
+            "demo-broker-1: CreateContainerConfigError: no",
+        ),
+        (
+            {
+                "containerStatuses": container(
+                    state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
+                    lastState={
+                        "terminated": {"reason": "Error", "message": "a\nminikafka broker: log.dirs: no space\n"}
+                    },
+                )
+            },
+            "BrokerCrashing",
+            "demo-broker-1: a; minikafka broker: log.dirs: no space",
+        ),
+        (
+            {
+                "containerStatuses": container(
+                    state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": {"reason": "OOMKilled"}}
+                )
+            },
+            "OutOfMemory",
+            "demo-broker-1: used more memory than spec.brokers.resources allows",
+        ),
+        ({"containerStatuses": container(state={"running": {}})}, "BrokersNotReady", "2 of 3 brokers are ready"),
+        (
+            {"containerStatuses": [{"name": "broker", "state": {"waiting": {"reason": "ContainerCreating"}}}]},
+            "BrokersNotReady",
+            "2 of 3 brokers are ready",
+        ),
+    ],
+)
+def test_pods(status: dict[str, Any], reason: str, says: str) -> None:
+    world = stuck(**status)
+    found = told(world)
+    assert found[0] == reason
+    assert found[1].removeprefix("2 of 3 brokers are ready; ") == says
+    assert world.plan().steady, "told once"
+    if reason != "BrokersNotReady":
+        assert world.status["brokers"][1]["message"] == says
+        assert reason in world.events
+
+
+def test_the_words_do_not_change_with_every_attempt() -> None:
+    """ErrImagePull and ImagePullBackOff take turns; the status must not."""
+    world = stuck(containerStatuses=container(state={"waiting": {"reason": "ErrImagePull", "message": "rpc error"}}))
+    world.step()
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling"}}
+    world.pods["demo-broker-1"]["status"] = {"containerStatuses": container(state=waiting)}
+    assert world.plan().steady
+
+
+def test_the_event_tells_why_an_image_cannot_be_pulled() -> None:
+    world = stuck(containerStatuses=container(state={"waiting": {"reason": "ErrImagePull"}}))
+    message = 'Failed to pull image "x": rpc error: code = NotFound'
+    world.warnings = [
+        Warned("Pod", "demo-broker-1", "Failed", message),
+        Warned("Pod", "demo-broker-0", "Failed", "other"),
+    ]
+    assert told(world) == (
+        "ImagePullFailed",
+        f"2 of 3 brokers are ready; demo-broker-1: image minikafka/broker:1: {message}",
+    )
+
+
+class TestStorage:
+    def pending(self, **spec: Any) -> World:
+        world = stuck(conditions=[UNSCHEDULABLE])
+        claim = world.data_claim(1)
+        claim["status"] = {"phase": "Pending"}
+        claim["spec"] = {"storageClassName": "fast", **claim["spec"], **spec}
+        return world
+
+    def test_a_class_that_is_not_there(self) -> None:
+        world = self.pending(storageClassName="fast")
+        world.missing_classes = frozenset({"fast"})
+        assert told(world) == (
+            "StorageClassNotFound",
+            "2 of 3 brokers are ready; data-demo-broker-1: there is no StorageClass 'fast'",
+        )
+
+    def test_told_by_the_claim_where_classes_may_not_be_read(self) -> None:
+        world = self.pending()
+        said = 'storageclass.storage.k8s.io "fast" not found'
+        world.warnings = [Warned("PersistentVolumeClaim", "data-demo-broker-1", "ProvisioningFailed", said)]
+        assert told(world)[0] == "StorageClassNotFound"
+
+    def test_what_the_provisioner_says(self) -> None:
+        world = self.pending()
+        world.warnings = [Warned("PersistentVolumeClaim", "data-demo-broker-1", "ProvisioningFailed", "quota")]
+        assert told(world) == ("ClaimPending", "2 of 3 brokers are ready; data-demo-broker-1: quota")
+
+    def test_no_default_class(self) -> None:
+        world = self.pending()
+        del world.data_claim(1)["spec"]["storageClassName"]
+        assert told(world)[0] == "ClaimPending"
+        assert "no StorageClass is the default" in told(world)[1]
+
+    def test_a_claim_that_waits_for_its_pod_is_not_the_cause(self) -> None:
+        """WaitForFirstConsumer: the claim is pending because the pod is, not the other way round."""
+        assert told(self.pending())[0] == "Unschedulable"
+
+    def test_a_provisioner_that_says_nothing(self) -> None:
+        world = self.pending()
+        world.pods["demo-broker-1"]["status"] = {}
+        assert told(world)[0] == "BrokersNotReady"
+        world.wait(60)
+        assert told(world) == (
+            "ClaimPending",
+            "2 of 3 brokers are ready; data-demo-broker-1: no volume of StorageClass 'standard' yet",
+        )
+
+
+def test_a_pod_that_is_not_even_made() -> None:
+    """Quotas and Pod Security speak to the StatefulSet."""
+    world = World()
+    for _ in range(3):
+        world.step()
+    message = 'create Pod demo-broker-0 in StatefulSet demo-broker failed error: pods "demo-broker-0": exceeded quota'
+    world.warnings = [Warned("StatefulSet", "demo-broker", "FailedCreate", message)]
+    reason, said = told(world)
+    assert reason == "PodNotCreated"
+    assert "exceeded quota" in said
+
+
+def test_the_cause_comes_first() -> None:
+    world = World()
+    world.settle()
+    world.pods["demo-broker-0"]["status"] = {"conditions": [UNSCHEDULABLE]}
+    world.pods["demo-broker-2"]["status"] = {
+        "containerStatuses": container(state={"waiting": {"reason": "ErrImagePull"}})
+    }
+    reason, message = told(world)
+    assert reason == "ImagePullFailed"
+    assert message.startswith("1 of 3 brokers are ready; demo-broker-2: image")
+    assert message.endswith(" (and 1 more, see status.brokers)")
+    assert world.status["brokers"][0]["message"].startswith("demo-broker-0: 0/3 nodes")
+
+
+class TestPartitions:
+    def test_counts(self) -> None:
+        world = World()
+        world.settle()
+        world.topic("bank", ([0, 1, 2], [0, 1, 2]), ([0, 1, 2], [0, 1]), ([0, 1, 2], [0]))
+        world.step()
+        assert (world.status["topics"], world.status["partitions"]) == (1, 3)
+        assert world.status["underReplicatedPartitions"] == 2
+        assert world.status["underMinIsrPartitions"] == 1
+        assert world.status["offlinePartitions"] == 0
+        assert world.condition("ReplicationHealthy") == (
+            "False",
+            "UnderReplicated",
+            "2 of 3 partitions have replicas that are not in sync: bank-1, bank-2",
+        )
+        assert world.condition("Available")[:2] == ("False", "PartitionsUnderMinIsr")
+        assert world.condition("Ready")[:2] == ("False", "PartitionsUnderMinIsr")
+
+    def test_offline(self) -> None:
+        world = World()
+        world.settle()
+        world.topic("bank", ([0, 1, 2], [2]), leader=-1)
+        world.step()
+        assert world.condition("Available") == ("False", "PartitionsOffline", "1 of 1 partitions has no leader: bank-0")
+        assert "PartitionsOffline" in world.events
+
+    def test_a_topic_that_is_meant_to_have_one_replica(self) -> None:
+        world = World()
+        world.settle()
+        world.topic("single", ([1], [1]))
+        world.step()
+        assert world.condition("Available")[0] == "True"
+        assert world.status["underMinIsrPartitions"] == 0
+
+    def test_a_topic_that_brokers_have_not_seen_yet(self) -> None:
+        world = World()
+        world.settle()
+        world.topic("new")
+        assert world.plan().steady
