@@ -4,7 +4,7 @@ SHELL := bash
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: help demo venv test e2e check bench format docs constraints clean
+.PHONY: help demo venv test apiserver e2e check bench format docs constraints clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -21,8 +21,11 @@ test: venv ## every test that needs no container engine; ARGS='-k isr' for some
 	@tools/system java maven
 	@tools/test $(ARGS)
 
-e2e: ## the tests on a Kubernetes cluster (not there yet)
-	@echo "make e2e: there is nothing to run yet; the Kubernetes tests come with the operator (docs/STATUS.md)" >&2; exit 2
+apiserver: venv ## the cluster store and the operator on a real Kubernetes API server (built the first time: minutes)
+	@MINIKAFKA_E2E_BIN=$$(tests/e2e/cluster/binaries) $(RUN) -m pytest -q -s --timeout 600 tests/apiserver $(ARGS)
+
+e2e: venv ## the journeys on a kind cluster; makes engine, cluster and images itself (root on Debian)
+	@tools/e2e $(ARGS)
 
 check: venv ## format, lint, types, import contracts, generated docs
 	@tools/check
@@ -37,6 +40,7 @@ format: venv ## let ruff put files in form
 docs: venv ## write the generated pages in docs/ anew
 	@$(RUN) -m minikafka.telemetry.docs --write
 	@$(RUN) -m minikafka_chaos.simulation.docs --write
+	@$(RUN) -m minikafka_operator.crds --write
 	@$(RUN) tools/rules_map.py --write
 
 constraints: ## resolve the pinned versions anew
