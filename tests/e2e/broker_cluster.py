@@ -19,6 +19,8 @@ from tests.e2e.node import Node, NodeError, Process, container_id
 CONTAINER = "broker"
 METRICS_PORT = 9404
 REPLACE_SECONDS_MAX = 60
+SMALL = {"requests": {"cpu": "20m", "memory": "64Mi"}}
+"""What brokers of a test reserve, so that several clusters fit on a node with two cores."""
 READY_SECONDS_MAX = 60
 """The issue's own limit: from kubectl apply to Ready, with the images loaded."""
 
@@ -172,18 +174,30 @@ class BrokerCluster:
         A pod that is only deleted gets a SIGTERM first, however short its grace, and flushes. Unix time of the crash.
         """
         (process,) = self.processes([broker])
-        before = self.kubectl.there("pod", self.pod_name(broker))["metadata"]["uid"]
         moment = time.time()
         self.node.kill_and_hold([process])
+        self.replace_held(broker, process)
+        return moment
+
+    def replace_held(self, broker: int, process: Process) -> None:
+        """Delete the pod of a broker that was killed and is held, and wait for the new one."""
+        uid = self.kubectl.there("pod", self.pod_name(broker))["metadata"]["uid"]
         self.kubectl.delete("pod", self.pod_name(broker), wait=False)
+
+        def is_being_stopped() -> bool:
+            about = f"involvedObject.uid={uid},reason=Killing"
+            found = json.loads(self.kubectl("get", "events", "--field-selector", about, "--output", "json"))["items"]
+            return any(each["message"].startswith("Stopping container") for each in found)
+
+        # Not sooner: a kubelet that learns of the death before it learns of the deletion starts the container again.
+        eventually(is_being_stopped, seconds=REPLACE_SECONDS_MAX, what=f"the kubelet stops the pod of broker {broker}")
         self.node.release(process)
 
-        def replaced() -> bool:
+        def is_replaced() -> bool:
             found = self.pod(broker)
-            return found is not None and bool(found["metadata"]["uid"] != before)
+            return found is not None and bool(found["metadata"]["uid"] != uid)
 
-        eventually(replaced, seconds=REPLACE_SECONDS_MAX, what=f"the pod of broker {broker} is a new one")
-        return moment
+        eventually(is_replaced, seconds=REPLACE_SECONDS_MAX, what=f"the pod of broker {broker} is a new one")
 
     # -- volumes -------------------------------------------------------------------------------------------------------
 

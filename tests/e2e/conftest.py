@@ -6,12 +6,15 @@ cluster stays for the next run (`tools/e2e` removes it). A test that fails leave
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +25,37 @@ if str(REPOSITORY) not in sys.path:  # for `from tests.e2e...`: the importlib im
     sys.path.insert(0, str(REPOSITORY))
 
 from tests.e2e import diagnostics, machine  # noqa: E402
-from tests.e2e.broker_cluster import BrokerCluster  # noqa: E402
+from tests.e2e.broker_cluster import SMALL, BrokerCluster  # noqa: E402
 from tests.e2e.kubectl import Kubectl, KubectlError, eventually  # noqa: E402
+from tests.e2e.machine import say  # noqa: E402
 from tests.e2e.node import Node  # noqa: E402
 
 OPERATOR_NAMESPACE = "minikafka-system"
 RELEASE = "minikafka-operator"
 OPERATOR_SECONDS_MAX = 90
+DIAGNOSTICS = "diagnostics"
 _used: list[tuple[Kubectl, Node, str]] = []
-_folders: list[Path] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "journeys: uses the shared cluster of brokers; these run in one process")
+    config.addinivalue_line("markers", "alone: disturbs all of Kubernetes, so no other test may run meanwhile")
+
+
+@contextmanager
+def turn(name: str, exclusive: bool) -> Iterator[None]:
+    """A lock between the processes that run tests side by side on one cluster."""
+    folder = Path(os.environ.get("MINIKAFKA_E2E_CACHE") or Path.home() / ".cache" / "minikafka-e2e")
+    with (folder / f"tests-{machine.CLUSTER}-{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def no_disturbance(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests go side by side, apart from those marked `alone`."""
+    with turn("test", request.node.get_closest_marker("alone") is not None):
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -81,10 +106,11 @@ def operator(kubectl: Kubectl, node: Node, programs: Path, images: dict[str, str
     command = [str(programs / "helm"), "--kubeconfig", str(kubectl.kubeconfig), "upgrade", "--install", RELEASE]
     command += [str(REPOSITORY / "charts/minikafka-operator"), "--namespace", OPERATOR_NAMESPACE, "--create-namespace"]
     command += [f"--set-string={key}={value}" for key, value in values.items()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=OPERATOR_SECONDS_MAX, check=False)
+    with turn("helm", exclusive=True):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=OPERATOR_SECONDS_MAX, check=False)
     assert done.returncode == 0, f"helm upgrade --install: {done.stderr}"
     rollout(within, OPERATOR_SECONDS_MAX)
-    print(f"{time.monotonic() - began:6.1f} s  operator installed by helm and ready", flush=True)
+    say(f"{time.monotonic() - began:6.1f} s  operator installed by helm and ready")
     return within
 
 
@@ -129,7 +155,7 @@ class new_namespace:
             # While the operator is there to do what the finalizers are for.
             self.within("delete", "minikafkaclusters,minikafkatopics", "--all", "--timeout=60s", timeout=70)
         except KubectlError as error:
-            print(f"clean-up of {self.within.namespace}: {error}", file=sys.stderr)
+            say(f"clean-up of {self.within.namespace}: {error}")
         self.within.delete("namespace", self.within.namespace, wait=False)
         _used[:] = [used for used in _used if used[2] != self.within.namespace]
 
@@ -141,11 +167,13 @@ def broker_cluster(operator: Kubectl, namespace: Kubectl, node: Node) -> Callabl
 
 
 JOURNEYS = {
-    "brokers": {"replicas": 3},
+    "brokers": {"replicas": 3, "resources": SMALL},
     "replication": {"defaultFactor": 3, "minInsyncReplicas": 2},
     "storage": {"size": "1Gi"},
     "flightRecorder": {"type": "PersistentClaim", "size": "200Mi"},
     "listeners": {"external": {"type": "NodePort"}},
+    # So that nothing is written by itself minutes after a test.
+    "config": {"auto.leader.rebalance.enable": "false"},
 }
 
 
@@ -155,7 +183,7 @@ def shared(operator: Kubectl, kubectl: Kubectl, node: Node) -> Iterator[BrokerCl
     with new_namespace(kubectl, node, "journeys") as within:
         cluster = BrokerCluster(within, node, "shop")
         took = cluster.up(JOURNEYS)
-        print(f"{took:6.1f} s  kubectl apply to Ready of the shared cluster", flush=True)
+        say(f"{took:6.1f} s  kubectl apply to Ready of the shared cluster")
         yield cluster
 
 
@@ -176,12 +204,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         folder = diagnostics.folder_for(item.name)
         kubectl, node, _ = _used[0]
         diagnostics.collect(folder, kubectl, node, [namespace for _, _, namespace in _used])
-        _folders.append(folder)
-        report.sections.append(("diagnostics", str(folder)))
+        report.sections.append((DIAGNOSTICS, str(folder)))
     return report
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Name the folders at the very end, where they are looked for."""
-    for folder in _folders:
-        terminalreporter.write_line(f"diagnostics of a failed test: {folder}")
+    for outcome in ("failed", "error"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for folder in (text for title, text in report.sections if title == DIAGNOSTICS):
+                terminalreporter.write_line(f"diagnostics of {report.nodeid}: {folder}")

@@ -25,7 +25,7 @@ from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_repli
 from minikafka_chaos.scenario import ClusterSpec, Scenario, ScenarioSpec
 from minikafka_chaos.steps import Verb
 
-from tests.e2e.broker_cluster import METRICS_PORT, BrokerCluster
+from tests.e2e.broker_cluster import METRICS_PORT, SMALL, BrokerCluster
 from tests.e2e.kubectl import KubectlError, NotInTime, eventually
 from tests.e2e.node import NodeError, Process
 
@@ -138,7 +138,7 @@ class KubernetesGround:
             config[SESSION] = str(int(config[SESSION]) * STRETCH)
         self._count = self.first + cluster.brokers
         spec = {
-            "brokers": {"replicas": self._count},
+            "brokers": {"replicas": self._count, "resources": SMALL},
             "replication": {
                 "defaultFactor": min(3, self._count),
                 "minInsyncReplicas": int(config.pop("min.insync.replicas", "1")),
@@ -252,15 +252,7 @@ class KubernetesGround:
         if held is None:
             raise ToolTrouble(f"broker {broker} is not dead: kill it first")
         with _trouble():
-            before = self.cluster.kubectl.there("pod", self.cluster.pod_name(broker))["metadata"]["uid"]
-            self.cluster.kubectl.delete("pod", self.cluster.pod_name(broker), "--grace-period=1", wait=False)
-            self.cluster.node.release(held)  # the kubelet will not start it: the pod is to go
-
-            def replaced() -> bool:
-                found = self.cluster.pod(broker)
-                return found is not None and found["metadata"]["uid"] != before
-
-            eventually(replaced, seconds=RESTART_SECONDS_MAX, what=f"the pod of broker {broker} is a new one")
+            self.cluster.replace_held(broker, held)
 
     def cut(self, broker: int, peer: int) -> None:
         raise ToolTrouble(f"this ground cannot cut broker {broker} from {peer}")

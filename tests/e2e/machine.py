@@ -14,6 +14,11 @@ STEP_SECONDS_MAX = 45 * 60
 """Building Kubernetes from its sources takes ten minutes of two cores, and those may be busy."""
 
 
+def say(text: str) -> None:
+    """Tell whoever watches (pytest needs `-s` for it)."""
+    print(text, flush=True)
+
+
 class StepFailed(Exception):
     """A script failed; it has said why on standard error."""
 
@@ -29,7 +34,7 @@ def step(script: str, *arguments: str) -> list[str]:
     )
     if done.returncode:
         raise StepFailed(f"{HERE.name}/{script} {' '.join(arguments)} failed (see above)")
-    print(f"{time.monotonic() - began:6.1f} s  {script} {' '.join(arguments)}", flush=True)
+    say(f"{time.monotonic() - began:6.1f} s  {script} {' '.join(arguments)}")
     return done.stdout.split()
 
 

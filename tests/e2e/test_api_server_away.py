@@ -5,9 +5,14 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.broker_cluster import BrokerCluster
 from tests.e2e.kubectl import eventually
 from tests.e2e.load import under_load
+from tests.e2e.machine import say
+
+pytestmark = [pytest.mark.journeys, pytest.mark.alone]
 
 AWAY_SECONDS = 30
 HEAL_SECONDS_MAX = 120
@@ -31,11 +36,11 @@ def test_clients_produce_while_the_api_server_is_away(journeys: BrokerCluster, t
         back = time.time() - stopped
         # It recovers: elections work again, which need the store.
         leader = journeys.leader("headless")
-        journeys.kill_container(leader)
+        moment = journeys.kill_container(leader)
         successor = journeys.leader("headless", other_than=leader, seconds=HEAL_SECONDS_MAX)
         load.wait_for_acknowledged(300, seconds=HEAL_SECONDS_MAX)
-        healed = journeys.wait_full_isr("headless", HEAL_SECONDS_MAX)
-    print(
+        healed = journeys.wait_full_isr("headless", HEAL_SECONDS_MAX, since=moment)
+    say(
         f"API server away for {back:.0f} s: {meanwhile} records acknowledged meanwhile; then broker {leader} killed, "
-        f"{successor} leads, full ISR {healed:.1f} s later; {load.must_have_passed().summary}"
+        f"{successor} leads, full ISR after {healed:.1f} s; {load.must_have_passed().summary}"
     )

@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.broker_cluster import BrokerCluster
 from tests.e2e.kubectl import Kubectl, KubectlError, Object, condition, eventually
+from tests.e2e.machine import say
 
 TOLD_SECONDS_MAX = 60
 
@@ -64,7 +65,7 @@ def test_trouble_is_told_in_a_condition_and_an_event(
         return any(each["status"] == "False" and word in each["message"] for each in conditions)
 
     found = eventually(cluster.get, told, seconds=TOLD_SECONDS_MAX, what=f"a condition tells of {word}")
-    print(f"{word}: {condition(found, 'Ready')['message']}")
+    say(f"{word}: {condition(found, 'Ready')['message']}")
     eventually(
         lambda: namespace.list("events"),
         lambda events: any(

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from tests.e2e.broker_cluster import BrokerCluster
 from tests.e2e.kubectl import Object, condition, eventually
 from tests.e2e.load import under_load
+from tests.e2e.machine import say
+
+pytestmark = pytest.mark.journeys
 
 SOON_S = 20
 
@@ -19,7 +23,7 @@ def test_librdkafka_outside_produces_and_consumes(journeys: BrokerCluster, tmp_p
     assert len(set(addresses.values())) == 3, f"each broker has an address of its own: {addresses}"
     with under_load(journeys.bootstrap, "outside", tmp_path) as load:
         load.wait_for_acknowledged(1000)
-    print(f"librdkafka outside, by {journeys.bootstrap}: {load.must_have_passed().summary}")
+    say(f"librdkafka outside, by {journeys.bootstrap}: {load.must_have_passed().summary}")
 
 
 def _admin(cluster: BrokerCluster) -> AdminClient:
@@ -75,7 +79,7 @@ def test_a_topic_of_a_client_is_an_object_of_kubectl(journeys: BrokerCluster) ->
         seconds=SOON_S,
         what="its status has three partitions",
     )
-    print(kubectl("get", "mkt", "payments"))
+    say(kubectl("get", "mkt", "payments"))
     admin.delete_topics(["payments"])["payments"].result(SOON_S)
     eventually(lambda: kubectl.get("mkt", "payments"), lambda found: found is None, seconds=SOON_S, what="it is gone")
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.broker_cluster import BrokerCluster
 from tests.e2e.load import under_load
+from tests.e2e.machine import say
+
+pytestmark = pytest.mark.journeys
 
 RESUME_SECONDS_MAX = 2.0
 """The issue's own limit for a killed container of a leader."""
@@ -24,7 +29,7 @@ def test_a_killed_leader_is_replaced_within_two_seconds(journeys: BrokerCluster,
         healed = journeys.wait_full_isr("killed", HEAL_SECONDS_MAX, since=moment)
     (gap,) = load.gaps([moment])
     summary = load.must_have_passed().summary
-    print(
+    say(
         f"container of broker {leader} killed: {successor} leads, acknowledgements resumed after {gap:.2f} s "
         f"(limit {RESUME_SECONDS_MAX:g} s), full ISR after {healed:.1f} s; {summary}"
     )
@@ -45,7 +50,7 @@ def test_a_deleted_pod_returns_with_its_claim_and_heals(journeys: BrokerCluster,
     summary = load.must_have_passed().summary
     assert journeys.kubectl.there("pod", journeys.pod_name(leader))["metadata"]["uid"] != pod["metadata"]["uid"]
     assert journeys.volume_path("data", leader) == volume
-    print(f"pod of broker {leader} deleted: longest pause {gap:.2f} s, full ISR after {healed:.1f} s; {summary}")
+    say(f"pod of broker {leader} deleted: longest pause {gap:.2f} s, full ISR after {healed:.1f} s; {summary}")
 
 
 def test_the_controller_dies_while_a_leader_dies(journeys: BrokerCluster, tmp_path: Path) -> None:
@@ -64,7 +69,7 @@ def test_the_controller_dies_while_a_leader_dies(journeys: BrokerCluster, tmp_pa
     (gap,) = load.gaps([moment])
     summary = load.must_have_passed().summary
     took_over = journeys.view.controller()
-    print(
+    say(
         f"controller {controller} and leader {leader} killed at once: {successor} leads, {took_over} controls, "
         f"acknowledgements resumed after {gap:.2f} s, full ISR after {healed:.1f} s; {summary}"
     )

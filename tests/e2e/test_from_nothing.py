@@ -11,6 +11,7 @@ import yaml
 
 from tests.e2e.broker_cluster import READY_SECONDS_MAX, BrokerCluster
 from tests.e2e.kubectl import Kubectl
+from tests.e2e.machine import say
 from tests.e2e.manifest import manifest
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "cluster.yaml"
@@ -28,13 +29,13 @@ def test_apply_the_example_and_it_is_ready_within_a_minute(
     namespace("apply", "--filename", str(EXAMPLE))
     namespace("wait", "--for=condition=Ready", f"minikafkacluster/{name}", f"--timeout={READY_SECONDS_MAX}s")
     took = time.monotonic() - began
-    print(f"kubectl apply to Ready: {took:.1f} s (limit {READY_SECONDS_MAX} s)")
+    say(f"kubectl apply to Ready: {took:.1f} s (limit {READY_SECONDS_MAX} s)")
     assert took < READY_SECONDS_MAX
     for topic in topics:
         namespace("wait", "--for=condition=Ready", f"minikafkatopic/{topic}", "--timeout=30s")
 
     glance = namespace("get", "mkc,mkt")
-    print(glance)
+    say(glance)
     for column in ("READY", "BROKERS", "CONTROLLER", "URP", "LEADERS", "ISR"):
         assert column in glance
     assert cluster.status["brokersReady"] == "3/3"
@@ -45,7 +46,7 @@ def test_apply_the_example_and_it_is_ready_within_a_minute(
     verify = ["minikafka", "verify", "--bootstrap", cluster.status["bootstrap"]["internal"], "--seconds", "5"]
     verdict = json.loads(namespace("exec", "client", "--", *verify, "--rate", "300", "--json"))
     assert verdict["verdict"] == "Passed", verdict
-    print(f"librdkafka inside the cluster: {verdict['summary']}")
+    say(f"librdkafka inside the cluster: {verdict['summary']}")
 
 
 def _no_more_rights_than_needed(namespace: Kubectl) -> None:

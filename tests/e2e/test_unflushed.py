@@ -10,15 +10,16 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.grounds.clients import TopicPlan
 from minikafka_chaos.verdict import Outcome
 
-from tests.e2e.broker_cluster import BrokerCluster
+from tests.e2e.broker_cluster import SMALL, BrokerCluster
 from tests.e2e.kubectl import eventually
 from tests.e2e.load import Scripted
+from tests.e2e.machine import say
 
 WHERE = TopicPartition("volatile", 0)
 FOLLOWER = 2
 HEAL_SECONDS_MAX = 90
 SPEC = {
-    "brokers": {"replicas": 3},
+    "brokers": {"replicas": 3, "resources": SMALL},
     "replication": {"defaultFactor": 3, "minInsyncReplicas": 2},
     "storage": {"size": "500Mi"},
     "unflushedVolume": {"sizeLimit": "64Mi"},
@@ -57,7 +58,7 @@ def test_power_loss_takes_exactly_the_unflushed_tail(
 
     verdict = records.verdict()
     assert verdict.outcome is Outcome.PASSED, verdict.as_json()
-    print(f"power loss took offsets {flushed} to 149 of one replica, which has them again; {verdict.summary}")
+    say(f"power loss took offsets {flushed} to 149 of one replica, which has them again; {verdict.summary}")
 
 
 def _wait_for_end(cluster: BrokerCluster, end: int) -> None:
