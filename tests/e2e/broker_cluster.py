@@ -140,6 +140,11 @@ class BrokerCluster:
     def is_ready(self, broker: int) -> bool:
         return condition(self.pod(broker), "Ready").get("status") == "True"
 
+    def restarts(self, broker: int) -> int:
+        """How often the container of a broker's pod was started again."""
+        statuses = self.kubectl.there("pod", self.pod_name(broker))["status"].get("containerStatuses") or []
+        return sum(int(each["restartCount"]) for each in statuses)
+
     def wait_broker_ready(self, broker: int, seconds: float = 60) -> None:
         eventually(lambda: self.is_ready(broker), seconds=seconds, what=f"{self.pod_name(broker)} is ready")
 

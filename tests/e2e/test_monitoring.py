@@ -54,8 +54,11 @@ def run(shared: BrokerCluster, prometheus: Kubectl, tmp_path_factory: pytest.Tem
         load.wait_for_acknowledged(1000)
         leader = shared.leader(TOPIC)
         with journal.action("kill", "Kill", f"broker-{leader}", f"leader of {TOPIC}-0"):
+            before = shared.restarts(leader)
             shared.kill_container(leader)
-        load.wait_for_acknowledged(500)
+        with journal.action("the-kubelet-starts-it", "Start", f"broker-{leader}"):
+            eventually(lambda: shared.restarts(leader) > before, seconds=HEAL_SECONDS_MAX, what="it was started again")
+            shared.wait_broker_ready(leader, HEAL_SECONDS_MAX)
         shared.wait_full_isr(TOPIC, HEAL_SECONDS_MAX)
         load.wait_for_acknowledged(500)
     journal.write("verdict", load.must_have_passed().as_json())
