@@ -39,7 +39,9 @@ _used: list[tuple[Kubectl, Node, str]] = []
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "journeys: uses the shared cluster of brokers; these run in one process")
-    config.addinivalue_line("markers", "alone: disturbs all of Kubernetes, so no other test may run meanwhile")
+    config.addinivalue_line(
+        "markers", "alone: disturbs all of Kubernetes, or claims a time: no other test runs meanwhile"
+    )
 
 
 @contextmanager

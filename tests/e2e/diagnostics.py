@@ -51,6 +51,9 @@ def collect(folder: Path, kubectl: Kubectl, node: Node, namespaces: list[str]) -
             everything = ("logs", name, "--all-containers", "--prefix", "--timestamps")
             calls[f"{namespace}/logs/{name}.log"] = within.command(*everything)
             calls[f"{namespace}/logs/{name}.previous.log"] = within.command(*everything, "--previous")
+        # Each line begins with its time, so that sorting puts what all brokers tell in order.
+        of_brokers = f"sort /var/local-path-provisioner/*_{namespace}_events-*/broker-*.jsonl"
+        calls[f"{namespace}/events.jsonl"] = ["docker", "exec", node.container, "bash", "-c", of_brokers]
     for name, script in NODE_LOGS.items():
         calls[f"node/{name}"] = ["docker", "exec", node.container, "bash", "-c", script]
     with ThreadPoolExecutor(PARALLEL) as pool:

@@ -16,29 +16,38 @@ pytestmark = pytest.mark.journeys
 RESUME_SECONDS_MAX = 2.0
 """The issue's own limit for a killed container of a leader."""
 HEAL_SECONDS_MAX = 90
-ONE_LEADER = [[0, 1, 2], [0, 2, 1], [0, 1, 2]]
-"""Broker 0 leads every partition at first, so that its death is felt everywhere."""
 
 
-def test_a_killed_leader_is_replaced_within_two_seconds(journeys: BrokerCluster, tmp_path: Path) -> None:
-    with under_load(journeys.bootstrap, "killed", tmp_path, assignment=ONE_LEADER) as load:
-        leader = journeys.leader("killed")
+def _led_by(leader: int) -> list[list[int]]:
+    """That broker leads every partition at first, so that its death is felt everywhere."""
+    first, second = (broker for broker in range(3) if broker != leader)
+    return [[leader, first, second], [leader, second, first], [leader, first, second]]
+
+
+@pytest.mark.alone  # a time is claimed, so nothing else has the processors meanwhile
+@pytest.mark.parametrize("role", ["broker", "controller"])
+def test_a_killed_leader_is_replaced_within_two_seconds(role: str, journeys: BrokerCluster, tmp_path: Path) -> None:
+    controller = journeys.view.controller()
+    leader = controller if role == "controller" else (controller + 1) % 3
+    topic = f"killed-{role}"
+    with under_load(journeys.bootstrap, topic, tmp_path, assignment=_led_by(leader)) as load:
         moment = journeys.kill_container(leader)
-        successor = journeys.leader("killed", other_than=leader)
+        successor = journeys.leader(topic, other_than=leader)
         load.wait_for_acknowledged(500)
-        healed = journeys.wait_full_isr("killed", HEAL_SECONDS_MAX, since=moment)
+        healed = journeys.wait_full_isr(topic, HEAL_SECONDS_MAX, since=moment)
     (gap,) = load.gaps([moment])
     summary = load.must_have_passed().summary
     say(
-        f"container of broker {leader} killed: {successor} leads, acknowledgements resumed after {gap:.2f} s "
-        f"(limit {RESUME_SECONDS_MAX:g} s), full ISR after {healed:.1f} s; {summary}"
+        f"container of broker {leader}, a leader{' and the controller' if leader == controller else ''}, killed: "
+        f"{successor} leads, acknowledgements resumed after {gap:.2f} s (limit {RESUME_SECONDS_MAX:g} s), "
+        f"full ISR after {healed:.1f} s; {summary}"
     )
     assert 0 < gap < RESUME_SECONDS_MAX
     assert journeys.restarts(leader) >= 1
 
 
 def test_a_deleted_pod_returns_with_its_claim_and_heals(journeys: BrokerCluster, tmp_path: Path) -> None:
-    with under_load(journeys.bootstrap, "deleted", tmp_path, assignment=ONE_LEADER) as load:
+    with under_load(journeys.bootstrap, "deleted", tmp_path, assignment=_led_by(0)) as load:
         leader = journeys.leader("deleted")
         pod = journeys.kubectl.there("pod", journeys.pod_name(leader))
         volume = journeys.volume_path("data", leader)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.e2e.broker_cluster import READY_SECONDS_MAX, BrokerCluster
@@ -17,6 +18,7 @@ from tests.e2e.manifest import manifest
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "cluster.yaml"
 
 
+@pytest.mark.alone  # a time is claimed, so nothing else has the processors meanwhile
 def test_apply_the_example_and_it_is_ready_within_a_minute(
     broker_cluster: Callable[[str], BrokerCluster], namespace: Kubectl, images: dict[str, str]
 ) -> None:

@@ -180,3 +180,12 @@ def test_the_controller_is_elected_again(cluster: LocalCluster, run_cli: Callabl
     finally:
         cluster.start(old)
         cluster.wait_ready(30)
+
+
+def test_the_controllers_death_is_felt_at_once(make_cluster: Callable[..., LocalCluster], until: Until) -> None:
+    """R15: its closed connections tell of it, long before the next heartbeat is due or its session is over."""
+    cluster = make_cluster(config={"broker.heartbeat.interval.ms": "40000", "broker.session.timeout.ms": "90000"})
+    old = until(lambda: seen(cluster).controller, lambda controller: controller != -1)
+    cluster.kill(old)
+    new = until(lambda: seen(cluster).controller, lambda controller: controller not in (-1, old), seconds=15)
+    assert new != old

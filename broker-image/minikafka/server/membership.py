@@ -142,7 +142,8 @@ class Membership:
     async def _serve_under(self, lease: Lease) -> None:
         timeout = max(self.broker.config.broker_heartbeat_interval_ms / 1000, 0.1)
         try:
-            connection = await connect(lease.host, lease.port, self.broker.client_id("heartbeat"), timeout)
+            # Its end is felt at once, not when the next heartbeat is due.
+            connection = await connect(lease.host, lease.port, self.broker.client_id("heartbeat"), timeout, self.poke)
         except ConnectionRefusedError:
             await self._take(lease)
             return
