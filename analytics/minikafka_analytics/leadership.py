@@ -173,15 +173,8 @@ def returns(events: DataFrame, wide: DataFrame) -> DataFrame:
             ON w.run = o.run AND w.broker = o.broker AND w.topic = o.topic AND w.partition = o.partition AND w.time < o.time
           GROUP BY o.run, o.id
         )
-        SELECT o.*, b.last_leo, b.last_flushed, b.last_seen, greatest(b.last_leo - o.log_end_offset, 0) AS missing,
-               u.bytes AS bytes_lost
+        SELECT o.*, b.last_leo, b.last_flushed, b.last_seen, greatest(b.last_leo - o.log_end_offset, 0) AS missing
         FROM opened o JOIN before b USING (run, id)
-        LEFT JOIN (
-          SELECT o.run, o.id, max(e.bytes) AS bytes
-          FROM opened o JOIN {events} e
-            ON e.run = o.run AND e.event = 'unflushed_lost' AND e.broker = o.broker AND e.topic = o.topic
-           AND e.partition = o.partition AND e.time BETWEEN o.time - 30 AND o.time + 30
-          GROUP BY o.run, o.id) u USING (run, id)
         """,
         events=events,
         wide=wide,
@@ -195,8 +188,8 @@ def others(events: DataFrame) -> DataFrame:
         SELECT run, time, broker, event, topic, partition, controller_epoch, leader_epoch, target, reason, error, fields
         FROM {events}
         WHERE event IN ('broker_ready', 'broker_stopped', 'broker_fenced', 'broker_unfenced', 'controller_elected',
-                        'controller_resigned', 'partition_offline', 'unflushed_lost', 'alter_partition_refused',
-                        'log_dir_failed', 'corrupt_batch', 'log_restarted')
+                        'controller_resigned', 'partition_offline', 'alter_partition_refused', 'corrupt_batch',
+                        'replica_fetch_failed', 'log_restarted')
         ORDER BY run, time, seq
         """,
         events=events,

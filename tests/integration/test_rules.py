@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -10,7 +11,8 @@ from threading import Timer
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from minikafka.local.cluster import LocalCluster
 
 REPOSITORY = Path(__file__).parents[2]
@@ -148,7 +150,6 @@ def test_order_survives_retries_over_a_failover(cluster: LocalCluster, topic: st
     finally:
         cluster.start(old)
         cluster.wait_ready(30)
-    from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False})
     try:
@@ -189,3 +190,27 @@ def test_the_controllers_death_is_felt_at_once(make_cluster: Callable[..., Local
     cluster.kill(old)
     new = until(lambda: seen(cluster).controller, lambda controller: controller not in (-1, old), seconds=15)
     assert new != old
+
+
+def test_deleted_records_are_told_by_every_replica(cluster: LocalCluster, topic: str, until: Until) -> None:
+    """KIP-107: the log start moves at the leader and then at the followers; a reader of event logs can tell it from a loss."""
+    bootstrap = cluster.info().bootstrap
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for _ in range(10):
+        producer.produce(topic, b"v", partition=0)
+    assert producer.flush(20) == 0
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition(topic, 0, 6)]).values()
+    assert deleted.result(20).low_watermark == 6
+
+    def told() -> dict[int, str]:
+        found = {}
+        for path in cluster.data.rglob("events.jsonl"):
+            for event in map(json.loads, path.read_text().splitlines()):
+                if event["event"] == "log_start_advanced" and event["topic"] == topic:
+                    assert (event["fields"]["from_offset"], event["fields"]["to_offset"]) == (0, 6)
+                    found[event["broker"]] = event["fields"]["reason"]
+        return found
+
+    found = until(told, lambda seen: len(seen) == 3)
+    assert sorted(found.values())[0] == "DeleteRecords"

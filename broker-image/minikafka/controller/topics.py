@@ -180,6 +180,7 @@ class TopicBook:
         if not validate_only:
             grown = (*topic.partitions, *(self._new_partition(row) for row in rows))
             self.workspace.put_topic(replace(topic, partitions=grown))
+            self.workspace.note("partitions_added", name, partitions=count)
 
     def set_configs(self, name: str, configs: Mapping[str, str], validate_only: bool = False) -> None:
         """Replace a topic's overrides.
@@ -191,8 +192,10 @@ class TopicBook:
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         self.check_configs(configs)
-        if not validate_only and dict(configs) != dict(topic.configs):
+        changed = {key for key, _ in dict(configs).items() ^ dict(topic.configs).items()}
+        if changed and not validate_only:
             self.workspace.put_topic(replace(topic, configs=dict(configs)))
+            self.workspace.note("topic_config_changed", name, keys=sorted(changed))
 
     def set_broker_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace the dynamic configuration of a broker (empty name: the default of all)."""

@@ -492,16 +492,12 @@ class Broker:
         truncations, follower.truncations = follower.truncations, []
         for before, after, records, reason in truncations:
             self.stats.record_truncation(records, time.time())
-            self.events.emit(
-                "log_truncated",
-                topic=topic,
-                partition=index,
-                from_offset=before,
-                to_offset=after,
-                records=records,
-                reason=reason,
-                leader_epoch=partition.leader_epoch,
-            )
+            where: dict[str, Any] = {"topic": topic, "partition": index, "from_offset": before, "to_offset": after}
+            if after > before:
+                self.events.emit("log_restarted", **where, reason=reason)
+                continue
+            epoch = partition.leader_epoch
+            self.events.emit("log_truncated", **where, records=records, reason=reason, leader_epoch=epoch)
 
     def isr_answered(self, proposal: IsrProposal, answer: AlterPartitionAnswer | None) -> bool:
         """Give an answer (None: unknown outcome) to the leader that asked; True to ask again."""

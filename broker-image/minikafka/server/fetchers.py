@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minikafka.log.errors import LogError
+from minikafka.log.errors import CorruptBatch, LogError
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FollowerData, decode_follower_response, encode_follower_fetch
 from minikafka.protocol.wire import MalformedRequest
@@ -33,10 +33,12 @@ Key = tuple[bytes, int]
 class _Followed:
     """One partition in a fetcher, with its back-off."""
 
-    __slots__ = ("backoff", "not_before", "partition")
+    __slots__ = ("backoff", "not_before", "partition", "trouble")
 
     def __init__(self, partition: HostedPartition) -> None:
         self.partition = partition
+        self.trouble: tuple[str, int] | None = None
+        """The error told last, and at which offset."""
         self.backoff = BACKOFF_SECONDS_FIRST
         self.not_before = 0.0
 
@@ -206,21 +208,25 @@ class ReplicaFetcher:
         follower = partition.follower
         if follower is None:
             return
-        before = partition.log.log_end_offset
+        before, start = partition.log.log_end_offset, partition.log.log_start_offset
+        error = ErrorCode(data.error)
+        trouble, is_corrupt = error.name, False
         try:
             outcome = follower.answered(
                 position,
-                ErrorCode(data.error),
+                error,
                 data.diverging,
                 data.high_watermark,
                 data.log_start_offset,
                 data.records,
             )
-        except LogError as error:
-            self.broker.log_failed(partition, error)
+        except LogError as failure:
+            self.broker.log_failed(partition, failure)
             outcome = FetchOutcome.BACK_OFF
+            trouble, is_corrupt = str(failure), isinstance(failure, CorruptBatch)
         if outcome is FetchOutcome.APPENDED:
             followed.backoff = BACKOFF_SECONDS_FIRST
+            followed.trouble = None
             self.broker.stats.replication_bytes_in += len(data.records)
             self.broker.appended(partition, partition.log.log_end_offset - before)
         elif outcome is FetchOutcome.BACK_OFF:
@@ -230,8 +236,25 @@ class ReplicaFetcher:
             task = asyncio.ensure_future(self._ask_offsets(key, position))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        if outcome is FetchOutcome.BACK_OFF:
+            self._tell(followed, (trouble, position.offset), is_corrupt)
         if follower.truncations:
             self.broker.note_truncations(partition)
+        if partition.log.log_start_offset != start:
+            self.broker.host.note_log_start(partition, start, f"leader {self.leader_id} deleted them")
+
+    def _tell(self, followed: _Followed, trouble: tuple[str, int], is_corrupt: bool) -> None:
+        """Say what is wrong, once: a follower asks again and again. What is over at the next try was only a race."""
+        passing = not is_corrupt and followed.backoff <= 2 * BACKOFF_SECONDS_FIRST
+        if passing or followed.trouble == trouble:
+            return
+        followed.trouble = trouble
+        (topic, index), (error, offset) = followed.partition.topic_partition, trouble
+        events = self.broker.events
+        if is_corrupt:
+            events.emit("corrupt_batch", topic=topic, partition=index, offset=offset, error=error)
+        else:
+            events.emit("replica_fetch_failed", topic=topic, partition=index, leader=self.leader_id, error=error)
 
     def _back_off(self, key: Key) -> None:
         followed = self._followed.get(key)

@@ -237,6 +237,15 @@ class PartitionHost:
             stats.record_isr_expand(time.time())
             events.emit("isr_expanded", topic=topic, partition=index, added=added, **common)
 
+    def note_log_start(self, partition: HostedPartition, before: int, reason: str) -> None:
+        """Report that old records were deleted, if they were."""
+        after = partition.log.log_start_offset
+        if after > before:
+            topic, index = partition.topic_partition
+            self.broker.events.emit(
+                "log_start_advanced", topic=topic, partition=index, from_offset=before, to_offset=after, reason=reason
+            )
+
     def note_recovery(self) -> None:
         """Report how each log was found at start."""
         for tp, log in self.broker.logs.logs.items():

@@ -123,5 +123,7 @@ class Housekeeping:
         for partition in self.broker.replicas.all():
             partition.log.producers.remove_expired(now_ms)
             if "delete" in partition.topic_config.cleanup_policy or partition.log.log_start_offset:
+                before = partition.log.log_start_offset
                 partition.log.delete_old_segments(now_ms, partition.high_watermark)
+                self.broker.host.note_log_start(partition, before, "retention")
         self.broker.logs.purge_deleted(now_ms)

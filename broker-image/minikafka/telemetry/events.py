@@ -24,8 +24,6 @@ class Field(NamedTuple):
 
 FIELDS: Mapping[str, Field] = {
     "added": Field("ints", "brokers that joined the ISR"),
-    "api": Field("str", "name of the Kafka API"),
-    "bytes": Field("int", "bytes concerned"),
     "clean": Field("bool", "whether it went the safe way"),
     "cluster_id": Field("str", "id of the cluster"),
     "controller_epoch": Field("int", "epoch of the controller"),
@@ -45,15 +43,12 @@ FIELDS: Mapping[str, Field] = {
     "offset": Field("int", "offset concerned"),
     "partition_epoch": Field("int", "partition epoch"),
     "partitions": Field("int", "partitions concerned"),
-    "path": Field("str", "file or directory"),
     "previous_leader": Field("int", "broker that led before; -1: none"),
     "reason": Field("str", "why, in one or a few words"),
     "records": Field("int", "records concerned"),
     "recovery_point": Field("int", "offset up to which the log was known to be flushed"),
     "removed": Field("ints", "brokers that left the ISR"),
-    "replicas": Field("ints", "brokers assigned to the partition"),
     "replication_factor": Field("int", "replicas of each partition"),
-    "request_epoch": Field("int", "epoch in the request"),
     "seconds": Field("float", "how long it took"),
     "silent_ms": Field("int", "milliseconds since the last heartbeat"),
     "start_offset": Field("int", "first offset of the leader epoch"),
@@ -79,8 +74,6 @@ EVENTS: Mapping[str, Event] = {
     "broker_ready": Event("Listeners are open and the broker is unfenced.", ("listeners", "seconds")),
     "broker_stopping": Event("It was asked to stop and moves its leaders away.", ("reason",)),
     "broker_stopped": Event("Last event of a process that stopped by itself.", ("clean",)),
-    "broker_config_changed": Event("Dynamic broker settings were taken.", ("keys",)),
-    "log_dir_failed": Event("A data directory answered with an error and is no longer used.", ("path", "error")),
     # the controller
     "controller_elected": Event("This broker is the controller now.", ("controller_epoch",)),
     "controller_resigned": Event("This broker no longer is the controller.", ("controller_epoch", "reason")),
@@ -97,12 +90,10 @@ EVENTS: Mapping[str, Event] = {
     "partition_offline": Event(
         "No replica that may lead is alive.", ("leader_epoch", "partition_epoch", "isr", "reason"), True
     ),
-    "reassignment_started": Event("Replicas are being moved.", ("replicas",), True),
-    "reassignment_completed": Event("All replicas are where they should be.", ("replicas", "isr"), True),
     "topic_created": Event("A topic was created.", ("topic_id", "partitions", "replication_factor")),
     "topic_deleted": Event("A topic was deleted.", ("topic_id",)),
     "topic_config_changed": Event("Settings of a topic changed.", ("keys",)),
-    "partitions_added": Event("A topic got more partitions.", ("partitions",)),
+    "partitions_added": Event("A topic got more partitions; so many it has now.", ("partitions",)),
     # a replica
     "became_leader": Event(
         "This replica leads.", ("leader_epoch", "partition_epoch", "start_offset", "isr", "high_watermark"), True
@@ -126,12 +117,8 @@ EVENTS: Mapping[str, Event] = {
     "alter_partition_refused": Event(
         "The controller refused an ISR change.", ("error", "isr", "leader_epoch", "partition_epoch"), True
     ),
-    "request_fenced": Event(
-        "A request of an older leader epoch was refused.", ("api", "request_epoch", "leader_epoch", "target"), True
-    ),
-    "replica_fetch_failed": Event("A fetch from the leader failed; once per new error.", ("leader", "error"), True),
-    "high_watermark_lowered": Event(
-        "The leader's high watermark is below this replica's.", ("from_offset", "to_offset", "leader_epoch"), True
+    "replica_fetch_failed": Event(
+        "The leader refused fetches, or this log their answers; once per error and offset.", ("leader", "error"), True
     ),
     # the log
     "log_truncated": Event(
@@ -145,13 +132,9 @@ EVENTS: Mapping[str, Event] = {
         ("clean", "recovery_point", "log_end_offset", "truncated_bytes"),
         True,
     ),
-    "unflushed_lost": Event(
-        "At start, bytes after the last flush were gone: what a power loss takes.",
-        ("from_offset", "to_offset", "bytes"),
-        True,
+    "corrupt_batch": Event(
+        "The leader sent a batch with a wrong checksum or length; once per offset.", ("offset", "error"), True
     ),
-    "corrupt_batch": Event("A batch with a wrong checksum or length was met.", ("offset", "error"), True),
-    "segment_rolled": Event("A new segment was begun.", ("offset", "reason"), True),
     "log_start_advanced": Event("Old records were deleted.", ("from_offset", "to_offset", "reason"), True),
     # groups
     "group_rebalanced": Event("A group has a new generation.", ("group", "generation", "members", "reason")),

@@ -152,7 +152,9 @@ class TestGrow:
         """R1: checked like a new topic's."""
         at = Desk()
         at.topics.create(NewTopic("t", 1, 2))
+        at.events()
         at.topics.grow("t", 3, [[3, 2], [2, 1]], validate_only=False)
+        assert [(e.name, e.topic, e.fields) for e in at.events()] == [("partitions_added", "t", {"partitions": 3})]
         assert [p.replicas for p in at.image.topics["t"].partitions] == [(1, 2), (3, 2), (2, 1)]
 
     def test_only_to_say_whether_it_could(self) -> None:
@@ -207,13 +209,16 @@ class TestDeleteAndConfigure:
     def test_overrides_are_replaced(self) -> None:
         """KIP-339: and an equal set is not written."""
         at = Desk()
-        at.topics.create(NewTopic("t", 1, 1, configs={"a": "1"}))
+        at.topics.create(NewTopic("t", 1, 1, configs={"a": "1", "c": "3"}))
         at.controller.take_changes()
         at.topics.set_configs("t", {"b": "2"}, validate_only=True)
-        at.topics.set_configs("t", {"a": "1"})
+        at.topics.set_configs("t", {"a": "1", "c": "3"})
         assert not at.controller.workspace.has_changes
-        at.topics.set_configs("t", {"b": "2"})
-        assert at.image.topics["t"].configs == {"b": "2"}
+        at.topics.set_configs("t", {"b": "2", "c": "3"})
+        assert at.image.topics["t"].configs == {"b": "2", "c": "3"}
+        assert [(e.name, e.topic, e.fields) for e in at.events()] == [
+            ("topic_config_changed", "t", {"keys": ["a", "b"]})
+        ]
         with pytest.raises(KafkaError) as error:
             at.topics.set_configs("u", {})
         assert refused(error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -43,10 +43,12 @@ def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[ErrorC
     target = hosted.high_watermark if offset == TO_HIGH_WATERMARK else offset
     if target < 0 or target > hosted.high_watermark:
         return ErrorCode.OFFSET_OUT_OF_RANGE, -1
+    before = hosted.log.log_start_offset
     try:
         hosted.log.increment_log_start_offset(target)
     except LogError as error:
         return error.code, -1
+    broker.host.note_log_start(hosted, before, "DeleteRecords")
     return ErrorCode.NONE, hosted.log.log_start_offset
 
 
