@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from itertools import pairwise
 from typing import Any
 
 from minikafka_analytics.assemble import NOTABLE_GAP_SECONDS
-from minikafka_analytics.svg import BOTTOM, TOP, Plot, Point
+from minikafka_analytics.svg import BOTTOM, LEFT, TOP, Plot, Point
 from minikafka_analytics.words import count, seconds, span
 
 Record = dict[str, Any]
@@ -15,7 +16,9 @@ Record = dict[str, Any]
 MOST_PARTITIONS = 6  # with plots of their own in a report; the Parquet files have all of them
 COLOURS = 6  # brokers beyond take the colours from the first on again
 LANE, LANE_GAP = 15, 4
-ROLE_LEFT = 132
+LETTER = 7.0  # width of one at the size of the lanes' names, on the generous side
+LONGEST_NAME = 40  # letters of a lane's name; Kafka allows 249 to a topic
+BROKER_ROOM = 72  # for "broker 12" between a partition's name and its lanes
 MS = 1000.0
 
 
@@ -40,25 +43,39 @@ def shown(run: Record) -> list[Record]:
     return sorted(ranked[:MOST_PARTITIONS], key=lambda row: (row["topic"], row["partition"]))
 
 
+def lane_name(row: Record) -> str:
+    """A partition's name, with the middle left out where it is too long to be drawn."""
+    name, number = str(row["topic"]), f"-{row['partition']}"
+    room = LONGEST_NAME - len(number)
+    if len(name) > room:
+        half = (room - 1) // 2
+        name = f"{name[:half]}…{name[-half:]}"
+    return name + number
+
+
+def left_of_lanes(partitions: list[Record], beside: float) -> int:
+    """Room on the left for the longest of the names, and for what else stands there."""
+    return max(LEFT, math.ceil(beside + LETTER * max(len(lane_name(row)) for row in partitions)))
+
+
 def roles(run: Record) -> str:
     """Who led each partition, who was in sync, who was away."""
     partitions = [row for row in shown(run) if any(same_partition(row, change) for change in run["isr_changes"])]
     if not partitions or not run["brokers"]:
         return ""
     block = len(run["brokers"]) * (LANE + LANE_GAP) + 10
-    plot = Plot(
-        "Roles of replicas over time", run["seconds"], TOP + 6 + block * len(partitions) + BOTTOM, left=ROLE_LEFT
-    )
+    height, left = TOP + 6 + block * len(partitions) + BOTTOM, left_of_lanes(partitions, BROKER_ROOM)
+    plot = Plot("Roles of replicas over time", run["seconds"], height, left=left)
     plot.bands(bands(run))
     for n, row in enumerate(partitions):
         top = TOP + 6 + n * block
         name = f"{row['topic']}-{row['partition']}"
-        plot.text(0, top + 11, name, "lane-name")
+        plot.text(0, top + 11, lane_name(row), "lane-name")
         changes = [change for change in run["isr_changes"] if same_partition(row, change)]
         terms = [term for term in run["elections"] if same_partition(row, term)]
         for lane, broker in enumerate(run["brokers"]):
             y = top + lane * (LANE + LANE_GAP)
-            plot.text(ROLE_LEFT - 10, y + 11.5, f"broker {broker}", "tick end")
+            plot.text(left - 10, y + 11.5, f"broker {broker}", "tick end")
             plot.box(0, run["seconds"], y, LANE, "lane", f"{name} on broker {broker}: not in the ISR")
             for change in changes:
                 if broker in change["isr"]:
@@ -92,7 +109,8 @@ def acknowledgements(run: Record) -> str:
     lanes = shown(run)
     below = len(lanes) * (LANE - 3 + LANE_GAP) + 8
     highest = max(row["acked"] + row["failed"] + row["unknown"] for row in rates) / step
-    plot = Plot("Sends per second by outcome", run["seconds"], 190, highest, unit="per s")
+    left = left_of_lanes(lanes, 12) if lanes else LEFT
+    plot = Plot("Sends per second by outcome", run["seconds"], 190, highest, unit="per s", left=left)
     plot.bands(bands(run))
     for row in rates:
         low = 0.0
@@ -107,7 +125,7 @@ def acknowledgements(run: Record) -> str:
     for n, partition in enumerate(lanes):
         y = 190 + 6 + n * (LANE - 3 + LANE_GAP)
         name = f"{partition['topic']}-{partition['partition']}"
-        plot.text(plot.left - 7, y + 10, name, "tick end")
+        plot.text(plot.left - 7, y + 10, lane_name(partition), "tick end")
         plot.box(0, run["seconds"], y, LANE - 3, "lane acked-lane", f"{name}: acknowledged")
         for gap in run["gaps"]:
             if same_partition(partition, gap) and gap["seconds"] >= NOTABLE_GAP_SECONDS:

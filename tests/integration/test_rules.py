@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from minikafka.controller.brokers import CUT_OFF
 from minikafka.local.cluster import LocalCluster
 
 REPOSITORY = Path(__file__).parents[2]
@@ -214,3 +215,32 @@ def test_deleted_records_are_told_by_every_replica(cluster: LocalCluster, topic:
 
     found = until(told, lambda seen: len(seen) == 3)
     assert sorted(found.values())[0] == "DeleteRecords"
+
+
+def test_a_controller_that_hears_nobody_stands_back_first(
+    make_cluster: Callable[..., LocalCluster], until: Until
+) -> None:
+    """KAFKA-15489: perhaps it is the one that is cut off. When nobody takes its lease, it acts on what it hears."""
+    cluster = make_cluster(config={"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "1500"})
+    controller = until(lambda: seen(cluster).controller, lambda found: found != -1)
+    others = sorted({1, 2, 3} - {controller})
+    for broker in others:
+        cluster.pause(broker)
+    try:
+        told = until(
+            lambda: events(cluster, controller), lambda found: ("broker_fenced", others[1]) in found, seconds=30
+        )
+        names = [name for name, _ in told]
+        assert names.count("controller_elected") == 2
+        assert told[names.index("controller_resigned")][1] == CUT_OFF
+        assert names.index("controller_resigned") < names.index("broker_fenced"), "it accused nobody before"
+    finally:
+        for broker in others:
+            cluster.resume(broker)
+    until(lambda: len(seen(cluster).brokers), lambda number: number == 3)
+
+
+def events(cluster: LocalCluster, broker: int) -> list[tuple[str, Any]]:
+    """What a broker as the controller told, each with what matters here: whom it concerns, or why."""
+    lines = (cluster.data / f"broker-{broker}" / "events.jsonl").read_text().splitlines()
+    return [(e["event"], e["fields"].get("target", e["fields"].get("reason"))) for e in map(json.loads, lines)]

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from minikafka.cli.main import main
+from minikafka.controller import brokers
 from minikafka.telemetry.events import problem
 from minikafka_chaos import library
 from minikafka_chaos.anomalies import Kind, Severity
@@ -245,6 +246,28 @@ def test_the_final_heal_joins_what_is_cut(tmp_path: Path) -> None:
     ends = [line for line in read_journal(tmp_path / "journal.jsonl") if line.get("phase") == "end"]
     assert heal["phase"] == "begin"
     assert ends[-1]["detail"].count("healed brokers") == 2
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_controller_that_is_cut_off_gives_way_to_one_that_is_heard(tmp_path: Path, seed: int) -> None:
+    """KAFKA-15489: it hears the store but no other broker. Those hear each other, and go on."""
+    steps = [
+        wait("load", {"type": "Leader", "topic": "t", "broker": 2}, acked("load")),
+        {"name": "cut", "fault": {"verb": "Cut", "target": {"type": "Controller"}}},
+        wait("a-session", {"type": "Elapsed", "seconds": 5}),
+        wait("without-it", {"type": "Isr", "topic": "t", "brokers": [2, 3]}, acked("a-session", 500)),
+        {"name": "heal", "fault": {"verb": "Heal", "target": {"type": "SameAs", "step": "cut"}}},
+        wait("healed", {"type": "FullIsr", "topic": "t"}, acked("heal")),
+    ]
+    verdict = run(document(steps), tmp_path, seed).verdict
+    assert verdict.outcome is Outcome.PASSED, verdict.summary
+    ended = [
+        (event["broker"], event["fields"]["reason"])
+        for path in (tmp_path / "events").glob("*.jsonl")
+        for event in map(json.loads, path.read_text().splitlines())
+        if event["event"] == "controller_resigned"
+    ]
+    assert (1, brokers.CUT_OFF) in ended
 
 
 def test_only_what_is_cut_is_cut_off(tmp_path: Path) -> None:

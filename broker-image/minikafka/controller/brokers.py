@@ -15,6 +15,9 @@ from minikafka.controller.workspace import Workspace
 from minikafka.metadata.image import BrokerState
 from minikafka.protocol.errors import ErrorCode
 
+CUT_OFF = "hears fewer than half of the brokers"
+"""Why a controller gives up its term: see :meth:`BrokerBook.is_cut_off`."""
+
 
 class Registration(NamedTuple):
     """A broker's wish to join."""
@@ -140,6 +143,28 @@ class BrokerBook:
         if broker is None or session is None or session.connected or self.workspace.config.trust_isr:
             return
         self.fence(broker, "connection refused")
+
+    def is_cut_off(self, now: float) -> bool:
+        """A session has run out while most brokers are silent: then it is this controller that nobody reaches.
+
+        One without a majority resigns in KRaft too (KAFKA-15489), so that those who hear each other can go on. Half of a
+        session is silence enough here: the others' sessions run out one after the other, not at once.
+        """
+        timeout = self.workspace.config.session_timeout
+        silent = [now - session.last_contact for session in self.sessions.values()]
+        heard = sum(seconds <= timeout / 2 for seconds in silent)
+        return max(silent, default=0.0) > timeout and 2 * heard < len(silent)
+
+    def hears_most(self, now: float) -> bool:
+        """At least half of the brokers in session have spoken to this controller lately."""
+        half = self.workspace.config.session_timeout / 2
+        heard = sum(session.connected and now - session.last_contact <= half for session in self.sessions.values())
+        return 2 * heard >= len(self.sessions)
+
+    def excuse(self, seconds: float) -> None:
+        """The controller itself stood still for so long, and cannot know who spoke meanwhile."""
+        for session in self.sessions.values():
+            session.last_contact += seconds
 
     def tick(self, now: float) -> None:
         """Fence what has been silent for longer than a session."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
+from minikafka.controller.brokers import CUT_OFF
 from minikafka.controller.controller import Controller
 from minikafka.controller.workspace import ControllerConfig
 from minikafka.metadata.image import ClusterImage
@@ -34,8 +35,13 @@ ATTEND_RETRY_SECONDS = 2.0
 class ControllerRole:
     """One term as the controller."""
 
-    def __init__(self, broker: Broker, store: ClusterStore, lease: Lease, image: ClusterImage) -> None:
+    def __init__(
+        self, broker: Broker, store: ClusterStore, lease: Lease, image: ClusterImage, *, may_stand_back: bool = True
+    ) -> None:
         self.broker = broker
+        self.may_stand_back = may_stand_back
+        """False after it stood back and nobody else could do better, until it hears most of the brokers again."""
+        self.stood_back = False
         self.store = store
         self.lease = lease
         self.controller = Controller(
@@ -138,9 +144,17 @@ class ControllerRole:
         pause = min(self.controller.config.session_timeout / 8, TICK_SECONDS_MAX)
         while not self.over.is_set():
             await self._probe_strangers()
-            now = time.monotonic()
+            now, brokers = time.monotonic(), self.controller.brokers
+            if self.may_stand_back and brokers.is_cut_off(now):
+                self.stood_back = True
+                await self.stop(CUT_OFF)
+                return
+            self.may_stand_back |= brokers.hears_most(now)
             self.submit_later(lambda controller, now=now: controller.tick(now))  # type: ignore[misc]
             await asyncio.sleep(pause)
+            overslept = time.monotonic() - now - pause
+            if overslept > pause:  # this process was paused, or had no processor
+                brokers.excuse(overslept)
 
     async def _probe_strangers(self) -> None:
         """Brokers in session that never spoke to this controller: is anybody there? A refused connection says no."""

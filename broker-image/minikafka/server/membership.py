@@ -3,6 +3,9 @@
 The controller's lease lies in the store. A broker connects to the lease's holder and heartbeats over that connection. When
 the connection is refused the holder's process is gone, and the lease is taken at once; when the holder is merely silent,
 it is taken after a session. Taking it wrongly is harmless: the epoch in every write decides who the controller is.
+
+A controller that hears fewer than half of the brokers stands back for two sessions, so that one who hears more can take the
+lease; if nobody does, it takes it again, and then acts on what it hears.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 BROKER_REGISTRATION, BROKER_HEARTBEAT, ALTER_PARTITION = 62, 63, 56
 RETRY_SECONDS = 0.05
+STAND_BACK_LOOK_SECONDS = 0.5
 FORWARD_SECONDS_MAX = 5.0
 PLAINTEXT = 0
 
@@ -51,6 +55,8 @@ class Membership:
         self._poked = asyncio.Event()
         self._seen: tuple[int, int] = (-1, -1)
         self._seen_at = time.monotonic()
+        self._stood_back = False
+        self._stands_back_until = 0.0
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -80,7 +86,10 @@ class Membership:
             try:
                 lease = await self.store.lease()
                 if lease is None or (lease.holder == self.broker.broker_id and not self._is_mine(lease)):
-                    await self._take(lease)
+                    if time.monotonic() < self._stands_back_until:
+                        await asyncio.sleep(STAND_BACK_LOOK_SECONDS)
+                    else:
+                        await self._take(lease)
                     continue
                 self._look_at(lease)
                 if self._is_mine(lease):
@@ -119,7 +128,7 @@ class Membership:
         image.revision = snapshot.revision
         if self.role is not None:
             await self.role.stop("a new term began")
-        self.role = ControllerRole(self.broker, self.store, lease, image)
+        self.role = ControllerRole(self.broker, self.store, lease, image, may_stand_back=not self._stood_back)
         self.role.start()
         self.controller_id, self.controller_epoch = lease.holder, lease.epoch
         self.broker.events.emit("controller_elected", controller_epoch=lease.epoch)
@@ -138,6 +147,10 @@ class Membership:
             if role.over.is_set():
                 self.broker.stats.active_controller = 0
                 self.role = None
+                self._stood_back = role.stood_back or not role.may_stand_back
+                if role.stood_back:
+                    # The others see the lease unrenewed for a session, and may have looked at it a moment too early.
+                    self._stands_back_until = time.monotonic() + 2 * self.broker.config.broker_session_timeout_ms / 1000
 
     async def _serve_under(self, lease: Lease) -> None:
         timeout = max(self.broker.config.broker_heartbeat_interval_ms / 1000, 0.1)

@@ -34,6 +34,8 @@ class Membership:
         self._registrations = 0
         self._seen: tuple[int, int] = (-1, -1)
         self._seen_at = broker.world.now
+        self._stood_back = False
+        self._stands_back_until = 0.0
 
     def leave(self) -> None:
         """The process ends."""
@@ -79,7 +81,9 @@ class Membership:
             self.role is not None and lease is not None and self.role.lease.epoch == lease.epoch and not self.role.over
         )
         if lease is None or (lease.holder == self.broker.id and not mine):
-            self._take(lease)
+            self._forget_term()
+            if world.now >= self._stands_back_until:
+                self._take(lease)
             return
         if self._seen != (lease.holder, lease.epoch * 100_000 + lease.renewed):
             self._seen = (lease.holder, lease.epoch * 100_000 + lease.renewed)
@@ -87,12 +91,20 @@ class Membership:
         if not mine:
             if self.role is not None:
                 self.role.end("lease is held by another")
-                self.role = None
+                self._forget_term()
             holder = world.brokers[lease.holder]
             if not holder.up or world.now - self._seen_at > world.session:
                 self._take(lease)
                 return
         self._beat()
+
+    def _forget_term(self) -> None:
+        """The term is over. One that gave itself up leaves the others two sessions to take the lease."""
+        role, self.role = self.role, None
+        if role is not None:
+            self._stood_back = role.stood_back or not role.may_stand_back
+            if role.stood_back:
+                self._stands_back_until = self.broker.world.now + 2 * self.broker.world.session
 
     def _take(self, old: Lease | None) -> None:
         world = self.broker.world
@@ -108,7 +120,7 @@ class Membership:
             self.role.end("a new term")
         world.note(f"b{self.broker.id} is controller, epoch {lease.epoch}")
         world.event(self.broker, "controller_elected", controller_epoch=lease.epoch)
-        self.role = SimRole(self.broker, lease, image)
+        self.role = SimRole(self.broker, lease, image, may_stand_back=not self._stood_back)
         self._seen, self._seen_at = (self.broker.id, lease.epoch * 100_000), world.now
         self._beat()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from minikafka.controller.brokers import CUT_OFF
 from minikafka.controller.controller import Controller
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import Lease, StoreError
@@ -20,9 +21,11 @@ NOT_CONTROLLER = "not controller"
 class SimRole:
     """One controller term of one broker; mirrors ``minikafka.server.controller_role``."""
 
-    def __init__(self, broker: SimBroker, lease: Lease, image: ClusterImage) -> None:
+    def __init__(self, broker: SimBroker, lease: Lease, image: ClusterImage, *, may_stand_back: bool) -> None:
         world = broker.world
         self.broker = broker
+        self.may_stand_back = may_stand_back
+        self.stood_back = False
         self.lease = lease
         self.over = False
         self.controller: Controller = world.rules.controller(
@@ -34,6 +37,7 @@ class SimRole:
         )
         self._queue: list[tuple[Callable[[Controller], Any], Callable[[Any], None]]] = []
         self._committing = False
+        self._tick_due: float | None = None
         broker.later(0.0, self._tick)
         broker.later(world.heartbeat, self._renew)
 
@@ -102,8 +106,18 @@ class SimRole:
         for broker_id, session in list(self.controller.brokers.sessions.items()):
             if not session.connected and broker_id != self.broker.id and not world.brokers[broker_id].up:
                 self.submit(lambda c, b=broker_id: c.brokers.connection_refused(b), lambda _: None)  # type: ignore[misc]
+        now, brokers = world.now, self.controller.brokers
+        pause = world.controller_config.session_timeout / 8
+        if self._tick_due is not None and now - self._tick_due > pause:
+            brokers.excuse(now - self._tick_due)
+        if self.may_stand_back and brokers.is_cut_off(now):
+            self.stood_back = True
+            self.end(CUT_OFF)
+            return
+        self.may_stand_back |= brokers.hears_most(now)
         self.submit(lambda c: c.tick(world.now), lambda _: None)
-        self.broker.later(world.controller_config.session_timeout / 8, self._tick)
+        self._tick_due = now + pause
+        self.broker.later(pause, self._tick)
 
     def _renew(self) -> None:
         if self.over:

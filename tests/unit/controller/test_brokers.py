@@ -216,6 +216,55 @@ class TestFencing:
         assert "broker_fenced" not in [e.name for e in at.events() if e.fields.get("target") == 4]
 
 
+class TestCutOff:
+    """KAFKA-15489: a controller that most brokers cannot reach gives way to one that they can."""
+
+    def heard(self, at: Desk, now: float, *brokers: int) -> None:
+        for broker in brokers:
+            at.brokers.heartbeat(broker, at.image.brokers[broker].epoch, False, False, now)
+
+    def test_alone_of_three(self) -> None:
+        at = Desk(STATE)
+        self.heard(at, 1.9, 2)  # the last that came through; its session has not run out yet
+        self.heard(at, SESSION + 0.1, 1)
+        assert at.brokers.is_cut_off(SESSION + 0.1)
+        assert not at.brokers.hears_most(SESSION + 0.1)
+
+    def test_who_hears_most_stays_and_fences_the_silent_one(self) -> None:
+        at = Desk(STATE)
+        self.heard(at, SESSION, 1, 2)
+        assert not at.brokers.is_cut_off(SESSION + 1)
+        assert at.brokers.hears_most(SESSION + 1)
+        at.controller.tick(SESSION + 1)
+        assert at.image.brokers[3].fenced
+
+    def test_nobody_has_run_out_yet(self) -> None:
+        at = Desk(STATE)
+        self.heard(at, SESSION, 1)
+        assert not at.brokers.is_cut_off(SESSION)
+
+    def test_of_two_either_may_stay(self) -> None:
+        """Or both would stand back for each other for ever."""
+        at = Desk(STATE)
+        at.die(3)
+        self.heard(at, 2 * SESSION, 1)
+        assert not at.brokers.is_cut_off(2 * SESSION)
+
+    def test_those_who_never_spoke_to_it_do_not_count_as_heard(self) -> None:
+        at = Desk(STATE, connected=False)
+        self.heard(at, 1.0, 1)
+        assert not at.brokers.hears_most(1.0)
+        self.heard(at, 1.0, 2)
+        assert at.brokers.hears_most(1.0)
+
+    def test_who_stood_still_itself_accuses_nobody(self) -> None:
+        at = Desk(STATE)
+        at.brokers.excuse(SESSION)
+        at.controller.tick(SESSION + 1)
+        assert not any(broker.fenced for broker in at.image.brokers.values())
+        assert not at.brokers.is_cut_off(SESSION + 1)
+
+
 class TestTrustIsr:
     """``minikafka.unclean.shutdown.policy=trust_isr``: the rules of the articles, before KIP-903 and KIP-966."""
 
