@@ -18,7 +18,7 @@ COLOURS = 6  # brokers beyond take the colours from the first on again
 LANE, LANE_GAP = 15, 4
 LETTER = 7.0  # width of one at the size of the lanes' names, on the generous side
 LONGEST_NAME = 40  # letters of a lane's name; Kafka allows 249 to a topic
-BROKER_ROOM = 72  # for "broker 12" between a partition's name and its lanes
+BROKER_ROOM = 80  # for "broker 12" between a partition's name and its lanes
 MS = 1000.0
 
 
