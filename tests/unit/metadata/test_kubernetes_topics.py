@@ -112,6 +112,19 @@ class TestEdits:
         patch = {"partitions": 1, "config": {"retention.ms": None}}
         assert topics.spec_patch(value(spec, old), new) == patch
 
+    def test_before_its_status_an_object_of_brokers_says_whose_it_is(self) -> None:
+        """Or its end would look like a wish to delete the next topic of this name, and its spec like a wish to change it."""
+        old, new = state(2, retention_ms="1"), state(1, UUID(int=8))
+        made = topics.new_object("t", "c", old)
+        assert topics.topic_id(made) == str(ID)
+        assert not topics.shows_another(made, old)
+        assert topics.shows_another(made, new)
+        assert not topics.edit_of(made, new)
+        assert topics.spec_patch(made, new) == {"partitions": 1, "config": {"retention.ms": None}}
+        adopted = {**made, "status": topics.status_of(made, new, 6, None, NOW)}
+        assert not topics.shows_another(adopted, new), "the status has the last word"
+        assert not topics.shows_another(value(), new), "a person's object is of whatever topic there is"
+
     def test_made_by_brokers(self) -> None:
         made = value()
         assert not topics.made_by_brokers(made)

@@ -262,7 +262,7 @@ class Attendant:
     async def _deleting(self, main: Object, found: tuple[int, TopicState] | None) -> bool:
         if not topics.has_finalizer(main):
             return False
-        if found is None or topics.topic_id(main) not in (None, str(found[1].topic_id)):
+        if found is None or topics.shows_another(main, found[1]):
             await self._drop_finalizer(main)
             return False
         if not self.desk.may_delete_topics:
@@ -289,6 +289,8 @@ class Attendant:
         if self._is_refused(main) is not None:
             return False
         patch = topics.metadata_patch(main, self.store.cluster)
+        if topics.topic_id(main) is not None:
+            patch["annotations"] = {topics.TOPIC_ID: None}  # copied from the object of a topic that is no more
         if patch:  # before the topic is there, so that it cannot be left without an object unnoticed
             await self._merge(main, {"metadata": patch})
             return True

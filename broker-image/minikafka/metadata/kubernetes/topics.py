@@ -13,6 +13,8 @@ from minikafka.metadata.image import NO_LEADER, TopicState
 FIELD_MANAGER = "minikafka-broker"
 FINALIZER = "minikafka.dev/topic"
 CLUSTER_LABEL = "minikafka.dev/cluster"
+TOPIC_ID = "minikafka.dev/topic-id"
+"""Annotation of an object that brokers made: whose it is, until its status says so."""
 OBJECT_NAME_MAX = 253
 READY = "Ready"
 LEADERS_SHOWN = 12
@@ -74,8 +76,18 @@ def state_of(value: Object) -> tuple[int, dict[str, Any]] | None:
 
 
 def topic_id(value: Object) -> str | None:
-    found = (value.get("status") or {}).get("topicId")
+    """The topic that an object shows, or was made to show; None: a person's, and no topic has been made of it yet.
+
+    A name is not enough: a client can delete a topic and make another of the same name before the object has a status,
+    and the end of the object must not be taken for a wish to delete the other topic.
+    """
+    found = (value.get("status") or {}).get("topicId") or (value["metadata"].get("annotations") or {}).get(TOPIC_ID)
     return None if found is None else str(found)
+
+
+def shows_another(value: Object, state: TopicState) -> bool:
+    """The object is of an earlier topic of this name."""
+    return topic_id(value) not in (None, str(state.topic_id))
 
 
 def is_deleting(value: Object) -> bool:
@@ -139,13 +151,13 @@ def edit_of(value: Object, state: TopicState) -> Edit:
     Not against the ``state`` of now, or a change by a Kafka client that has not reached the object yet would look like a
     person's wish to undo it. A new object for a topic that is there already adds to it and takes nothing away.
     """
+    if shows_another(value, state):
+        return Edit()  # the topic was deleted and made anew by a client: what the spec says is of the old one
     wish = wish_of(value)
     agreed = state_of(value)
-    if agreed is not None and agreed[1]["topicId"] == str(state.topic_id):
+    if agreed is not None:
         base_config = agreed[1]["configs"]
         base_partitions = len(agreed[1]["partitions"])
-    elif agreed is not None:  # the topic was deleted and made anew by a client: what the spec says is of the old one
-        return Edit()
     else:
         base_config, base_partitions = {}, len(state.partitions)
     config: dict[str, str | None] = {k: v for k, v in wish.config.items() if base_config.get(k) != v}
@@ -186,7 +198,13 @@ def new_object(name: str, cluster: str, state: TopicState) -> dict[str, Any]:
         spec["topicName"] = state.name
     if state.configs:
         spec["config"] = dict(state.configs)
-    return {"metadata": {"name": name, "labels": labels_of(cluster), "finalizers": [FINALIZER]}, "spec": spec}
+    metadata = {
+        "name": name,
+        "labels": labels_of(cluster),
+        "annotations": {TOPIC_ID: str(state.topic_id)},
+        "finalizers": [FINALIZER],
+    }
+    return {"metadata": metadata, "spec": spec}
 
 
 def metadata_patch(value: Object, cluster: str) -> dict[str, Any]:
