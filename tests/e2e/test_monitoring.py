@@ -53,8 +53,8 @@ def run(shared: BrokerCluster, prometheus: Kubectl, tmp_path_factory: pytest.Tem
     with under_load(shared.bootstrap, TOPIC, folder, assignment=placed) as load:
         load.wait_for_acknowledged(1000)
         leader = shared.leader(TOPIC)
+        before = shared.restarts(leader)
         with journal.action("kill", "Kill", f"broker-{leader}", f"leader of {TOPIC}-0"):
-            before = shared.restarts(leader)
             shared.kill_container(leader)
         with journal.action("the-kubelet-starts-it", "Start", f"broker-{leader}"):
             eventually(lambda: shared.restarts(leader) > before, seconds=HEAL_SECONDS_MAX, what="it was started again")
