@@ -37,7 +37,7 @@ class LogManager:
         self._directories = directories
         self._config_for = config_for
         self._home: dict[TopicPartition, DataDirectory] = {}
-        self._doomed: list[tuple[int, str]] = []
+        self._doomed: dict[str, int] = {}
         self._unflushed_dir: str | None = None
         self.logs: dict[TopicPartition, Log] = {}
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
@@ -161,7 +161,7 @@ class LogManager:
         return log
 
     def delete(self, topic_partition: TopicPartition, *, now_ms: int = 0) -> None:
-        """Delete a partition: out of sight at once, its bytes after `file.delete.delay.ms` (`purge_deleted`).
+        """Delete a partition: out of sight at once, its bytes after `file.delete.delay.ms` (`prepare_purge`).
 
         Readers that hold file ranges keep them. Nothing happens when it is not here. Raises LogDirFailure.
         """
@@ -183,7 +183,7 @@ class LogManager:
         except OSError as error:
             raise LogDirFailure(f"{topic_partition}: cannot be deleted: {error}", permanent=False) from error
         self._forget_offsets(directory, topic_partition)
-        self._doomed.append((now_ms + log.config.file_delete_delay_ms, doomed))
+        self._doomed[doomed] = now_ms + log.config.file_delete_delay_ms
 
     def _forget_offsets(self, directory: DataDirectory, topic_partition: TopicPartition) -> None:
         """A later topic of the same name must not start from these: recovery would trust what was never flushed."""
@@ -193,16 +193,23 @@ class LogManager:
                 kept = {tp: offset for tp, offset in checkpoint.offsets.items() if tp != topic_partition}
                 _run([checkpoint.prepare(kept)])
 
-    def purge_deleted(self, now_ms: int) -> int:
-        """Remove the bytes of partitions deleted long enough ago; how many. Raises LogDirFailure."""
-        due = [path for when, path in self._doomed if when <= now_ms]
-        for path in due:
-            try:
-                self._fs.rmtree(path)
-            except OSError as error:
-                raise LogDirFailure(f"{path}: cannot be removed: {error}", permanent=False) from error
-        self._doomed = [(when, path) for when, path in self._doomed if path not in due]
-        return len(due)
+    def prepare_purge(self, now_ms: int) -> list[Callable[[], None]]:
+        """Removals of partitions deleted long enough ago, to be run on any thread: gigabytes take a file system seconds.
+
+        Each raises LogDirFailure, and is among them again the next time then.
+        """
+
+        def removal(path: str) -> Callable[[], None]:
+            def remove() -> None:
+                try:
+                    self._fs.rmtree(path)
+                except OSError as error:
+                    raise LogDirFailure(f"{path}: cannot be removed: {error}", permanent=False) from error
+                self._doomed.pop(path, None)
+
+            return remove
+
+        return [removal(path) for path, when in self._doomed.items() if when <= now_ms]
 
     # -- checkpoints
 

@@ -113,12 +113,12 @@ class Housekeeping:
         await self._write([*logs.prepare_recovery_points(), *logs.prepare_log_start_offsets()])
 
     async def _write(self, writes: Sequence[Callable[[], None]]) -> None:
-        """Run prepared checkpoint writes on a thread."""
+        """Run what was prepared for the disk on a thread, one after the other."""
         loop = asyncio.get_running_loop()
         for write in writes:
             await loop.run_in_executor(self._pool, write)
 
-    def _retain(self) -> None:
+    async def _retain(self) -> None:
         now_ms = int(time.time() * 1000)
         for partition in self.broker.replicas.all():
             partition.log.producers.remove_expired(now_ms)
@@ -126,4 +126,4 @@ class Housekeeping:
                 before = partition.log.log_start_offset
                 partition.log.delete_old_segments(now_ms, partition.high_watermark)
                 self.broker.host.note_log_start(partition, before, "retention")
-        self.broker.logs.purge_deleted(now_ms)
+        await self._write(self.broker.logs.prepare_purge(now_ms))

@@ -324,9 +324,10 @@ class TestCreateAndDelete:
         assert not fs.exists(f"{UNFLUSHED}/a-0")
         (doomed,) = [name for name in fs.listdir(DATA) if name.endswith("-delete")]
         assert doomed.startswith("a-0.")
-        assert manager.purge_deleted(NOW_MS + 999) == 0
-        assert manager.purge_deleted(NOW_MS + 1000) == 1
-        assert manager.purge_deleted(NOW_MS + 1000) == 0
+        assert manager.prepare_purge(NOW_MS + 999) == []
+        (remove,) = manager.prepare_purge(NOW_MS + 1000)
+        remove()
+        assert manager.prepare_purge(NOW_MS + 1000) == []
         assert doomed not in fs.listdir(DATA)
 
     def test_a_later_topic_of_the_same_name_starts_from_nothing(self) -> None:
@@ -389,8 +390,10 @@ class TestCreateAndDelete:
             manager.delete(A)
         with pytest.raises(LogDirFailure):
             manager.create(TopicPartition("c", 0), ID_A)
+        (remove,) = manager.prepare_purge(NOW_MS + 10**9)
         with pytest.raises(LogDirFailure):
-            manager.purge_deleted(NOW_MS + 10**9)
+            remove()
+        assert len(manager.prepare_purge(NOW_MS + 10**9)) == 1, "it is tried again"
         with pytest.raises(LogDirFailure):
             manager.checkpoint_recovery_points()
 
