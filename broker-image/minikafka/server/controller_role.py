@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
+from minikafka.config.controller import controller_config
 from minikafka.controller.brokers import CUT_OFF
 from minikafka.controller.controller import Controller
-from minikafka.controller.workspace import ControllerConfig
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import ClusterStore, FencedControllerError, Lease, StoreError
 from minikafka.protocol.errors import ErrorCode, KafkaError
@@ -45,7 +45,12 @@ class ControllerRole:
         self.store = store
         self.lease = lease
         self.controller = Controller(
-            image, lease.epoch, controller_config(broker), time.monotonic(), uuid4, broker.check_topic_configs
+            image,
+            lease.epoch,
+            controller_config(broker.config),
+            time.monotonic(),
+            uuid4,
+            broker.check_topic_configs,
         )
         self.over = asyncio.Event()
         self._queue: list[tuple[Callable[[Controller], Any], asyncio.Future[Any]]] = []
@@ -210,18 +215,3 @@ class ControllerRole:
 
     def complain(self, key: str, line: str) -> None:
         self.broker.housekeeping.complain(key, line)
-
-
-def controller_config(broker: Broker) -> ControllerConfig:
-    """The controller's part of a broker's configuration."""
-    config = broker.config
-    return ControllerConfig(
-        session_timeout=config.broker_session_timeout_ms / 1000,
-        default_partitions=config.num_partitions,
-        default_replication_factor=config.default_replication_factor,
-        min_insync_replicas=config.min_insync_replicas,
-        unclean_leader_election=config.unclean_leader_election_enable,
-        auto_leader_rebalance=config.auto_leader_rebalance_enable,
-        leader_imbalance_check_interval=config.leader_imbalance_check_interval_seconds,
-        trust_isr=config.minikafka_unclean_shutdown_policy == "trust_isr",
-    )

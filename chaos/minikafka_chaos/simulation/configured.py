@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.config import BrokerConfig, ConfigError
-from minikafka.controller.workspace import ControllerConfig
+from minikafka.config.controller import controller_config
 from minikafka.local.layout import ClusterRecord, properties
 from minikafka.log.config import FOREVER, LogConfig
 from minikafka.log.log import Log
@@ -139,7 +139,7 @@ class ConfiguredCluster(SimCluster):
         self.config = broker_config(cluster)
         self._racks = {broker: _record(cluster).rack(broker) for broker in range(1, cluster.brokers + 1)}
         config = self.config
-        self.controller_config = _controller_config(config)
+        self.controller_config = controller_config(config)
         self.lag = config.replica_lag_time_max_ms / 1000
         self.heartbeat = config.broker_heartbeat_interval_ms / 1000
         self.session = config.broker_session_timeout_ms / 1000
@@ -231,20 +231,6 @@ class ConfiguredCluster(SimCluster):
             if scheduler.events > EVENTS_MAX:
                 raise RanWild(f"{EVENTS_MAX:,} events in {self.now:.1f} virtual seconds: the cluster runs wild")
         return True
-
-
-def _controller_config(config: BrokerConfig) -> ControllerConfig:
-    """Mirrors ``minikafka.server.controller_role``."""
-    return ControllerConfig(
-        session_timeout=config.broker_session_timeout_ms / 1000,
-        default_partitions=config.num_partitions,
-        default_replication_factor=config.default_replication_factor,
-        min_insync_replicas=config.min_insync_replicas,
-        unclean_leader_election=config.unclean_leader_election_enable,
-        auto_leader_rebalance=config.auto_leader_rebalance_enable,
-        leader_imbalance_check_interval=config.leader_imbalance_check_interval_seconds,
-        trust_isr=config.minikafka_unclean_shutdown_policy == "trust_isr",
-    )
 
 
 class VirtualClock:
