@@ -12,13 +12,19 @@ import sys
 import tempfile
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.history import FILE_NAME, HistoryError, HistoryWriter, read_history
+from minikafka_chaos.interrupts import Interrupts
 from minikafka_chaos.verdict import Outcome, Verdict, judge
+
+if TYPE_CHECKING:
+    from minikafka_chaos.grounds.clients import TopicPlan
 
 HELP = "load a Kafka-compatible cluster, read everything back, and judge what was lost"
 
@@ -92,7 +98,6 @@ class _BadInput(ValueError):
 
 def _load_and_judge(args: argparse.Namespace, path: Path, console: Console) -> Verdict:
     from minikafka_chaos.grounds.clients import TopicPlan
-    from minikafka_chaos.topics import create_topic, delete_topic
 
     config = {}
     for pair in args.topic_config:
@@ -103,27 +108,35 @@ def _load_and_judge(args: argparse.Namespace, path: Path, console: Console) -> V
     for name in ("partitions", "replication_factor", "rate", "producers", "max_in_flight"):
         if getattr(args, name) < 1:
             raise _BadInput(f"--{name.replace('_', '-')} {getattr(args, name)}: must be at least 1")
-    made = args.topic is None
-    topic = args.topic or f"minikafka-verify-{uuid.uuid4().hex[:8]}"
-    plan = TopicPlan(topic, args.partitions, args.replication_factor, None, config)
+    interrupts = Interrupts()
+    plan = TopicPlan(args.topic or "", args.partitions, args.replication_factor, None, config)
     try:
-        if made:
-            create_topic(args.bootstrap, plan, TOPIC_TIMEOUT_S)
-            partitions = args.partitions
-        else:
-            partitions = _partitions(args.bootstrap, topic)
-        try:
-            return _drive(args, path, console, topic, partitions)
-        finally:
-            if made and not args.keep_topic:
-                try:
-                    delete_topic(args.bootstrap, topic)
-                except ToolTrouble as trouble:
-                    console.print(f"[yellow]{trouble}[/]")
+        with interrupts.watched():
+            return _on_topic(args, path, console, plan)
     except ToolTrouble as trouble:
         return Verdict.trouble(Outcome.ERROR, str(trouble))
-    except KeyboardInterrupt:
-        return Verdict.trouble(Outcome.ABORTED, "interrupted")
+    except (KeyboardInterrupt, Exception):
+        if interrupts.raised:  # from a callback of the client it may come out as any error
+            return Verdict.trouble(Outcome.ABORTED, "interrupted")
+        raise
+
+
+def _on_topic(args: argparse.Namespace, path: Path, console: Console, plan: TopicPlan) -> Verdict:
+    """On the topic that was given, or on one that is made for this and goes again."""
+    from minikafka_chaos.topics import create_topic, delete_topic
+
+    if plan.name:
+        return _drive(args, path, console, plan.name, _partitions(args.bootstrap, plan.name))
+    plan = replace(plan, name=f"minikafka-verify-{uuid.uuid4().hex[:8]}")
+    create_topic(args.bootstrap, plan, TOPIC_TIMEOUT_S)
+    try:
+        return _drive(args, path, console, plan.name, args.partitions)
+    finally:
+        if not args.keep_topic:
+            try:
+                delete_topic(args.bootstrap, plan.name)
+            except ToolTrouble as trouble:
+                console.print(f"[yellow]{trouble}[/]")
 
 
 def _partitions(bootstrap: str, topic: str) -> int:

@@ -21,6 +21,9 @@ class Interrupts:
         self._armed = True
         self.came = False
         """Whether a signal came, raised or held."""
+        self.raised = False
+        """Whether a KeyboardInterrupt was raised. From a callback of a C extension it may come out as any other error, or not
+        at all."""
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -44,8 +47,14 @@ class Interrupts:
         finally:
             self._armed = armed
 
+    def check(self) -> None:
+        """Raise the KeyboardInterrupt once more if the first one was swallowed; for loops that wait."""
+        if self.raised:
+            raise KeyboardInterrupt
+
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.came = True
         if self._armed:
             self._armed = False
+            self.raised = True
             raise KeyboardInterrupt

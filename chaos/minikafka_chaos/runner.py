@@ -134,9 +134,11 @@ class _Run:
             return self._tell_and_judge()
         except KeyboardInterrupt:
             return Verdict.trouble(Outcome.ABORTED, "interrupted")
-        except (ToolTrouble, OSError) as error:
-            return Verdict.trouble(Outcome.ERROR, " ".join(str(error).split()))
         except Exception as error:
+            if self.interrupts.raised:
+                return Verdict.trouble(Outcome.ABORTED, "interrupted")
+            if isinstance(error, (ToolTrouble, OSError)):
+                return Verdict.trouble(Outcome.ERROR, " ".join(str(error).split()))
             self.journal.note("internal error", traceback=traceback.format_exc())
             return Verdict.trouble(Outcome.ERROR, f"internal error: {type(error).__name__}: {error} (see the journal)")
 
@@ -277,6 +279,7 @@ class _Run:
         """Poll until it holds or the time is over, with progress; raises ToolTrouble when the load has died."""
         deadline = self.clock.monotonic() + deadline_s
         while not holds():
+            self.interrupts.check()
             if self.clock.monotonic() >= deadline:
                 return False
             if self._load is not None and self._load.failure is not None:

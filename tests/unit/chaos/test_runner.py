@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -89,6 +90,30 @@ def test_the_first_signal_interrupts_and_the_second_does_nothing(number: signal.
         os.kill(os.getpid(), number)
     assert interrupts.came
     assert signal.getsignal(number) is before
+
+
+def test_an_interrupt_in_a_callback_of_an_extension_is_an_interrupt_all_the_same(tmp_path: Path) -> None:
+    """librdkafka's makes a SystemError of it, or nothing."""
+    ground = FakeGround()
+
+    def up(*_: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            raise SystemError("returned a result with an exception set") from None
+
+    ground.up = up  # type: ignore[method-assign]
+    assert run_scenario(parse(), ground, tmp_path).verdict.outcome is Outcome.ABORTED
+
+
+def test_an_interrupt_that_was_swallowed_is_raised_where_the_story_waits() -> None:
+    interrupts = Interrupts()
+    with interrupts.watched():
+        interrupts.check()
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.check()
 
 
 def test_a_signal_while_held_waits() -> None:
