@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from minikafka.config.controller import controller_config
 from minikafka.controller.brokers import CUT_OFF
 from minikafka.controller.controller import Controller
+from minikafka.controller_settings import controller_config
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import ClusterStore, FencedControllerError, Lease, StoreError
 from minikafka.protocol.errors import ErrorCode, KafkaError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.config import BrokerConfig, ConfigError
-from minikafka.config.controller import controller_config
+from minikafka.controller_settings import controller_config
 from minikafka.local.layout import ClusterRecord, properties
 from minikafka.log.config import FOREVER, LogConfig
 from minikafka.log.log import Log
