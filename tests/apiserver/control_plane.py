@@ -10,8 +10,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import random
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -20,6 +20,8 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from minikafka.local.ports import is_free
 
 BINARIES = Path(__file__).parents[1] / "e2e" / "cluster" / "binaries"
 ADMIN_TOKEN = "admin-of-the-tests"
@@ -49,10 +51,18 @@ def find_program(name: str, folder: Path) -> Path:
     raise FileNotFoundError(f"{name} is not in {folder}; tests/e2e/cluster/binaries builds it")
 
 
+_PORTS = range(31_100, 32_700)
+"""Below the kernel's ephemeral range, so that no client's own connection takes one first, and above those of local clusters."""
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that is free now, and that nobody else got lately; a program that is restarted finds it free again."""
+    if len(_given) > len(_PORTS) // 2:
+        _given.clear()
+    port = random.choice([port for port in _PORTS if port not in _given and is_free(port)])
+    _given.add(port)
+    return port
 
 
 class ControlPlane:
