@@ -210,7 +210,7 @@ class ReplicaFetcher:
             return
         before, start = partition.log.log_end_offset, partition.log.log_start_offset
         error = ErrorCode(data.error)
-        trouble, is_corrupt = error.name, False
+        failure: LogError | None = None
         try:
             outcome = follower.answered(
                 position,
@@ -220,10 +220,9 @@ class ReplicaFetcher:
                 data.log_start_offset,
                 data.records,
             )
-        except LogError as failure:
-            self.broker.log_failed(partition, failure)
-            outcome = FetchOutcome.BACK_OFF
-            trouble, is_corrupt = str(failure), isinstance(failure, CorruptBatch)
+        except LogError as refusal:
+            self.broker.log_failed(partition, refusal)
+            outcome, failure = FetchOutcome.BACK_OFF, refusal
         if outcome is FetchOutcome.APPENDED:
             followed.backoff = BACKOFF_SECONDS_FIRST
             followed.trouble = None
@@ -237,7 +236,8 @@ class ReplicaFetcher:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         if outcome is FetchOutcome.BACK_OFF:
-            self._tell(followed, (trouble, position.offset), is_corrupt)
+            trouble = error.name if failure is None else str(failure)
+            self._tell(followed, (trouble, position.offset), isinstance(failure, CorruptBatch))
         if follower.truncations:
             self.broker.note_truncations(partition)
         if partition.log.log_start_offset != start:
