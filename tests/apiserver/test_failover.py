@@ -216,8 +216,7 @@ def test_all_brokers_at_once(scene: Scene) -> None:
         until_now(scene.healed, seconds=60)
         until_now(lambda: producer.count(time.monotonic() - 0.5), lambda n: n > WARM_UP // 2, seconds=30)
     assert producer.lost(brokers.bootstrap) == set()
-    known = set(scene.admin.list_topics(timeout=10).topics)
-    until_now(scene.shown, lambda names: names == known)
+    until_now(lambda: scene.shown() == set(scene.admin.list_topics(timeout=10).topics))
 
 
 def test_memory(scene: Scene) -> None:

@@ -193,7 +193,7 @@ class TestRolling:
         assert sorted(replaced) == sorted(uids)
         settings = cluster.find("configmaps", "c-config")["data"]["c-broker-0.properties"]
         assert "num.partitions=7\n" in settings
-        assert len([note for _, reason, note in cluster.events() if reason == "ReplacingBroker"]) == 3
+        until_now(cluster.events, lambda told: [reason for _, reason, _ in told].count("ReplacingBroker") == 3)
 
     @staticmethod
     def uids(cluster: Cluster) -> dict[str, str | None]:

@@ -43,16 +43,11 @@ def test_a_topic_of_kubectl_is_a_topic_of_every_client(journeys: BrokerCluster) 
     kubectl, admin = journeys.kubectl, _admin(journeys)
     kubectl.apply(_topic(journeys, "orders", partitions=2, replicationFactor=3, config={"retention.ms": "3600000"}))
     kubectl("wait", "--for=condition=Ready", "mkt/orders", f"--timeout={SOON_S}s")
-    assert len(admin.list_topics("orders", timeout=5).topics["orders"].partitions) == 2
+    _wait_for_partitions(admin, "orders", 2)
 
     # What `kubectl edit` does to partitions and settings.
     kubectl.patch("mkt", "orders", {"spec": {"partitions": 4, "config": {"retention.ms": "7200000"}}})
-    eventually(
-        lambda: len(admin.list_topics("orders", timeout=5).topics["orders"].partitions),
-        lambda number: number == 4,
-        seconds=SOON_S,
-        what="clients see four partitions",
-    )
+    _wait_for_partitions(admin, "orders", 4)
     eventually(
         lambda: _setting(admin, "orders", "retention.ms"),
         lambda value: value == "7200000",
@@ -60,7 +55,7 @@ def test_a_topic_of_kubectl_is_a_topic_of_every_client(journeys: BrokerCluster) 
         what="clients see the new retention",
     )
     kubectl.delete("mkt", "orders", f"--timeout={SOON_S}s")
-    assert "orders" not in admin.list_topics(timeout=5).topics
+    _wait_for_partitions(admin, "orders", 0)
 
 
 def test_a_topic_of_a_client_is_an_object_of_kubectl(journeys: BrokerCluster) -> None:
@@ -82,6 +77,21 @@ def test_a_topic_of_a_client_is_an_object_of_kubectl(journeys: BrokerCluster) ->
     say(kubectl("get", "mkt", "payments"))
     admin.delete_topics(["payments"])["payments"].result(SOON_S)
     eventually(lambda: kubectl.get("mkt", "payments"), lambda found: found is None, seconds=SOON_S, what="it is gone")
+
+
+def _wait_for_partitions(admin: AdminClient, topic: str, number: int) -> None:
+    """Until clients see so many; any broker may be asked, and each hears of it by itself. 0: there is no such topic."""
+
+    def seen() -> int:
+        found = admin.list_topics(timeout=5).topics.get(topic)
+        return len(found.partitions) if found else 0
+
+    eventually(
+        seen,
+        lambda there: there == number,
+        seconds=SOON_S,
+        what=f"clients see {number} partitions of {topic}",
+    )
 
 
 def _setting(admin: AdminClient, topic: str, key: str) -> str:

@@ -73,17 +73,22 @@ def _ask(kubectl: Kubectl, query: str) -> list[Object]:
 
 
 def test_prometheus_has_every_replica_of_every_partition(prometheus: Kubectl, run: Path) -> None:
-    found = eventually(
-        lambda: _ask(prometheus, f'minikafka_high_watermark{{topic="{TOPIC}"}}'),
-        lambda series: len(series) == 3 * PARTITIONS,
+    def by_partition() -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for series in _ask(prometheus, f'minikafka_high_watermark{{topic="{TOPIC}"}}'):
+            found.setdefault(series["metric"]["partition"], []).append(series["value"][1])
+        return found
+
+    values = eventually(
+        by_partition,
+        lambda seen: (
+            len(seen) == PARTITIONS
+            and all(len(each) == 3 and len(set(each)) == 1 and "0" not in each for each in seen.values())
+        ),
         seconds=30,
-        what=f"{3 * PARTITIONS} series of the high watermark",
+        what=f"three replicas of each of {PARTITIONS} partitions, which agree at rest",
     )
-    values: dict[str, set[str]] = {}
-    for series in found:
-        values.setdefault(series["metric"]["partition"], set()).add(series["value"][1])
     say(f"minikafka_high_watermark, by partition, on three replicas each: {values}")
-    assert all(len(each) == 1 and each != {"0"} for each in values.values()), "at rest all replicas agree"
     assert len(_ask(prometheus, 'up{job="brokers"} == 1')) == 3
 
 
