@@ -88,10 +88,13 @@ def spark_session(
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark warns about a name that resolves to loopback
     scratch = Path(tempfile.mkdtemp(prefix="minikafka-spark-"))
-    chosen = {**ALWAYS, "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    is_small = size < SMALL_BYTES
+    chosen = ALWAYS | (LOCAL if local else {}) | (SMALL if is_small else {})
+    chosen["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
+    if is_small and not local:
+        # Memory and collector are the cluster's own choice, and what its spark-defaults.conf says in extraJavaOptions stays.
+        chosen |= {f"spark.{role}.defaultJavaOptions": SMALL_JVM_OPTIONS for role in ("driver", "executor")}
     if local:
-        is_small = size < SMALL_BYTES
-        chosen |= LOCAL | (SMALL if is_small else {})
         chosen["spark.local.dir"] = str(scratch)
         chosen["spark.driver.extraJavaOptions"] = (
             f"{JVM_OPTIONS} {SMALL_JVM_OPTIONS if is_small else ''} "

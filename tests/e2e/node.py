@@ -125,6 +125,14 @@ class Node:
         """Put it back; see `kubectl get --raw /readyz`. Nothing happens when it was not away."""
         self.run("bash", "-c", f"if [ -e {ASIDE} ]; then mv {ASIDE} {MANIFEST}; fi")
 
+    def restart_controllers(self) -> None:
+        """Start Kubernetes' controllers, scheduler and kubelet anew. Containers of pods go on.
+
+        Each of them waits longer and longer, up to half a minute, before it looks for an API server that was away; one
+        that has just started looks at once.
+        """
+        self.run("bash", "-c", "pkill -KILL -x 'kube-controller|kube-scheduler' || true; systemctl restart kubelet")
+
 
 def container_id(pod: Object | None, name: str) -> str | None:
     """The id of a pod's running container."""

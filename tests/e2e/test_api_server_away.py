@@ -23,9 +23,10 @@ PAUSE_SECONDS_MAX = 2.0
 
 @pytest.fixture
 def others_are_spared(journeys: BrokerCluster, images: dict[str, str]) -> Iterator[None]:
-    """Waits at the end until Kubernetes itself has got over it: its controllers look again after up to half a minute."""
+    """Waits at the end until Kubernetes itself has got over it."""
     yield
     kubectl = journeys.kubectl
+    journeys.node.restart_controllers()
     eventually(
         lambda: kubectl.apply(manifest("canary.yaml", image=images["chaos"])),
         seconds=HEAL_SECONDS_MAX,
