@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from minikafka.controller.brokers import CUT_OFF
 from minikafka.controller.controller import Controller
+from minikafka.controller.standing_back import StandingBack
 from minikafka.controller_settings import controller_config
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import ClusterStore, FencedControllerError, Lease, StoreError
@@ -36,12 +37,10 @@ class ControllerRole:
     """One term as the controller."""
 
     def __init__(
-        self, broker: Broker, store: ClusterStore, lease: Lease, image: ClusterImage, *, may_stand_back: bool = True
+        self, broker: Broker, store: ClusterStore, lease: Lease, image: ClusterImage, standing_back: StandingBack
     ) -> None:
         self.broker = broker
-        self.may_stand_back = may_stand_back
-        """False after it stood back and nobody else could do better, until it hears most of the brokers again."""
-        self.stood_back = False
+        self.standing_back = standing_back
         self.store = store
         self.lease = lease
         self.controller = Controller(
@@ -150,11 +149,9 @@ class ControllerRole:
         while not self.over.is_set():
             await self._probe_strangers()
             now, brokers = time.monotonic(), self.controller.brokers
-            if self.may_stand_back and brokers.is_cut_off(now):
-                self.stood_back = True
+            if self.standing_back.gives_way(brokers, now):
                 await self.stop(CUT_OFF)
                 return
-            self.may_stand_back |= brokers.hears_most(now)
             self.submit_later(lambda controller, now=now: controller.tick(now))  # type: ignore[misc]
             await asyncio.sleep(pause)
             overslept = time.monotonic() - now - pause

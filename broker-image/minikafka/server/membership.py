@@ -4,8 +4,8 @@ The controller's lease lies in the store. A broker connects to the lease's holde
 the connection is refused the holder's process is gone, and the lease is taken at once; when the holder is merely silent,
 it is taken after a session. Taking it wrongly is harmless: the epoch in every write decides who the controller is.
 
-A controller that hears fewer than half of the brokers stands back for two sessions, so that one who hears more can take the
-lease; if nobody does, it takes it again, and then acts on what it hears.
+A controller that hears fewer than half of the brokers leaves the lease to the others for a while
+(:mod:`minikafka.controller.standing_back`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from minikafka.controller.brokers import HeartbeatAnswer, Registration
+from minikafka.controller.standing_back import StandingBack
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import ClusterStore, Lease, StoreError
 from minikafka.protocol import messages
@@ -55,8 +56,7 @@ class Membership:
         self._poked = asyncio.Event()
         self._seen: tuple[int, int] = (-1, -1)
         self._seen_at = time.monotonic()
-        self._stood_back = False
-        self._stands_back_until = 0.0
+        self._standing_back = StandingBack(broker.config.broker_session_timeout_ms / 1000)
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -86,7 +86,7 @@ class Membership:
             try:
                 lease = await self.store.lease()
                 if lease is None or (lease.holder == self.broker.broker_id and not self._is_mine(lease)):
-                    if time.monotonic() < self._stands_back_until:
+                    if self._standing_back.waits(time.monotonic()):
                         await asyncio.sleep(STAND_BACK_LOOK_SECONDS)
                     else:
                         await self._take(lease)
@@ -128,7 +128,7 @@ class Membership:
         image.revision = snapshot.revision
         if self.role is not None:
             await self.role.stop("a new term began")
-        self.role = ControllerRole(self.broker, self.store, lease, image, may_stand_back=not self._stood_back)
+        self.role = ControllerRole(self.broker, self.store, lease, image, self._standing_back)
         self.role.start()
         self.controller_id, self.controller_epoch = lease.holder, lease.epoch
         self.broker.events.emit("controller_elected", controller_epoch=lease.epoch)
@@ -147,10 +147,6 @@ class Membership:
             if role.over.is_set():
                 self.broker.stats.active_controller = 0
                 self.role = None
-                self._stood_back = role.stood_back or not role.may_stand_back
-                if role.stood_back:
-                    # The others see the lease unrenewed for a session, and may have looked at it a moment too early.
-                    self._stands_back_until = time.monotonic() + 2 * self.broker.config.broker_session_timeout_ms / 1000
 
     async def _serve_under(self, lease: Lease) -> None:
         timeout = max(self.broker.config.broker_heartbeat_interval_ms / 1000, 0.1)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.brokers import Registration
+from minikafka.controller.standing_back import StandingBack
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import Lease, StoreError
 from minikafka.protocol.errors import ErrorCode
@@ -34,8 +35,7 @@ class Membership:
         self._registrations = 0
         self._seen: tuple[int, int] = (-1, -1)
         self._seen_at = broker.world.now
-        self._stood_back = False
-        self._stands_back_until = 0.0
+        self._standing_back = StandingBack(broker.world.session)
 
     def leave(self) -> None:
         """The process ends."""
@@ -81,8 +81,8 @@ class Membership:
             self.role is not None and lease is not None and self.role.lease.epoch == lease.epoch and not self.role.over
         )
         if lease is None or (lease.holder == self.broker.id and not mine):
-            self._forget_term()
-            if world.now >= self._stands_back_until:
+            self.role = None
+            if not self._standing_back.waits(world.now):
                 self._take(lease)
             return
         if self._seen != (lease.holder, lease.epoch * 100_000 + lease.renewed):
@@ -91,20 +91,12 @@ class Membership:
         if not mine:
             if self.role is not None:
                 self.role.end("lease is held by another")
-                self._forget_term()
+                self.role = None
             holder = world.brokers[lease.holder]
             if not holder.up or world.now - self._seen_at > world.session:
                 self._take(lease)
                 return
         self._beat()
-
-    def _forget_term(self) -> None:
-        """The term is over. One that gave itself up leaves the others two sessions to take the lease."""
-        role, self.role = self.role, None
-        if role is not None:
-            self._stood_back = role.stood_back or not role.may_stand_back
-            if role.stood_back:
-                self._stands_back_until = self.broker.world.now + 2 * self.broker.world.session
 
     def _take(self, old: Lease | None) -> None:
         world = self.broker.world
@@ -120,7 +112,7 @@ class Membership:
             self.role.end("a new term")
         world.note(f"b{self.broker.id} is controller, epoch {lease.epoch}")
         world.event(self.broker, "controller_elected", controller_epoch=lease.epoch)
-        self.role = SimRole(self.broker, lease, image, may_stand_back=not self._stood_back)
+        self.role = SimRole(self.broker, lease, image, self._standing_back)
         self._seen, self._seen_at = (self.broker.id, lease.epoch * 100_000), world.now
         self._beat()
 

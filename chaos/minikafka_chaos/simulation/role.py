@@ -8,6 +8,7 @@ from uuid import UUID
 
 from minikafka.controller.brokers import CUT_OFF
 from minikafka.controller.controller import Controller
+from minikafka.controller.standing_back import StandingBack
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import Lease, StoreError
 
@@ -21,11 +22,10 @@ NOT_CONTROLLER = "not controller"
 class SimRole:
     """One controller term of one broker; mirrors ``minikafka.server.controller_role``."""
 
-    def __init__(self, broker: SimBroker, lease: Lease, image: ClusterImage, *, may_stand_back: bool) -> None:
+    def __init__(self, broker: SimBroker, lease: Lease, image: ClusterImage, standing_back: StandingBack) -> None:
         world = broker.world
         self.broker = broker
-        self.may_stand_back = may_stand_back
-        self.stood_back = False
+        self.standing_back = standing_back
         self.lease = lease
         self.over = False
         self.controller: Controller = world.rules.controller(
@@ -110,11 +110,9 @@ class SimRole:
         pause = world.controller_config.session_timeout / 8
         if self._tick_due is not None and now - self._tick_due > pause:
             brokers.excuse(now - self._tick_due)
-        if self.may_stand_back and brokers.is_cut_off(now):
-            self.stood_back = True
+        if self.standing_back.gives_way(brokers, now):
             self.end(CUT_OFF)
             return
-        self.may_stand_back |= brokers.hears_most(now)
         self.submit(lambda c: c.tick(world.now), lambda _: None)
         self._tick_due = now + pause
         self.broker.later(pause, self._tick)
