@@ -64,7 +64,7 @@ class ReplacePod:
 
 @dataclass(frozen=True)
 class Emit:
-    """A Kubernetes Event about the cluster; ``related_pod`` is the name of a pod, or empty."""
+    """A Kubernetes Event about the cluster; ``related_pod`` is the name of a pod that is being replaced, or empty."""
 
     warning: bool
     reason: str

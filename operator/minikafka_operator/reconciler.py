@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -86,12 +86,12 @@ class Reconciler:
         if observed is None:
             return Outcome("steady", gone=True)
         made = plan(observed, self._settings)
-        refused = await self._act(observed, made.actions)
+        done, refused = await self._act(observed, made.actions)
         if refused is not None:
             made = plan(observed, self._settings, refused)
-        await self._tell(observed, made)
+        await self._tell(observed, made, {action.name for action in done if isinstance(action, ReplacePod)})
         if refused is not None:
-            return Outcome("refused", REFUSED_RETRY_SECONDS)
+            return Outcome("refused", min(REFUSED_RETRY_SECONDS, made.retry_seconds or REFUSED_RETRY_SECONDS))
         return Outcome("steady" if made.steady else "changed", made.retry_seconds)
 
     # -- looking ----------------------------------------------------------------------------------------------------
@@ -206,25 +206,37 @@ class Reconciler:
 
     # -- acting -----------------------------------------------------------------------------------------------------
 
-    async def _act(self, observed: Observed, actions: Sequence[Action]) -> tuple[Reason, str] | None:
-        """Do it, in order. What the API server refuses ends it, for what follows may count on it; that is told."""
+    async def _act(
+        self, observed: Observed, actions: Sequence[Action]
+    ) -> tuple[Sequence[Action], tuple[Reason, str] | None]:
+        """Do it, in order; what was done, and what was refused and why.
+
+        What the API server refuses ends it, for what follows may count on it. Nothing counts on a patch, though: where a
+        claim may not grow, the rest is done all the same.
+        """
+        done: list[Action] = []
+        refused: tuple[Reason, str] | None = None
         for action in actions:
             try:
                 await self._do(observed, action)
+                done.append(action)
             except ApiError as error:
                 if error.code not in _REFUSALS:
                     raise
                 if not isinstance(action, Apply):
                     if error.code in _STALE or isinstance(action, Finalizers):
                         logger.info("Skipped a change of something that changed meanwhile: %s", error)
-                        return None
-                    return Reason.OBJECT_REFUSED, f"{action.name}: {error.message}"
+                        break
+                    refused = refused or (Reason.OBJECT_REFUSED, f"{action.name}: {error.message}")
+                    if isinstance(action, Patch):
+                        continue
+                    break
                 reason = Reason.OBJECT_CONFLICT if error.code == 409 else Reason.OBJECT_REFUSED
-                if reason is Reason.OBJECT_CONFLICT and action.takeover:
-                    return None
-                thing = action.thing
-                return reason, f"{thing['kind']} {thing['metadata']['name']}: {error.message}"
-        return None
+                if reason is Reason.OBJECT_REFUSED or not action.takeover:
+                    thing = action.thing
+                    refused = reason, f"{thing['kind']} {thing['metadata']['name']}: {error.message}"
+                break
+        return done, refused
 
     async def _do(self, observed: Observed, action: Action) -> None:
         namespace, cluster = observed.names.namespace, observed.names.cluster
@@ -248,12 +260,15 @@ class Reconciler:
                 self._telemetry.replaced.inc()
                 logger.info("Deleted Pod %s, to be made again (%s)", name, why, extra=context)
 
-    async def _tell(self, observed: Observed, made: Plan) -> None:
+    async def _tell(self, observed: Observed, made: Plan, replaced: Set[str]) -> None:
+        """Write the status and the Events; of pods that were to be replaced only those that were."""
         names = observed.names
         if made.status is not None:
             await self._server.apply_status(CLUSTER, names.namespace, names.cluster, made.status)
         self._telemetry.tell_conditions(names.namespace, names.cluster, made.conditions)
         for event in made.events:
+            if event.related_pod and event.related_pod not in replaced:
+                continue
             try:
                 await self._server.create(EVENT, names.namespace, self._event(observed, event))
             except ApiError as error:  # a namespace that is going takes no more events; nothing depends on them

@@ -221,8 +221,11 @@ class Cluster:
             return
         metadata = {"name": name, "labels": template["metadata"]["labels"]}
         self.plane.request("POST", path.rpartition("/")[0], {"metadata": metadata, "spec": template["spec"]})
-        if "storageClassName" not in template["spec"]:
+        if self._has_class(template["spec"].get("storageClassName")):
             self.plane.request("PATCH", f"{path}/status", {"status": {"phase": "Bound"}})
+
+    def _has_class(self, name: str | None) -> bool:
+        return name is None or self.plane.find(f"/apis/storage.k8s.io/v1/storageclasses/{name}") is not None
 
     def end(self, pod: str) -> None:
         """The pod's kubelet says that it has ended."""

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minikafka_operator.reconciler import REFUSED_RETRY_SECONDS
 
 from tests.apiserver.conftest import make_namespace
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.apiserver.operator_process import IMAGE, Cluster, Operator, apply, manifest, token_of
 from tests.apiserver.waiting import until_now
 
+RETRIED_SECONDS_MAX = 2 * REFUSED_RETRY_SECONDS
 RESYNC_SECONDS = 1
 """So that a test sees several looks at a settled cluster."""
 
@@ -92,6 +94,77 @@ class TestReconciling:
             assert cluster.status()["brokers"][broker_id]["external"] == f"10.1.0.1:{port}"
         cluster.edit(listeners={"external": None})
         until_now(lambda: cluster.find("services", "c-bootstrap-external"), lambda thing: thing is None)
+
+    def test_load_balancers(self, cluster: Cluster) -> None:
+        """Somebody else gives them their addresses; no broker starts before it knows its own."""
+        cluster.create(listeners={"external": {"type": "LoadBalancer"}})
+        cluster.wait_for("Progressing", "True", "WaitingForAddress")
+        services = [f"c-broker-{broker_id}-external" for broker_id in range(3)]
+        for number, name in enumerate([*services, "c-bootstrap-external"]):
+            until_now(lambda: cluster.find("services", name))  # noqa: B023
+            assert cluster.find("services", name)["spec"]["type"] == "LoadBalancer"
+            status = {"loadBalancer": {"ingress": [{"ip": f"10.9.0.{number}"}]}}
+            cluster.plane.request("PATCH", f"{cluster.url('services', name)}/status", {"status": status})
+        cluster.run()
+        for broker_id in range(3):
+            settings = cluster.find("configmaps", "c-config")["data"][f"c-broker-{broker_id}.properties"]
+            assert f"EXTERNAL://10.9.0.{broker_id}:9094\n" in settings
+            assert cluster.status()["brokers"][broker_id]["external"] == f"10.9.0.{broker_id}:9094"
+        assert cluster.status()["bootstrap"]["external"] == "10.9.0.3:9094"
+
+
+class TestGrowingStorage:
+    """The API server itself decides whether a claim may grow: its StorageClass says so."""
+
+    @pytest.fixture(params=[True, False], ids=["grows", "fixed"])
+    def storage_class(self, plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[tuple[str, bool]]:
+        """Its name, and whether its claims may grow."""
+        name = "grows" if request.param else "fixed"
+        classes = "/apis/storage.k8s.io/v1/storageclasses"
+        body = {"metadata": {"name": name}, "provisioner": "example.com/nobody", "allowVolumeExpansion": request.param}
+        plane.request("POST", classes, body)
+        yield name, request.param
+        plane.request("DELETE", f"{classes}/{name}")
+
+    def test_every_claim_follows_the_spec_or_a_condition_says_why_not(
+        self, cluster: Cluster, storage_class: tuple[str, bool]
+    ) -> None:
+        name, grows = storage_class
+        cluster.create(storage={"size": "1Gi", "storageClassName": name})
+        cluster.run()
+        pods = [cluster.find("pods", f"c-broker-{broker_id}")["metadata"]["uid"] for broker_id in range(3)]
+        cluster.edit(storage={"size": "2Gi"})
+
+        def sizes() -> list[str]:
+            claims = (cluster.find("persistentvolumeclaims", f"data-c-broker-{broker_id}") for broker_id in range(3))
+            return [claim["spec"]["resources"]["requests"]["storage"] for claim in claims]
+
+        if grows:
+            until_now(sizes, lambda found: found == ["2Gi"] * 3)
+        else:
+            told = cluster.wait_for("Accepted", "False", "ObjectRefused")
+            assert "data-c-broker-0" in told
+            assert "storageclass" in told
+            assert sizes() == ["1Gi"] * 3
+            until_now(cluster.events, lambda events: any("data-c-broker-0" in note for _, _, note in events))
+            assert cluster.condition("Available")[0] == "True"
+            path = f"/apis/storage.k8s.io/v1/storageclasses/{name}"
+            cluster.plane.request("PATCH", path, {"allowVolumeExpansion": True})  # what the message asks for
+            until_now(sizes, lambda found: found == ["2Gi"] * 3, seconds=RETRIED_SECONDS_MAX)
+        cluster.wait_for("Ready", "True", "AllBrokersReady")
+        assert [cluster.find("pods", f"c-broker-{broker_id}")["metadata"]["uid"] for broker_id in range(3)] == pods
+
+    @pytest.mark.parametrize("storage_class", [False], ids=["fixed"], indirect=True)
+    def test_a_claim_that_may_not_grow_holds_up_nothing_else(
+        self, cluster: Cluster, storage_class: tuple[str, bool]
+    ) -> None:
+        cluster.create(storage={"size": "1Gi", "storageClassName": storage_class[0]})
+        cluster.run()
+        cluster.start(seconds_ago=100)
+        cluster.edit(storage={"size": "2Gi"}, config={"num.partitions": "7"})
+        cluster.wait_for("Accepted", "False", "ObjectRefused")
+        pods = [f"c-broker-{broker_id}" for broker_id in range(3)]
+        until_now(lambda: any("deletionTimestamp" in cluster.find("pods", name)["metadata"] for name in pods))
 
 
 class TestSteadyState:
@@ -255,10 +328,15 @@ class TestTrouble:
 
     def test_what_the_api_server_refuses(self, cluster: Cluster) -> None:
         """The schema leaves affinity to the API server, which looks at it in the StatefulSet."""
-        cluster.create(brokers={"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}})
+        cluster.create()
+        cluster.run()
+        cluster.start(seconds_ago=100)
+        never = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
+        cluster.edit(brokers={"affinity": never}, config={"num.partitions": "7"})
         told = cluster.wait_for("Accepted", "False", "ObjectRefused")
         assert told.startswith("StatefulSet c-broker: ")
         assert "nodeSelectorTerms" in told
+        assert "ReplacingBroker" not in {reason for _, reason, _ in cluster.events()}, "what was not done is not told"
         cluster.edit(brokers={"affinity": None})
         cluster.wait_for("Accepted", "True", "Accepted")
 
