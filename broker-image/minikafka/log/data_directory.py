@@ -44,6 +44,11 @@ class OffsetCheckpoint:
         self.offsets: dict[TopicPartition, int] = read_offsets(fs, path)
         """What the file holds, or will hold once the last `prepare`d write has run."""
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Every write that was prepared has run."""
+        return self._written == self._sequence
+
     def prepare(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
         """The write of these offsets, to be run once on any thread; it does nothing when a later one has run already.
 

@@ -154,7 +154,7 @@ class LogManager:
             self._fs.write_atomic(f"{path}/{PARTITION_METADATA}", format_partition_metadata(topic_id))
         except OSError as error:
             raise LogDirFailure(f"{topic_partition}: cannot be created: {error}", permanent=False) from error
-        self._forget_offsets(directory, topic_partition)  # of an earlier topic of this name
+        self._forget_offsets(topic_partition)  # of an earlier topic of this name
         log = self._open(directory, topic_partition, now_ms, clean=True)
         if config is not None:
             log.configure(config)
@@ -182,16 +182,19 @@ class LogManager:
             self._fs.rename(log.directory, doomed)
         except OSError as error:
             raise LogDirFailure(f"{topic_partition}: cannot be deleted: {error}", permanent=False) from error
-        self._forget_offsets(directory, topic_partition)
+        # The checkpoints on disk forget it with their next write, and `create` sees to it before the name is used again:
+        # three files, each fsynced, for each partition of a topic would hold up all others.
+        self.high_watermarks.pop(topic_partition, None)
         self._doomed[doomed] = now_ms + log.config.file_delete_delay_ms
 
-    def _forget_offsets(self, directory: DataDirectory, topic_partition: TopicPartition) -> None:
-        """A later topic of the same name must not start from these: recovery would trust what was never flushed."""
+    def _forget_offsets(self, topic_partition: TopicPartition) -> None:
+        """Durably: a later topic of the same name must not start from these, for recovery would trust what was never flushed."""
         self.high_watermarks.pop(topic_partition, None)
-        for checkpoint in (directory.recovery_points, directory.log_starts, directory.high_watermarks):
-            if topic_partition in checkpoint.offsets:
-                kept = {tp: offset for tp, offset in checkpoint.offsets.items() if tp != topic_partition}
-                _run([checkpoint.prepare(kept)])
+        for directory in self._directories:
+            for checkpoint in (directory.recovery_points, directory.log_starts, directory.high_watermarks):
+                if topic_partition in checkpoint.offsets or not checkpoint.is_on_disk:
+                    kept = {tp: offset for tp, offset in checkpoint.offsets.items() if tp != topic_partition}
+                    _run([checkpoint.prepare(kept)])
 
     def prepare_purge(self, now_ms: int) -> list[Callable[[], None]]:
         """Removals of partitions deleted long enough ago, to be run on any thread: gigabytes take a file system seconds.

@@ -347,6 +347,37 @@ class TestCreateAndDelete:
         assert A not in again.high_watermarks
         assert again.topic_ids[A] == uuid.UUID(int=9)
 
+    @pytest.mark.parametrize("thread", ["idle", "not-there-yet", "late"])
+    def test_it_starts_from_nothing_wherever_the_checkpoints_are_under_way(self, thread: str) -> None:
+        """Deletion leaves them to the next write by the clock, which runs on a thread."""
+        fs, manager = two_logs()
+        manager.logs[A].flush()
+        manager.checkpoint_recovery_points()
+        manager.checkpoint_high_watermarks({A: 12, B: 3})
+        stale = [*manager.prepare_high_watermarks({A: 12}), *manager.prepare_recovery_points()]
+        manager.delete(A)
+        fresh = [*manager.prepare_high_watermarks({B: 3}), *manager.prepare_recovery_points()]
+        if thread == "idle":
+            for write in (*stale, *fresh):
+                write()
+        manager.create(A, uuid.UUID(int=9))
+        if thread == "late":
+            for write in (*stale, *fresh):
+                write()
+        fs.power_loss()
+        again = open_manager(fs)
+        assert again.logs[A].recovery.recovery_point == 0
+        assert again.high_watermarks == {B: 3}
+
+    def test_deleting_a_partition_writes_no_checkpoint(self) -> None:
+        """Three of them, each fsynced, for each partition of a topic: all others would wait meanwhile."""
+        fs, manager = two_logs()
+        manager.logs[A].flush()
+        manager.checkpoint_recovery_points()
+        before = {name: fs.read_bytes(f"{DATA}/{name}") for name in fs.listdir(DATA) if name.endswith("checkpoint")}
+        manager.delete(A)
+        assert before == {name: fs.read_bytes(f"{DATA}/{name}") for name in before}
+
     def test_what_was_being_deleted_is_removed_at_the_next_start(self) -> None:
         fs, manager = two_logs()
         manager.delete(A)
