@@ -7,7 +7,6 @@ cluster stays for the next run (`tools/e2e` removes it). A test that fails leave
 from __future__ import annotations
 
 import fcntl
-import os
 import re
 import subprocess
 import sys
@@ -45,10 +44,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @contextmanager
-def turn(name: str, exclusive: bool) -> Iterator[None]:
+def turn(kubectl: Kubectl, name: str, *, exclusive: bool) -> Iterator[None]:
     """A lock between the processes that run tests side by side on one cluster."""
-    folder = Path(os.environ.get("MINIKAFKA_E2E_CACHE") or Path.home() / ".cache" / "minikafka-e2e")
-    with (folder / f"tests-{machine.CLUSTER}-{name}.lock").open("w") as file:
+    with (kubectl.kubeconfig.parent / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         yield
 
@@ -56,7 +54,7 @@ def turn(name: str, exclusive: bool) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_disturbance(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[None]:
     """Tests go side by side, apart from those marked `alone`."""
-    with turn("test", request.node.get_closest_marker("alone") is not None):
+    with turn(kubectl, "test", exclusive=request.node.get_closest_marker("alone") is not None):
         yield
 
 
@@ -108,7 +106,7 @@ def operator(kubectl: Kubectl, node: Node, programs: Path, images: dict[str, str
     command = [str(programs / "helm"), "--kubeconfig", str(kubectl.kubeconfig), "upgrade", "--install", RELEASE]
     command += [str(REPOSITORY / "charts/minikafka-operator"), "--namespace", OPERATOR_NAMESPACE, "--create-namespace"]
     command += [f"--set-string={key}={value}" for key, value in values.items()]
-    with turn("helm", exclusive=True):
+    with turn(kubectl, "helm", exclusive=True):
         done = subprocess.run(command, capture_output=True, text=True, timeout=OPERATOR_SECONDS_MAX, check=False)
     assert done.returncode == 0, f"helm upgrade --install: {done.stderr}"
     rollout(within, OPERATOR_SECONDS_MAX)
