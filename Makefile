@@ -4,7 +4,7 @@ SHELL := bash
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: help demo venv test apiserver e2e check bench format docs constraints clean
+.PHONY: help demo venv test apiserver e2e kind kind-down check bench format docs constraints clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,12 @@ apiserver: venv ## the cluster store and the operator on a real Kubernetes API s
 
 e2e: venv ## the journeys on a kind cluster; makes engine, cluster and images itself (root on Debian)
 	@tools/e2e $(ARGS)
+
+kind: ## a kind cluster on this machine with the operator in it, and what to do with it
+	@tools/kind up
+
+kind-down: ## remove the cluster of `make kind`
+	@tools/kind down
 
 check: venv ## format, lint, types, import contracts, generated docs
 	@tools/check

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import re
-import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,7 +27,7 @@ from tests.e2e.kubectl import Kubectl, KubectlError, eventually  # noqa: E402
 from tests.e2e.machine import say  # noqa: E402
 from tests.e2e.node import Node  # noqa: E402
 
-OPERATOR_NAMESPACE = "minikafka-system"
+OPERATOR_NAMESPACE = "minikafka-operator"
 RELEASE = "minikafka-operator"
 OPERATOR_SECONDS_MAX = 90
 DIAGNOSTICS = "diagnostics"
@@ -91,26 +89,11 @@ def analytics_image(kubectl: Kubectl) -> str:
 
 
 @pytest.fixture(scope="session")
-def operator(kubectl: Kubectl, node: Node, programs: Path, images: dict[str, str]) -> Kubectl:
+def operator(kubectl: Kubectl, node: Node, images: dict[str, str]) -> Kubectl:
     """The operator, installed by its Helm chart; kubectl on its namespace."""
     within = kubectl.within(OPERATOR_NAMESPACE)
     _used.append((kubectl, node, OPERATOR_NAMESPACE))
-    began = time.monotonic()
-    values = {
-        "image.repository": images["operator"].partition(":")[0],
-        "image.tag": images["operator"].partition(":")[2],
-        "image.pullPolicy": "Never",
-        "brokerImage.repository": images["broker"].partition(":")[0],
-        "brokerImage.tag": images["broker"].partition(":")[2],
-    }
-    command = [str(programs / "helm"), "--kubeconfig", str(kubectl.kubeconfig), "upgrade", "--install", RELEASE]
-    command += [str(REPOSITORY / "charts/minikafka-operator"), "--namespace", OPERATOR_NAMESPACE, "--create-namespace"]
-    command += [f"--set-string={key}={value}" for key, value in values.items()]
-    with turn(kubectl, "helm", exclusive=True):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=OPERATOR_SECONDS_MAX, check=False)
-    assert done.returncode == 0, f"helm upgrade --install: {done.stderr}"
-    rollout(within, OPERATOR_SECONDS_MAX)
-    say(f"{time.monotonic() - began:6.1f} s  operator installed by helm and ready")
+    assert machine.operator() == OPERATOR_NAMESPACE
     return within
 
 

@@ -48,6 +48,11 @@ def programs() -> Path:
     return Path(step("cluster/binaries")[0])
 
 
+def operator() -> str:
+    """The operator of this checkout, installed by its Helm chart and ready; its namespace."""
+    return step("cluster/operator", CLUSTER)[0]
+
+
 def images(names: Sequence[str]) -> dict[str, str]:
     """Images by their short names: made where they are not there, and in the cluster's node."""
     made = dict(zip(names, step("images/make", *names), strict=True))
