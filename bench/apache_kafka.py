@@ -42,6 +42,7 @@ SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "3",
     "share.coordinator.state.topic.min.isr": "2",
     "group.initial.rebalance.delay.ms": "0",
+    "log.segment.delete.delay.ms": "1000",  # see bench/topics.py
 }
 READY_SECONDS_MAX = 120.0
 STOP_SECONDS_MAX = 30.0

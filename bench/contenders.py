@@ -25,6 +25,7 @@ MINIKAFKA_SETTINGS = {
     "num.partitions": "3",
     "offsets.topic.replication.factor": "3",
     "group.initial.rebalance.delay.ms": "0",
+    "log.segment.delete.delay.ms": "1000",  # see bench/topics.py
 }
 
 
@@ -38,6 +39,10 @@ class Contender(Protocol):
     @property
     def bootstrap(self) -> str:
         """All listeners with commas between."""
+
+    @property
+    def data(self) -> Path:
+        """The folder with the data of all brokers; a partition's is two levels down."""
 
     def prepare(self) -> None:
         """What is done once before a first start, and is not measured."""
@@ -74,6 +79,10 @@ class MiniKafka:
     @property
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{self.base_port + node}" for node in range(NODES))
+
+    @property
+    def data(self) -> Path:
+        return self.cluster.data
 
     def prepare(self) -> None:
         """Nothing to do: there is no format step."""

@@ -155,7 +155,7 @@ def measure_failover(subject: Contender, kills: int, progress: bool = False) -> 
     """Kill the leader of a partition ``kills`` times; the contender has to be up with all its brokers."""
     done: list[Kill] = []
     producers: list[SteadyProducer] = []
-    with fresh_topic(subject.bootstrap, "failover", partitions=1) as topic:
+    with fresh_topic(subject, "failover", partitions=1) as topic:
         for number in range(1, kills + 1):
             first_number = producers[-1].next_number if producers else 0
             with SteadyProducer(subject.bootstrap, topic, first_number) as producer:

@@ -23,7 +23,7 @@ class Idle(NamedTuple):
 
 def measure_idle(subject: Contender, seconds: float, settle_s: float) -> Idle:
     """Watch a contender that is up, with one topic, for ``seconds`` after ``settle_s`` of peace."""
-    with fresh_topic(subject.bootstrap, "idle"):
+    with fresh_topic(subject, "idle"):
         time.sleep(settle_s)
         pids = subject.pids()
         before, began = cpu_seconds(pids), time.monotonic()

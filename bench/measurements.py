@@ -64,7 +64,7 @@ class Bench:
 
     @contextmanager
     def topic(self, label: str, partitions: int = 3) -> Iterator[str]:
-        with fresh_topic(self.subject.bootstrap, label, partitions) as name:
+        with fresh_topic(self.subject, label, partitions) as name:
             yield name
 
     def measure(self, test: str, load: Callable[[], Figures]) -> Figures:

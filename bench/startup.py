@@ -34,7 +34,7 @@ def measure_startup(subject: Contender) -> list[Start]:
     starts = []
     began = time.monotonic()
     ready = subject.up()
-    with fresh_topic(subject.bootstrap, "first-ack", partitions=1) as topic:
+    with fresh_topic(subject, "first-ack", partitions=1) as topic:
         wait_for_first_ack(subject.bootstrap, topic)
         acknowledged = time.monotonic() - began
         starts.append(_start("fresh", subject, ready, acknowledged))

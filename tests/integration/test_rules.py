@@ -217,6 +217,22 @@ def test_deleted_records_are_told_by_every_replica(cluster: LocalCluster, topic:
     assert sorted(found.values())[0] == "DeleteRecords"
 
 
+def test_files_of_a_deleted_topic_go_after_their_delay(
+    cluster: LocalCluster, run_cli: Callable[..., Any], until: Until
+) -> None:
+    """``file.delete.delay.ms``: not with the next look at retention, which is minutes away."""
+    where = ("--bootstrap", cluster.info().bootstrap)
+    options = ("--partitions", 2, "--replication-factor", 3, "--config", "file.delete.delay.ms=0")
+    assert run_cli("topic", "create", "doomed", *options, *where).returncode == 0
+
+    def folders() -> list[Path]:
+        return list(cluster.data.glob("broker-*/data/doomed-*"))
+
+    until(folders, lambda found: len(found) == 6)
+    assert run_cli("topic", "delete", "doomed", *where).returncode == 0
+    until(folders, lambda found: not found)
+
+
 def test_a_controller_that_hears_nobody_stands_back_first(
     make_cluster: Callable[..., LocalCluster], until: Until
 ) -> None:

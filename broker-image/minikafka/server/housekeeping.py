@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FLUSH_CHECK_SECONDS = 0.1
 FLUSH_CHECK_IDLE_SECONDS = 1.0
+PURGE_CHECK_SECONDS = 5.0
 COMPLAINT_SECONDS = 60.0
 
 
@@ -41,6 +42,7 @@ class Housekeeping:
                 self._every(config.replica_high_watermark_checkpoint_interval_ms / 1000, self._checkpoint_hw),
                 self._every(config.log_flush_offset_checkpoint_interval_ms / 1000, self._checkpoint_recovery),
                 self._every(config.log_retention_check_interval_ms / 1000, self._retain),
+                self._every(PURGE_CHECK_SECONDS, self._purge),
             )
         ]
 
@@ -118,7 +120,7 @@ class Housekeeping:
         for write in writes:
             await loop.run_in_executor(self._pool, write)
 
-    async def _retain(self) -> None:
+    def _retain(self) -> None:
         now_ms = int(time.time() * 1000)
         for partition in self.broker.replicas.all():
             partition.log.producers.remove_expired(now_ms)
@@ -126,4 +128,6 @@ class Housekeeping:
                 before = partition.log.log_start_offset
                 partition.log.delete_old_segments(now_ms, partition.high_watermark)
                 self.broker.host.note_log_start(partition, before, "retention")
-        await self._write(self.broker.logs.prepare_purge(now_ms))
+
+    async def _purge(self) -> None:
+        await self._write(self.broker.logs.prepare_purge(int(time.time() * 1000)))

@@ -92,6 +92,21 @@ class TestSqlite:
         assert await again.allocate("producer.id", 1) == 7
         await again.close()
 
+    async def test_all_but_signs_of_life_outlive_a_power_loss(self, tmp_path: Path) -> None:
+        store = SqliteStore(tmp_path / "store.db", 1)
+        await store.open("c")
+        assert store._db is not None
+        statements: list[str] = []
+        store._db.set_trace_callback(statements.append)
+        lease = await store.acquire(1, "h", 1, 0)
+        assert lease is not None
+        await store.renew(lease)
+        await store.commit(lease.epoch, {"a": 1})
+        await store.allocate("id", 1)
+        await store.close()
+        modes = [statement.rpartition("=")[2] for statement in statements if "synchronous" in statement]
+        assert modes == ["FULL", "NORMAL", "FULL", "FULL"]
+
     async def test_a_dead_brokers_socket_is_no_obstacle(self, tmp_path: Path) -> None:
         """R15: brokers die without removing it, and come back over it."""
         path = tmp_path / "metadata.sqlite"
