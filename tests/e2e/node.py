@@ -126,7 +126,7 @@ class Node:
         self.run("bash", "-c", f"if [ -e {ASIDE} ]; then mv {ASIDE} {MANIFEST}; fi")
 
     def restart_controllers(self) -> None:
-        """Start Kubernetes' controllers, scheduler and kubelet anew. Containers of pods go on.
+        """Start Kubernetes' own controllers, scheduler and kubelet anew. Containers of pods go on.
 
         Each of them waits longer and longer, up to half a minute, before it looks for an API server that was away; one
         that has just started looks at once.

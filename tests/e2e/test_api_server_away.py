@@ -19,6 +19,12 @@ pytestmark = [pytest.mark.journeys, pytest.mark.alone]
 AWAY_SECONDS = 30
 HEAL_SECONDS_MAX = 120
 PAUSE_SECONDS_MAX = 2.0
+WATCHERS = (
+    ("kube-system", "deployment/coredns"),
+    ("kube-system", "daemonset/kube-proxy"),
+    ("local-path-storage", "deployment/local-path-provisioner"),
+)
+"""Who else has to hear of new objects before a new cluster of brokers can work: names, Services, volumes."""
 
 
 @pytest.fixture
@@ -27,6 +33,12 @@ def others_are_spared(journeys: BrokerCluster, images: dict[str, str]) -> Iterat
     yield
     kubectl = journeys.kubectl
     journeys.node.restart_controllers()
+    for within, what in WATCHERS:
+        kubectl.within(within)("rollout", "restart", what)
+    for within, what in WATCHERS:
+        kubectl.within(within)(
+            "rollout", "status", what, f"--timeout={HEAL_SECONDS_MAX}s", timeout=HEAL_SECONDS_MAX + 10
+        )
     eventually(
         lambda: kubectl.apply(manifest("canary.yaml", image=images["chaos"])),
         seconds=HEAL_SECONDS_MAX,
@@ -36,9 +48,10 @@ def others_are_spared(journeys: BrokerCluster, images: dict[str, str]) -> Iterat
         lambda: kubectl("get", "pod", "canary-0", "--output", "jsonpath={.status.phase}"),
         lambda phase: phase == "Running",
         seconds=HEAL_SECONDS_MAX,
-        what="a new StatefulSet gets its pod",
+        what="a new StatefulSet gets its pod and its volume",
     )
     kubectl.delete("statefulset", "canary", wait=False)
+    kubectl.delete("pvc", "data-canary-0", wait=False)
 
 
 @pytest.mark.usefixtures("others_are_spared")
