@@ -248,6 +248,7 @@ class ClientConnection(FrameProtocol):
         self._parked = self._parked_request = None
         if parked is not None and request is not None:
             self.broker.replicas.unpark(parked, request)
+            parked.forget()
 
     def _fetched(self, header: RequestHeader, request: FetchRequest, slot: Slot, topics: Any, total: int) -> None:
         stats = self.broker.stats

@@ -59,3 +59,16 @@ class DelayedFetch:
         self.follower = follower
         self.queued = False
         self.retry = retry
+
+    def forget(self) -> None:
+        """It is answered, or its connection is gone.
+
+        ``retry`` knows this object and this object knows ``retry``. A thousand such cycles a second, each with its
+        request, were left to the garbage collector, which then stopped everything for up to a tenth of a second.
+        """
+        self.retry = _is_over
+
+
+def _is_over(final: bool) -> None:
+    """One that was woken before it was forgotten."""
+    del final
