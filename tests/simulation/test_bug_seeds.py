@@ -37,6 +37,9 @@ QUICK = {
 """Mistakes found within a few schedules, and the invariants that find them."""
 
 SLOW = {
+    "min-isr-keeps-elr",
+    "min-isr-keeps-epoch",
+    "own-min-isr",
     "one-shot-truncation",
     "forget-epoch-on-empty",
     "out-of-range-drops-all",

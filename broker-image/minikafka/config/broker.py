@@ -85,6 +85,11 @@ class BrokerConfig(BrokerKeys):
         """Raises :class:`ConfigError` (on the wire: INVALID_CONFIG), one line for each refused override."""
         parse_topic_overrides(overrides)
 
+    def own(self, key: Key[Any]) -> Any:
+        """The value of a key by this broker's own file, whatever the cluster's defaults say."""
+        text = self.static.get(key.name)
+        return key.default_value() if text is None else key.read(text)
+
     def apply_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> frozenset[str]:
         """Take dynamic settings (KIP-226), the whole of them, in place; returns the names of keys whose value changed.
 

@@ -115,6 +115,22 @@ def finish_reassignment(assignment: Assignment, isr: tuple[int, ...]) -> tuple[A
     return Assignment(target), tuple(r for r in isr if r in target)
 
 
+def change_min_isr(old: PartitionState, rules: ChangeRules, before: int | None) -> Change | None:
+    """The change that goes with another ``min.insync.replicas``; None when its effective value stays (KIP-966).
+
+    Two things would lose records otherwise. When the minimum falls, an ISR that was too small may be large enough: it then
+    commits without the eligible leader replicas, so they must not stay eligible. And a leader that has not heard of a higher
+    minimum must not get its ISR shrunk below it: the new partition epoch refuses its requests until it knows.
+
+    Args:
+        before: the minimum until now; None when that is not known.
+    """
+    size = len(old.replicas)
+    if before is not None and min(before, size) == min(rules.min_isr, size):
+        return None
+    return change(old, rules) or Change(replace(old, partition_epoch=old.partition_epoch + 1))
+
+
 def change(
     old: PartitionState,
     rules: ChangeRules,

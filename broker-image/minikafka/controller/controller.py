@@ -23,6 +23,7 @@ class Controller:
 
     partition_book = PartitionBook
     broker_book = BrokerBook
+    topic_book = TopicBook
 
     def __init__(
         self,
@@ -38,7 +39,8 @@ class Controller:
         self.workspace = Workspace(image, config)
         self.partitions = self.partition_book(self.workspace)
         self.brokers = self.broker_book(self.workspace, self.partitions, now)
-        self.topics = TopicBook(self.workspace, new_uuid, check_configs)
+        self.topics = self.topic_book(self.workspace, new_uuid, check_configs)
+        self.topics.adopt_defaults()  # written with the first decisions, none of which is made by another value
         self._next_rebalance = now + config.leader_imbalance_check_interval
         self._next_election = now + config.unclean_leader_election_interval
 

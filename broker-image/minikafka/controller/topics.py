@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from minikafka.controller.change import change_min_isr
 from minikafka.controller.placement import check_manual_assignment, place, walk_start
 from minikafka.controller.workspace import Workspace
-from minikafka.metadata.image import BROKER_CONFIG, PartitionState, TopicState
+from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode, KafkaError
 
 NAME_LENGTH_MAX = 249
@@ -194,9 +195,32 @@ class TopicBook:
         self.check_configs(configs)
         changed = {key for key, _ in dict(configs).items() ^ dict(topic.configs).items()}
         if changed and not validate_only:
-            self.workspace.put_topic(replace(topic, configs=dict(configs)))
+            before = self.workspace.min_isr(topic)
+            updated = replace(topic, configs=dict(configs))
+            self.workspace.put_topic(updated)
             self.workspace.note("topic_config_changed", name, keys=sorted(changed))
+            self._min_isr_changed(updated, before, "min.insync.replicas of the topic changed")
 
-    def set_broker_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace the dynamic configuration of a broker (empty name: the default of all)."""
-        self.workspace.put_record(BROKER_CONFIG + name, dict(configs) or None)
+    def adopt_defaults(self) -> None:
+        """Make this controller's own default of ``min.insync.replicas`` the cluster's.
+
+        Brokers whose files differ, as during a rolling change, must not judge by different values (KIP-966; Kafka's
+        controller writes the default into the metadata for the same reason, and takes it from no broker then).
+        """
+        image, own = self.workspace.image, self.workspace.config.min_insync_replicas
+        text = image.cluster_configs.get(MIN_ISR)
+        before = None if text is None else int(text)
+        if before == own:
+            return
+        self.workspace.put_record(CLUSTER_CONFIG, {**image.cluster_configs, MIN_ISR: str(own)})
+        self.workspace.note("cluster_config_changed", key=MIN_ISR, value=str(own), previous=text)
+        for topic in list(image.topics.values()):
+            if MIN_ISR not in topic.configs:
+                self._min_isr_changed(topic, before, "the cluster's min.insync.replicas changed")
+
+    def _min_isr_changed(self, topic: TopicState, before: int | None, reason: str) -> None:
+        rules = self.workspace.rules(topic)
+        for index, old in enumerate(topic.partitions):
+            made = change_min_isr(old, rules, before)
+            if made is not None:
+                topic = self.workspace.put_partition(topic, index, made, reason)

@@ -18,6 +18,7 @@ class ControllerConfig:
     default_partitions: int = 1
     default_replication_factor: int = 1
     min_insync_replicas: int = 1
+    """The default of this broker's own file: a new controller makes it the cluster's (`TopicBook.adopt_defaults`)."""
     unclean_leader_election: bool = False
     auto_leader_rebalance: bool = True
     leader_imbalance_check_interval: float = 300.0
@@ -112,8 +113,7 @@ class Workspace:
     # -- settings by topic ------------------------------------------------------------------------------------------
 
     def min_isr(self, topic: TopicState) -> int:
-        value = topic.configs.get("min.insync.replicas")
-        return int(value) if value is not None else self.config.min_insync_replicas
+        return self.image.min_insync_replicas(topic, self.config.min_insync_replicas)
 
     def rules(self, topic: TopicState) -> ChangeRules:
         """The rules in force for one topic."""

@@ -153,6 +153,10 @@ class BrokerState:
 TOPIC = "topic/"
 BROKER = "broker/"
 BROKER_CONFIG = "config/broker/"
+CLUSTER_CONFIG = BROKER_CONFIG
+"""The defaults of all brokers: the resource with the empty name, as in Kafka."""
+
+MIN_ISR = "min.insync.replicas"
 
 
 class ClusterImage:
@@ -207,6 +211,20 @@ class ClusterImage:
     def active_brokers(self) -> Iterable[BrokerState]:
         """Brokers that may lead, by ascending id."""
         return [b for _, b in sorted(self.brokers.items()) if b.active]
+
+    @property
+    def cluster_configs(self) -> Mapping[str, str]:
+        """The settings that are the same on every broker, whatever its own file says."""
+        return self.broker_configs.get("", {})
+
+    def min_insync_replicas(self, topic: TopicState, fallback: int) -> int:
+        """``min.insync.replicas`` of a topic: its override, else the cluster's default.
+
+        Leader and controller must agree on it: it decides when the high watermark stands still and who is in the ELR
+        (KIP-966). So the default is a record, which the controller writes. ``fallback`` holds until there is one.
+        """
+        value = topic.configs.get(MIN_ISR, self.cluster_configs.get(MIN_ISR))
+        return fallback if value is None else int(value)
 
     def is_active(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)

@@ -133,9 +133,18 @@ class Partition:
             return self._become_leader(old, state, now)
         if state.leader == NO_LEADER or self.broker_id not in state.replicas:
             changed = self.role is not Role.NONE
-            self.role, self.leader, self.follower = Role.NONE, None, None
+            self.resign()
             return changed
         return self._become_follower(old, state, now)
+
+    def resign(self) -> None:
+        """Lead and follow no more, until the next :meth:`apply_state`."""
+        self.role, self.leader, self.follower = Role.NONE, None, None
+
+    def forget_state(self) -> None:
+        """What the controller said was for a registration that is over: resign, and take any state from now on."""
+        self.resign()
+        self.state = None
 
     def _become_leader(self, old: PartitionState | None, state: PartitionState, now: float) -> bool:
         if self.leader is not None and old is not None and old.leader_epoch == state.leader_epoch:

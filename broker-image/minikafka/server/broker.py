@@ -15,7 +15,7 @@ from minikafka.controller.topics import NewTopic
 from minikafka.log.errors import LogError
 from minikafka.log.filesystem import RealFileSystem
 from minikafka.log.manager import LogManager
-from minikafka.metadata.image import ClusterImage, TopicState
+from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR, ClusterImage, TopicState
 from minikafka.metadata.store import ClusterStore
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import TopicKey
@@ -279,6 +279,8 @@ class Broker:
             elif self._last_alive.get(broker_id) == float("inf"):
                 self._last_alive[broker_id] = now
         me = self.image.brokers.get(self.broker_id)
+        if CLUSTER_CONFIG in records:
+            self._take_cluster_configs()
         registered = me is not None and me.epoch == self.membership.broker_epoch
         if registered:
             self.host.reconcile(records)
@@ -290,6 +292,11 @@ class Broker:
             if not me.fenced:
                 self.ready.set()
         self._image_changed.set()
+
+    def _take_cluster_configs(self) -> None:
+        """What must be the same on every broker comes from the image, not from this broker's file (KIP-966)."""
+        value = self.image.cluster_configs.get(MIN_ISR)
+        self.config.apply_dynamic({} if value is None else {MIN_ISR: value}, {})
 
     def registered(self, epoch: int) -> None:
         """The controller admitted us under ``epoch``; the image may already know."""

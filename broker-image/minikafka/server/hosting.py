@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
-from minikafka.metadata.image import BROKER, TOPIC, PartitionState, TopicState
+from minikafka.metadata.image import BROKER, CLUSTER_CONFIG, TOPIC, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.partition import ReplicationConfig, Role, TruncationMode
@@ -41,9 +41,9 @@ class PartitionHost:
     # -- reconcile --------------------------------------------------------------------------------------------------------
 
     def reconcile(self, records: Mapping[str, Any]) -> None:
-        """Apply the topics among ``records`` (all of them the first time), then what changed about brokers."""
+        """Apply the topics among ``records`` (all the first time, and with new defaults), then what changed about brokers."""
         image = self.broker.image
-        if self._applied_once:
+        if self._applied_once and CLUSTER_CONFIG not in records:
             names = [key.removeprefix(TOPIC) for key in records if key.startswith(TOPIC)]
         else:
             names = list({*image.topics, *(tp.topic for tp in self.broker.logs.logs)})
@@ -60,7 +60,7 @@ class PartitionHost:
         for partition in self.broker.replicas.all():
             self.broker.fetchers.unfollow(partition)
             was_leader = partition.leader is not None
-            partition.role, partition.leader, partition.follower, partition.state = Role.NONE, None, None, None
+            partition.forget_state()
             if was_leader:
                 self._stopped_leading(partition)
 
@@ -92,7 +92,7 @@ class PartitionHost:
         broker = self.broker
         broker.fetchers.unfollow(partition)
         was_leader = partition.leader is not None
-        partition.role, partition.leader, partition.follower = Role.NONE, None, None
+        partition.resign()
         broker.replicas.remove(partition)
         if was_leader:
             self._stopped_leading(partition)

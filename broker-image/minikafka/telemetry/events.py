@@ -34,6 +34,7 @@ FIELDS: Mapping[str, Field] = {
     "group": Field("str", "consumer group"),
     "high_watermark": Field("int", "high watermark of this replica"),
     "isr": Field("ints", "in-sync replicas afterwards"),
+    "key": Field("str", "name of the setting that changed"),
     "keys": Field("strs", "names of the settings that changed"),
     "leader": Field("int", "broker that leads; -1: none"),
     "leader_epoch": Field("int", "leader epoch"),
@@ -43,6 +44,7 @@ FIELDS: Mapping[str, Field] = {
     "offset": Field("int", "offset concerned"),
     "partition_epoch": Field("int", "partition epoch"),
     "partitions": Field("int", "partitions concerned"),
+    "previous": Field("str", "the value before; null: there was none"),
     "previous_leader": Field("int", "broker that led before; -1: none"),
     "reason": Field("str", "why, in one or a few words"),
     "records": Field("int", "records concerned"),
@@ -56,6 +58,7 @@ FIELDS: Mapping[str, Field] = {
     "to_offset": Field("int", "the same afterwards"),
     "topic_id": Field("str", "the topic's UUID"),
     "truncated_bytes": Field("int", "bytes cut off as torn or garbage"),
+    "value": Field("str", "the value of the setting"),
     "version": Field("str", "version of MiniKafka"),
 }
 
@@ -93,6 +96,9 @@ EVENTS: Mapping[str, Event] = {
     "topic_created": Event("A topic was created.", ("topic_id", "partitions", "replication_factor")),
     "topic_deleted": Event("A topic was deleted.", ("topic_id",)),
     "topic_config_changed": Event("Settings of a topic changed.", ("keys",)),
+    "cluster_config_changed": Event(
+        "A new controller made its own default of a setting the cluster's.", ("key", "value", "previous")
+    ),
     "partitions_added": Event("A topic got more partitions; so many it has now.", ("partitions",)),
     # a replica
     "became_leader": Event(

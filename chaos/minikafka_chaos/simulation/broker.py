@@ -14,7 +14,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.errors import LogError
 from minikafka.log.manager import LogManager
 from minikafka.log.simulated_disk import MemoryFileSystem
-from minikafka.metadata.image import TOPIC, ClusterImage, PartitionState, TopicState
+from minikafka.metadata.image import CLUSTER_CONFIG, TOPIC, ClusterImage, PartitionState, TopicState
 from minikafka.metadata.store import StoreError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.partition import Partition, ReplicationConfig, Role
@@ -204,7 +204,7 @@ class SimBroker:
         me = self.image.brokers.get(self.id)
         if me is None or self.broker_epoch < 0 or me.epoch != self.broker_epoch:
             return
-        if self.hosted_once:
+        if self.hosted_once and CLUSTER_CONFIG not in records:
             topics = [self.image.topics.get(k.removeprefix(TOPIC)) for k in records if k.startswith(TOPIC)]
         else:
             topics = list(self.image.topics.values())
@@ -237,10 +237,13 @@ class SimBroker:
     def _host(self, topic: TopicState, index: int, state: PartitionState) -> None:
         tp = TopicPartition(topic.name, index)
         partition = self.partitions.get(tp)
+        if self.id not in state.replicas:
+            if partition is not None:
+                self._drop(tp, partition)
+            return
         if partition is None:
-            if self.id not in state.replicas:
-                return
             partition = self._create(topic, tp)
+        partition.config.min_insync_replicas = self._min_isr(topic)
         was, was_leader = partition.role, partition.leader
         isr = None if was_leader is None else was_leader.isr.committed
         before = partition.high_watermark
@@ -263,6 +266,22 @@ class SimBroker:
         if partition.high_watermark != before:
             self.leading.moved(partition)
 
+    def _min_isr(self, topic: TopicState) -> int:
+        own = self.world.controller_config_of(self.id).min_insync_replicas
+        return self.world.rules.min_insync_replicas(self.image, topic, own)
+
+    def _drop(self, tp: TopicPartition, partition: Partition) -> None:
+        """Reassigned to others."""
+        assert self.logs is not None
+        partition.resign()
+        del self.partitions[tp]
+        self.leading.fail_producers(tp)
+        self.leading.wake(tp)
+        self.logs.delete(tp, now_ms=self.world.now_ms)
+        self.world.note(f"b{self.id} {tp} is dropped")
+        self.world.watcher.dropped(self, tp)
+        self.world.event(self, "replica_stopped", tp.topic, tp.partition, reason="reassigned")
+
     def _create(self, topic: TopicState, tp: TopicPartition) -> Partition:
         assert self.logs is not None
         world = self.world
@@ -270,7 +289,7 @@ class SimBroker:
         if log is None:
             log = self.logs.create(tp, topic.topic_id, LogConfig(), now_ms=world.now_ms)
         log.configure(world.log_config(topic.configs))
-        config = ReplicationConfig(world.min_insync_replicas(topic.configs), world.lag, world.truncation_mode)
+        config = ReplicationConfig(self._min_isr(topic), world.lag, world.truncation_mode)
         partition = world.rules.partition(
             tp, topic.topic_id.bytes, self.id, log, config, self, self.logs.high_watermarks.get(tp, 0)
         )

@@ -135,6 +135,11 @@ class Checker(Watcher):
                 f"broker {broker.id} {tp} starts with HW {partition.high_watermark}, it had checkpointed {mark}",
             )
 
+    def dropped(self, broker: SimBroker, tp: TopicPartition) -> None:
+        """The replica is no more; if it comes back, it is another."""
+        self.views.pop((broker.id, tp), None)
+        self.marks.pop((broker.id, tp), None)
+
     def reset(self, broker: SimBroker, tp: TopicPartition) -> None:
         """The replica waits for a new registration; its state begins anew."""
         view = self.views[broker.id, tp]
@@ -389,9 +394,8 @@ class Checker(Watcher):
         fenced = [m for m in state.isr if not image.is_active(m)]
         if fenced:
             self.fail("B9 ValidControllerState", f"{tp}: fenced brokers {fenced} in ISR {list(state.isr)}")
-        if set(state.isr) & set(state.elr) or (
-            state.elr and len(state.isr) >= min(self.world.min_isr, len(state.replicas))
-        ):
+        min_isr = image.min_insync_replicas(image.topics[tp.topic], self.world.min_isr)
+        if set(state.isr) & set(state.elr) or (state.elr and len(state.isr) >= min(min_isr, len(state.replicas))):
             self.fail("B10 ValidControllerIsrAndElr", f"{tp}: ISR {list(state.isr)}, ELR {list(state.elr)}")
         self.states[tp] = state
 

@@ -68,9 +68,10 @@ class SimCluster:
         """The settings of the logs of a topic with these overrides."""
         raise NotImplementedError
 
-    def min_insync_replicas(self, overrides: Mapping[str, str]) -> int:
-        """The same for min.insync.replicas."""
-        raise NotImplementedError
+    def controller_config_of(self, broker: int) -> ControllerConfig:
+        """What a broker decides by when it is the controller: its own file."""
+        del broker
+        return self.controller_config
 
     def rack(self, broker: int) -> str | None:
         """The rack of a broker."""

@@ -174,9 +174,6 @@ class ConfiguredCluster(SimCluster):
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         return self.config.topic(overrides).log_config()
 
-    def min_insync_replicas(self, overrides: Mapping[str, str]) -> int:
-        return self.config.topic(overrides).min_insync_replicas
-
     def rack(self, broker: int) -> str | None:
         return self._racks[broker]
 

@@ -27,8 +27,8 @@ class Following:
 
     def fetch(self, tp: TopicPartition) -> None:
         """One fetch of one partition; each has a number, so that a timer does not double it."""
-        partition = self.broker.partitions[tp]
-        follower = partition.follower
+        partition = self.broker.partitions.get(tp)
+        follower = None if partition is None else partition.follower
         if follower is None or follower.failed:
             return
         number = self._fetching[tp] = self._fetching.get(tp, 0) + 1
@@ -55,9 +55,9 @@ class Following:
         self.broker.later(self.broker.world.fetch_timeout, again)
 
     def _fetched(self, tp: TopicPartition, position: FetchPosition, answer: Any) -> None:
-        partition = self.broker.partitions[tp]
-        follower = partition.follower
-        if follower is None:
+        partition = self.broker.partitions.get(tp)
+        follower = None if partition is None else partition.follower
+        if partition is None or follower is None:
             return
         error, diverging, high_watermark, start, records = answer
         before = partition.log.log_end_offset
@@ -92,10 +92,10 @@ class Following:
                 reply((partition.log.log_start_offset, partition.log.log_end_offset))
 
         def answered(offsets: Any) -> None:
-            current = self.broker.partitions[tp].follower
-            if current is follower:
-                current.leader_offsets(position, *offsets)
-                self.note_truncations(tp, self.broker.partitions[tp])
+            partition = self.broker.partitions.get(tp)
+            if partition is not None and partition.follower is follower:
+                follower.leader_offsets(position, *offsets)
+                self.note_truncations(tp, partition)
                 self.fetch(tp)
 
         self.broker.world.network.request(self.broker.id, follower.leader_id, serve, answered)

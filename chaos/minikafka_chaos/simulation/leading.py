@@ -76,7 +76,10 @@ class Leading:
         self.broker.later(self.broker.world.fetch_wait(), parked.wake)
 
     def _send_records(self, tp: TopicPartition, position: FetchPosition, reply: Reply) -> None:
-        partition = self.broker.partitions[tp]
+        partition = self.broker.partitions.get(tp)
+        if partition is None:
+            reply((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, -1, -1, b""))
+            return
         code = partition.check_leader(position.leader_epoch)
         records = b""
         if not code and position.offset > partition.log.log_end_offset:

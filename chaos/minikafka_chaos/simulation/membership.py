@@ -10,7 +10,6 @@ from minikafka.controller.standing_back import StandingBack
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import Lease, StoreError
 from minikafka.protocol.errors import ErrorCode
-from minikafka.replication.partition import Role
 
 from minikafka_chaos.simulation.network import Reply
 from minikafka_chaos.simulation.role import NOT_CONTROLLER, SimRole
@@ -170,7 +169,7 @@ class Membership:
         self._registrations += 1
         self.want_fence, self.broker.hosted_once = True, False
         for tp, partition in self.broker.partitions.items():
-            partition.role, partition.leader, partition.follower, partition.state = Role.NONE, None, None, None
+            partition.forget_state()
             self.broker.world.watcher.reset(self.broker, tp)
             self.broker.leading.fail_producers(tp)
             self.broker.leading.wake(tp)

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from minikafka.controller.brokers import BrokerBook
+from minikafka.controller.change import change
 from minikafka.controller.controller import Controller
 from minikafka.controller.partitions import PartitionBook
+from minikafka.controller.topics import TopicBook
 from minikafka.log.data_directory import DataDirectory
 from minikafka.log.manager import LogManager
-from minikafka.metadata.image import BrokerState
+from minikafka.metadata.image import MIN_ISR, BrokerState, ClusterImage, TopicState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.follower import FetchOutcome, FetchPosition, FollowerState
@@ -43,9 +45,11 @@ def _rules(
     partition: type[Partition] | None = None,
     partitions: type[PartitionBook] | None = None,
     brokers: type[BrokerBook] | None = None,
+    topics: type[TopicBook] | None = None,
     manager: type[LogManager] | None = None,
     eligible: Callable[[BrokerState | None, int], bool] | None = None,
     checkpointed: Callable[[SimBroker], dict[TopicPartition, int]] | None = None,
+    min_isr: Callable[[ClusterImage, TopicState, int], int] | None = None,
 ) -> Callable[[], Rules]:
     def make() -> Rules:
         rules = Rules()
@@ -58,18 +62,21 @@ def _rules(
                 members["follower_class"] = follower
             base = type("MutantPartition", (base,), members)
         rules.partition = base
-        if partitions or brokers:
-            rules.controller = type(
-                "MutantController",
-                (Controller,),
-                {"partition_book": partitions or PartitionBook, "broker_book": brokers or BrokerBook},
-            )
+        if partitions or brokers or topics:
+            books = {
+                "partition_book": partitions or PartitionBook,
+                "broker_book": brokers or BrokerBook,
+                "topic_book": topics or TopicBook,
+            }
+            rules.controller = type("MutantController", (Controller,), books)
         if manager:
             rules.log_manager = manager
         if eligible:
             rules.eligible = eligible  # type: ignore[method-assign, assignment]
         if checkpointed:
             rules.checkpointed = checkpointed  # type: ignore[method-assign, assignment]
+        if min_isr:
+            rules.min_insync_replicas = min_isr  # type: ignore[method-assign, assignment]
         return rules
 
     return make
@@ -335,6 +342,26 @@ def _any_incarnation(peer: BrokerState | None, broker_epoch: int) -> bool:
     return peer is not None and peer.active
 
 
+class _KeepsElrWhenMinIsrFalls(TopicBook):
+    def _min_isr_changed(self, topic: TopicState, before: int | None, reason: str) -> None:
+        pass
+
+
+class _KeepsEpochWhenMinIsrRises(TopicBook):
+    def _min_isr_changed(self, topic: TopicState, before: int | None, reason: str) -> None:
+        del before
+        rules = self.workspace.rules(topic)
+        for index, old in enumerate(topic.partitions):
+            made = change(old, rules)
+            if made is not None:
+                topic = self.workspace.put_partition(topic, index, made, reason)
+
+
+def _own_min_isr(image: ClusterImage, topic: TopicState, own: int) -> int:
+    del image
+    return int(topic.configs.get(MIN_ISR, own))
+
+
 def _only_led(broker: SimBroker) -> dict[TopicPartition, int]:
     return {tp: p.high_watermark if p.role else 0 for tp, p in broker.partitions.items()}
 
@@ -388,6 +415,12 @@ BUG_SEEDS: Mapping[str, BugSeed] = {
                 _rules(leader=_ShrinksWithoutItself, partitions=_AcceptsAnyIsr)),
         BugSeed("dedupe-on-leader-only", "followers do not keep the state of producers", "redpanda #3039",
                 _rules(follower=_ForgetsProducers)),
+        BugSeed("min-isr-keeps-elr", "the ELR outlives a lower min.insync.replicas", "KIP-966, audit t2",
+                _rules(topics=_KeepsElrWhenMinIsrFalls)),
+        BugSeed("min-isr-keeps-epoch", "a leader shrinks its ISR before it knows a higher min.insync.replicas", "found here",
+                _rules(topics=_KeepsEpochWhenMinIsrRises)),
+        BugSeed("own-min-isr", "leaders go by the min.insync.replicas of their own file", "KIP-966, audit t2",
+                _rules(min_isr=_own_min_isr)),
         BugSeed("lagging-end-offset", "ListOffsets shows the HW of a leader that has not caught up", "OFFSET_NOT_AVAILABLE",
                 _rules(leader=_ShowsLaggingEnd)),
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.change import Election
 from minikafka.controller.controller import Controller
-from minikafka.metadata.image import NO_LEADER
+from minikafka.metadata.image import MIN_ISR, NO_LEADER
 from minikafka.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ class Nemesis:
             "flip": self.flip,
             "stale_metadata": self.stale_metadata,
             "delete_records": self.delete_records,
+            "alter_min_isr": self.alter_min_isr,
+            "roll_min_isr": self.roll_min_isr,
+            "raise_min_isr_unheard": self.raise_min_isr_unheard,
+            "reassign": self.reassign,
         }
         world.scheduler.at(world.random.uniform(0.5, 1.2), self.strike)
 
@@ -301,9 +305,6 @@ class Nemesis:
 
     def _prefer(self, tp: TopicPartition, leader: int) -> None:
         """Reorder the replicas and elect the preferred one, as two requests of an admin."""
-        broker = self._controller()
-        if broker is None or broker.role is None or not self.active:
-            return
 
         def decide(controller: Controller) -> None:
             replicas = controller.workspace.image.topics[tp.topic].partitions[tp.partition].replicas
@@ -312,8 +313,70 @@ class Nemesis:
                 controller.partitions.reassign(tp.topic, tp.partition, order)
                 controller.partitions.elect(tp.topic, tp.partition, Election.PREFERRED)
 
-        role = broker.role
-        broker.later(0.0, lambda: role.submit(decide, lambda _: None))
+        self._ask(decide)
+
+    def alter_min_isr(self) -> None:
+        """An admin sets or removes the topic's own min.insync.replicas."""
+        self._set_min_isr(self.world.random.choice(("1", "1", "2", "3", None)))
+
+    def _set_min_isr(self, value: str | None) -> None:
+        self.world.note(f"min.insync.replicas of the topic: {value}")
+        self._ask(lambda c: c.topics.set_configs("t", {} if value is None else {MIN_ISR: value}))
+
+    def raise_min_isr_unheard(self) -> None:
+        """An admin raises the minimum; a leader hears of it late, and meanwhile loses its followers."""
+        random, leader = self.world.random, self._leader()
+        if leader is None:
+            return
+        self._set_min_isr("1")
+        lag, store = self.world.lag, self.world.store
+        others = [i for i in self.world.brokers if i != leader.id]
+        held = store.inner.held
+        links = [link for o in others if held is None or o != held.holder for link in ((o, leader.id), (leader.id, o))]
+        late = lag * random.uniform(2.0, 4.0)
+
+        def raise_it() -> None:
+            store.slow[leader.id] = late
+            self._set_min_isr("2")
+            self._cut(links, f"followers of b{leader.id} off", late)
+
+        at = self.world.scheduler.at
+        at(0.2, raise_it)
+        at(0.2 + late * random.uniform(0.6, 0.95), lambda: self._kill(leader) if self.active and leader.up else None)
+        at(0.2 + late, lambda: store.on_time(leader.id))
+
+    def roll_min_isr(self) -> None:
+        """A rolling change of the brokers' files: they are restarted one after the other, and any of them may be controller."""
+        random, value = self.world.random, self.world.random.choice((1, 2, 2, 3))
+        self.world.note(f"min.insync.replicas in the brokers' files: {value}")
+        after = 0.0
+        for broker in random.sample(list(self.world.brokers.values()), len(self.world.brokers)):
+            self.world.scheduler.at(after, lambda b=broker: self._reconfigure(b, value))  # type: ignore[misc]
+            after += random.uniform(0.2, 1.5)
+
+    def _reconfigure(self, broker: SimBroker, min_isr: int) -> None:
+        if self.active:
+            self.world.min_isr_of[broker.id] = min_isr
+            if broker.up and self._spares(broker):
+                broker.shut_down()
+                self._back_later(broker, 0.3, 1.0)
+
+    def reassign(self) -> None:
+        """An admin moves a partition to other brokers, with two or three replicas."""
+        random, states = self.world.random, self.world.checker.states
+        if not states:
+            return
+        tp = random.choice(sorted(states))
+        target = tuple(random.sample(sorted(self.world.brokers), random.choice((2, 3, 3))))
+        self.world.note(f"{tp} is to move to {list(target)}")
+        self._ask(lambda c: c.partitions.reassign(tp.topic, tp.partition, target))
+
+    def _ask(self, decide: Callable[[Controller], Any]) -> None:
+        """An admin's request to whoever is the controller now."""
+        broker = self._controller()
+        if broker is not None and broker.role is not None and self.active:
+            role = broker.role
+            broker.later(0.0, lambda: role.submit(decide, lambda _: None))
 
     def stale_metadata(self) -> None:
         """One broker learns late what the controller decided, as with a slow watch."""

@@ -31,7 +31,7 @@ class SimRole:
         self.controller: Controller = world.rules.controller(
             image,
             lease.epoch,
-            world.controller_config,
+            world.controller_config_of(broker.id),
             world.now,
             lambda: UUID(int=world.random.getrandbits(128), version=4),
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.controller.controller import Controller
 from minikafka.log.manager import LogManager
-from minikafka.metadata.image import BrokerState
+from minikafka.metadata.image import BrokerState, ClusterImage, TopicState
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.partition import Partition
 
@@ -24,6 +24,10 @@ class Rules:
     def eligible(self, peer: BrokerState | None, broker_epoch: int) -> bool:
         """KIP-841, KIP-903: active, and of the incarnation that fetched (mirrors ``server.hosting``)."""
         return peer is not None and peer.active and broker_epoch in (-1, peer.epoch)
+
+    def min_insync_replicas(self, image: ClusterImage, topic: TopicState, own: int) -> int:
+        """What a leader goes by: the cluster's word, whatever its ``own`` file says."""
+        return image.min_insync_replicas(topic, own)
 
     def checkpointed(self, broker: SimBroker) -> dict[TopicPartition, int]:
         """The high watermarks a broker checkpoints: of all its replicas, also of leaderless ones (KAFKA-1647)."""

@@ -26,6 +26,9 @@ class Watcher:
     def hosted(self, broker: SimBroker, partition: Partition) -> None:
         """A replica was opened."""
 
+    def dropped(self, broker: SimBroker, tp: TopicPartition) -> None:
+        """A replica was deleted."""
+
     def reset(self, broker: SimBroker, tp: TopicPartition) -> None:
         """The replica waits for a new registration."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from minikafka.controller.topics import NewTopic
@@ -51,6 +51,14 @@ PROFILES = (
             "power_loss", "power_loss_on_return", "power_loss_in_recovery", "bounce", "shut_down", "isolate", "elect",
         ),
         0.4,
+    ),
+    Profile(
+        "admin",
+        (
+            "alter_min_isr", "alter_min_isr", "raise_min_isr_unheard", "roll_min_isr", "reassign", "reassign", "kill",
+            "kill_leader", "kill_leader", "pause", "pause", "isolate", "shut_down", "stale_metadata", "kill_controller",
+        ),
+        0.3,
     ),
     Profile("minority", ("kill", "kill_leader", "kill_leader", "kill_controller", "bounce", "shut_down"), 0.8),
 )  # fmt: skip
@@ -120,6 +128,8 @@ class World(SimCluster):
         self.nemesis: Nemesis | None = None
         self.network = Network(self)
         self.watcher = self.checker = Checker(self)
+        self.min_isr_of = dict.fromkeys(range(1, count + 1), self.min_isr)
+        """min.insync.replicas by each broker's own file, of which an admin changes one after the other."""
         self.brokers = {i: SimBroker(self, i) for i in range(1, count + 1)}
         self.topic = [TopicPartition("t", i) for i in range(random.choice((1, 1, 2)))]
         self.producers: list[Producer] = []
@@ -135,9 +145,8 @@ class World(SimCluster):
         del overrides
         return self._log_config
 
-    def min_insync_replicas(self, overrides: Mapping[str, str]) -> int:
-        del overrides
-        return self.min_isr
+    def controller_config_of(self, broker: int) -> ControllerConfig:
+        return replace(self.controller_config, min_insync_replicas=self.min_isr_of[broker])
 
     def fetch_wait(self) -> float:
         return self.random.uniform(0.1, 0.3)

@@ -7,7 +7,7 @@ from uuid import UUID
 from minikafka.controller.brokers import Registration
 from minikafka.controller.controller import Controller
 from minikafka.controller.workspace import ControllerConfig, Event
-from minikafka.metadata.image import NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
+from minikafka.metadata.image import MIN_ISR, NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
@@ -39,7 +39,9 @@ class Desk:
         if partitions:
             image.put_topic(TopicState("t", TOPIC_ID, partitions, configs or {}))
         self._ids = 100
-        self.controller = Controller(image, 1, config or ControllerConfig(), 0.0, self._new_uuid)
+        config = config or ControllerConfig()
+        image.broker_configs[""] = {MIN_ISR: str(config.min_insync_replicas)}  # as an earlier controller left it
+        self.controller = Controller(image, 1, config, 0.0, self._new_uuid)
         self.image = self.controller.image
         self.brokers = self.controller.brokers
         self.partitions = self.controller.partitions

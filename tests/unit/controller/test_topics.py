@@ -223,16 +223,6 @@ class TestDeleteAndConfigure:
             at.topics.set_configs("u", {})
         assert refused(error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def test_of_brokers(self) -> None:
-        """KIP-226: dynamic configuration of one broker, or of all under the empty name; empty removes it."""
-        at = Desk()
-        at.topics.set_broker_configs("", {"a": "1"})
-        at.topics.set_broker_configs("2", {"b": "2"})
-        assert at.image.broker_configs == {"": {"a": "1"}, "2": {"b": "2"}}
-        at.topics.set_broker_configs("2", {})
-        assert at.image.broker_configs == {"": {"a": "1"}}
-        assert at.controller.take_changes()[0] == {"config/broker/": {"a": "1"}, "config/broker/2": None}
-
     def test_min_isr_of_topic_and_broker(self) -> None:
         """KIP-966: the topic's own before the broker's."""
         at = Desk(config=ControllerConfig(min_insync_replicas=2))

@@ -1,0 +1,106 @@
+"""min.insync.replicas changed on a running cluster: nothing that was acknowledged may be lost by it (KIP-966, audit t2)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka.local.cluster import LocalCluster
+from minikafka.local.layout import read_record, write_record
+
+REPOSITORY = Path(__file__).parents[2]
+if str(REPOSITORY) not in sys.path:  # the importlib import mode leaves sys.path alone
+    sys.path.insert(0, str(REPOSITORY))
+
+from tests.interop.raw_client import PartitionInfo, RawConnection, metadata  # noqa: E402
+
+Until = Callable[..., Any]
+RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+QUICK = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+
+
+def of(cluster: LocalCluster, broker: int) -> str:
+    return f"127.0.0.1:{cluster.broker(broker).port}"
+
+
+def partition(address: str, topic: str = "t") -> PartitionInfo:
+    with RawConnection(address, 5.0) as connection:
+        return metadata(connection, [topic]).topics[topic][0]
+
+
+def done(result: subprocess.CompletedProcess[str]) -> str:
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture
+def eligible(make_cluster: Callable[..., LocalCluster], run_cli: RunCli, until: Until) -> LocalCluster:
+    """Topic t with a minimum of 2: broker 1 leads alone, 2 is dead, 3 is paused and in the eligible leader replicas."""
+    cluster = make_cluster(3, QUICK)
+    assignment = ("--replica-assignment", "1:2:3", "--config", "min.insync.replicas=2")
+    done(run_cli("topic", "create", "t", *assignment, "--bootstrap", cluster.info().bootstrap))
+    done(run_cli("produce", "t", "--partition", 0, "--bootstrap", of(cluster, 1), stdin="before\n"))
+    until(lambda: partition(of(cluster, 1)).in_sync, lambda isr: len(isr) == 3)
+    cluster.kill(2)
+    until(lambda: partition(of(cluster, 1)).in_sync, lambda isr: sorted(isr) == [1, 3])
+    cluster.pause(3)
+    until(lambda: partition(of(cluster, 1)).in_sync, lambda isr: list(isr) == [1])
+    return cluster
+
+
+def test_what_the_last_member_commits_alone_is_not_cut_off(
+    eligible: LocalCluster, run_cli: RunCli, until: Until
+) -> None:
+    """Bug seed min-isr-keeps-elr: the member of the ELR would lead, and cut ten acknowledged records off everywhere."""
+    one = of(eligible, 1)
+    done(run_cli("topic", "alter", "t", "--config", "min.insync.replicas=1", "--bootstrap", one))
+    records = [f"acknowledged-{n}" for n in range(10)]
+    lines = "\n".join(records) + "\n"
+    done(run_cli("produce", "t", "--acks", "all", "--partition", 0, "--bootstrap", one, stdin=lines))
+    eligible.kill(1)
+    eligible.resume(3)
+    until(lambda: partition(of(eligible, 3)).leader, lambda leader: leader == -1)
+    eligible.start(2)
+    eligible.start(1)
+    bootstrap = eligible.info().bootstrap
+    until(lambda: sorted(partition(of(eligible, 3)).in_sync), lambda isr: isr == [1, 2, 3], 40)
+    seen = done(run_cli("consume", "t", "--offset", "earliest", "--until-end", "--bootstrap", bootstrap)).splitlines()
+    assert seen == ["before", *records]
+
+
+def test_brokers_with_other_files_judge_alike(
+    make_cluster: Callable[..., LocalCluster], run_cli: RunCli, until: Until
+) -> None:
+    """Bug seed own-min-isr: a leader whose own file says 1 does not acknowledge alone where the cluster says 2."""
+    cluster = make_cluster(3, {**QUICK, "min.insync.replicas": "2"})
+    bootstrap = cluster.info().bootstrap
+    done(run_cli("topic", "create", "t", "--replica-assignment", "1:2", "--bootstrap", bootstrap))
+    controller = until(lambda: _controller(cluster), lambda found: found > 0)
+    if controller == 1:
+        cluster.kill(1)  # another takes over, and broker 1 comes back as a broker like any other
+        until(lambda: _controller(cluster, 2), lambda found: found in (2, 3))
+        cluster.start(1)
+    cluster.terminate(1)
+    record = read_record(cluster.data)
+    assert record is not None
+    write_record(cluster.data, replace(record, config={**record.config, "min.insync.replicas": "1"}))
+    cluster.start(1)
+    until(lambda: partition(of(cluster, 3)).in_sync, lambda isr: sorted(isr) == [1, 2])
+    done(run_cli("topic", "alter", "t", "--config", "retention.ms=100000", "--bootstrap", bootstrap))
+    cluster.kill(2)
+    until(lambda: partition(of(cluster, 1)).in_sync, lambda isr: list(isr) == [1])
+    refused = run_cli(
+        "produce", "t", "--acks", "all", "--partition", 0, "--timeout", 3, "--bootstrap", of(cluster, 1), stdin="x\n"
+    )
+    assert refused.returncode != 0, "acknowledged by a lone replica, below the cluster's minimum"
+
+
+def _controller(cluster: LocalCluster, asked: int = 1) -> int:
+    with RawConnection(of(cluster, asked), 5.0) as connection:
+        return metadata(connection, []).controller
