@@ -28,8 +28,9 @@ ConfigFor = Callable[[str], LogConfig]
 class LogManager:
     """See the module. Made by `LogManager.open`.
 
-    `high_watermarks` are those of the checkpoint: what a replica starts from. `previous_broker_epoch` comes from the
-    clean shutdown marker, -1 after an unclean shutdown; it is what KIP-966 wants at registration.
+    `high_watermarks` are those of the checkpoint: what a replica starts from. `clean`: the broker was stopped cleanly, and
+    everything is there that it had flushed then. `previous_broker_epoch` comes from the clean shutdown marker, -1 when the
+    start is not a clean one; it is what KIP-966 wants at registration.
     """
 
     def __init__(self, fs: FileSystem, directories: list[DataDirectory], config_for: ConfigFor) -> None:
@@ -92,11 +93,17 @@ class LogManager:
                 for topic_partition in directory.partitions():
                     self._open(directory, topic_partition, now_ms, directory.clean)
                 self.high_watermarks.update(directory.high_watermarks.offsets)
-            self.clean = all(directory.clean for directory in self._directories)
+            self.clean = all(d.clean and not self._lacks(d) for d in self._directories)
             if self.clean:
                 self.previous_broker_epoch = min(directory.previous_broker_epoch for directory in self._directories)
         except OSError as error:
             raise LogDirFailure(f"cannot load the logs: {error}", permanent=False) from error
+
+    def _lacks(self, directory: DataDirectory) -> bool:
+        """Whether something that was flushed is not there. Then no marker makes it a clean stop: who trusted it would let
+        this broker lead with less than it acknowledged (KIP-966)."""
+        found = {tp for tp, log in self.logs.items() if self._home[tp] is directory and not log.recovery.lost}
+        return not found.issuperset(tp for tp, flushed in directory.recovery_points.offsets.items() if flushed > 0)
 
     def _open(self, directory: DataDirectory, topic_partition: TopicPartition, now_ms: int, clean: bool) -> Log:
         if topic_partition in self._home:
@@ -141,24 +148,36 @@ class LogManager:
             known = self.topic_ids.get(topic_partition)
             if known is not None and known != topic_id:
                 raise InconsistentTopicId(f"{topic_partition} on disk is of topic id {known}, not {topic_id}")
+            if (
+                known is None
+            ):  # the process died while it made the folder: a later topic of this name must know it from its own
+                self._write_topic_id(topic_partition, existing.directory, topic_id)
             return existing
         counts = {id(d): 0 for d in self._directories}
         for home in self._home.values():
             counts[id(home)] += 1
         directory = min(self._directories, key=lambda d: counts[id(d)])
         path = f"{directory.path}/{topic_partition}"
+        # Before there is a folder: entries are by name, and a crash in between would give an earlier topic's to this one.
+        self._forget_offsets(topic_partition)
         try:
             if self._unflushed_dir is not None:
                 self._fs.rmtree(f"{self._unflushed_dir}/{topic_partition}")  # of a log whose data volume is gone
             self._fs.makedirs(path)
-            self._fs.write_atomic(f"{path}/{PARTITION_METADATA}", format_partition_metadata(topic_id))
         except OSError as error:
             raise LogDirFailure(f"{topic_partition}: cannot be created: {error}", permanent=False) from error
-        self._forget_offsets(topic_partition)  # of an earlier topic of this name
+        self._write_topic_id(topic_partition, path, topic_id)
         log = self._open(directory, topic_partition, now_ms, clean=True)
         if config is not None:
             log.configure(config)
         return log
+
+    def _write_topic_id(self, topic_partition: TopicPartition, path: str, topic_id: uuid.UUID) -> None:
+        try:
+            self._fs.write_atomic(f"{path}/{PARTITION_METADATA}", format_partition_metadata(topic_id))
+        except OSError as error:
+            raise LogDirFailure(f"{topic_partition}: cannot be created: {error}", permanent=False) from error
+        self.topic_ids[topic_partition] = topic_id
 
     def delete(self, topic_partition: TopicPartition, *, now_ms: int = 0) -> None:
         """Delete a partition: out of sight at once, its bytes after `file.delete.delay.ms` (`prepare_purge`).

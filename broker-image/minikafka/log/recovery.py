@@ -54,6 +54,7 @@ class _Loader:
         self.fs = log.fs
         self.clean = clean
         self.recovery_point = recovery_point
+        self.flushed_until = recovery_point
         self.now_ms = now_ms
         self.notes: list[str] = []
         self.truncated_bytes = 0
@@ -104,6 +105,7 @@ class _Loader:
             restored,
             len(self.recovered),
             tuple(self.notes),
+            lost=log.log_end_offset < self.flushed_until,
         )
         return log
 

@@ -58,3 +58,5 @@ class RecoveryInfo(NamedTuple):
     segments_recovered: int
     notes: tuple[str, ...]
     """What was repaired, one line each."""
+    lost: bool = False
+    """The log has less than was flushed: a batch below the recovery point is damaged or missing."""

@@ -69,16 +69,31 @@ class FollowerState:
         mode_high_watermark = bool(self.partition.config.truncation_mode)
         return mode_high_watermark or self.partition.log.epochs.latest < 0
 
-    def cut(self, offset: int, reason: str) -> bool:
-        """Truncate and remember it for the event log; True when records went away."""
+    def cut(self, offset: int, reason: str, leader_start: int | None = None) -> bool:
+        """Truncate and remember it for the event log; True when records went away.
+
+        What leaves nothing of this log is no truncation: the log begins anew at the leader's start (``leader_start``).
+        Begun at the cut, it would lack what the leader has before it, and be let into the ISR all the same.
+        """
         partition = self.partition
-        before = partition.log.log_end_offset
+        log, before = partition.log, partition.log.log_end_offset
         if offset >= before:
-            partition.log.epochs.truncate_from_end(before)  # an epoch may have been assigned with no record in it
+            log.epochs.truncate_from_end(before)  # an epoch may have been assigned with no record in it
             return False
+        if leader_start is not None and offset <= log.log_start_offset and leader_start < offset:
+            self.begin_at(leader_start, reason)
+            return True
         removed = partition.truncate_to(offset)
-        self.truncations.append((before, partition.log.log_end_offset, removed, reason))
+        self.truncations.append((before, log.log_end_offset, removed, reason))
         return True
+
+    def begin_at(self, offset: int, reason: str) -> None:
+        """Drop everything, and go on at ``offset``, where the leader's log begins."""
+        log = self.partition.log
+        before, removed = log.log_end_offset, log.log_end_offset - log.log_start_offset
+        log.truncate_fully_and_start_at(offset)
+        self.partition.set_high_watermark(offset)
+        self.truncations.append((before, offset, removed, reason))
 
     def position(self) -> FetchPosition:
         """Where this replica stands. Without an epoch of the last record the leader cannot detect divergence."""
@@ -108,7 +123,7 @@ class FollowerState:
         if error is not ErrorCode.NONE:
             return self.refused(error)
         if diverging is not None:
-            return self.diverged(diverging, high_watermark)
+            return self.diverged(diverging, high_watermark, log_start_offset)
         log = self.partition.log
         if not len(records):
             self._take_offsets(high_watermark, log_start_offset)
@@ -146,11 +161,12 @@ class FollowerState:
             return FetchOutcome.OUT_OF_RANGE
         return FetchOutcome.BACK_OFF
 
-    def diverged(self, diverging: tuple[int, int], high_watermark: int) -> FetchOutcome:
+    def diverged(self, diverging: tuple[int, int], high_watermark: int, log_start_offset: int) -> FetchOutcome:
         """Cut where the logs part; high watermark and records of such an answer are not touched (KAFKA-14704)."""
         del high_watermark
         truncation = self.truncation_point(*diverging)
-        self.cut(truncation.offset, f"log diverges from leader {self.leader_id} after epoch {diverging[0]}")
+        reason = f"log diverges from leader {self.leader_id} after epoch {diverging[0]}"
+        self.cut(truncation.offset, reason, log_start_offset)
         return FetchOutcome.TRUNCATED
 
     def truncation_point(self, leader_epoch: int, leader_end: int) -> Truncation:
@@ -174,13 +190,10 @@ class FollowerState:
             return FetchOutcome.STALE
         log = self.partition.log
         if latest < log.log_end_offset:
-            self.cut(latest, f"leader {self.leader_id} ends before this log")
+            self.cut(latest, f"leader {self.leader_id} ends before this log", earliest)
             return FetchOutcome.TRUNCATED
         if earliest > log.log_end_offset:
-            before, removed = log.log_end_offset, log.log_end_offset - log.log_start_offset
-            log.truncate_fully_and_start_at(earliest)
-            self.partition.set_high_watermark(earliest)
-            self.truncations.append((before, earliest, removed, "leader's log starts later"))
+            self.begin_at(earliest, "leader's log starts later")
             return FetchOutcome.TRUNCATED
         if earliest > log.log_start_offset:
             log.increment_log_start_offset(earliest)

@@ -133,11 +133,8 @@ class PartitionHost:
     def _create(self, topic: TopicState, index: int, config: Any) -> HostedPartition:
         broker = self.broker
         tp = TopicPartition(topic.name, index)
-        log = broker.logs.logs.get(tp)
-        if log is None:
-            log = broker.logs.create(tp, topic.topic_id, config.log_config(), now_ms=int(time.time() * 1000))
-        else:
-            log.configure(config.log_config())
+        log = broker.logs.create(tp, topic.topic_id, config.log_config(), now_ms=int(time.time() * 1000))
+        log.configure(config.log_config())
         partition = HostedPartition(
             tp,
             topic.topic_id.bytes,

@@ -285,9 +285,7 @@ class SimBroker:
     def _create(self, topic: TopicState, tp: TopicPartition) -> Partition:
         assert self.logs is not None
         world = self.world
-        log = self.logs.logs.get(tp)
-        if log is None:
-            log = self.logs.create(tp, topic.topic_id, LogConfig(), now_ms=world.now_ms)
+        log = self.logs.create(tp, topic.topic_id, LogConfig(), now_ms=world.now_ms)
         log.configure(world.log_config(topic.configs))
         config = ReplicationConfig(self._min_isr(topic), world.lag, world.truncation_mode)
         partition = world.rules.partition(

@@ -102,9 +102,9 @@ class _TruncatesOnce(FollowerState):
         self.cut_once = False
         super().start()
 
-    def diverged(self, diverging: tuple[int, int], high_watermark: int) -> FetchOutcome:
+    def diverged(self, diverging: tuple[int, int], high_watermark: int, log_start_offset: int) -> FetchOutcome:
         self.cut_once = True
-        return super().diverged(diverging, high_watermark)
+        return super().diverged(diverging, high_watermark, log_start_offset)
 
     def last_fetched_epoch(self) -> int:
         return -1 if self.cut_once else super().last_fetched_epoch()
@@ -121,8 +121,8 @@ class _TakesAnyAnswer(FollowerState):
 class _HighWatermarkOnDivergence(FollowerState):
     __slots__ = ()
 
-    def diverged(self, diverging: tuple[int, int], high_watermark: int) -> FetchOutcome:
-        outcome = super().diverged(diverging, high_watermark)
+    def diverged(self, diverging: tuple[int, int], high_watermark: int, log_start_offset: int) -> FetchOutcome:
+        outcome = super().diverged(diverging, high_watermark, log_start_offset)
         self.partition.high_watermark = high_watermark
         return outcome
 

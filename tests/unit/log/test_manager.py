@@ -55,6 +55,46 @@ def fill(log: Log, batches: int) -> None:
 
 
 class TestShutdown:
+    def stopped(self) -> tuple[MemoryFileSystem, str]:
+        """A clean shutdown under broker epoch 7, and the path of the data of a's only segment."""
+        fs, manager = two_logs()
+        manager.close(broker_epoch=7)
+        fs.kill()
+        return fs, f"{DATA}/{A}/{0:020}.log"
+
+    def test_a_marker_beside_a_log_that_is_short_is_not_clean(self) -> None:
+        """Audit t9, KIP-966: the broker would be trusted, and might lead, with half of what it acknowledged."""
+        fs, path = self.stopped()
+        handle = fs.open_append(path)
+        handle.truncate(handle.size // 2 + 10)
+        handle.fsync()
+        manager = open_manager(fs)
+        assert manager.logs[A].recovery.lost and not manager.logs[B].recovery.lost
+        assert (manager.clean, manager.previous_broker_epoch) == (False, -1)
+
+    def test_a_marker_beside_a_log_that_ends_early_at_a_whole_batch_is_not_clean(self) -> None:
+        fs, path = self.stopped()
+        handle = fs.open_append(path)
+        handle.truncate(handle.size // 5 * 4)
+        handle.fsync()
+        manager = open_manager(fs)
+        assert manager.logs[A].log_end_offset == 12
+        assert (manager.clean, manager.previous_broker_epoch) == (False, -1)
+
+    def test_a_marker_beside_a_log_that_is_gone_is_not_clean(self) -> None:
+        fs, _ = self.stopped()
+        fs.rmtree(f"{DATA}/{A}")
+        manager = open_manager(fs)
+        assert (manager.clean, manager.previous_broker_epoch) == (False, -1)
+
+    def test_topics_deleted_before_a_clean_shutdown_are_not_missed(self) -> None:
+        fs, manager = two_logs()
+        manager.logs[A].flush()
+        manager.checkpoint_recovery_points()
+        manager.delete(A)
+        manager.close(broker_epoch=7)
+        assert open_manager(fs).previous_broker_epoch == 7
+
     def test_a_clean_one_spares_recovery_and_tells_the_broker_epoch(self) -> None:
         fs, manager = two_logs()
         wanted = contents(manager.logs[A])
@@ -377,6 +417,50 @@ class TestCreateAndDelete:
         before = {name: fs.read_bytes(f"{DATA}/{name}") for name in fs.listdir(DATA) if name.endswith("checkpoint")}
         manager.delete(A)
         assert before == {name: fs.read_bytes(f"{DATA}/{name}") for name in before}
+
+    @pytest.mark.parametrize("step", range(12))
+    def test_a_topic_made_again_has_nothing_of_the_old_one_whenever_power_goes(self, step: int) -> None:
+        """Audit t4: checkpoints are by name. An empty replica that starts at the dead topic's 60 is let into the ISR."""
+        fs = MemoryFileSystem()
+        manager = open_manager(fs)
+        log = manager.create(A, ID_A)
+        fill(log, 30)
+        log.flush()
+        manager.checkpoint_recovery_points()
+        manager.checkpoint_high_watermarks({A: 90})
+        log.increment_log_start_offset(60)
+        manager.delete(A)
+        left = step
+
+        def hook(operation: str, path: str) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise OSError(errno.EIO, "power goes here", path)
+
+        fs.fault_hook = hook
+        try:
+            manager.create(A, ID_B)
+        except LogDirFailure:
+            assert A not in manager.logs
+        fs.fault_hook = None
+        fs.power_loss()
+        again = open_manager(fs)
+        made = again.create(A, ID_B)
+        assert (made.log_start_offset, made.log_end_offset) == (0, 0)
+        assert again.high_watermarks.get(A, 0) == 0
+        assert again.topic_ids[A] == ID_B
+
+    def test_a_folder_that_the_process_died_over_belongs_to_the_topic_that_is_made_next(self) -> None:
+        """Without its id on disk, a third topic of this name would take the second's records for its own."""
+        fs = MemoryFileSystem()
+        fs.makedirs(f"{DATA}/{A}")
+        fs.write_atomic(f"{DATA}/meta.properties", b"version=1\ncluster.id=cluster\nnode.id=1\n")
+        manager = open_manager(fs)
+        fill(manager.create(A, ID_A), 1)
+        manager.close()
+        with pytest.raises(InconsistentTopicId):
+            open_manager(fs).create(A, ID_B)
 
     def test_what_was_being_deleted_is_removed_at_the_next_start(self) -> None:
         fs, manager = two_logs()

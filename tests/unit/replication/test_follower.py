@@ -293,7 +293,7 @@ class TestOutOfRange:
         state = following(follower)
         assert state.leader_offsets(state.position(), earliest=0, latest=1) is FetchOutcome.TRUNCATED
         log = follower.partition.log
-        assert (log.log_start_offset, follower.leo, follower.hw) == (1, 1, 1)
+        assert (log.log_start_offset, follower.leo, follower.hw) == (0, 0, 0)  # not 1: it lacks the leader's record 0
 
     def test_the_leader_starts_inside_a_batch_at_which_this_log_ends(self) -> None:
         """DeleteRecords may move it there. Found by the simulator: such a follower could not go on."""
@@ -322,3 +322,31 @@ def test_followers_keep_the_state_of_producers() -> None:
     assert promoted is not None
     again = promoted.append(batch("m0", producer=(7, 0, 0)), NOW_MS, 0.0)
     assert (again.duplicate, again.first_offset, follower.leo) == (True, 0, 1)
+
+
+class TestNothingIsLeft:
+    """Audit t4: a log of which nothing is the leader's begins at the leader's start, so that it has no hole before it."""
+
+    def test_an_empty_replica_that_starts_beyond_the_leader_s_end(self) -> None:
+        one, two = Replica(1), Replica(2)
+        two.partition.log.truncate_fully_and_start_at(60)
+        two.partition.set_high_watermark(60)
+        states([one, two], PartitionState((1, 2), (1,), 1))
+        for number in range(5):
+            one.produce(f"m{number}")
+        catch_up(two, one)
+        assert one.partition.leader is not None and one.partition.leader.isr.pending is not None
+        assert (two.partition.log.log_start_offset, two.values()) == (0, one.values())
+
+    def test_a_divergence_below_the_own_start(self) -> None:
+        """Records 5 to 7 of epoch 3 are nobody else's; records 0 to 4 were deleted here, and not at the leader."""
+        leader, follower = pair(5)
+        catch_up(follower, leader)
+        states([follower], PartitionState((1, 2), (2,), 2, 3, 3))
+        for number in range(3):
+            follower.produce(f"alone-{number}")
+        follower.partition.log.increment_log_start_offset(5)
+        states([leader, follower], PartitionState((1, 2), (1,), 1, 4, 4))
+        leader.produce("m5")
+        catch_up(follower, leader)
+        assert follower.values() == leader.values() == [f"m{number}" for number in range(6)]
