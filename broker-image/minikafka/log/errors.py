@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.types import TopicPartition
 
 
 class LogError(Exception):
@@ -80,14 +81,22 @@ class UnexpectedAppendOffset(LogError):
         self.log_end_offset = log_end_offset
 
 
+class FsyncFailed(OSError):
+    """The data of a log could not be made durable. The kernel may have dropped the pages: a second try proves nothing."""
+
+
 class LogDirFailure(LogError):
-    """The disk refused an operation. `permanent` when nothing that is not yet flushed can be trusted any more."""
+    """The disk refused an operation. `permanent` when nothing that is not yet flushed can be trusted any more.
+
+    `topic_partition` is None where the operation was not that of one log.
+    """
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
-    def __init__(self, message: str, *, permanent: bool) -> None:
+    def __init__(self, message: str, *, permanent: bool, topic_partition: TopicPartition | None = None) -> None:
         super().__init__(message)
         self.permanent = permanent
+        self.topic_partition = topic_partition
 
 
 class DataDirRefused(LogError):

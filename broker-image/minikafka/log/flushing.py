@@ -10,8 +10,6 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from minikafka.log.errors import LogDirFailure
-
 if TYPE_CHECKING:
     from minikafka.log.log import Log
 
@@ -96,8 +94,7 @@ def complete(log: Log, job: FlushJob) -> float:
         return job.seconds  # a truncation has settled it already
     log.flush_job = None
     if job.error is not None:
-        log.failure = LogDirFailure(f"{log}: flush failed: {job.error}", permanent=True)
-        raise log.failure from job.error
+        raise log.go_offline("flush failed", job.error, permanent=True) from job.error
     if not job.done:
         log.unsynced_paths = job.paths + log.unsynced_paths
         log.new_files = log.epochs.dirty = True
@@ -106,8 +103,7 @@ def complete(log: Log, job: FlushJob) -> float:
         for step in job.finish:
             step()
     except OSError as error:
-        log.failure = LogDirFailure(f"{log}: flush failed: {error}", permanent=True)
-        raise log.failure from error
+        raise log.go_offline("flush failed", error, permanent=True) from error
     log.flushed_offset = max(log.flushed_offset, job.end_offset)
     log.flushed_at = None
     return job.seconds

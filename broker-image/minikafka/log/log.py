@@ -19,6 +19,7 @@ from minikafka.log.epochs import CHECKPOINT_NAME, LeaderEpochCache
 from minikafka.log.errors import (
     CorruptBatch,
     FencedLeaderEpoch,
+    FsyncFailed,
     InvalidTimestamp,
     LogDirFailure,
     OffsetOutOfRange,
@@ -79,13 +80,13 @@ class Log:
         self.producers = ProducerStateManager(fs, config.producer_id_expiration_ms)
         self.recovery = RecoveryInfo(True, 0, 0, 0, 0, 0, ())
         self.failure: LogDirFailure | None = None
-        """Set after a failed fsync or repair: nothing unflushed can be trusted any more, appends and flushes raise
-        it."""
+        """Why the log is offline: an operation was left half done, so that memory and disk may differ, or nothing unflushed
+        can be trusted any more (`permanent`). Everything raises it; `LogManager.reopen` makes the log anew."""
         self.on_log_start_moved: Callable[[], None] | None = None
         """Called when the start moves inside a segment. Were it not durable, a crash would bring back records whose epochs
         are forgotten, and which other replicas may hold differently (found by simulation)."""
-        self.on_recovery_point_lowered: Callable[[], None] | None = None
-        """Called after a truncation below the flushed offset: a higher recovery point on disk would hide damage."""
+        self.on_recovery_point_lowered: Callable[[int], None] | None = None
+        """Called with the new end before the log is cut: makes the recovery point on disk no higher. Raises LogDirFailure."""
         self.flush_job: FlushJob | None = None
         self.flushed_at: float | None = None
         self.new_files = False
@@ -181,7 +182,7 @@ class Log:
             count,
         ) = header
         if self.failure is not None:
-            raise self.failure
+            self.check_online()
         append_time = -1
         if self._log_append_time:
             append_time = max_timestamp = now_ms
@@ -246,23 +247,43 @@ class Log:
 
         Raises FencedLeaderEpoch for an epoch below the latest, LogDirFailure.
         """
+        self.check_online()
         if epoch < self.epochs.latest:
             raise FencedLeaderEpoch(f"{self}: leader epoch {epoch} is older than {self.epochs.latest}")
         try:
             self.epochs.assign(epoch, start_offset)
         except OSError as error:
-            raise LogDirFailure(f"{self}: {error}", permanent=False) from error
+            raise self.refused(f"cannot note leader epoch {epoch}", error) from error
+
+    def check_online(self) -> None:
+        """Raises LogDirFailure when the log is offline: a new one each time, for a raised one keeps its callers."""
+        found = self.failure
+        if found is not None:
+            raise LogDirFailure(str(found), permanent=found.permanent, topic_partition=self.topic_partition)
+
+    def refused(self, what: str, error: OSError, *, permanent: bool = False) -> LogDirFailure:
+        """The disk refused, and nothing has changed. The error to raise."""
+        return LogDirFailure(f"{self}: {what}: {error}", permanent=permanent, topic_partition=self.topic_partition)
+
+    def go_offline(self, what: str, error: OSError, *, permanent: bool = False) -> LogDirFailure:
+        """Something was left half done, or cannot be trusted: refuse everything from now on. The error to raise."""
+        permanent |= isinstance(error, FsyncFailed)
+        if self.failure is None or permanent > self.failure.permanent:
+            self.failure = self.refused(what, error, permanent=permanent)
+        return self.refused(what, error, permanent=permanent)
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """Before the log is cut to `offset`. Raises LogDirFailure; nothing was changed then."""
+        if self.on_recovery_point_lowered is not None:
+            self.on_recovery_point_lowered(offset)
 
     def repair(self, segment: Segment, error: OSError) -> LogDirFailure:
         """After a failed append: cut the file back to what is whole. The error to raise."""
         try:
             segment.data.truncate(segment.size)
         except OSError as second:
-            self.failure = LogDirFailure(
-                f"{self}: append failed ({error}), and so did its repair ({second})", permanent=True
-            )
-            return self.failure
-        return LogDirFailure(f"{self}: append failed: {error}", permanent=False)
+            return self.go_offline(f"append failed ({error}), and so did its repair", second)
+        return self.refused("append failed", error)
 
     def _make_room(self, size: int) -> Segment:
         if size > self._segment_bytes:
@@ -278,7 +299,7 @@ class Log:
             self.producers.take_snapshot(snapshot, durable=False)
             segment = self.new_segment(base)
         except OSError as error:
-            raise LogDirFailure(f"{self}: cannot roll to a new segment: {error}", permanent=False) from error
+            raise self.refused("cannot roll to a new segment", error) from error
         if len(self.segments) > 1:
             self.segments[-2].forget_positions()
         self.unsynced_paths += [old.index.path, old.time_index.path, snapshot]
@@ -302,6 +323,8 @@ class Log:
         Raises OffsetOutOfRange below the log start offset and above the log end offset, LogDirFailure.
         """
         leo = self.log_end_offset
+        if self.failure is not None:
+            self.check_online()
         if offset < self.log_start_offset or offset > leo:
             raise OffsetOutOfRange(f"{self}: offset {offset} is outside {self.log_start_offset}..{leo}")
         if upper_bound > leo:  # noqa: PLR1730 - min() costs a call on the hot path
@@ -321,7 +344,7 @@ class Log:
                     segment = self.segments[n]
                     position, length = segment.slice(segment.base_offset, upper_bound, max_bytes, min_one)
         except OSError as error:
-            raise LogDirFailure(f"{self}: read failed: {error}", permanent=False) from error
+            raise self.refused("read failed", error) from error
         return FetchSlice(segment.ranges(position, length), length) if length else EMPTY_SLICE
 
     def segment_number(self, offset: int) -> int:
@@ -342,7 +365,7 @@ class Log:
                         return
                     yield RecordBatch(header, position, data)
             except OSError as error:
-                raise LogDirFailure(f"{self}: read failed: {error}", permanent=False) from error
+                raise self.refused("read failed", error) from error
 
     def offset_for_timestamp(self, timestamp_ms: int, upper_bound: int) -> TimestampOffset | None:
         """The first record below `upper_bound` whose timestamp is at or after `timestamp_ms`.
@@ -406,8 +429,7 @@ class Log:
 
         While one is under way, that one is returned again. Raises LogDirFailure after an earlier failure.
         """
-        if self.failure is not None:
-            raise self.failure
+        self.check_online()
         if self.flush_job is None:
             self.flush_job = flushing.plan(self)
         return self.flush_job
@@ -444,7 +466,7 @@ class Log:
             self.flush()
             self.producers.take_snapshot(segment_path(self.directory, self.log_end_offset, "snapshot"), durable=True)
         except OSError as error:
-            raise LogDirFailure(f"{self}: {error}", permanent=False) from error
+            raise self.refused("cannot be closed", error) from error
         finally:
             self.release()
 

@@ -109,27 +109,57 @@ class LogManager:
         if topic_partition in self._home:
             other = self._home[topic_partition].path
             raise DataDirRefused(f"{topic_partition} is in both {other} and {directory.path}; remove the older one")
-        path = f"{directory.path}/{topic_partition}"
-        metadata = f"{path}/{PARTITION_METADATA}"
+        metadata = f"{directory.path}/{topic_partition}/{PARTITION_METADATA}"
         if self._fs.exists(metadata):
             try:
                 self.topic_ids[topic_partition] = parse_partition_metadata(self._fs.read_bytes(metadata), metadata)
             except MalformedCheckpoint as error:
                 raise DataDirRefused(str(error)) from error
+        points = directory.recovery_points.offsets
+        log = self._opened(directory, topic_partition, now_ms, clean, points.get(topic_partition, 0))
+        self._home[topic_partition] = directory
+        self.logs[topic_partition] = log
+        return log
+
+    def _opened(
+        self, directory: DataDirectory, topic_partition: TopicPartition, now_ms: int, clean: bool, recovery_point: int
+    ) -> Log:
         log = Log.open(
-            path,
+            f"{directory.path}/{topic_partition}",
             topic_partition,
             self._config_for(topic_partition.topic),
             self._fs,
             clean=clean,
-            recovery_point=directory.recovery_points.offsets.get(topic_partition, 0),
+            recovery_point=recovery_point,
             now_ms=now_ms,
             unflushed_dir=self._unflushed_dir,
             log_start_offset=directory.log_starts.offsets.get(topic_partition, 0),
         )
-        log.on_recovery_point_lowered = lambda: self._recovery_point_lowered(log)
+        log.on_recovery_point_lowered = lambda offset: self._lower_recovery_point(log, offset)
         log.on_log_start_moved = lambda: self._log_start_moved(log)
-        self._home[topic_partition] = directory
+        return log
+
+    def reopen(self, topic_partition: TopicPartition, *, now_ms: int) -> Log:
+        """Make a log that is offline anew from what is on the disk, as after a crash of the process.
+
+        What was written and not flushed is still there, unless `fsync` has failed: the kernel may then have dropped it, and
+        would not say so again. Raises LogDirFailure: nothing has changed, and it may be tried again; with `permanent`, only a
+        restart of the broker, as one that has lost records, is safe.
+        """
+        old, directory = self.logs[topic_partition], self._home[topic_partition]
+        if old.failure is None:
+            raise ValueError(f"{topic_partition} is not offline")
+        old.settle_flush()
+        if old.failure.permanent:
+            old.check_online()
+        point = min(directory.recovery_points.offsets.get(topic_partition, 0), old.flushed_offset)
+        old.release()
+        log = self._opened(directory, topic_partition, now_ms, False, point)
+        log.configure(old.config)
+        if log.recovery.lost:
+            problem = f"{topic_partition}: ends at {log.log_end_offset}, and was flushed up to {point}"
+            log.release()
+            raise LogDirFailure(problem, permanent=True, topic_partition=topic_partition)
         self.logs[topic_partition] = log
         return log
 
@@ -274,16 +304,20 @@ class LogManager:
         """Write them now. Raises LogDirFailure."""
         _run(self.prepare_log_start_offsets())
 
-    def _recovery_point_lowered(self, log: Log) -> None:
+    def _lower_recovery_point(self, log: Log, offset: int) -> None:
         directory = self._home[log.topic_partition]
         points = directory.recovery_points
-        if points.offsets.get(log.topic_partition, 0) > log.flushed_offset:
-            _run([self._prepare(directory, points, lambda each: each.flushed_offset)])
+        if points.offsets.get(log.topic_partition, 0) > offset or not points.is_on_disk:
+
+            def point(each: Log) -> int:
+                return min(each.flushed_offset, offset) if each is log else each.flushed_offset
+
+            _run([self._prepare(directory, points, point)], log)
 
     def _log_start_moved(self, log: Log) -> None:
         directory = self._home.get(log.topic_partition)
         if directory is not None:
-            _run([self._prepare(directory, directory.log_starts, _hidden_start)])
+            _run([self._prepare(directory, directory.log_starts, _hidden_start)], log)
 
     # -- the end
 
@@ -323,9 +357,11 @@ def _hidden_start(log: Log) -> int:
     return log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else 0
 
 
-def _run(writes: Sequence[Callable[[], None]]) -> None:
+def _run(writes: Sequence[Callable[[], None]], log: Log | None = None) -> None:
     try:
         for write in writes:
             write()
     except OSError as error:
+        if log is not None:
+            raise log.refused("cannot write a checkpoint", error) from error
         raise LogDirFailure(f"cannot write a checkpoint: {error}", permanent=False) from error

@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from minikafka.log.checkpoints import PARTITION_METADATA
 from minikafka.log.epochs import CHECKPOINT_NAME, LeaderEpochCache
-from minikafka.log.errors import CorruptBatch, DataDirRefused, LogDirFailure, MalformedCheckpoint
+from minikafka.log.errors import CorruptBatch, DataDirRefused, MalformedCheckpoint
 from minikafka.log.index import CorruptIndex
 from minikafka.log.producer_state import CorruptSnapshot, decode_snapshot
 from minikafka.log.results import RecoveryInfo
@@ -39,7 +39,7 @@ def open_log(
     try:
         return _Loader(log, clean, recovery_point, now_ms).open(unflushed_dir, log_start_offset)
     except OSError as error:
-        raise LogDirFailure(f"{log}: cannot be opened: {error}", permanent=False) from error
+        raise log.refused("cannot be opened", error) from error
 
 
 def parse_segment_name(name: str) -> tuple[int, str] | None:

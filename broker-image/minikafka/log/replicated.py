@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minikafka.log import truncation, validation
-from minikafka.log.errors import LogDirFailure, UnexpectedAppendOffset
+from minikafka.log.errors import UnexpectedAppendOffset
 from minikafka.log.results import AppendInfo
 from minikafka.log.segment import Segment
 from minikafka.protocol.records import CONTROL_FLAG, LOG_OVERHEAD_BYTES, BatchHeader
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 def append_as_follower(log: Log, records: memoryview | bytearray, fetch_leader_epoch: int) -> AppendInfo:
     """See `Log.append_as_follower`."""
-    if log.failure is not None:
-        raise log.failure
+    log.check_online()
     view = memoryview(records)
     headers = validation.follower_batches(view, fetch_leader_epoch)
     leo = log.log_end_offset
@@ -76,7 +75,7 @@ def _assign_epochs(log: Log, headers: list[BatchHeader]) -> None:
                 epochs.truncate_from_end(offset, durable=False)
                 epochs.assign(epoch, offset)
     except OSError as error:
-        raise LogDirFailure(f"{log}: {error}", permanent=False) from error
+        raise log.refused("cannot note leader epochs", error) from error
 
 
 def _fitting(log: Log, segment: Segment, headers: list[BatchHeader], first: int) -> tuple[int, int]:

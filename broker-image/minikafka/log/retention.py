@@ -18,26 +18,35 @@ def increment_log_start_offset(log: Log, offset: int) -> bool:
         raise OffsetOutOfRange(f"{log}: start offset {offset} is beyond the end {log.log_end_offset}")
     if offset <= log.log_start_offset:
         return False
-    log.log_start_offset = offset
+    log.check_online()
+    before, log.log_start_offset = log.log_start_offset, offset
     if log.on_log_start_moved is not None and offset > log.segments[0].base_offset:
-        log.on_log_start_moved()  # on disk before the epochs below it are forgotten: see `Log.on_log_start_moved`
+        try:
+            log.on_log_start_moved()  # on disk before the epochs below it are forgotten: see `Log.on_log_start_moved`
+        except LogDirFailure:
+            log.log_start_offset = before
+            raise
     try:
         log.epochs.truncate_from_start(offset)
     except OSError as error:
-        raise LogDirFailure(f"{log}: {error}", permanent=False) from error
+        raise log.refused("cannot note leader epochs", error) from error
     return True
 
 
 def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> int:
     """See `Log.delete_old_segments`."""
+    log.check_online()
     try:
         gone = _deletable(log, now_ms, high_watermark)
-        if not gone:
-            return 0
-        if gone == len(log.segments):
-            log.roll()  # a log always has an active segment
-        if log.flush_job is not None:
-            log.settle_flush()
+    except OSError as error:
+        raise log.refused("cannot tell what to delete", error) from error
+    if not gone:
+        return 0
+    if gone == len(log.segments):
+        log.roll()  # a log always has an active segment
+    if log.flush_job is not None:
+        log.settle_flush()
+    try:
         for _ in range(gone):
             segment = log.segments[0]
             segment.remove()
@@ -49,7 +58,7 @@ def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> int:
                 log.fs.remove(segment_path(log.directory, offset, "snapshot"))
         log.fs.fsync_dir(log.directory)  # some of them coming back after a power loss would leave a hole
     except OSError as error:
-        raise LogDirFailure(f"{log}: deleting old segments failed: {error}", permanent=False) from error
+        raise log.go_offline("deleting old segments failed", error) from error
     increment_log_start_offset(log, start)
     log.flushed_offset = max(log.flushed_offset, log.log_start_offset)
     return gone

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minikafka.log.config import FOREVER, LogConfig
-from minikafka.log.errors import CorruptBatch
+from minikafka.log.errors import CorruptBatch, FsyncFailed
 from minikafka.log.filesystem import Buffer, File, FileSystem
 from minikafka.log.index import OffsetIndex, TimeIndex
 from minikafka.log.unflushed import FileRange, UnflushedFile
@@ -279,9 +279,12 @@ class Segment:
         self.forget_positions()
 
     def truncate(self, position: int, next_offset: int) -> None:
-        """Cut at a batch boundary, durably."""
+        """Cut at a batch boundary, durably. Raises FsyncFailed, and other OSErrors."""
         self.data.truncate(position)
-        self.data.fsync()
+        try:
+            self.data.fsync()
+        except OSError as error:
+            raise FsyncFailed(*error.args) from error
         self.size = position
         self.next_offset = next_offset
         self.index.truncate_to(next_offset)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minikafka.log.errors import LogDirFailure
 from minikafka.log.results import TimestampOffset
 from minikafka.log.segment import Segment
 from minikafka.protocol.records import BatchHeader, parse_records
@@ -23,7 +22,7 @@ def offset_for_timestamp(log: Log, timestamp_ms: int, upper_bound: int) -> Times
             if found is not None:
                 return found
     except OSError as error:
-        raise LogDirFailure(f"{log}: read failed: {error}", permanent=False) from error
+        raise log.refused("read failed", error) from error
     return None
 
 

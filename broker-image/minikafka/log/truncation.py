@@ -1,6 +1,7 @@
 """Cutting a log back to what the leader has.
 
-Order matters for a crash in between: later segments go first, newest before oldest, so that what is left is always a
+Order matters for a crash in between: the recovery point is lowered before anything is cut, for a higher one would hide
+damage below it. Later segments go first, newest before oldest, so that what is left is always a
 prefix; then the data is cut and fsynced, then the epochs. Recovery finishes the rest. The data is fsynced even when
 none of it had been flushed: else a power loss could leave a mixture of old and new batches that looks whole.
 """
@@ -9,47 +10,59 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minikafka.log.errors import LogDirFailure
 from minikafka.log.segment import segment_path
 
 if TYPE_CHECKING:
     from minikafka.log.log import Log
+    from minikafka.log.segment import Segment
 
 
 def truncate_to(log: Log, offset: int) -> int:
     """See `Log.truncate_to`."""
+    log.check_online()
     log.settle_flush()
     before = log.log_end_offset
-    try:
-        if offset >= before:
+    if offset >= before:
+        try:
             log.epochs.truncate_from_end(before)
-            return 0
-        if offset < log.segments[0].base_offset:
-            truncate_fully_and_start_at(log, offset)
-            return before - offset
-        _cut(log, offset)
+        except OSError as error:
+            raise log.refused("truncation failed", error) from error
+        return 0
+    if offset < log.segments[0].base_offset:
+        truncate_fully_and_start_at(log, offset)
+        return before - offset
+    try:
+        segment, position, offset = _where(log, offset)
     except OSError as error:
-        raise LogDirFailure(f"{log}: truncation failed: {error}", permanent=False) from error
-    if log.on_recovery_point_lowered is not None:
-        log.on_recovery_point_lowered()
-    return before - log.log_end_offset
+        raise log.refused("truncation failed", error) from error
+    log.lower_recovery_point(offset)
+    try:
+        _cut(log, segment, position, offset)
+    except OSError as error:
+        raise log.go_offline("truncation failed", error) from error
+    return before - offset
 
 
-def _cut(log: Log, offset: int) -> None:
-    while log.segments[-1].base_offset > offset:
-        segment = log.segments.pop()
-        log.size_bytes -= segment.size
-        segment.remove()
-    segment = log.active = log.segments[-1]
+def _where(log: Log, offset: int) -> tuple[Segment, int, int]:
+    """The segment to cut, the position in it, and the offset that the log then ends at. Raises OSError."""
+    segment = log.segments[log.segment_number(offset)]
     position = segment.locate(offset)
     for found in segment.walk(position):
-        offset = min(offset, found.header.base_offset)  # inside a batch: the whole batch goes
-        break
+        return segment, position, min(offset, found.header.base_offset)  # inside a batch: the whole batch goes
+    return segment, position, offset
+
+
+def _cut(log: Log, segment: Segment, position: int, offset: int) -> None:
+    durable = offset < log.flushed_offset
+    log.flushed_offset = min(log.flushed_offset, offset)  # first: whatever fails below, no more than this is there
+    while log.segments[-1] is not segment:
+        later = log.segments.pop()
+        log.size_bytes -= later.size
+        later.remove()
+    log.active = segment
     log.size_bytes -= segment.size - position
     segment.truncate(position, offset)
-    durable = offset < log.flushed_offset
     log.log_end_offset = offset
-    log.flushed_offset = min(log.flushed_offset, offset)
     log.log_start_offset = min(log.log_start_offset, offset)
     log.epochs.truncate_from_end(offset, durable=durable)
     remove_snapshots(log, above=offset)
@@ -62,7 +75,10 @@ def _cut(log: Log, offset: int) -> None:
 
 def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     """See `Log.truncate_fully_and_start_at`."""
+    log.check_online()
     log.settle_flush()
+    log.lower_recovery_point(offset)
+    log.flushed_offset = min(log.flushed_offset, log.log_start_offset)
     try:
         while log.segments:
             segment = log.segments[-1]
@@ -76,10 +92,8 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
         log.segments.append(log.active)
         log.fs.fsync_dir(log.directory)
     except OSError as error:
-        raise LogDirFailure(f"{log}: truncation failed: {error}", permanent=True) from error
+        raise log.go_offline("truncation failed", error) from error
     log.log_start_offset = log.log_end_offset = log.flushed_offset = offset
-    if log.on_recovery_point_lowered is not None:
-        log.on_recovery_point_lowered()
 
 
 def remove_snapshots(log: Log, above: int) -> None:

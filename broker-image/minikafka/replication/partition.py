@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from minikafka.log.errors import LogError
 from minikafka.log.log import Log
 from minikafka.metadata.image import NO_LEADER, PartitionState
 from minikafka.protocol.errors import ErrorCode
@@ -74,6 +75,7 @@ class Partition:
         "leader",
         "log",
         "peers",
+        "resigned_epoch",
         "role",
         "state",
         "topic_id",
@@ -104,6 +106,8 @@ class Partition:
         self.state: PartitionState | None = None
         self.leader: LeaderState | None = None
         self.follower: FollowerState | None = None
+        self.resigned_epoch = -1
+        """The last term that this replica led and gave up."""
 
     # -- state from the controller --------------------------------------------------------------------------------
 
@@ -124,11 +128,22 @@ class Partition:
 
         A smaller partition epoch is old news and ignored. An equal one is accepted, for the answer to an AlterPartition may
         have come first (KIP-497).
+
+        Raises LogError when the log cannot begin the term. The replica then leads and follows nothing, also not in the term
+        before; the same state may be applied again.
         """
         old = self.state
         if old is not None and state.partition_epoch < old.partition_epoch:
             return False
         self.state = state
+        try:
+            return self._take_role(old, state, now)
+        except LogError:
+            self.resign()
+            self.state = old
+            raise
+
+    def _take_role(self, old: PartitionState | None, state: PartitionState, now: float) -> bool:
         if state.leader == self.broker_id:
             return self._become_leader(old, state, now)
         if state.leader == NO_LEADER or self.broker_id not in state.replicas:
@@ -138,7 +153,13 @@ class Partition:
         return self._become_follower(old, state, now)
 
     def resign(self) -> None:
-        """Lead and follow no more, until the next :meth:`apply_state`."""
+        """Lead and follow no more, until the next :meth:`apply_state`.
+
+        A term that was given up is over: whoever led it again would not know of the ISR change it had in flight, nor what
+        its followers have. Its end is the controller's to write.
+        """
+        if self.leader is not None:
+            self.resigned_epoch = self.leader.epoch
         self.role, self.leader, self.follower = Role.NONE, None, None
 
     def forget_state(self) -> None:
@@ -149,6 +170,8 @@ class Partition:
     def _become_leader(self, old: PartitionState | None, state: PartitionState, now: float) -> bool:
         if self.leader is not None and old is not None and old.leader_epoch == state.leader_epoch:
             self.leader.take_state(state, now)
+            return False
+        if state.leader_epoch <= self.resigned_epoch:
             return False
         previous = self.leader
         self.role, self.follower = Role.LEADER, None
@@ -187,6 +210,7 @@ class Partition:
 
     def truncate_to(self, offset: int) -> int:
         """Cut the log; the HW never stays above the LEO. Returns the number of records removed."""
-        removed = self.log.truncate_to(offset)
-        self.set_high_watermark(self.high_watermark)
-        return removed
+        try:
+            return self.log.truncate_to(offset)
+        finally:
+            self.set_high_watermark(self.high_watermark)

@@ -237,7 +237,8 @@ class TestDiskFailure:
         fs.fault_hook = refuse
         with pytest.raises(LogDirFailure) as failure:
             log.append_as_leader(batch(), 0, NOW_MS)
-        assert failure.value.permanent
+        assert not failure.value.permanent  # the page cache still has all of it
+        assert log.failure is not None
         fs.fault_hook = None
         with pytest.raises(LogDirFailure):
             log.append_as_leader(batch(), 0, NOW_MS)

@@ -51,8 +51,8 @@ class Life:
         self.flushed = 0
         self.log.on_recovery_point_lowered = self.lower
 
-    def lower(self) -> None:
-        self.recovery_point = min(self.recovery_point, self.log.flushed_offset)
+    def lower(self, offset: int) -> None:
+        self.recovery_point = min(self.recovery_point, offset)
 
     def append(self, count: int, size: int) -> None:
         written = batch(count, size=size, producer=7, sequence=self.sequence, timestamp=NOW_MS + len(self.model))

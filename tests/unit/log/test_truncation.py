@@ -84,8 +84,8 @@ def test_lowering_the_recovery_point_is_announced() -> None:
     """A higher one on disk would make the next recovery trust what was never flushed."""
     _, log = filled(4)
     log.flush()
-    calls = []
-    log.on_recovery_point_lowered = lambda: calls.append(log.flushed_offset)
+    calls: list[int] = []
+    log.on_recovery_point_lowered = calls.append
     log.truncate_to(12)
     assert calls == []
     log.truncate_to(6)
@@ -135,7 +135,8 @@ def test_beginning_anew_on_a_refusing_disk_is_a_typed_error() -> None:
     fs.fault_hook = refuse
     with pytest.raises(LogDirFailure) as failure:
         log.truncate_fully_and_start_at(5)
-    assert failure.value.permanent
+    assert failure.value.topic_partition == log.topic_partition
+    assert log.failure is not None
 
 
 def test_a_power_loss_does_not_undo_a_truncation() -> None:

@@ -1,0 +1,240 @@
+"""A disk that refuses in the middle of something: no term is led without its epoch, nothing is served from a log of which
+memory and disk differ, and when the disk is well again so is the replica (audit t3, t5, t10)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import uuid
+from collections.abc import Callable
+
+import pytest
+from minikafka.log.config import LogConfig
+from minikafka.log.errors import LogDirFailure
+from minikafka.log.manager import LogManager
+from minikafka.log.simulated_disk import MemoryFileSystem
+from minikafka.metadata.image import PartitionState
+from minikafka.protocol.errors import ErrorCode
+from minikafka.replication.partition import Partition, ReplicationConfig, Role
+
+from .cluster import NOW_MS, TP, AllAlive, Replica, batch, fetch
+
+Refuses = Callable[[str, str], bool]
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=1)
+FOLLOWING = PartitionState((1, 2), (1, 2), 1)
+LEADING = PartitionState((1, 2), (2,), 2, leader_epoch=1, partition_epoch=1)
+
+
+class Managed:
+    """Replica 2 over a log manager, so that checkpoints are written and logs reopened as in a broker."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryFileSystem()
+        self.logs = self.open()
+        self.logs.create(TP, uuid.UUID(int=1))
+        self.host()
+
+    def open(self) -> LogManager:
+        return LogManager.open(
+            ["/data"], self.disk, cluster_id="c", node_id=2, config_for=lambda _: CONFIG, now_ms=NOW_MS
+        )
+
+    def host(self) -> None:
+        log = self.logs.logs[TP]
+        self.partition = Partition(TP, b"i" * 16, 2, log, ReplicationConfig(1, 10.0), AllAlive())
+
+    def lead(self, records: int, epoch: int = 0) -> None:
+        self.partition.apply_state(PartitionState((1, 2), (2,), 2, epoch, epoch), 0.0)
+        assert self.partition.leader is not None
+        for number in range(records):
+            self.partition.leader.append(batch(f"m{number}"), NOW_MS, 0.0)
+
+    def refuse(self, refuses: Refuses) -> None:
+        def hook(operation: str, path: str) -> None:
+            if refuses(operation, path):
+                raise OSError(errno.ENOSPC, "No space left on device", path)
+
+        self.disk.fault_hook = hook
+
+    def reopened(self) -> None:
+        self.disk.fault_hook = None
+        self.partition.log = self.logs.reopen(TP, now_ms=NOW_MS)
+
+
+class TestTakingLeadership:
+    def refusing(self) -> Managed:
+        at = Managed()
+        at.refuse(lambda operation, path: operation == "write_atomic" and "epoch" in path)
+        return at
+
+    def test_a_term_whose_epoch_cannot_be_noted_is_not_led(self) -> None:
+        at = self.refusing()
+        at.partition.apply_state(FOLLOWING, 0.0)
+        with pytest.raises(LogDirFailure):
+            at.partition.apply_state(LEADING, 1.0)
+        assert at.partition.role is Role.NONE
+        assert at.partition.check_leader(-1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def test_it_is_led_when_there_is_room_again(self) -> None:
+        """Audit t3: nobody tried again."""
+        at = self.refusing()
+        at.partition.apply_state(FOLLOWING, 0.0)
+        with pytest.raises(LogDirFailure):
+            at.partition.apply_state(LEADING, 1.0)
+        at.disk.fault_hook = None
+        assert at.partition.apply_state(LEADING, 2.0)
+        assert at.partition.leader is not None
+        assert at.partition.log.epochs.latest == 1
+
+    def test_the_same_leader_does_not_go_on_in_the_epoch_before(self) -> None:
+        """Audit t3: its batches carried epoch 0 while it answered for epoch 1."""
+        at = Managed()
+        at.lead(3)
+        at.refuse(lambda operation, path: operation == "write_atomic" and "epoch" in path)
+        with pytest.raises(LogDirFailure):
+            at.partition.apply_state(LEADING, 1.0)
+        assert at.partition.leader is None
+        assert at.partition.check_leader(1) is not ErrorCode.NONE
+        assert at.partition.check_leader(0) is not ErrorCode.NONE
+
+    def test_a_term_that_was_given_up_is_never_led_again(self) -> None:
+        """Its ISR change in flight is forgotten, and may have been written: the high watermark could pass a member."""
+        at = Managed()
+        at.lead(1, epoch=3)
+        at.partition.resign()
+        assert not at.partition.apply_state(PartitionState((1, 2), (2,), 2, 3, 4), 1.0)
+        assert at.partition.role is Role.NONE
+        assert at.partition.apply_state(PartitionState((1, 2), (2,), 2, 4, 5), 2.0)
+        assert at.partition.leader is not None
+
+
+class TestTruncation:
+    """Replica 2 led epochs 0 and 1 alone, flushed all of it, and must cut everything from offset 4 on for leader 1."""
+
+    def diverged(self) -> Managed:
+        at = Managed()
+        at.lead(4)
+        at.lead(8, epoch=1)
+        at.partition.log.flush()
+        at.logs.checkpoint_recovery_points()
+        at.partition.apply_state(PartitionState((1, 2), (1,), 1, 2, 2), 0.0)
+        return at
+
+    def cut(self, at: Managed) -> None:
+        follower = at.partition.follower
+        assert follower is not None
+        follower.answered(follower.position(), ErrorCode.NONE, (0, 4), 4, 0, memoryview(b""))
+
+    def test_a_recovery_point_that_cannot_be_lowered_leaves_all_as_it_was(self) -> None:
+        """Audit t5: the log was cut first, the high watermark stayed above its end, and the disk kept the higher point."""
+        at = self.diverged()
+        at.refuse(lambda operation, path: operation == "write_atomic" and "recovery-point" in path)
+        with pytest.raises(LogDirFailure):
+            self.cut(at)
+        assert at.partition.log.log_end_offset == 12
+        assert at.partition.high_watermark <= at.partition.log.log_end_offset
+        at.disk.fault_hook = None
+        self.cut(at)
+        assert at.partition.log.log_end_offset == 4
+        assert b"t 0 4" in at.disk.read_bytes("/data/recovery-point-offset-checkpoint")
+
+    @pytest.mark.parametrize("operation", ["truncate", "remove", "write_atomic", "fsync_dir", "open"])
+    @pytest.mark.parametrize("nth", range(5))
+    def test_a_truncation_that_is_left_half_done_takes_the_log_offline_until_it_is_opened_anew(
+        self, operation: str, nth: int
+    ) -> None:
+        """Audit t10: the log in memory was no longer the log on disk, and the broker went on."""
+        at = self.diverged()
+        calls = 0
+
+        def once(what: str, path: str) -> bool:
+            nonlocal calls
+            calls += what == operation
+            return what == operation and calls == nth + 1
+
+        at.refuse(once)
+        with contextlib.suppress(LogDirFailure):
+            self.cut(at)
+        partition = at.partition
+        assert partition.high_watermark <= partition.log.log_end_offset
+        if partition.log.failure is not None:
+            with pytest.raises(LogDirFailure):
+                partition.log.read(0, 100, 4)
+            with pytest.raises(LogDirFailure):
+                partition.log.append_as_follower(batch("x"), 2)
+            at.reopened()
+        at.disk.fault_hook = None
+        if partition.log.log_end_offset > 4:
+            self.cut(at)
+        log = partition.log
+        assert log.log_end_offset == 4 == log.active.next_offset
+        assert [whole.header.base_offset for whole in log.read_batches(0, 4)] == [0, 1, 2, 3]
+        assert log.epochs.latest == 0
+        at.disk.power_loss()
+        assert at.open().logs[TP].log_end_offset == 4
+
+    def test_a_replica_that_went_on_after_it_agrees_with_its_leader(self) -> None:
+        at, leader = self.diverged(), Replica(1)
+        leader.partition.apply_state(PartitionState((1, 2), (1,), 1), 0.0)
+        for number in range(4):
+            leader.produce(f"m{number}")
+        leader.partition.apply_state(PartitionState((1, 2), (1,), 1, 2, 2), 0.0)
+        for number in range(3):
+            leader.produce(f"n{number}")
+        two = Replica(2)
+        two.partition = at.partition
+        at.refuse(lambda operation, path: operation == "truncate" and path.endswith("index"))
+        with pytest.raises(LogDirFailure):
+            fetch(two, leader)
+        at.reopened()
+        for _ in range(6):
+            fetch(two, leader)
+        assert two.values() == leader.values()
+
+    def test_after_a_failed_fsync_only_a_restart_is_safe(self) -> None:
+        """The kernel may have dropped what it could not write, and says so once."""
+        at = self.diverged()
+        at.refuse(lambda operation, path: operation == "fsync" and path.endswith(".log"))
+        with pytest.raises(LogDirFailure) as failure:
+            self.cut(at)
+        assert failure.value.permanent
+        at.disk.fault_hook = None
+        with pytest.raises(LogDirFailure) as again:
+            at.logs.reopen(TP, now_ms=NOW_MS)
+        assert again.value.permanent
+
+
+def test_a_log_start_that_cannot_be_made_durable_stays() -> None:
+    at = Managed()
+    at.lead(10)
+    at.refuse(lambda operation, path: operation == "write_atomic" and "log-start" in path)
+    with pytest.raises(LogDirFailure):
+        at.partition.log.increment_log_start_offset(5)
+    assert at.partition.log.log_start_offset == 0
+    at.disk.fault_hook = None
+    assert at.partition.log.increment_log_start_offset(5)
+
+
+def test_old_segments_that_cannot_all_be_deleted_are_found_again_after_reopening() -> None:
+    at = Managed()
+    at.lead(12)
+    at.partition.log.increment_log_start_offset(11)
+    calls = 0
+
+    def third(operation: str, path: str) -> bool:
+        nonlocal calls
+        calls += operation == "remove"
+        return operation == "remove" and calls == 3
+
+    at.refuse(third)
+    with pytest.raises(LogDirFailure):
+        at.partition.log.delete_old_segments(NOW_MS, 12)
+    at.reopened()
+    log = at.partition.log
+    assert (log.log_start_offset, log.log_end_offset) == (11, 12)
+    assert log.delete_old_segments(NOW_MS, 12) > 0
+
+
+def test_a_log_that_is_well_is_not_reopened() -> None:
+    with pytest.raises(ValueError, match="not offline"):
+        Managed().logs.reopen(TP, now_ms=NOW_MS)
