@@ -25,6 +25,7 @@ from minikafka.server.connection import API_VERSIONS, PRODUCE, ClientConnection,
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.fetchers import FetcherPool
 from minikafka.server.group_service import GroupService
+from minikafka.server.health import Health
 from minikafka.server.hosted import HostedPartition
 from minikafka.server.hosting import PartitionHost
 from minikafka.server.housekeeping import Housekeeping
@@ -66,6 +67,7 @@ class Broker:
         self.store = store
         self.stats = BrokerStats()
         self.events = EventLog(config.minikafka_events_path or None, self.broker_id)
+        self.health = Health(self.events.emit)
         self.image = ClusterImage("")
         self.handlers = load_handlers()
         self.membership = Membership(self, store)
@@ -152,6 +154,7 @@ class Broker:
                 self.replica_statuses,
                 api_names={key: spec.name for key, (spec, _) in self.handlers.items()},
                 events=self.events,
+                failed=self.health.problems,
             )
             self._metrics = MetricsServer(collector.render, self._health, self._readiness)
             host, port = self.config.minikafka_metrics_host, self.config.minikafka_metrics_port
@@ -563,7 +566,9 @@ class Broker:
         return self.host.statuses()
 
     def _health(self) -> tuple[bool, str]:
-        return self.failure is None, self.failure or "ok"
+        if self.failure is not None:
+            return False, self.failure
+        return self.health.verdict()
 
     def _readiness(self) -> tuple[bool, str]:
         me = self.image.brokers.get(self.broker_id)

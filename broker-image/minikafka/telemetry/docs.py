@@ -14,6 +14,7 @@ from minikafka.telemetry.metrics import (
     BROKER_METRICS,
     BUILD_INFO,
     CHAOS_METRICS,
+    COMPONENT_FAILED,
     COUNT_METRICS,
     DURATION_BOUNDS,
     ELECTIONS,
@@ -44,7 +45,7 @@ def metrics_page() -> str:
     sections: tuple[tuple[str, str, tuple[Metric, ...]], ...] = (
         ("Per partition, on each replica", "", PARTITION_METRICS),
         ("Partitions of a broker", "", COUNT_METRICS),
-        ("Broker", "", (*BROKER_METRICS, ELECTIONS, EVENTS_TOTAL, EVENTS_DROPPED, BUILD_INFO)),
+        ("Broker", "", (*BROKER_METRICS, ELECTIONS, EVENTS_TOTAL, EVENTS_DROPPED, COMPONENT_FAILED, BUILD_INFO)),
         (
             "Requests and flushes",
             f"Buckets of the histograms, in seconds: {bounds}.\n",
@@ -58,9 +59,10 @@ def metrics_page() -> str:
         f"Made from the declarations in `minikafka/telemetry/metrics.py` by `{_COMMAND}`; do not edit.",
         "",
         "Each broker answers `http://HOST:METRICS_PORT/metrics` (`minikafka.metrics.port`) in Prometheus' format,",
-        "`/healthz` (200 while the process works) and `/readyz` (200 while it serves clients). Beside the metrics",
-        "below there are the usual `process_*`. Counters begin at 0 with the process. Everything that must not be",
-        "missed between two scrapes is a counter; the exact order of things is in the [events](events.md).",
+        "`/healthz` (200 while all of its parts work, else 503 with a line for each that does not) and `/readyz`",
+        "(200 while it serves clients). Beside the metrics below there are the usual `process_*`. Counters begin at",
+        "0 with the process. Everything that must not be missed between two scrapes is a counter; the exact order of",
+        "things is in the [events](events.md).",
         "",
     ]
     for title, remark, metrics in sections:

@@ -25,6 +25,7 @@ class Field(NamedTuple):
 FIELDS: Mapping[str, Field] = {
     "added": Field("ints", "brokers that joined the ISR"),
     "clean": Field("bool", "whether it went the safe way"),
+    "component": Field("str", "part of the broker concerned"),
     "cluster_id": Field("str", "id of the cluster"),
     "controller_epoch": Field("int", "epoch of the controller"),
     "broker_epoch": Field("int", "epoch of the broker's registration"),
@@ -77,6 +78,11 @@ EVENTS: Mapping[str, Event] = {
     "broker_ready": Event("Listeners are open and the broker is unfenced.", ("listeners", "seconds")),
     "broker_stopping": Event("It was asked to stop and moves its leaders away.", ("reason",)),
     "broker_stopped": Event("Last event of a process that stopped by itself.", ("clean",)),
+    "component_failed": Event(
+        "A part of the broker cannot do its work and tries again; /healthz answers 503 meanwhile.",
+        ("component", "error"),
+    ),
+    "component_recovered": Event("That part works again.", ("component", "seconds")),
     # the controller
     "controller_elected": Event("This broker is the controller now.", ("controller_epoch",)),
     "controller_resigned": Event("This broker no longer is the controller.", ("controller_epoch", "reason")),

@@ -25,6 +25,7 @@ class BrokerCollector:
 
     ``replicas`` is called once per scrape and gives the replicas of this broker (and, on the controller, a status with
     role 0 and ``offline`` for each leaderless partition without a replica here). ``api_names`` name the ``api`` label.
+    ``failed`` gives the names of the components that cannot do their work now.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class BrokerCollector:
         *,
         api_names: Mapping[int, str] | None = None,
         events: EventLog | None = None,
+        failed: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._stats = stats
         self._replicas = replicas
         self._api_names = api_names or {}
         self._events = events
+        self._failed = failed
         self._labels: dict[tuple[str, int], str] = {}
 
     def render(self) -> bytes:
@@ -63,6 +66,9 @@ class BrokerCollector:
             lines.extend(f'{name}{{event="{event}"}} {count}' for event, count in self._events.counts.items())
             _header(lines, metrics.EVENTS_DROPPED)
             lines.append(f"{metrics.EVENTS_DROPPED.name} {self._events.dropped}")
+        _header(lines, metrics.COMPONENT_FAILED)
+        name = metrics.COMPONENT_FAILED.name
+        lines.extend(f'{name}{{component="{_escape(component)}"}} 1' for component in self._failed())
         _header(lines, metrics.BUILD_INFO)
         lines.append(f'{metrics.BUILD_INFO.name}{{version="{__version__}",python="{platform.python_version()}"}} 1')
         for sample in process_samples():

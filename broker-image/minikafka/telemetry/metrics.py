@@ -338,6 +338,12 @@ EVENTS_TOTAL = Metric(
 EVENTS_DROPPED = Metric(
     "minikafka_events_dropped_total", COUNTER, "Events that could not be written to the event file."
 )
+COMPONENT_FAILED = Metric(
+    "minikafka_component_failed",
+    GAUGE,
+    "1 for each part of this broker that cannot do its work now; /healthz says why. Absent when all is well.",
+    ("component",),
+)
 BUILD_INFO = Metric("minikafka_build_info", GAUGE, "Always 1; versions are in the labels.", ("version", "python"))
 
 CHAOS_METRICS: tuple[Metric, ...] = (
@@ -359,6 +365,7 @@ METRICS: tuple[Metric, ...] = (
     FLUSH_DURATION,
     EVENTS_TOTAL,
     EVENTS_DROPPED,
+    COMPONENT_FAILED,
     BUILD_INFO,
     *CHAOS_METRICS,
 )

@@ -1,0 +1,55 @@
+"""What is wrong with this broker now, by component: ``/healthz``, the metric ``minikafka_component_failed`` and two events.
+
+A component is reported when it cannot do its work, for whatever reason, and cleared when it has done it again. While
+anything is reported ``/healthz`` answers 503 with one line for each, so that a supervisor restarts a broker that cannot
+help itself. What is expected to go wrong (a peer or the cluster store that is away, a request that is refused) is no
+problem of the broker's, and is never reported here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+PROBLEM_CHARACTERS_MAX = 500
+"""A problem is one line: a path or a message of a library in it may be long."""
+
+
+class Health:
+    """The named problems of one broker.
+
+    Args:
+        emit: takes an event's name and fields, see ``telemetry/events.py``.
+        now: monotonic seconds.
+    """
+
+    def __init__(self, emit: Callable[..., None], now: Callable[[], float] = time.monotonic) -> None:
+        self._emit = emit
+        self._now = now
+        self._problems: dict[str, str] = {}
+        self._since: dict[str, float] = {}
+
+    def report(self, component: str, problem: str) -> None:
+        """`component` cannot do its work. Told as an event once, until it is cleared; the line of /healthz is the last one."""
+        line = " ".join(problem.split())[:PROBLEM_CHARACTERS_MAX]
+        known = component in self._problems
+        self._problems[component] = line
+        if not known:
+            self._since[component] = self._now()
+            self._emit("component_failed", component=component, error=line)
+
+    def clear(self, component: str) -> None:
+        """`component` works. Without a problem before nothing happens."""
+        if self._problems.pop(component, None) is not None:
+            seconds = self._now() - self._since.pop(component)
+            self._emit("component_recovered", component=component, seconds=round(seconds, 4))
+
+    def problems(self) -> Mapping[str, str]:
+        """Component to problem, the oldest first; empty when all is well."""
+        return dict(self._problems)
+
+    def verdict(self) -> tuple[bool, str]:
+        """For ``/healthz``: whether all is well, and ``ok`` or one line for each problem."""
+        if not self._problems:
+            return True, "ok"
+        return False, "\n".join(f"{component}: {problem}" for component, problem in self._problems.items())
