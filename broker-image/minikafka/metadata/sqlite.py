@@ -13,7 +13,7 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,16 +58,24 @@ class SqliteStore:
     async def open(self, cluster_id: str | None) -> str:
         try:
             found = await self._run(lambda: self._open(cluster_id))
-        except sqlite3.Error as error:
-            raise StoreError(f"minikafka.metadata.store: {self._path}: {error}") from error
+        except StoreError as error:
+            raise StoreError(f"minikafka.metadata.store: {error}") from error
         self._open_bell()
         return found
 
     def _open(self, cluster_id: str | None) -> str:
-        db = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-        _switch_to_wal(db)
-        db.execute("PRAGMA synchronous=FULL")  # of what is made here; later transactions choose
-        db.execute("BEGIN IMMEDIATE")
+        self._db = db = self._connect()
+        try:
+            _switch_to_wal(db)
+            db.execute("PRAGMA synchronous=FULL")  # of what is made here; later transactions choose
+            return self._transact(("BEGIN IMMEDIATE",), lambda db: self._initialise(db, cluster_id))
+        except BaseException:
+            self._db = None
+            db.close()
+            raise
+
+    def _initialise(self, db: sqlite3.Connection, cluster_id: str | None) -> str:
+        """Make the tables if need be; the cluster id."""
         for statement in _SCHEMA.split(";"):
             db.execute(statement)
         row = db.execute("SELECT value FROM meta WHERE name='cluster.id'").fetchone()
@@ -75,11 +83,8 @@ class SqliteStore:
             row = (cluster_id or uuid4().hex[:22],)
             db.execute("INSERT INTO meta VALUES ('cluster.id', ?)", row)
             db.execute("INSERT INTO meta VALUES ('revision', '0')")
-        db.execute("COMMIT")
         if cluster_id is not None and row[0] != cluster_id:
-            db.close()
             raise StoreError(f"{self._path} belongs to cluster {row[0]!r}, not to {cluster_id!r}")
-        self._db = db
         return str(row[0])
 
     def _bells(self) -> Path:
@@ -110,10 +115,14 @@ class SqliteStore:
         self._rung.set()
 
     def _ring(self) -> None:
+        """Wake the watchers. Never fails: what they are woken for is committed, and they look by themselves now and then."""
         self._rung.set()
         if self._bell is None:
             return
-        folder = os.open(self._bells(), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            folder = os.open(self._bells(), os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return
         try:
             for name in os.listdir(folder):
                 if name != str(self._node):
@@ -121,6 +130,8 @@ class SqliteStore:
                         self._bell.sendto(b"!", f"/proc/self/fd/{folder}/{name}")
                     except OSError:
                         pass  # a dead broker's socket, or a full one that will wake up anyway
+        except OSError:
+            pass
         finally:
             os.close(folder)
 
@@ -136,40 +147,47 @@ class SqliteStore:
         self._pool.shutdown(wait=False)
 
     async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-
-    async def _transact(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = True) -> T:
-        """One transaction. ``durable``: it outlives a power loss, which takes an fsync; a crash it outlives in any case."""
-
-        def attempt() -> T:
-            if self._db is None:
-                raise StoreError("the store is closed")
-            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                result = work(self._db)
-                self._db.execute("COMMIT")  # a full disk shows here; SQLite may or may not have rolled back by itself
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
-            return result
-
+        """On the store's thread. What SQLite says, and a record that is no JSON, are StoreErrors: the caller tries again."""
         try:
-            return await self._run(attempt)
-        except sqlite3.Error as error:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except (sqlite3.Error, LookupError, TypeError, ValueError) as error:
             raise StoreError(f"{self._path}: {error}") from error
+        except RuntimeError as error:  # the thread has ended
+            raise StoreError(f"{self._path}: the store is closed") from error
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = True) -> T:
+        """One transaction. ``durable``: it outlives a power loss, which takes an fsync; a crash it outlives in any case."""
+        synchronous = "FULL" if durable else "NORMAL"
+        return await self._run(lambda: self._transact(("PRAGMA synchronous=" + synchronous, "BEGIN IMMEDIATE"), work))
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        def attempt() -> T:
-            if self._db is None:
-                raise StoreError("the store is closed")
-            return work(self._db)
+        return await self._run(lambda: self._transact(("BEGIN",), work))
 
+    def _transact(self, begin: Sequence[str], work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work`` inside a transaction of its own, which is over afterwards, whatever happened."""
+        db = self._connection()
         try:
-            return await self._run(attempt)
-        except sqlite3.Error as error:
-            raise StoreError(f"{self._path}: {error}") from error
+            for statement in begin:
+                db.execute(statement)
+            result = work(db)
+            db.execute("COMMIT")  # a full disk shows here; SQLite may or may not have rolled back by itself
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        return result
+
+    def _connection(self) -> sqlite3.Connection:
+        """The database, in no transaction: one that could not be rolled back is left behind with its connection."""
+        if self._db is None:
+            raise StoreError("the store is closed")
+        if self._db.in_transaction:
+            self._db.close()
+            self._db = self._connect()
+        return self._db
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -179,10 +197,8 @@ class SqliteStore:
 
     async def changes(self, since: int) -> Changes:
         def read(db: sqlite3.Connection) -> Changes:
-            db.execute("BEGIN")
             revision = _revision(db)
             rows = db.execute("SELECT key, value FROM records WHERE revision > ?", (since,)).fetchall()
-            db.execute("COMMIT")
             return Changes(revision, {k: None if v is None else json.loads(v) for k, v in rows})
 
         return await self._read(read)
@@ -208,7 +224,7 @@ class SqliteStore:
             db.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", [(k, revision, v) for k, v in rows])
             return revision
 
-        revision = await self._transact(write)
+        revision = await self._write(write)
         self._ring()
         return revision
 
@@ -226,7 +242,7 @@ class SqliteStore:
             db.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?, ?)", _lease_row(taken))
             return taken
 
-        taken = await self._transact(write)
+        taken = await self._write(write)
         if taken is not None:
             self._ring()
         return taken
@@ -242,7 +258,7 @@ class SqliteStore:
 
         # A sign of life is of no use to those who come after a power loss, and an fsync every few seconds would hold up
         # whoever appends to a log on the same file system.
-        return await self._transact(write, durable=False)
+        return await self._write(write, durable=False)
 
     async def allocate(self, counter: str, count: int) -> int:
         def write(db: sqlite3.Connection) -> int:
@@ -251,7 +267,7 @@ class SqliteStore:
             db.execute("INSERT OR REPLACE INTO counters VALUES (?, ?)", (counter, first + count))
             return int(first)
 
-        return await self._transact(write)
+        return await self._write(write)
 
     async def attend(self, desk: Desk) -> None:
         del desk  # nobody but brokers writes here

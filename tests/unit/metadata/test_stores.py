@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from minikafka.metadata import sqlite
 from minikafka.metadata.memory import MemoryStore
 from minikafka.metadata.sqlite import SqliteStore
 from minikafka.metadata.store import ClusterStore, StoreError
@@ -106,6 +107,69 @@ class TestSqlite:
         await store.close()
         modes = [statement.rpartition("=")[2] for statement in statements if "synchronous" in statement]
         assert modes == ["FULL", "NORMAL", "FULL", "FULL"]
+
+    @pytest.mark.parametrize("failing", ["_revision", "_lease"])
+    async def test_a_transaction_that_fails_is_over(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+    ) -> None:
+        """A read that met SQLITE_BUSY left its transaction open, and no later one could begin, for ever."""
+        store = SqliteStore(tmp_path / "store.db", 1)
+        await store.open(None)
+        lease = await controller(store)
+
+        def busy(_: sqlite3.Connection) -> None:
+            raise sqlite3.OperationalError("database is locked")
+
+        operations: list[Callable[[], Awaitable[object]]] = [
+            lambda: store.changes(0),
+            store.snapshot,
+            store.lease,
+            lambda: store.commit(lease.epoch, {"b": 2}),
+            lambda: store.renew(lease),
+            lambda: store.acquire(2, "h", 1, lease.epoch + 7),
+        ]
+        for operation in operations:
+            with monkeypatch.context() as broken:
+                broken.setattr(sqlite, failing, busy)
+                with contextlib.suppress(StoreError):
+                    await operation()
+            for later in operations:
+                await later()
+        await store.close()
+
+    async def test_a_transaction_that_cannot_be_rolled_back_goes_with_its_connection(self, tmp_path: Path) -> None:
+        store = SqliteStore(tmp_path / "store.db", 1)
+        await store.open(None)
+        lease = await controller(store)
+        assert store._db is not None
+        await asyncio.to_thread(store._db.execute, "BEGIN IMMEDIATE")
+        assert await store.commit(lease.epoch, {"a": 1}) == 1
+        assert (await store.changes(0)).records == {"a": 1}
+        await store.close()
+
+    async def test_whatever_fails_is_a_store_error(self, tmp_path: Path) -> None:
+        """Those who follow the store try again after a StoreError."""
+        store = SqliteStore(tmp_path / "store.db", 1)
+        await store.open(None)
+        lease = await controller(store)
+        await store.commit(lease.epoch, {"a": 1})
+        assert store._db is not None
+        await asyncio.to_thread(store._db.execute, "UPDATE records SET value='{' WHERE key='a'")
+        with pytest.raises(StoreError, match=r"store\.db"):
+            await store.changes(0)
+        await store.close()
+        with pytest.raises(StoreError, match="closed"):
+            await store.changes(0)
+        with pytest.raises(StoreError, match="closed"):
+            await store.commit(lease.epoch, {"a": 2})
+
+    async def test_a_bell_that_cannot_be_rung_fails_no_commit(self, tmp_path: Path) -> None:
+        store = SqliteStore(tmp_path / "store.db", 1)
+        await store.open(None)
+        lease = await controller(store)
+        (tmp_path / "store.db.watch").rename(tmp_path / "elsewhere")
+        assert await store.commit(lease.epoch, {"a": 1}) == 1
+        await store.close()
 
     async def test_a_dead_brokers_socket_is_no_obstacle(self, tmp_path: Path) -> None:
         """R15: brokers die without removing it, and come back over it."""
