@@ -30,10 +30,14 @@ class StandingBack:
         """
         if self._may and brokers.is_cut_off(now):
             self._may = False
-            self._until = now + self._seconds
+            self.begin(now)
             return True
         self._may |= brokers.hears_most(now)
         return False
+
+    def begin(self, now: float) -> None:
+        """This broker cannot be the controller now, for reasons of its own."""
+        self._until = now + self._seconds
 
     def waits(self, now: float) -> bool:
         """The lease is left to the others."""

@@ -16,7 +16,7 @@ from minikafka.log.errors import LogError
 from minikafka.log.filesystem import RealFileSystem
 from minikafka.log.manager import LogManager
 from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR, ClusterImage, TopicState
-from minikafka.metadata.store import ClusterStore
+from minikafka.metadata.store import ClusterStore, StoreError
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import TopicKey
 from minikafka.replication.isr import AfterAnswer, AlterPartitionAnswer, IsrProposal
@@ -33,6 +33,7 @@ from minikafka.server.http import MetricsServer
 from minikafka.server.internal import InternalLog
 from minikafka.server.membership import AlterPartitionSender, Membership
 from minikafka.server.replicas import ReplicaManager
+from minikafka.server.supervision import Supervisor
 from minikafka.telemetry.events import EventLog
 from minikafka.telemetry.exposition import BrokerCollector
 from minikafka.telemetry.metrics import BrokerStats, ReplicaStatus
@@ -68,6 +69,7 @@ class Broker:
         self.stats = BrokerStats()
         self.events = EventLog(config.minikafka_events_path or None, self.broker_id)
         self.health = Health(self.events.emit)
+        self.supervisor = Supervisor(self.health, self.handler_failed)
         self.image = ClusterImage("")
         self.handlers = load_handlers()
         self.membership = Membership(self, store)
@@ -92,6 +94,7 @@ class Broker:
         self._watcher: asyncio.Task[None] | None = None
         self._stopping = False
         self._image_changed = asyncio.Event()
+        self._untaken: dict[str, Any] = {}
         self._producer_ids = (0, 0)
         self._heard_over: dict[int, ClientConnection] = {}
         self._last_alive: dict[int, float] = {}
@@ -126,7 +129,7 @@ class Broker:
         self.host.note_recovery()
         self._image_changed.set()
         self.membership.start()
-        self._watcher = asyncio.ensure_future(self._watch())
+        self._watcher = self.supervisor.repeat("cluster image", self._follow_image, failed=self._give_up)
         self.housekeeping.start()
         await self.ready.wait()
         listeners = [f"{n}://{h}:{p}" for n, h, p in self.advertised_endpoints()]
@@ -220,22 +223,33 @@ class Broker:
 
     # -- the cluster image ------------------------------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
-        """Follow the store. Nothing is hosted before our own registration is in the image: what is older may be untrue."""
-        from minikafka.metadata.store import StoreError
+    async def _follow_image(self) -> None:
+        """Take in what is new in the store, then wait for more.
 
-        while True:
-            try:
-                changes = await self.store.changes(self.image.revision)
-                if changes.revision != self.image.revision:
-                    for key, value in changes.records.items():
-                        self.image.apply(key, value)
-                    self.image.revision = changes.revision
-                    self._took_changes(changes.records)
-                await self.store.wait(self.image.revision, WATCH_SECONDS)
-            except StoreError as error:
-                self.housekeeping.complain("store", f"cluster store: {error}")
-                await asyncio.sleep(WATCH_SECONDS)
+        Nothing is hosted before our own registration is in the image: what is older may be untrue.
+        """
+        try:
+            changes = await self.store.changes(self.image.revision)
+            if changes.revision != self.image.revision:
+                self._untaken.update(changes.records)
+                for key, value in changes.records.items():
+                    self.image.apply(key, value)
+                self.image.revision = changes.revision
+            if self._untaken or self.host.unsettled:
+                self._took_changes(self._untaken)
+                self._untaken = {}  # not before: whoever failed on them must see them again
+            await self.store.wait(self.image.revision, WATCH_SECONDS)
+        except StoreError as error:
+            self.housekeeping.complain("store", f"cluster store: {error}")
+            await asyncio.sleep(WATCH_SECONDS)
+
+    def _give_up(self) -> None:
+        """The image cannot be followed, so nobody here knows what this broker leads: others shall lead, in all its roles.
+
+        The next image that is taken in ends it.
+        """
+        self.membership.give_up("cannot follow the cluster image")
+        self.host.reset()
 
     def recently_fenced(self, broker_id: int) -> bool:
         """Whether a broker was seen alive less than :data:`FENCED_LISTED_SECONDS` ago."""
@@ -544,13 +558,18 @@ class Broker:
         """A log refused an append or a read: say so once a minute and partition, not at every retry."""
         self.housekeeping.complain(str(partition.topic_partition), str(error))
 
-    def handler_failed(self, error: Exception) -> None:
-        """A handler broke: a mistake in this program."""
+    def told_nothing(self, whom: str, host: str, port: int) -> None:
+        """A broker that took our request has not answered it in time; the connection was closed for it."""
+        self.housekeeping.complain(f"answer of {host}:{port}", f"no answer in time from {whom} at {host}:{port}")
+
+    def handler_failed(self, error: BaseException) -> None:
+        """Something broke that nobody expected to: a mistake in this program."""
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
             where = where.tb_next
         place = f"{where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where is not None else "?"
-        self.housekeeping.complain(place, f"internal error: {error!r} at {place}")
+        if self.housekeeping.complain(place, f"internal error: {error!r} at {place}"):
+            self.events.emit("internal_error", error=repr(error), place=place)
 
     def bad_request(self, connection: ClientConnection, problem: str) -> None:
         self.housekeeping.complain(connection.client_host, f"bad request from {connection.client_host}: {problem}")

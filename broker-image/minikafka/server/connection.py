@@ -128,6 +128,10 @@ class ClientConnection(FrameProtocol):
             self.broker.bad_request(self, str(error))
             self.close()
             return
+        except Exception as error:  # a mistake of ours: the client sees a closed connection, the operator a line
+            self.broker.handler_failed(error)
+            self.close()
+            return
         if len(self.slots) > PIPELINE_MAX and not self._paused and self.transport is not None:
             self._paused = True
             self.transport.pause_reading()

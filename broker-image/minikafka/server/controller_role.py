@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
@@ -31,6 +31,11 @@ TICK_SECONDS_MAX = 0.5
 PROBE_TIMEOUT_SECONDS = 0.5
 
 ATTEND_RETRY_SECONDS = 2.0
+ATTEND_WELL_SECONDS = 10.0
+"""Work for the store that failed is taken to be well again when it has lasted so long."""
+
+COMPONENT, ATTENDING = "controller", "objects of the store"
+"""Names of what may fail here, for /healthz."""
 
 
 class ControllerRole:
@@ -58,11 +63,26 @@ class ControllerRole:
 
     def start(self) -> None:
         self._tasks = [
-            asyncio.ensure_future(self._commit_loop()),
-            asyncio.ensure_future(self._tick_loop()),
-            asyncio.ensure_future(self._renew_loop()),
-            asyncio.ensure_future(self._attend_loop()),
+            asyncio.ensure_future(self._guarded(loop))
+            for loop in (self._commit_loop(), self._tick_loop(), self._renew_loop(), self._attend_loop())
         ]
+
+    async def _guarded(self, loop: Coroutine[Any, Any, None]) -> None:
+        """A controller that cannot decide must not hold the lease: whatever ends one of its loops ends the term."""
+        try:
+            await loop
+        except StoreError as error:
+            await self.stop(str(error))
+        except Exception as error:
+            self.broker.supervisor.report(COMPONENT, error)
+            self.standing_back.begin(time.monotonic())
+            await self.stop(f"internal error: {error!r}")
+
+    def resign(self, reason: str) -> None:
+        """End the term soon, and leave the lease to the others for a while."""
+        self.standing_back.begin(time.monotonic())
+        if not self.over.is_set():
+            self._tasks.append(asyncio.ensure_future(self.stop(reason)))
 
     async def stop(self, reason: str) -> None:
         """End the role; waiting requests learn that this is no controller."""
@@ -79,6 +99,7 @@ class ControllerRole:
         for _, future in self._queue:
             self._refuse(future)
         self._queue.clear()
+        self.broker.supervisor.clear(ATTENDING)
         self.broker.events.emit("controller_resigned", controller_epoch=self.lease.epoch, reason=reason)
 
     @staticmethod
@@ -114,9 +135,7 @@ class ControllerRole:
             batch, self._queue = self._queue, []
             try:
                 await self._decide(batch)
-            except StoreError as error:
-                await self.stop(str(error))
-                return
+                self.broker.supervisor.clear(COMPONENT)
             finally:  # also when this task is cancelled in the middle: nobody may wait for ever
                 for _, future in batch:
                     self._refuse(future)
@@ -129,6 +148,11 @@ class ControllerRole:
                 answers.append((future, decide(self.controller), None))
             except KafkaError as error:
                 answers.append((future, None, error))
+            except Exception:
+                # It may be half decided, so nothing of it may be written. The client is not told to try the next controller.
+                if not future.done():
+                    future.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller failed on this"))
+                raise
         changes, events = self.controller.take_changes()
         if changes:
             await self.store.commit(self.lease.epoch, changes)
@@ -171,8 +195,8 @@ class ControllerRole:
                     _, writer = await asyncio.open_connection(*address)
                 writer.close()
             except ConnectionRefusedError:
-                await self.submit(lambda controller, b=broker_id: controller.brokers.connection_refused(b))  # type: ignore[misc]
-            except (OSError, TimeoutError):
+                self.submit_later(lambda controller, b=broker_id: controller.brokers.connection_refused(b))  # type: ignore[misc]
+            except (OSError, TimeoutError, ValueError):  # ValueError: what was registered is no name of a host
                 continue  # silence is judged by the session, not here
 
     async def _renew_loop(self) -> None:
@@ -182,9 +206,8 @@ class ControllerRole:
             await asyncio.sleep(pause)
             try:
                 self.lease = await self.store.renew(self.lease)
-            except FencedControllerError as error:
-                await self.stop(str(error))
-                return
+            except FencedControllerError:
+                raise
             except StoreError:
                 continue  # the store is away; nobody else can take the lease meanwhile either
 
@@ -192,14 +215,18 @@ class ControllerRole:
 
     async def _attend_loop(self) -> None:
         """What the store wants done by the controller. Its troubles are its own: the role goes on without it."""
+        loop, supervisor = asyncio.get_running_loop(), self.broker.supervisor
         while not self.over.is_set():
+            well = loop.call_later(ATTEND_WELL_SECONDS, supervisor.clear, ATTENDING)
             try:
                 await self.store.attend(self)
                 return
             except StoreError as error:
                 self.complain("store", f"cluster store: {error}")
             except Exception as error:  # a mistake in this program must not cost the cluster its controller
-                self.broker.handler_failed(error)
+                supervisor.report(ATTENDING, error)
+            finally:
+                well.cancel()
             await asyncio.sleep(ATTEND_RETRY_SECONDS)
 
     @property

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 BACKOFF_SECONDS_FIRST = 0.02
 """The first wait after a refusal. Most at a failover are a race of milliseconds; ``replica.fetch.backoff.ms`` caps it."""
 
+CONNECT_SECONDS_MAX = 1.0
+
 LIST_OFFSETS, LIST_OFFSETS_VERSION = 2, 7
 LATEST, EARLIEST = -1, -2
 
@@ -33,13 +35,14 @@ Key = tuple[bytes, int]
 class _Followed:
     """One partition in a fetcher, with its back-off."""
 
-    __slots__ = ("backoff", "not_before", "partition", "trouble")
+    __slots__ = ("backoff", "broken", "not_before", "partition", "trouble")
 
     def __init__(self, partition: HostedPartition) -> None:
         self.partition = partition
         self.trouble: tuple[str, int] | None = None
         """The error told last, and at which offset."""
         self.backoff = BACKOFF_SECONDS_FIRST
+        self.broken = False
         self.not_before = 0.0
 
 
@@ -52,10 +55,10 @@ class ReplicaFetcher:
         self._followed: dict[Key, _Followed] = {}
         self._connection: PeerConnection | None = None
         self._in_flight = 0
-        self._connecting: asyncio.Task[None] | None = None
+        self._connecting: asyncio.Task[bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[bool]] = set()
 
     # -- membership -----------------------------------------------------------------------------------------------------
 
@@ -65,7 +68,9 @@ class ReplicaFetcher:
         self._kick(overtake=True)
 
     def remove(self, partition: HostedPartition) -> None:
-        self._followed.pop((partition.topic_id, partition.topic_partition.partition), None)
+        followed = self._followed.pop((partition.topic_id, partition.topic_partition.partition), None)
+        if followed is not None and followed.broken:
+            self.broker.supervisor.clear(f"replica {partition.topic_partition}")
 
     @property
     def is_idle(self) -> bool:
@@ -75,6 +80,7 @@ class ReplicaFetcher:
         """Close the connection; nothing is applied after this."""
         self._stopped = True
         self._followed.clear()
+        self.broker.supervisor.clear(self._component)
         if self._timer is not None:
             self._timer.cancel()
         if self._connecting is not None:
@@ -92,21 +98,27 @@ class ReplicaFetcher:
         connection = self._connection
         if connection is None or not connection.is_open:
             if self._connecting is None:
-                self._connecting = asyncio.ensure_future(self._connect())
+                self._connecting = self.broker.supervisor.once(self._component, self._connect)
+                self._connecting.add_done_callback(self._connected)
             return
         if self._in_flight == 0 or (overtake and self._in_flight < 2):
             self._fetch(connection)
 
     async def _connect(self) -> None:
         delay = BACKOFF_SECONDS_FIRST
-        limit = self.broker.config.replica_fetch_backoff_ms / 1000
+        config = self.broker.config
+        limit = config.replica_fetch_backoff_ms / 1000
         try:
             while not self._stopped and self._followed:
                 address = self.broker.address_of(self.leader_id)
                 if address is not None:
                     try:
                         self._connection = await connect(
-                            *address, self.broker.client_id("fetcher"), limit, self._disconnected
+                            *address,
+                            self.broker.client_id("fetcher"),
+                            CONNECT_SECONDS_MAX,
+                            config.replica_socket_timeout_ms / 1000,
+                            self._disconnected,
                         )
                         break
                     except (OSError, TimeoutError):
@@ -116,14 +128,33 @@ class ReplicaFetcher:
         finally:
             self._connecting = None
         self._in_flight = 0
-        self._kick()
+
+    def _connected(self, connecting: asyncio.Task[bool]) -> None:
+        if not self._stopped:
+            self._later(0.0 if not connecting.cancelled() and connecting.result() else CONNECT_SECONDS_MAX)
+
+    def _later(self, seconds: float, overtake: bool = False) -> None:
+        """Look again, until that goes well: a fetcher that nobody kicks would stand still for ever."""
+
+        def look() -> None:
+            if not self.broker.supervisor.call(self._component, lambda: self._kick(overtake)):
+                self._later(CONNECT_SECONDS_MAX, overtake)
+
+        asyncio.get_running_loop().call_later(seconds, look)
+
+    @property
+    def _component(self) -> str:
+        return f"fetcher of leader {self.leader_id}"
 
     def _disconnected(self) -> None:
+        address = self.broker.address_of(self.leader_id)
+        if self._connection is not None and self._connection.timed_out and address is not None:
+            self.broker.told_nothing(f"leader {self.leader_id}", *address)
         self._connection = None
         self._in_flight = 0
         if not self._stopped:
             self.broker.suspect(self.leader_id)
-            asyncio.get_running_loop().call_later(BACKOFF_SECONDS_FIRST, self._kick)
+            self._later(BACKOFF_SECONDS_FIRST)
 
     def _fetch(self, connection: PeerConnection) -> None:
         loop = asyncio.get_running_loop()
@@ -172,7 +203,7 @@ class ReplicaFetcher:
 
     def _backed_off(self) -> None:
         self._timer = None
-        self._kick(overtake=True)
+        self._later(0.0, overtake=True)
 
     def _answer_to(
         self, connection: PeerConnection, asked: dict[Key, FetchPosition]
@@ -190,7 +221,10 @@ class ReplicaFetcher:
                 for key in asked:
                     self._back_off(key)
             for data in partitions:
-                self._apply(data, asked)
+                try:
+                    self._apply(data, asked)
+                except Exception as error:  # the other partitions have records, too
+                    self._broke((data.topic_id, data.partition), error)
             if self._in_flight == 0:
                 self._kick()
 
@@ -226,13 +260,16 @@ class ReplicaFetcher:
         if outcome is FetchOutcome.APPENDED:
             followed.backoff = BACKOFF_SECONDS_FIRST
             followed.trouble = None
+            if followed.broken:
+                followed.broken = False
+                self.broker.supervisor.clear(f"replica {partition.topic_partition}")
             self.broker.stats.replication_bytes_in += len(data.records)
             self.broker.appended(partition, partition.log.log_end_offset - before)
         elif outcome is FetchOutcome.BACK_OFF:
             self._back_off(key)
         elif outcome is FetchOutcome.OUT_OF_RANGE:
             self._back_off(key)
-            task = asyncio.ensure_future(self._ask_offsets(key, position))
+            task = self.broker.supervisor.once(self._component, self._ask_offsets, key, position)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         if outcome is FetchOutcome.BACK_OFF:
@@ -255,6 +292,14 @@ class ReplicaFetcher:
             events.emit("corrupt_batch", topic=topic, partition=index, offset=offset, error=error)
         else:
             events.emit("replica_fetch_failed", topic=topic, partition=index, leader=self.leader_id, error=error)
+
+    def _broke(self, key: Key, error: Exception) -> None:
+        """Nobody expected this; it is forgiven with the next records that the replica takes."""
+        followed = self._followed.get(key)
+        if followed is not None:
+            followed.broken = True
+            self.broker.supervisor.report(f"replica {followed.partition.topic_partition}", error)
+        self._back_off(key)
 
     def _back_off(self, key: Key) -> None:
         followed = self._followed.get(key)

@@ -66,6 +66,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         original = transport.get_extra_info("socket")
         if original.family != socket.AF_UNIX:
             original.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            original.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # both as Kafka's SocketServer does
         # a descriptor of our own: the loop allows add_writer only on descriptors that no transport owns
         self.socket = socket.socket(fileno=os.dup(original.fileno()))
         self.socket.setblocking(False)

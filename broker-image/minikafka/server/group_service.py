@@ -28,17 +28,21 @@ from minikafka.groups.requests import (
     SyncResult,
 )
 from minikafka.groups.timers import Now
-from minikafka.log.errors import LogError
 from minikafka.protocol.errors import ErrorCode, KafkaError
-from minikafka.protocol.records import MalformedRecords, Record, RecordBatch, UnsupportedCompression, build_batch
+from minikafka.protocol.records import Record, RecordBatch, build_batch
 from minikafka.protocol.types import TopicPartition
+from minikafka.server.health import Health
 from minikafka.server.offsets_topic import OffsetsTopic
+from minikafka.server.supervision import Supervisor
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
 LOAD_SLICE_SECONDS = 0.005
 """How long loading may keep the event loop before it lets others run."""
+
+LOAD_RETRY_SECONDS_FIRST, LOAD_RETRY_SECONDS_MAX = 0.5, 30.0
+TICK_RETRY_SECONDS = 1.0
 
 TOPIC_WAIT_SECONDS = 1.0
 """How long FindCoordinator waits for ``__consumer_offsets`` to be created before it tells the client to try again."""
@@ -70,6 +74,7 @@ class GroupService:
         now: monotonic seconds. now_ms: wall clock, milliseconds.
         emit: takes an event's name and fields, see ``telemetry/events.py``.
         warn: one line for the operator.
+        supervisor: told of what fails here that nobody expected to.
     """
 
     def __init__(
@@ -88,6 +93,7 @@ class GroupService:
         new_id: Callable[[], str] = lambda: str(uuid4()),
         emit: Callable[..., None] = lambda *_, **__: None,
         warn: Callable[[str], None] = lambda _: None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._append_internal = append_internal
         self._read_log = read_log
@@ -99,7 +105,11 @@ class GroupService:
         self._wall_clock_ms = now_ms
         self._emit = emit
         self._warn = warn
-        self._loads: dict[int, asyncio.Task[None]] = {}
+        self._supervisor = supervisor or Supervisor(Health(emit), lambda error: warn(repr(error)))
+        self._leading: set[int] = set()
+        self._loads: dict[int, asyncio.Task[bool]] = {}
+        self._retries: dict[int, asyncio.TimerHandle] = {}
+        self._retry_seconds: dict[int, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = 0.0
         self._started = False
@@ -142,6 +152,7 @@ class GroupService:
             endpoint_of=endpoint_of,
             emit=broker.events.emit,
             warn=broker.warn,
+            supervisor=broker.supervisor,
         )
 
     # -- life ---------------------------------------------------------------------------------------
@@ -156,6 +167,8 @@ class GroupService:
     async def stop(self) -> None:
         """Answer NOT_COORDINATOR to all who wait, and do nothing more."""
         self._stopped = True
+        for retry in self._retries.values():
+            retry.cancel()
         loads = list(self._loads.values())
         for task in loads:
             task.cancel()
@@ -184,8 +197,11 @@ class GroupService:
 
     def _tick(self) -> None:
         self._timer = None
-        self.coordinator.tick(self._now())
-        self._arm()
+        if self._supervisor.call("group timers", lambda: self.coordinator.tick(self._now())):
+            self._arm()
+        elif not self._stopped:  # sessions must run out, rebalances end: never without a next time
+            self._armed_for = self._clock() + TICK_RETRY_SECONDS
+            self._timer = asyncio.get_running_loop().call_later(TICK_RETRY_SECONDS, self._tick)
 
     # -- leadership ---------------------------------------------------------------------------------
 
@@ -201,29 +217,62 @@ class GroupService:
             return
         self.start()
         if not is_leader:
+            self._leading.discard(partition)
             task = self._loads.pop(partition, None)
             if task is not None:
                 task.cancel()
+            self._forget_failures(partition)
             self.coordinator.unload(partition, self._now())
-        elif partition not in self.coordinator.owned and partition not in self._loads:
+        elif not self._is_loaded(partition):
+            self._leading.add(partition)
             self.coordinator.partitions = self.partition_count(OFFSETS_TOPIC) or self.coordinator.partitions
             self._begin_load(partition)
         self._arm()
 
+    def _is_loaded(self, partition: int) -> bool:
+        """It is in memory, on its way there, or will be tried again."""
+        return partition in self.coordinator.owned or partition in self._loads or partition in self._retries
+
     def _begin_load(self, partition: int) -> None:
         load = _Load(partition, self.coordinator.start_loading(partition), self._clock)
-        batches = self._read_log(OFFSETS_TOPIC, partition)
+        try:
+            batches = self._read_log(OFFSETS_TOPIC, partition)
+        except Exception as error:
+            self._load_failed(partition, error)
+            return
         # most partitions are empty or short: ready before the first request can ask
         if self._advance(load, batches):
             return
-        task = asyncio.ensure_future(self._go_on_loading(load, batches))
+        task = self._supervisor.once(_loading_of(partition), self._go_on_loading, load, batches)
         self._loads[partition] = task
 
-        def forget(done: asyncio.Task[None]) -> None:
+        def forget(done: asyncio.Task[bool]) -> None:
             if self._loads.get(partition) is done:
                 del self._loads[partition]
 
         task.add_done_callback(forget)
+
+    def _load_failed(self, partition: int, error: Exception) -> None:
+        """Half of the offsets would be worse than none: consumers would start over where the rest is missing."""
+        self._supervisor.report(_loading_of(partition), error)
+        self.coordinator.unload(partition, self._now())
+        pause = self._retry_seconds.get(partition, LOAD_RETRY_SECONDS_FIRST)
+        self._retry_seconds[partition] = min(2 * pause, LOAD_RETRY_SECONDS_MAX)
+
+        def again() -> None:
+            self._retries.pop(partition, None)
+            if partition in self._leading and not self._stopped and not self._is_loaded(partition):
+                self._begin_load(partition)
+                self._arm()
+
+        self._retries[partition] = asyncio.get_running_loop().call_later(pause, again)
+
+    def _forget_failures(self, partition: int) -> None:
+        retry = self._retries.pop(partition, None)
+        if retry is not None:
+            retry.cancel()
+        if self._retry_seconds.pop(partition, None) is not None:
+            self._supervisor.clear(_loading_of(partition))
 
     async def _go_on_loading(self, load: _Load, batches: Iterator[RecordBatch]) -> None:
         finished = False
@@ -237,14 +286,13 @@ class GroupService:
         try:
             if not load.read(batches):
                 return False
-        except (LogError, OSError, MalformedRecords, UnsupportedCompression) as error:
-            # half of the offsets would be worse than none: consumers would start over where the rest is missing
-            self._warn(f"{OFFSETS_TOPIC}-{load.partition} cannot be loaded: {error}")
-            self.coordinator.unload(load.partition, self._now())
+        except Exception as error:
+            self._load_failed(load.partition, error)
             return True
         for offset, reason in load.replay.malformed[:10]:
             self._warn(f"{OFFSETS_TOPIC}-{load.partition} offset {offset} was passed over: {reason}")
         self.coordinator.finish_loading(load.partition, load.replay, self._now())
+        self._forget_failures(load.partition)
         if load.replay.records:
             self._emit(
                 "group_loaded",
@@ -275,6 +323,11 @@ class GroupService:
             self._append_internal(OFFSETS_TOPIC, partition, batch, answered)
         except KafkaError as error:
             answered(error.code)
+        except Exception as error:  # whoever waits for the answer must get one
+            self._supervisor.report(f"append to {OFFSETS_TOPIC}-{partition}", error)
+            answered(ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            self._supervisor.clear(f"append to {OFFSETS_TOPIC}-{partition}")
 
     # -- requests -----------------------------------------------------------------------------------
 
@@ -345,6 +398,10 @@ class GroupService:
     async def _wait(self, reply: Reply[Answer]) -> Answer:
         self._arm()
         return await reply.future
+
+
+def _loading_of(partition: int) -> str:
+    return f"loading of {OFFSETS_TOPIC}-{partition}"
 
 
 class Reply(Generic[Answer]):

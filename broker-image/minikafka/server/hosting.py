@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
@@ -26,6 +26,8 @@ class PartitionHost:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._applied_once = False
+        self.unsettled: set[str] = set()
+        """Topics of which something failed that nobody expected to; they are looked at again at each reconciliation."""
 
     # -- Peers (what a leader must know of other brokers) -----------------------------------------------------------------
 
@@ -48,8 +50,11 @@ class PartitionHost:
         else:
             names = list({*image.topics, *(tp.topic for tp in self.broker.logs.logs)})
             self._applied_once = True
-        for name in names:
+        for name in dict.fromkeys((*names, *self.unsettled)):
+            self.unsettled.discard(name)
             self._reconcile_topic(name, image.topics.get(name))
+            if name not in self.unsettled:
+                self.broker.supervisor.clear(f"topic {name}")
         if any(key.startswith(BROKER) for key in records):
             self._peers_changed()
         self.broker.replicas.flush_ready()
@@ -64,20 +69,28 @@ class PartitionHost:
             if was_leader:
                 self._stopped_leading(partition)
 
+    def _attempt(self, topic: str, work: Callable[..., None], *args: Any) -> None:
+        """One step for a topic. Its failure must not keep this broker from following the rest of the image."""
+        try:
+            work(*args)
+        except Exception as error:
+            self.unsettled.add(topic)
+            self.broker.supervisor.report(f"topic {topic}", error)
+
     def _reconcile_topic(self, name: str, topic: TopicState | None) -> None:
         hosted = self.broker.replicas.by_name.get(name, {})
         for index, partition in list(hosted.items()):
             gone = topic is None or topic.topic_id.bytes != partition.topic_id or index >= len(topic.partitions)
             if gone or (topic is not None and self.broker.broker_id not in topic.partitions[index].replicas):
-                self._drop(partition, "topic deleted" if gone else "reassigned")
+                self._attempt(name, self._drop, partition, "topic deleted" if gone else "reassigned")
         for tp in [tp for tp in self.broker.logs.logs if tp.topic == name]:
-            self._drop_stray(tp, topic)
+            self._attempt(name, self._drop_stray, tp, topic)
         if topic is None:
-            self.broker.groups.topics_deleted([name])
+            self._attempt(name, self.broker.groups.topics_deleted, [name])
             return
         for index, state in enumerate(topic.partitions):
             if self.broker.broker_id in state.replicas:
-                self._apply(topic, index, state)
+                self._attempt(name, self._apply, topic, index, state)
 
     def _drop_stray(self, tp: TopicPartition, topic: TopicState | None) -> None:
         """A log found at start of a topic that was deleted, or re-created under another id, while this broker was away."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FLUSH_CHECK_SECONDS = 0.1
 FLUSH_CHECK_IDLE_SECONDS = 1.0
 PURGE_CHECK_SECONDS = 5.0
+PAUSE_SECONDS_MIN = 0.01
+"""Settings may ask for an interval of nothing."""
 COMPLAINT_SECONDS = 60.0
 
 
@@ -28,22 +30,22 @@ class Housekeeping:
         self.broker = broker
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="disk")
         self._tasks: list[asyncio.Task[None]] = []
-        self._flushes: set[asyncio.Task[None]] = set()
+        self._flushes: set[asyncio.Task[bool]] = set()
         self._complaints: dict[str, float] = {}
 
     def start(self) -> None:
         config = self.broker.config
         lag = config.replica_lag_time_max_ms / 1000
+        high_watermarks = config.replica_high_watermark_checkpoint_interval_ms / 1000
+        recovery_points = config.log_flush_offset_checkpoint_interval_ms / 1000
+        repeat = self.broker.supervisor.repeat
         self._tasks = [
-            asyncio.ensure_future(task)
-            for task in (
-                self._every(lag / 2, self.broker.replicas.isr_tick),
-                self._flush_loop(),
-                self._every(config.replica_high_watermark_checkpoint_interval_ms / 1000, self._checkpoint_hw),
-                self._every(config.log_flush_offset_checkpoint_interval_ms / 1000, self._checkpoint_recovery),
-                self._every(config.log_retention_check_interval_ms / 1000, self._retain),
-                self._every(PURGE_CHECK_SECONDS, self._purge),
-            )
+            repeat("ISR check", self.broker.replicas.isr_tick, max(lag / 2, PAUSE_SECONDS_MIN)),
+            repeat("flush", self._look_for_flushes),
+            repeat("high watermark checkpoint", self._checkpoint_hw, max(high_watermarks, PAUSE_SECONDS_MIN)),
+            repeat("recovery point checkpoint", self._checkpoint_recovery, max(recovery_points, PAUSE_SECONDS_MIN)),
+            repeat("retention", self._retain, max(config.log_retention_check_interval_ms / 1000, PAUSE_SECONDS_MIN)),
+            repeat("purge of deleted logs", self._purge, PURGE_CHECK_SECONDS),
         ]
 
     async def stop(self) -> None:
@@ -53,43 +55,33 @@ class Housekeeping:
             await asyncio.wait(self._flushes)
         self._pool.shutdown(wait=True)
 
-    async def _every(self, seconds: float, work: Callable[[], object]) -> None:
-        while True:
-            await asyncio.sleep(max(seconds, 0.01))
-            try:
-                result = work()
-                if asyncio.iscoroutine(result):
-                    await result
-            except (LogError, OSError) as error:
-                self.complain(work.__name__, f"{work.__name__.strip('_')}: {error}")
-
-    def complain(self, key: str, line: str) -> None:
-        """Warn, at most once a minute for each ``key``: a retry loop must not fill the disk."""
+    def complain(self, key: str, line: str) -> bool:
+        """Warn, at most once a minute for each ``key``: a retry loop must not fill the disk. True when it was told."""
         now = time.monotonic()
         if now - self._complaints.get(key, float("-inf")) < COMPLAINT_SECONDS:
-            return
+            return False
         if len(self._complaints) > 1000:
             self._complaints.clear()
         self._complaints[key] = now
         self.broker.warn(line)
+        return True
 
     # -- flush ------------------------------------------------------------------------------------------------------------
 
-    async def _flush_loop(self) -> None:
+    async def _look_for_flushes(self) -> None:
         """Look often where a topic asks for flushes by count or age; else now and then, for sealed segments."""
-        while True:
-            asked = any(
-                min(p.log.config.flush_interval_messages, p.log.config.flush_interval_ms) < FOREVER
-                for p in self.broker.replicas.all()
-            )
-            await asyncio.sleep(FLUSH_CHECK_SECONDS if asked else FLUSH_CHECK_IDLE_SECONDS)
-            self._flush_due()
+        asked = any(
+            min(p.log.config.flush_interval_messages, p.log.config.flush_interval_ms) < FOREVER
+            for p in self.broker.replicas.all()
+        )
+        await asyncio.sleep(FLUSH_CHECK_SECONDS if asked else FLUSH_CHECK_IDLE_SECONDS)
+        self._flush_due()
 
     def _flush_due(self) -> None:
         now = time.monotonic()
         for partition in self.broker.replicas.all():
             if not partition.flushing and partition.log.failure is None and partition.log.needs_flush(now):
-                task = asyncio.ensure_future(self.flush(partition))
+                task = self.broker.supervisor.once(f"flush of {partition.topic_partition}", self.flush, partition)
                 self._flushes.add(task)
                 task.add_done_callback(self._flushes.discard)
 
@@ -126,7 +118,10 @@ class Housekeeping:
             partition.log.producers.remove_expired(now_ms)
             if "delete" in partition.topic_config.cleanup_policy or partition.log.log_start_offset:
                 before = partition.log.log_start_offset
-                partition.log.delete_old_segments(now_ms, partition.high_watermark)
+                try:
+                    partition.log.delete_old_segments(now_ms, partition.high_watermark)
+                except LogError as error:  # the other partitions have old segments too
+                    self.broker.log_failed(partition, error)
                 self.broker.host.note_log_start(partition, before, "retention")
 
     async def _purge(self) -> None:

@@ -13,8 +13,9 @@ from minikafka.protocol.records import RecordBatch
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
-APPEND_TIMEOUT_MS = 5_000
-"""Kafka's ``offsets.commit.timeout.ms``."""
+NEVER_MS = 2**31 - 1
+"""The time-out of an append. Coordinators have their own (``offsets.commit.timeout.ms``), after which they still must learn
+that the records were replicated: what is in the log the next coordinator will know, and so must this one."""
 
 
 class InternalLog:
@@ -24,13 +25,16 @@ class InternalLog:
         self._broker = broker
 
     def append(self, topic: str, partition: int, batch: bytearray | bytes, done: Callable[[ErrorCode], None]) -> None:
-        """Append a record batch; ``done`` gets NONE once the high watermark has passed it, else the error."""
+        """Append a record batch; ``done`` gets NONE once the high watermark has passed it, however late, else the error.
+
+        An error means that it was not appended, or that this broker no longer leads the partition.
+        """
 
         def answered(results: list[tuple[str, list[PartitionResult]]]) -> None:
             done(ErrorCode(results[0][1][0].error))
 
         records = memoryview(bytearray(batch))
-        request = ProduceRequest(None, -1, APPEND_TIMEOUT_MS, [(topic, [(partition, records)])])
+        request = ProduceRequest(None, -1, NEVER_MS, [(topic, [(partition, records)])])
         self._broker.replicas.produce(request, answered, internal=True)
         self._broker.replicas.flush_ready()
 

@@ -7,6 +7,7 @@ import gc
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.log.errors import LogError
@@ -83,6 +84,7 @@ async def _serve(config: BrokerConfig) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGUSR1, _dump_tasks)
+    loop.set_exception_handler(lambda _, context: _tell(broker, context))
     starting = asyncio.ensure_future(broker.start())
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -107,6 +109,15 @@ async def _serve(config: BrokerConfig) -> int:
         return 3
     await broker.stop("signal")
     return 0
+
+
+def _tell(broker: Broker, context: dict[str, Any]) -> None:
+    """What fell through to the event loop: the callback of a timer or a socket raised, or a task that nobody awaited."""
+    error = context.get("exception")
+    if isinstance(error, Exception):
+        broker.handler_failed(error)
+    else:
+        broker.housekeeping.complain("event loop", f"event loop: {context.get('message')}")
 
 
 def _dump_tasks() -> None:

@@ -23,6 +23,7 @@ from minikafka.metadata.store import ClusterStore, Lease, StoreError
 from minikafka.protocol import messages
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
+from minikafka.server.controller_role import COMPONENT as CONTROLLER
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.peer import PeerClosed, PeerConnection, connect
 
@@ -61,7 +62,7 @@ class Membership:
         self._stopped = False
 
     def start(self) -> None:
-        self._task = asyncio.ensure_future(self._run())
+        self._task = self.broker.supervisor.repeat("membership", self._round)
 
     async def stop(self) -> None:
         self._stopped = True
@@ -81,26 +82,33 @@ class Membership:
 
     # -- finding the controller ---------------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
-        while not self._stopped:
-            try:
-                lease = await self.store.lease()
-                if lease is None or (lease.holder == self.broker.broker_id and not self._is_mine(lease)):
-                    if self._standing_back.waits(time.monotonic()):
-                        await asyncio.sleep(STAND_BACK_LOOK_SECONDS)
-                    else:
-                        await self._take(lease)
-                    continue
-                self._look_at(lease)
-                if self._is_mine(lease):
-                    await self._lead()
+    async def _round(self) -> None:
+        """Look who holds the lease, and live under it for as long as that is so."""
+        try:
+            lease = await self.store.lease()
+            if lease is None or (lease.holder == self.broker.broker_id and not self._is_mine(lease)):
+                if self._standing_back.waits(time.monotonic()):
+                    await asyncio.sleep(STAND_BACK_LOOK_SECONDS)
                 else:
-                    await self._serve_under(lease)
-            except StoreError as error:
-                self.broker.housekeeping.complain("store", f"cluster store: {error}")
-                await asyncio.sleep(RETRY_SECONDS * 4)
-            except KafkaError:
-                await asyncio.sleep(RETRY_SECONDS)
+                    await self._take(lease)
+                return
+            self._look_at(lease)
+            if self._is_mine(lease):
+                await self._lead()
+            else:
+                await self._serve_under(lease)
+        except StoreError as error:
+            self.broker.housekeeping.complain("store", f"cluster store: {error}")
+            await asyncio.sleep(RETRY_SECONDS * 4)
+        except KafkaError:
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def give_up(self, reason: str) -> None:
+        """Have others lead what this broker leads, and be the controller, until :attr:`want_fence` is taken back."""
+        self.want_fence = True
+        if self.role is not None:
+            self.role.resign(reason)
+        self.poke()
 
     def _is_mine(self, lease: Lease) -> bool:
         return self.role is not None and self.role.lease.epoch == lease.epoch and not self.role.over.is_set()
@@ -152,7 +160,14 @@ class Membership:
         timeout = max(self.broker.config.broker_heartbeat_interval_ms / 1000, 0.1)
         try:
             # Its end is felt at once, not when the next heartbeat is due.
-            connection = await connect(lease.host, lease.port, self.broker.client_id("heartbeat"), timeout, self.poke)
+            connection = await connect(
+                lease.host,
+                lease.port,
+                self.broker.client_id("heartbeat"),
+                timeout,
+                self._answer_seconds_max(),
+                self.poke,
+            )
         except ConnectionRefusedError:
             await self._take(lease)
             return
@@ -163,6 +178,7 @@ class Membership:
                 await asyncio.sleep(RETRY_SECONDS)
             return
         self._connection = connection
+        self.broker.supervisor.clear(CONTROLLER)  # another broker is, so it is nobody's loss that this one could not be
         try:
             while connection.is_open and not self._stopped:
                 try:
@@ -183,7 +199,14 @@ class Membership:
             return
         finally:
             self._connection = None
+            if connection.timed_out:
+                self.broker.told_nothing(f"the controller, broker {lease.holder}", lease.host, lease.port)
             connection.close()
+
+    def _answer_seconds_max(self) -> float:
+        """A heartbeat that has no answer within a session has none in time, whatever ``request.timeout.ms`` is."""
+        config = self.broker.config
+        return min(config.request_timeout_ms, config.broker_session_timeout_ms) / 1000
 
     async def _beat(self, connection: PeerConnection | None) -> None:
         """Register if need be, heartbeat, then wait for the next one or a poke."""
@@ -291,7 +314,12 @@ class Membership:
             async with asyncio.timeout(FORWARD_SECONDS_MAX):
                 if self._forwarder is None or not self._forwarder.is_open or self._forwarder_to != address:
                     self._drop_forwarder()
-                    self._forwarder = await connect(*address, self.broker.client_id("forwarder"), FORWARD_SECONDS_MAX)
+                    self._forwarder = await connect(
+                        *address,
+                        self.broker.client_id("forwarder"),
+                        FORWARD_SECONDS_MAX,
+                        self.broker.config.request_timeout_ms / 1000,
+                    )
                     self._forwarder_to = address
                 return await self._forwarder.request_raw(api_key, version, body)
         except (OSError, TimeoutError) as error:
@@ -358,12 +386,12 @@ class AlterPartitionSender:
         self._broker = broker
         self._membership = membership
         self._queue: dict[Any, IsrProposal] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[bool] | None = None
 
     def propose(self, proposal: IsrProposal) -> None:
         self._queue[proposal.topic_partition] = proposal
         if self._task is None:
-            self._task = asyncio.ensure_future(self._send())
+            self._task = self._broker.supervisor.once("ISR changes", self._send)
 
     def stop(self) -> None:
         if self._task is not None:
@@ -378,12 +406,21 @@ class AlterPartitionSender:
                     answers = await self._membership.alter_partitions(batch)
                 except (PeerClosed, KafkaError):
                     pass  # unknown outcome, or a controller that has just resigned: the same proposal again
+                except Exception as error:  # a leader whose proposal is never answered could not propose again
+                    self._broker.supervisor.report("ISR changes", error)
                 retry = False
                 for index, proposal in enumerate(batch):
-                    if self._broker.isr_answered(proposal, answers[index] if answers is not None else None):
+                    if self._answered(proposal, answers[index] if answers is not None else None):
                         self._queue.setdefault(proposal.topic_partition, proposal)
                         retry = True
                 if retry:
                     await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._task = None
+
+    def _answered(self, proposal: IsrProposal, answer: AlterPartitionAnswer | None) -> bool:
+        try:
+            return self._broker.isr_answered(proposal, answer)
+        except Exception as error:  # the other proposals have answers too
+            self._broker.supervisor.report("ISR changes", error)
+            return True

@@ -1,8 +1,13 @@
-"""A client's connection to another broker: requests out, answers back in order."""
+"""A client's connection to another broker: requests out, answers back in order, and none is awaited for ever.
+
+A peer that vanished without a word, or a path that lost it, is noticed by the request that has no answer in time: the
+connection is closed then, as Kafka's NetworkClient does, for what comes later on it would be late as well.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,14 +21,30 @@ class PeerClosed(ConnectionError):
 
 
 class PeerConnection(FrameProtocol):
-    """Requests are answered in the order they were sent, as Kafka promises for one connection."""
+    """Requests are answered in the order they were sent, as Kafka promises for one connection.
 
-    def __init__(self, client_id: str, on_close: Callable[[], None] | None = None) -> None:
+    Args:
+        client_id: sent with each request.
+        request_timeout: seconds that a request may be without an answer; then the connection is closed.
+        on_close: called when the connection is gone, for whatever reason.
+    """
+
+    def __init__(self, client_id: str, request_timeout: float, on_close: Callable[[], None] | None = None) -> None:
         super().__init__()
         self._client_id = client_id
+        self._request_timeout = request_timeout
         self._on_close = on_close
-        self._waiting: deque[tuple[int, Callable[[memoryview | None], None]]] = deque()
+        self._waiting: deque[tuple[int, float, Callable[[memoryview | None], None]]] = deque()
         self._correlation = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.timed_out = False
+        """It was closed because a request had no answer in time."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self.socket is not None and self.socket.family != socket.AF_UNIX:
+            milliseconds = max(int(self._request_timeout * 1000), 1)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
     @property
     def is_open(self) -> bool:
@@ -35,11 +56,26 @@ class PeerConnection(FrameProtocol):
 
     def send_frame(self, correlation: int, frame: bytes, on_answer: Callable[[memoryview | None], None]) -> None:
         """Send a whole frame; ``on_answer`` gets the answer as a view that is valid only inside the call, or None."""
-        if self.socket is None:
+        if self.socket is None or self.loop is None:
             on_answer(None)
             return
-        self._waiting.append((correlation, on_answer))
+        now = self.loop.time()
+        self._waiting.append((correlation, now, on_answer))
+        if self._timer is None:
+            self._timer = self.loop.call_at(now + self._request_timeout, self._look_at_the_oldest)
         self.send([frame])
+
+    def _look_at_the_oldest(self) -> None:
+        """One timer a connection: it follows the oldest request, instead of one timer a request."""
+        self._timer = None
+        if not self._waiting or self.loop is None:
+            return
+        due = self._waiting[0][1] + self._request_timeout
+        if self.loop.time() < due:
+            self._timer = self.loop.call_at(due, self._look_at_the_oldest)
+            return
+        self.timed_out = True
+        self.close()
 
     async def request(self, api_key: int, version: int, values: Mapping[str, Any]) -> messages.Entity:
         """Send a cold request and await its decoded answer.
@@ -73,7 +109,7 @@ class PeerConnection(FrameProtocol):
         if not self._waiting:
             self.close()
             return
-        correlation, on_answer = self._waiting.popleft()
+        correlation, _, on_answer = self._waiting.popleft()
         if int.from_bytes(frame[:4], "big", signed=True) != correlation:
             on_answer(None)
             self.close()
@@ -81,18 +117,35 @@ class PeerConnection(FrameProtocol):
         on_answer(frame)
 
     def closed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         waiting, self._waiting = self._waiting, deque()
-        for _, on_answer in waiting:
+        for _, _, on_answer in waiting:
             on_answer(None)
         if self._on_close is not None:
             self._on_close()
 
 
 async def connect(
-    host: str, port: int, client_id: str, timeout: float, on_close: Callable[[], None] | None = None
+    host: str,
+    port: int,
+    client_id: str,
+    timeout: float,
+    request_timeout: float,
+    on_close: Callable[[], None] | None = None,
 ) -> PeerConnection:
-    """Open a connection; raises ``OSError`` (``ConnectionRefusedError`` when nobody listens) or ``TimeoutError``."""
+    """Open a connection within ``timeout`` seconds; for the rest see :class:`PeerConnection`.
+
+    Raises:
+        OSError: ``ConnectionRefusedError`` when nobody listens; also for what can be no host's name.
+        TimeoutError: no connection in time.
+    """
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(timeout):
-        _, protocol = await loop.create_connection(lambda: PeerConnection(client_id, on_close), host, port)
+    try:
+        async with asyncio.timeout(timeout):
+            _, protocol = await loop.create_connection(
+                lambda: PeerConnection(client_id, request_timeout, on_close), host, port
+            )
+    except ValueError as error:  # UnicodeError of the IDNA codec; the name was registered by the other broker
+        raise OSError(f"{host}:{port}: {error}") from error
     return protocol

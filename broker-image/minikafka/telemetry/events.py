@@ -46,6 +46,7 @@ FIELDS: Mapping[str, Field] = {
     "partition_epoch": Field("int", "partition epoch"),
     "partitions": Field("int", "partitions concerned"),
     "previous": Field("str", "the value before; null: there was none"),
+    "place": Field("str", "FILE:LINE in the source"),
     "previous_leader": Field("int", "broker that led before; -1: none"),
     "reason": Field("str", "why, in one or a few words"),
     "records": Field("int", "records concerned"),
@@ -83,6 +84,10 @@ EVENTS: Mapping[str, Event] = {
         ("component", "error"),
     ),
     "component_recovered": Event("That part works again.", ("component", "seconds")),
+    "internal_error": Event(
+        "An exception that nobody expected: a mistake of this program; at most once a minute for each place.",
+        ("error", "place"),
+    ),
     # the controller
     "controller_elected": Event("This broker is the controller now.", ("controller_epoch",)),
     "controller_resigned": Event("This broker no longer is the controller.", ("controller_epoch", "reason")),

@@ -11,7 +11,9 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.server import membership
+from minikafka.server.health import Health
 from minikafka.server.membership import AlterPartitionSender
+from minikafka.server.supervision import Supervisor
 
 OK = AlterPartitionAnswer(ErrorCode.NONE, 0, 1, (1,))
 DEADLINE = 5.0
@@ -51,8 +53,13 @@ class Leader:
     def __init__(self) -> None:
         self.heard: list[tuple[int, AlterPartitionAnswer | None]] = []
         self.again: deque[bool] = deque()
+        self.troubles: deque[Exception] = deque()
+        self.health = Health(lambda *_, **__: None)
+        self.supervisor = Supervisor(self.health, lambda _: None)
 
     def isr_answered(self, asked: IsrProposal, answer: AlterPartitionAnswer | None) -> bool:
+        if self.troubles:
+            raise self.troubles.popleft()
         self.heard.append((asked.topic_partition.partition, answer))
         return self.again.popleft() if self.again else False
 
@@ -129,6 +136,33 @@ async def test_a_newer_proposal_is_not_overwritten_by_the_repeated_one(wire: Wir
     wire.controller.answers.put_nowait([OK])
     await wire.idle()
     assert wire.controller.requests[1] == [proposal(0, partition_epoch=7)]
+
+
+async def test_what_nobody_expected_is_an_unknown_outcome(wire: Wire) -> None:
+    """A leader whose proposal is never answered keeps it pending, and could never change its ISR again."""
+    wire.sender.propose(proposal(0))
+    wire.leader.again.append(True)
+    await wire.asked()
+    wire.controller.answers.put_nowait(IndexError("a mistake"))
+    wire.controller.answers.put_nowait([OK])
+    await wire.idle()
+    assert wire.leader.heard == [(0, None), (0, OK)]
+    assert wire.leader.health.problems() == {}, "over, now that it went well"
+
+
+async def test_a_leader_that_fails_on_its_answer_keeps_none_from_another(wire: Wire) -> None:
+    wire.sender.propose(proposal(0))
+    await wire.asked()
+    wire.controller.arrived.clear()
+    for partition in (1, 2):
+        wire.sender.propose(proposal(partition))
+    wire.controller.answers.put_nowait([OK])
+    await wire.asked()
+    wire.leader.troubles.append(KeyError("a mistake"))
+    wire.controller.answers.put_nowait([OK, OK])
+    wire.controller.answers.put_nowait([OK])
+    await wire.idle()
+    assert wire.leader.heard == [(0, OK), (2, OK), (1, OK)]
 
 
 async def test_it_stops_with_its_broker(wire: Wire) -> None:
