@@ -49,23 +49,28 @@ class IdentityAndNetwork:
         doc="Protocol of each listener name. Only PLAINTEXT can be used by a listener so far."
     )
     inter_broker_listener_name = optional_text(
-        doc="Listener that brokers use among themselves. Without it: PLAINTEXT, or the only one there is.",
+        doc="Listener that brokers use among themselves. Without it: PLAINTEXT, or the only one there is. Registrations, "
+        "heartbeats, ISR changes and fetches of followers are served on it alone, so it should be one that clients cannot "
+        "reach.",
         allowed="name of an advertised listener",
         pattern=r"[A-Za-z0-9_.-]+",
     )
-    max_connections = integer(INT_MAX, 0, doc="Most connections at once; more are closed at once.", update=CLUSTER_WIDE)
+    max_connections = integer(
+        INT_MAX,
+        0,
+        doc="Most connections at once; more are closed at once. Other brokers always get one.",
+        update=CLUSTER_WIDE,
+    )
     max_connections_per_ip = integer(
-        INT_MAX, 0, doc="Most connections at once from one address.", update=CLUSTER_WIDE, unused=True
+        INT_MAX, 0, doc="Most connections at once from one address; more are closed at once.", update=CLUSTER_WIDE
     )
     connections_max_idle_ms = long(
-        600_000, -1, doc="A connection without a request for this long is closed; -1: never.", unused=True
+        600_000, -1, doc="A connection without a request for this long is closed; -1: never."
     )
     socket_request_max_bytes = integer(
         104_857_600, 1, doc="Largest request in bytes; a larger one closes its connection."
     )
-    socket_listen_backlog_size = integer(
-        50, 1, doc="Connections the system may hold before they are accepted.", unused=True
-    )
+    socket_listen_backlog_size = integer(50, 1, doc="Connections the system may hold before they are accepted.")
     socket_send_buffer_bytes = integer(
         102_400, -1, doc="SO_SNDBUF of accepted connections; -1: the system's default.", unused=True
     )
@@ -73,12 +78,13 @@ class IdentityAndNetwork:
         102_400, -1, doc="SO_RCVBUF of accepted connections; -1: the system's default.", unused=True
     )
     request_timeout_ms = integer(
-        30_000, 1, doc="How long this broker waits for the answer to a request of its own.", unused=True
+        30_000,
+        1,
+        doc="How long this broker waits for the answer to a request of its own before it closes the connection. For "
+        "heartbeats and ISR changes at most broker.session.timeout.ms, for what it forwards to the controller at most 5 s.",
     )
     message_max_bytes = integer(1_048_588, 0, doc="Largest record batch accepted, in bytes.", update=CLUSTER_WIDE)
-    fetch_max_bytes = integer(
-        57_671_680, 1024, doc="Most bytes in one fetch response, whatever the client asks for.", unused=True
-    )
+    fetch_max_bytes = integer(57_671_680, 1024, doc="Most bytes in one fetch response, whatever is asked for.")
     max_incremental_fetch_session_cache_slots = integer(
         1_000, 0, doc="Incremental fetch sessions kept (KIP-227).", unused=True
     )
@@ -140,8 +146,8 @@ class Replication:
     replica_socket_timeout_ms = integer(
         30_000,
         1,
-        doc="How long a follower waits for the answer to a fetch; at least replica.fetch.wait.max.ms.",
-        unused=True,
+        doc="How long a follower waits for the answer to a fetch before it closes the connection and connects anew; at "
+        "least replica.fetch.wait.max.ms.",
     )
     replica_socket_receive_buffer_bytes = integer(
         65_536, -1, doc="SO_RCVBUF of fetch connections; -1: the system's default.", unused=True

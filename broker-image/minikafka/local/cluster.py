@@ -33,7 +33,7 @@ from minikafka.local.layout import (
     write_atomic,
     write_record,
 )
-from minikafka.local.ports import HOST, require_free
+from minikafka.local.ports import HOST, ports_of, require_free
 from minikafka.local.process import ProcessHandle
 
 BROKER_COMMAND = (sys.executable, "-P", "-m", "minikafka.cli", "broker", "--config")
@@ -89,7 +89,7 @@ class LocalCluster:
         with self._lock():
             record = self._agreed(brokers, base_port, config or {}, racks, unflushed)
             dead = [broker for broker in record.ids if pids.find(self.data, broker) is None]
-            require_free(port for broker in dead for port in (record.port(broker), record.metrics_port(broker)))
+            require_free(port for broker in dead for port in ports_of(record.port(broker)))
             write_record(self.data, record)
             started = []
             try:
@@ -113,7 +113,7 @@ class LocalCluster:
         record = self._record(broker)
         with self._lock():
             if pids.find(self.data, broker) is None:
-                require_free((record.port(broker), record.metrics_port(broker)))
+                require_free(ports_of(record.port(broker)))
                 self._spawn(record, broker)
         return self.broker(broker)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.local.errors import BadRequest, ClusterError
-from minikafka.local.ports import HOST, METRICS_PORT_OFFSET
+from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET
 
 BROKERS_MAX = 100
 """Each broker is a process of some 40 MB; more than this on one machine is a slip of the finger."""
@@ -35,6 +35,8 @@ KEYS_SET_PER_BROKER = frozenset(
         "broker.rack",
         "listeners",
         "advertised.listeners",
+        "listener.security.protocol.map",
+        "inter.broker.listener.name",
         "log.dirs",
         "log.dir",
         "minikafka.unflushed.dir",
@@ -174,12 +176,14 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
     """
     info = broker_info(data, record, broker, None)
     replicas = min(3, record.brokers)
-    listener = f"PLAINTEXT://{HOST}:{info.port}"
+    listeners = f"PLAINTEXT://{HOST}:{info.port},REPLICATION://{HOST}:{info.port + INTER_BROKER_PORT_OFFSET}"
     values = {
         "node.id": str(broker),
         "cluster.id": record.cluster_id,
-        "listeners": listener,
-        "advertised.listeners": listener,
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT",
+        "inter.broker.listener.name": "REPLICATION",
         "log.dirs": info.data_dir,
         "minikafka.metadata.store": f"sqlite:{data / 'metadata.sqlite'}",
         "minikafka.metrics.port": str(info.metrics_port),

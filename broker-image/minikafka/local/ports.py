@@ -15,8 +15,16 @@ HOST = "127.0.0.1"
 METRICS_PORT_OFFSET = 1000
 """A broker's metrics port is its listener's port plus this."""
 
+INTER_BROKER_PORT_OFFSET = 500
+"""Its inter-broker listener's port is its listener's plus this: between both, for a cluster has at most 100 brokers."""
+
 _LISTEN = "0A"
 _COMMAND_SHOWN_MAX = 60
+
+
+def ports_of(port: int) -> tuple[int, int, int]:
+    """All that a broker listens on whose listener for clients has this port."""
+    return port, port + INTER_BROKER_PORT_OFFSET, port + METRICS_PORT_OFFSET
 
 
 def is_free(port: int) -> bool:
@@ -38,14 +46,14 @@ def require_free(ports: Iterable[int]) -> None:
 
 
 def free_base_port(brokers: int, rng: random.Random | None = None) -> int:
-    """A base port such that every listener and metrics port of a cluster of that size is free now.
+    """A base port such that every port that a cluster of that size listens on is free now.
 
     Below the kernel's ephemeral range, so that no client's own connection takes one before the brokers do.
     """
     rng = rng or random.Random()
     for _ in range(200):
         base = rng.randrange(20000, 30000, 10)
-        if all(is_free(base + offset + n) for offset in (0, METRICS_PORT_OFFSET) for n in range(brokers)):
+        if all(is_free(port) for n in range(brokers) for port in ports_of(base + n)):
             return base
     raise OSError(f"found no {brokers} free ports in a row between 20000 and 32000")
 

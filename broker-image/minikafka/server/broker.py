@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,7 @@ class Broker:
         self._servers: list[asyncio.Server] = []
         self._ports: dict[str, int] = {}
         self._connections: set[ClientConnection] = set()
+        self._connections_from: Counter[str] = Counter()
         self._metrics: MetricsServer | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._stopping = False
@@ -143,7 +145,7 @@ class Broker:
                     lambda name=endpoint.name: ClientConnection(self, name),
                     endpoint.host or None,
                     endpoint.port,
-                    backlog=1024,
+                    backlog=self.config.socket_listen_backlog_size,
                 )
             except OSError as error:
                 raise ConfigError(
@@ -460,10 +462,17 @@ class Broker:
     # -- connections ------------------------------------------------------------------------------------------------------
 
     def connection_opened(self, connection: ClientConnection) -> bool:
-        """False when ``max.connections`` is reached."""
-        if self._stopping or len(self._connections) >= self.config.max_connections:
+        """False when ``max.connections`` or ``max.connections.per.ip`` is reached.
+
+        Clients may use up the former, but must not lock out other brokers (Kafka's ConnectionQuotas protect them, too).
+        """
+        host = connection.client_host
+        if self._stopping or self._connections_from[host] >= self.config.max_connections_per_ip:
+            return False
+        if not connection.inter_broker and len(self._connections) >= self.config.max_connections:
             return False
         self._connections.add(connection)
+        self._connections_from[host] += 1
         self.stats.connections += 1
         self.stats.connections_accepted += 1
         return True
@@ -472,6 +481,9 @@ class Broker:
         if connection not in self._connections:
             return
         self._connections.discard(connection)
+        self._connections_from[connection.client_host] -= 1
+        if not self._connections_from[connection.client_host]:
+            del self._connections_from[connection.client_host]
         self.stats.connections -= 1
         self._heartbeats_lost(connection)
 
@@ -492,12 +504,15 @@ class Broker:
         if role is not None and role.controller_epoch == lost.controller_epoch:
             role.submit_later(lambda c: c.brokers.connection_lost(lost.broker_id, lost.broker_epoch))
 
-    def api_versions(self, error: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
-        """The body of ApiVersions; after a version nobody knows only its own range, as Kafka does (KIP-511)."""
+    def api_versions(self, inter_broker: bool, error: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
+        """The body of ApiVersions; after a version nobody knows only its own range, as Kafka does (KIP-511).
+
+        ``inter_broker``: asked on the inter-broker listener, where there are more.
+        """
         keys = [
             {"api_key": key, "min_version": 0 if key == PRODUCE else spec.min_version, "max_version": spec.max_version}
             for key, (spec, _) in sorted(self.handlers.items())
-            if error is ErrorCode.NONE or key == API_VERSIONS
+            if (error is ErrorCode.NONE or key == API_VERSIONS) and (inter_broker or not spec.inter_broker)
         ]
         return {"error_code": error, "api_keys": keys}
 

@@ -16,11 +16,12 @@ from minikafka.protocol import fetch as fetch_codec
 from minikafka.protocol import messages, wire
 from minikafka.protocol import produce as produce_codec
 from minikafka.protocol.errors import ErrorCode, KafkaError
-from minikafka.protocol.fetch import FetchRequest
+from minikafka.protocol.fetch import FetchRequest, PartitionData
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.server.framing import FrameProtocol
 from minikafka.server.purgatory import DelayedFetch
+from minikafka.server.replicas import FetchTopics
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
@@ -48,7 +49,7 @@ class Slot:
 class RequestContext:
     """What a cold handler may know of its request."""
 
-    __slots__ = ("api_version", "client_host", "client_id", "connection", "header", "listener")
+    __slots__ = ("api_version", "client_host", "client_id", "connection", "header", "inter_broker", "listener")
 
     def __init__(self, connection: ClientConnection, header: RequestHeader) -> None:
         self.connection = connection
@@ -57,6 +58,16 @@ class RequestContext:
         self.client_id = header.client_id or ""
         self.client_host = connection.client_host
         self.listener = connection.listener
+        self.inter_broker = connection.inter_broker
+
+
+def _refused(request: FetchRequest) -> FetchTopics:
+    """A Fetch by somebody who calls itself a replica, and may not: Kafka's answer to a lack of CLUSTER_ACTION.
+
+    Served, it would read above the high watermark, move it, and hold a dead follower in the ISR.
+    """
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return [(key, [PartitionData(asked.partition, code) for asked in partitions]) for key, partitions in request.topics]
 
 
 class Heartbeats(NamedTuple):
@@ -74,6 +85,8 @@ class ClientConnection(FrameProtocol):
         super().__init__()
         self.broker = broker
         self.listener = listener
+        self.inter_broker = listener == broker.config.inter_broker_listener
+        """Whether brokers talk to each other here. Elsewhere nobody is believed to be one."""
         self.max_frame_bytes = broker.config.socket_request_max_bytes
         self.client_host = ""
         self.slots: deque[Slot] = deque()
@@ -83,6 +96,8 @@ class ClientConnection(FrameProtocol):
         self._parked_request: FetchRequest | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._paused = False
+        self._last_request = time.perf_counter()
+        self._idle_timer: asyncio.TimerHandle | None = None
         self.heartbeats_of: Heartbeats | None = None
         """Set when a broker's heartbeats come over this connection."""
 
@@ -95,12 +110,25 @@ class ClientConnection(FrameProtocol):
             transport.close()
             return
         super().connection_made(transport)
+        self._watch_idleness()
+
+    def _watch_idleness(self) -> None:
+        """``connections.max.idle.ms``: one timer a connection, which follows its last request."""
+        allowed = self.broker.config.connections_max_idle_ms / 1000
+        if allowed < 0 or self.loop is None:
+            return
+        left = allowed - (time.perf_counter() - self._last_request)
+        if left <= 0 and not self.slots and self.heartbeats_of is None:  # the end of heartbeats would look like a death
+            self.close()
+            return
+        self._idle_timer = self.loop.call_later(left if left > 0 else allowed, self._watch_idleness)
 
     def closed(self) -> None:
         if self._cold_task is not None:
             self._cold_task.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
         self._forget_parked()
         self.slots.clear()
         self.broker.connection_closed(self)
@@ -113,7 +141,7 @@ class ClientConnection(FrameProtocol):
     # -- requests ---------------------------------------------------------------------------------------------------------
 
     def frame_received(self, frame: memoryview) -> None:
-        started = time.perf_counter()
+        started = self._last_request = time.perf_counter()
         try:
             header = wire.read_header(frame)
             slot = Slot(header.api_key, started)
@@ -208,7 +236,12 @@ class ClientConnection(FrameProtocol):
         if not fetch_codec.MIN_SUPPORTED <= version <= fetch_codec.MAX_SUPPORTED:
             raise MalformedRequest(f"Fetch v{version} is not supported")
         request = fetch_codec.decode_fetch(frame, header.end, version)
+        request.max_bytes = min(request.max_bytes, self.broker.config.fetch_max_bytes)
+        request.min_bytes = min(request.min_bytes, request.max_bytes)
         replicas = self.broker.replicas
+        if request.replica_id >= 0 and not self.inter_broker:
+            self._fetched(header, request, slot, _refused(request), 0)
+            return
         settled = replicas.note_followers(request) if request.replica_id >= 0 else {}
         topics, total, urgent = replicas.read(request, settled)
         wait = request.max_wait_ms / 1000
@@ -298,9 +331,13 @@ class ClientConnection(FrameProtocol):
         if handler is None:
             raise MalformedRequest(f"API key {key} v{version} is unknown or not supported")
         spec, handle = handler
+        if spec.inter_broker and not self.inter_broker:
+            raise MalformedRequest(f"{spec.name} is for brokers; it is not served on listener {self.listener}")
         if not spec.min_version <= version <= spec.max_version:
             if key == API_VERSIONS:  # KIP-511: answered in version 0, so that the client learns what it may ask
-                answer = messages.encode_response(key, 0, self.broker.api_versions(ErrorCode.UNSUPPORTED_VERSION))
+                answer = messages.encode_response(
+                    key, 0, self.broker.api_versions(self.inter_broker, ErrorCode.UNSUPPORTED_VERSION)
+                )
                 return wire.response_frame(header.correlation_id, answer, False)
             raise MalformedRequest(
                 f"{spec.name} v{version} is not supported ({spec.min_version} to {spec.max_version} are)"

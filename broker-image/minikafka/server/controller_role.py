@@ -107,6 +107,11 @@ class ControllerRole:
         if not future.done():
             future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is no longer the controller"))
 
+    def has_registered(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether this is the live incarnation of a broker, as far as this controller has decided."""
+        found = self.controller.brokers.workspace.image.brokers.get(broker_id)
+        return found is not None and found.epoch == broker_epoch
+
     async def submit(self, decide: Callable[[Controller], T]) -> T:
         """Run ``decide`` on the controller and wait until its changes are in the store.
 

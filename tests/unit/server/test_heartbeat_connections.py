@@ -20,6 +20,9 @@ async def broker() -> Broker:
 class Connection:
     """All that the broker looks at."""
 
+    client_host = "127.0.0.1"
+    inter_broker = True
+
     heartbeats_of: Heartbeats | None = None
 
 

@@ -17,8 +17,8 @@ SPEC = ApiSpec(18, "ApiVersions", 0, 4)
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    del ctx, request
-    return broker.api_versions()
+    del request
+    return broker.api_versions(ctx.inter_broker)
 
 
 SPECS = ((SPEC, handle),)

@@ -1,6 +1,7 @@
 """The cluster's own APIs: DescribeCluster 0 to 2, BrokerRegistration 0 to 4, BrokerHeartbeat 0 to 1, AlterPartition 2 to 3.
 
-The last three are for brokers; only the controller answers them. Version 2 of AlterPartition carries no broker epochs.
+The last three are for brokers: they are served on the inter-broker listener only, and only the controller answers them.
+Version 2 of AlterPartition carries no broker epochs.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ async def heartbeat(broker: Broker, ctx: RequestContext, request: Any) -> dict[s
     fence, shut_down = request.want_fence, request.want_shut_down
     try:
         role = broker.require_controller()
-        broker.heard_from(ctx.connection, Heartbeats(broker_id, epoch, role.controller_epoch))
+        if role.has_registered(broker_id, epoch):  # before anything moves: who says so may be of the past, or nobody
+            broker.heard_from(ctx.connection, Heartbeats(broker_id, epoch, role.controller_epoch))
         answer = await role.submit(lambda c: c.brokers.heartbeat(broker_id, epoch, fence, shut_down, time.monotonic()))
     except KafkaError as refused:
         return {"error_code": refused.code, "should_shut_down": False}
@@ -125,7 +127,7 @@ def _proposal(broker: Broker, topic_id: bytes, part: Any) -> IsrProposal:
 
 SPECS = (
     (ApiSpec(60, "DescribeCluster", 0, 2), describe_cluster),
-    (ApiSpec(62, "BrokerRegistration", 0, 4), register),
-    (ApiSpec(63, "BrokerHeartbeat", 0, 1), heartbeat),
-    (ApiSpec(56, "AlterPartition", 2, 3), alter_partition),
+    (ApiSpec(62, "BrokerRegistration", 0, 4, inter_broker=True), register),
+    (ApiSpec(63, "BrokerHeartbeat", 0, 1, inter_broker=True), heartbeat),
+    (ApiSpec(56, "AlterPartition", 2, 3, inter_broker=True), alter_partition),
 )

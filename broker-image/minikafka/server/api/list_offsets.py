@@ -1,6 +1,7 @@
 """ListOffsets, 1 to 10: latest (-1), earliest (-2), largest timestamp (-3), or the first record at or after a time.
 
-Clients see the high watermark as the end, replicas the log end offset. While a new leader's high watermark lags behind the
+Clients see the high watermark as the end, replicas (on the inter-broker listener; elsewhere they are refused with
+TOPIC_AUTHORIZATION_FAILED) the log end offset. While a new leader's high watermark lags behind the
 start of its own term the end is OFFSET_NOT_AVAILABLE: otherwise consumers would see it go backwards. The tiered-storage
 timestamps (-4 and below) have no meaning here and answer with no offset; earliest local (-4) is the earliest.
 """
@@ -24,8 +25,9 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    del ctx
     replica = request.replica_id >= 0
+    if replica and not ctx.inter_broker:
+        return _refused(request)
     topics = []
     for topic in request.topics:
         rows = []
@@ -41,6 +43,20 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
             rows.append(row)
         topics.append({"name": topic.name, "partitions": rows})
     return {"topics": topics}
+
+
+def _refused(request: Any) -> dict[str, Any]:
+    """A client that calls itself a replica would be told of records above the high watermark."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return {
+        "topics": [
+            {
+                "name": t.name,
+                "partitions": [{"partition_index": p.partition_index, "error_code": code} for p in t.partitions],
+            }
+            for t in request.topics
+        ]
+    }
 
 
 def _timestamp(value: Any) -> int:
