@@ -108,5 +108,3 @@ async def get(broker: Broker, path: str) -> tuple[int, str]:
     writer.close()
     head, _, body = raw.decode().partition("\r\n\r\n")
     return int(head.split()[1]), body
-
-
