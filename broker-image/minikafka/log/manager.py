@@ -139,12 +139,13 @@ class LogManager:
         log.on_log_start_moved = lambda: self._log_start_moved(log)
         return log
 
-    def reopen(self, topic_partition: TopicPartition, *, now_ms: int) -> Log:
-        """Make a log that is offline anew from what is on the disk, as after a crash of the process.
+    def prepare_reopen(self, topic_partition: TopicPartition, now_ms: int) -> Callable[[], Log]:
+        """The opening anew of a log that is offline from what is on the disk, as after a crash of the process; to be run on
+        any thread, and followed by `replace`.
 
         What was written and not flushed is still there, unless `fsync` has failed: the kernel may then have dropped it, and
-        would not say so again. Raises LogDirFailure: nothing has changed, and it may be tried again; with `permanent`, only a
-        restart of the broker, as one that has lost records, is safe.
+        would not say so again. Both steps raise LogDirFailure: the log stays offline, and it may be tried again; with
+        `permanent`, only a restart of the broker, as one that has lost records, is safe.
         """
         old, directory = self.logs[topic_partition], self._home[topic_partition]
         if old.failure is None:
@@ -154,13 +155,26 @@ class LogManager:
             old.check_online()
         point = min(directory.recovery_points.offsets.get(topic_partition, 0), old.flushed_offset)
         old.release()
-        log = self._opened(directory, topic_partition, now_ms, False, point)
-        log.configure(old.config)
-        if log.recovery.lost:
-            problem = f"{topic_partition}: ends at {log.log_end_offset}, and was flushed up to {point}"
-            log.release()
-            raise LogDirFailure(problem, permanent=True, topic_partition=topic_partition)
+
+        def opened() -> Log:
+            log = self._opened(directory, topic_partition, now_ms, False, point)
+            log.configure(old.config)
+            if log.recovery.lost:
+                log.release()
+                problem = f"{topic_partition}: ends at {log.log_end_offset}, and was flushed up to {point}"
+                raise LogDirFailure(problem, permanent=True, topic_partition=topic_partition)
+            return log
+
+        return opened
+
+    def replace(self, topic_partition: TopicPartition, log: Log) -> None:
+        """Use a log that was opened anew."""
         self.logs[topic_partition] = log
+
+    def reopen(self, topic_partition: TopicPartition, *, now_ms: int) -> Log:
+        """Both steps at once, for tests and the simulator. Raises LogDirFailure."""
+        log = self.prepare_reopen(topic_partition, now_ms)()
+        self.replace(topic_partition, log)
         return log
 
     # -- partitions come and go

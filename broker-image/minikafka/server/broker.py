@@ -7,13 +7,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from minikafka import __version__
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.controller.topics import NewTopic
-from minikafka.log.errors import LogError
+from minikafka.log.errors import LogDirFailure, LogError
 from minikafka.log.filesystem import RealFileSystem
 from minikafka.log.manager import LogManager
 from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR, ClusterImage, TopicState
@@ -33,6 +34,7 @@ from minikafka.server.housekeeping import Housekeeping
 from minikafka.server.http import MetricsServer
 from minikafka.server.internal import InternalLog
 from minikafka.server.membership import AlterPartitionSender, Membership
+from minikafka.server.offline_logs import OfflineLogs
 from minikafka.server.replicas import ReplicaManager
 from minikafka.server.supervision import Supervisor
 from minikafka.telemetry.events import EventLog
@@ -78,6 +80,8 @@ class Broker:
         self.replicas = ReplicaManager(self.stats, self.alter_sender.propose)
         self.replicas.exists = self.partition_exists
         self.replicas.hint = self.leader_hint
+        self.replicas.log_failed = self.log_failed
+        self.offline_logs = OfflineLogs(self)
         self.fetchers = FetcherPool(self)
         self.host = PartitionHost(self)
         self.internal = InternalLog(self)
@@ -200,12 +204,14 @@ class Broker:
         for server in self._servers:
             server.close()
         await self.housekeeping.stop()
+        self.offline_logs.stop()
         self.alter_sender.stop()
         self.fetchers.stop()
         await self.groups.stop()
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.wait((self._watcher,))
+        self._heard_over.clear()  # it is this broker that hangs up: as the controller it must not take the others for dead
         for connection in list(self._connections):
             connection.close()
         epoch = self.membership.broker_epoch
@@ -213,10 +219,11 @@ class Broker:
         clean = False
         if hasattr(self, "logs"):
             try:
+                clean = epoch >= 0 and self.failure is None
                 self.logs.checkpoint_high_watermarks(self.host.high_watermarks())
-                self.logs.close(clean=epoch >= 0, broker_epoch=epoch)
-                clean = epoch >= 0
+                self.logs.close(clean=clean, broker_epoch=epoch)
             except (LogError, OSError) as error:
+                clean = False
                 self.warn(f"data directory: {error}")
         await self.store.close()
         if self._metrics is not None:
@@ -303,14 +310,38 @@ class Broker:
         registered = me is not None and me.epoch == self.membership.broker_epoch
         if registered:
             self.host.reconcile(records)
-            if self.membership.want_fence:
-                self.membership.want_fence = False
-                self.membership.poke()
+            self._may_be_unfenced()
         if registered and me is not None:
             self.stats.fenced = int(me.fenced)
             if not me.fenced:
                 self.ready.set()
         self._image_changed.set()
+
+    def _may_be_unfenced(self) -> None:
+        """Replicas match the image; if all of them can, this broker may lead."""
+        if self.membership.want_fence and not len(self.offline_logs):
+            self.membership.want_fence = False
+            self.membership.poke()
+
+    def look_again(self) -> None:
+        """Reconcile with the image as it is, in the next round of events."""
+        asyncio.get_running_loop().call_soon(self.supervisor.call, "cluster image", partial(self._took_changes, {}))
+
+    @property
+    def is_fenced(self) -> bool:
+        """By the controller's word, which everybody else has as well."""
+        me = self.image.brokers.get(self.broker_id)
+        return me is not None and me.epoch == self.membership.broker_epoch and me.fenced
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def fail(self, reason: str) -> None:
+        """End the process (exit code 3), as one that crashed: its supervisor starts it again."""
+        self.failure = reason
+        self.health.report("broker", reason)
+        self.failed.set()
 
     def _take_cluster_configs(self) -> None:
         """What must be the same on every broker comes from the image, not from this broker's file (KIP-966)."""
@@ -572,6 +603,8 @@ class Broker:
     def log_failed(self, partition: HostedPartition, error: LogError) -> None:
         """A log refused an append or a read: say so once a minute and partition, not at every retry."""
         self.housekeeping.complain(str(partition.topic_partition), str(error))
+        if isinstance(error, LogDirFailure):
+            self.offline_logs.failed(partition.topic_partition, error)
 
     def told_nothing(self, whom: str, host: str, port: int) -> None:
         """A broker that took our request has not answered it in time; the connection was closed for it."""
@@ -600,8 +633,6 @@ class Broker:
         return self.host.statuses()
 
     def _health(self) -> tuple[bool, str]:
-        if self.failure is not None:
-            return False, self.failure
         return self.health.verdict()
 
     def _readiness(self) -> tuple[bool, str]:

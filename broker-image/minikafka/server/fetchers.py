@@ -345,7 +345,10 @@ class ReplicaFetcher:
             return
         follower = followed.partition.follower
         if self._followed.get(key) is followed and follower is not None:
-            follower.leader_offsets(position, found[0], found[1])
+            try:
+                follower.leader_offsets(position, found[0], found[1])
+            except LogError as refusal:
+                self.broker.log_failed(followed.partition, refusal)
             self.broker.note_truncations(followed.partition)
             followed.not_before = 0.0
             self._kick(overtake=True)

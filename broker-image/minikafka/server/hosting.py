@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from minikafka.log.errors import LogError
+from minikafka.log.errors import LogDirFailure
 from minikafka.metadata.image import BROKER, CLUSTER_CONFIG, TOPIC, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
@@ -69,6 +69,24 @@ class PartitionHost:
             if was_leader:
                 self._stopped_leading(partition)
 
+    def resign(self, topic_partition: TopicPartition) -> None:
+        """Have the replica lead and follow nothing until :meth:`settle`: its log is offline."""
+        partition = self.broker.replicas.get(*topic_partition)
+        if partition is None:
+            return
+        self.broker.fetchers.unfollow(partition)
+        was_leader = partition.leader is not None
+        partition.resign()
+        if was_leader:
+            self._stopped_leading(partition)
+        self._wake(partition)
+        self.broker.replicas.flush_ready()
+
+    def settle(self, topics: Collection[str]) -> None:
+        """Have the replicas of these topics follow the image again, now or with the next one."""
+        self.unsettled.update(topics)
+        self.broker.look_again()
+
     def _attempt(self, topic: str, work: Callable[..., None], *args: Any) -> None:
         """One step for a topic. Its failure must not keep this broker from following the rest of the image."""
         try:
@@ -112,17 +130,22 @@ class PartitionHost:
         self._wake(partition)
         topic, index = partition.topic_partition
         broker.logs.delete(partition.topic_partition, now_ms=int(time.time() * 1000))
+        broker.offline_logs.forget(partition.topic_partition)
         broker.events.emit("replica_stopped", topic=topic, partition=index, reason=reason)
 
     def _apply(self, topic: TopicState, index: int, state: PartitionState) -> None:
         broker = self.broker
+        tp = TopicPartition(topic.name, index)
+        if tp in broker.offline_logs:
+            return  # it is applied when the log is back
         partition = broker.replicas.get(topic.name, index)
         config = broker.config.topic(topic.configs)
         if partition is None:
             try:
                 partition = self._create(topic, index, config)
-            except (LogError, OSError) as error:
-                broker.warn(f"{topic.name}-{index}: cannot open its log: {error}")
+            except LogDirFailure as failure:
+                broker.warn(f"{tp}: cannot open its log: {failure}")
+                broker.offline_logs.failed(tp, failure)
                 return
         elif partition.topic_config is not config:
             partition.topic_config = config
@@ -133,8 +156,11 @@ class PartitionHost:
         before = partition.high_watermark
         try:
             changed = partition.apply_state(state, time.monotonic())
-        except (LogError, OSError) as error:
-            broker.warn(f"{topic.name}-{index}: cannot take leader epoch {state.leader_epoch}: {error}")
+        except LogDirFailure as failure:
+            broker.warn(f"{tp}: cannot take leader epoch {state.leader_epoch}: {failure}")
+            if was is Role.LEADER:
+                self._stopped_leading(partition)
+            broker.offline_logs.failed(tp, failure)
             return
         if changed:
             self._role_changed(partition, was)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from minikafka.log.config import FOREVER
 from minikafka.log.errors import LogError
@@ -14,6 +14,8 @@ from minikafka.server.hosted import HostedPartition
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
+
+T = TypeVar("T")
 
 FLUSH_CHECK_SECONDS = 0.1
 FLUSH_CHECK_IDLE_SECONDS = 1.0
@@ -105,6 +107,15 @@ class Housekeeping:
     async def _checkpoint_recovery(self) -> None:
         logs = self.broker.logs
         await self._write([*logs.prepare_recovery_points(), *logs.prepare_log_start_offsets()])
+
+    async def write_checkpoints(self) -> None:
+        """All of them, now. Raises LogDirFailure or OSError: the disk takes no writes."""
+        await self._checkpoint_hw()
+        await self._checkpoint_recovery()
+
+    async def on_disk_thread(self, work: Callable[[], T]) -> T:
+        """Run what may wait for the disk, and its result."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     async def _write(self, writes: Sequence[Callable[[], None]]) -> None:
         """Run what was prepared for the disk on a thread, one after the other."""

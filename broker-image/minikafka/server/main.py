@@ -87,8 +87,12 @@ async def _serve(config: BrokerConfig) -> int:
     loop.set_exception_handler(lambda _, context: _tell(broker, context))
     starting = asyncio.ensure_future(broker.start())
     stopping = asyncio.ensure_future(stop.wait())
+    failing = asyncio.ensure_future(broker.failed.wait())
     try:
-        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((starting, stopping, failing), return_when=asyncio.FIRST_COMPLETED)
+        if broker.failed.is_set():
+            starting.cancel()
+            return await _failed(broker)
         if not starting.done():
             starting.cancel()
             await broker.abort()
@@ -101,14 +105,17 @@ async def _serve(config: BrokerConfig) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    failing = asyncio.ensure_future(broker.failed.wait())
     await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
     if broker.failed.is_set():
-        print(f"minikafka broker: {broker.failure}", file=sys.stderr)
-        await broker.abort()
-        return 3
+        return await _failed(broker)
     await broker.stop("signal")
     return 0
+
+
+async def _failed(broker: Broker) -> int:
+    print(f"minikafka broker: {broker.failure}", file=sys.stderr)
+    await broker.abort()
+    return 3
 
 
 def _tell(broker: Broker, context: dict[str, Any]) -> None:

@@ -103,12 +103,16 @@ class Membership:
         except KafkaError:
             await asyncio.sleep(RETRY_SECONDS)
 
+    def fence(self) -> None:
+        """Have others lead what this broker leads, until :attr:`want_fence` is taken back."""
+        self.want_fence = True
+        self.poke()
+
     def give_up(self, reason: str) -> None:
         """Have others lead what this broker leads, and be the controller, until :attr:`want_fence` is taken back."""
-        self.want_fence = True
         if self.role is not None:
             self.role.resign(reason)
-        self.poke()
+        self.fence()
 
     def _is_mine(self, lease: Lease) -> bool:
         return self.role is not None and self.role.lease.epoch == lease.epoch and not self.role.over.is_set()

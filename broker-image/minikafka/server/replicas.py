@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minikafka.log.errors import LogError
+from minikafka.log.errors import LogDirFailure, LogError
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchPartition, FetchRequest, PartitionData, TopicKey
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
@@ -39,6 +39,7 @@ class ReplicaManager:
         self.offline_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self.exists: Callable[[TopicKey, int], bool] = lambda _key, _index: False
         self.hint: Callable[[HostedPartition], tuple[int, int] | None] = lambda _: None
+        self.log_failed: Callable[[HostedPartition, LogError], None] = lambda _partition, _error: None
         self.on_append: Callable[[HostedPartition, int], None] | None = None
         self._ready: list[DelayedFetch] = []
         self._delayed: set[DelayedProduce] = set()
@@ -127,6 +128,7 @@ class ReplicaManager:
             info = leader.append(records, now_ms, now)
         except LogError as error:
             self.stats.failed_produce += 1
+            self._disk_refused(partition, error)
             return PartitionResult(index, error.code, message=str(error)), -1
         self.stats.bytes_in += info.bytes
         self.stats.messages_in += info.records
@@ -143,6 +145,10 @@ class ReplicaManager:
         if acks != -1 or partition.high_watermark >= required:
             return result, -1
         return result, required
+
+    def _disk_refused(self, partition: HostedPartition, error: LogError) -> None:
+        if isinstance(error, LogDirFailure):
+            self.log_failed(partition, error)
 
     def _sweep(self) -> None:
         """Time out produces. A time-out says nothing about the write: it may still be committed."""
@@ -301,6 +307,7 @@ class ReplicaManager:
         try:
             found = log.read(offset, max(limit, 0), upper, first)
         except LogError as error:
+            self._disk_refused(partition, error)
             data.error = error.code
             return data
         data.ranges = found.ranges

@@ -152,6 +152,10 @@ EVENTS: Mapping[str, Event] = {
     "corrupt_batch": Event(
         "The leader sent a batch with a wrong checksum or length; once per offset.", ("offset", "error"), True
     ),
+    "log_offline": Event(
+        "The disk refused; the replica leads and follows nothing, and the broker has itself fenced.", ("error",), True
+    ),
+    "log_online": Event("The disk works, and the replica follows again.", (), True),
     "log_start_advanced": Event("Old records were deleted.", ("from_offset", "to_offset", "reason"), True),
     # groups
     "group_rebalanced": Event("A group has a new generation.", ("group", "generation", "members", "reason")),

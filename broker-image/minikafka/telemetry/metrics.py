@@ -95,7 +95,9 @@ class BrokerStats:
         "last_isr_expand",
         "last_isr_shrink",
         "last_truncation",
+        "log_dir_failures",
         "messages_in",
+        "offline_logs",
         "recovery_seconds",
         "rejected_bytes",
         "replication_bytes_in",
@@ -122,6 +124,8 @@ class BrokerStats:
         self.truncations = 0
         self.truncated_records = 0
         self.fenced_requests = 0
+        self.log_dir_failures = 0
+        self.offline_logs = 0
         self.failed_produce = 0
         self.failed_fetch = 0
         self.connections_accepted = 0
@@ -239,6 +243,18 @@ BROKER_METRICS: tuple[Metric, ...] = (
         COUNTER,
         "ISR changes the controller refused.",
         source="failed_isr_updates",
+    ),
+    Metric(
+        "minikafka_offline_logs",
+        GAUGE,
+        "Logs here that the disk refused and that are not back yet (Kafka: OfflineLogDirectoryCount).",
+        source="offline_logs",
+    ),
+    Metric(
+        "minikafka_log_dir_failures_total",
+        COUNTER,
+        "Times the disk refused a log here, so that its replica resigned.",
+        source="log_dir_failures",
     ),
     Metric("minikafka_truncations_total", COUNTER, "Times a log here was cut back.", source="truncations"),
     Metric("minikafka_truncated_records_total", COUNTER, "Records cut off logs here.", source="truncated_records"),

@@ -47,6 +47,7 @@ def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[ErrorC
     try:
         hosted.log.increment_log_start_offset(target)
     except LogError as error:
+        broker.log_failed(hosted, error)
         return error.code, -1
     broker.host.note_log_start(hosted, before, "DeleteRecords")
     return ErrorCode.NONE, hosted.log.log_start_offset
