@@ -412,6 +412,8 @@ class Log:
         `now` is monotonic seconds.
         """
         unflushed = self.log_end_offset - self.flushed_offset
+        if self.unsynced_paths:
+            return True
         if not unflushed:
             self.flushed_at = now
             return False
@@ -447,8 +449,19 @@ class Log:
         job = self.start_flush()
         job.run()
         self.complete_flush(job)
-        if self.flushed_offset < self.log_end_offset:  # that was one from before the last append
+        if self.flushed_offset < self.log_end_offset or self.unsynced_paths:  # that was one from before the last append
             self.flush()
+
+    @property
+    def recovery_point(self) -> int:
+        """Below it recovery trusts the files: records and indexes are flushed. `flushed_offset` is that of the records alone,
+        and may be ahead when a segment was completed after a flush had begun."""
+        waiting = self.unsynced_paths if self.flush_job is None else [*self.unsynced_paths, *self.flush_job.paths]
+        if waiting:
+            for segment in self.segments:
+                if segment.index.path in waiting:
+                    return min(self.flushed_offset, segment.base_offset)
+        return self.flushed_offset
 
     def settle_flush(self) -> None:
         """Let a flush that is under way end, or never begin, before files are cut. Raises LogDirFailure."""

@@ -293,7 +293,7 @@ class LogManager:
 
     def prepare_recovery_points(self) -> list[Callable[[], None]]:
         """Writes of `recovery-point-offset-checkpoint`, to be run on any thread."""
-        return [self._prepare(d, d.recovery_points, lambda log: log.flushed_offset) for d in self._directories]
+        return [self._prepare(d, d.recovery_points, lambda log: log.recovery_point) for d in self._directories]
 
     def prepare_log_start_offsets(self) -> list[Callable[[], None]]:
         """Writes of `log-start-offset-checkpoint`, to be run on any thread. Starts that segment names tell are left
@@ -324,7 +324,7 @@ class LogManager:
         if points.offsets.get(log.topic_partition, 0) > offset or not points.is_on_disk:
 
             def point(each: Log) -> int:
-                return min(each.flushed_offset, offset) if each is log else each.flushed_offset
+                return min(each.recovery_point, offset) if each is log else each.recovery_point
 
             _run([self._prepare(directory, points, point)], log)
 

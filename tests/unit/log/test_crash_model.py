@@ -123,7 +123,7 @@ class Life:
             case "epoch":
                 self.begin_epoch()
             case "checkpoint":
-                self.recovery_point = self.log.flushed_offset
+                self.recovery_point = self.log.recovery_point
             case "roll":
                 if self.log.active.size:
                     self.log.roll()
@@ -135,7 +135,7 @@ class Life:
                 assert self.log.log_end_offset == everything, "a dead process loses nothing"
             case "clean":
                 self.log.close()
-                self.recovery_point = self.log.flushed_offset
+                self.recovery_point = self.log.recovery_point
                 self.fs.power_loss()
                 self.reopen(clean=True)
                 assert self.log.log_end_offset == everything

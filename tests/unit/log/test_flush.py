@@ -390,3 +390,18 @@ def test_a_flush_on_another_thread_of_a_real_disk(tmp_path: object) -> None:
         clean=True, recovery_point=1200, now_ms=NOW_MS, unflushed_dir=f"{tmp_path}/unflushed",
     )  # fmt: skip
     assert contents(again) == written
+
+
+def test_the_recovery_point_waits_for_the_indexes_of_a_completed_segment() -> None:
+    """A power loss would leave an index that is short, and recovery would trust it. Found by the crash model."""
+    _, log = filled(2)
+    log.start_flush()
+    log.roll()
+    job = log.start_flush()
+    job.run()
+    log.complete_flush(job)
+    assert (log.flushed_offset, log.recovery_point) == (6, 0)
+    assert log.needs_flush(0.0)
+    log.flush()
+    assert (log.flushed_offset, log.recovery_point) == (6, 6)
+    assert not log.needs_flush(0.0)
