@@ -21,6 +21,9 @@ from minikafka.log.filesystem import FileSystem
 from minikafka.log.log import Log
 from minikafka.protocol.types import TopicPartition
 
+NAME_BYTES_MAX = 255
+"""Linux's NAME_MAX. The longest name of a topic, 249, leaves room for "-" and a partition of five digits."""
+
 ConfigFor = Callable[[str], LogConfig]
 """The settings of a topic's logs, by topic name."""
 
@@ -226,29 +229,34 @@ class LogManager:
     def delete(self, topic_partition: TopicPartition, *, now_ms: int = 0) -> None:
         """Delete a partition: out of sight at once, its bytes after `file.delete.delay.ms` (`prepare_purge`).
 
-        Readers that hold file ranges keep them. Nothing happens when it is not here. Raises LogDirFailure.
+        Readers that hold file ranges keep them. Nothing happens when it is not here. Raises LogDirFailure; then it is still
+        here, unless only its unflushed files could not be removed, which `create` does before the name is used again.
         """
-        log = self.logs.pop(topic_partition, None)
+        log = self.logs.get(topic_partition)
         if log is None:
             return
-        directory = self._home.pop(topic_partition)
-        self.topic_ids.pop(topic_partition, None)
-        doomed = f"{directory.path}/{topic_partition}.{uuid.uuid4().hex}{DELETED_SUFFIX}"
+        directory = self._home[topic_partition]
+        doomed = f"{directory.path}/{_doomed_name(topic_partition)}"
         try:
             log.settle_flush()
         except LogDirFailure:
             pass  # it is being deleted
-        log.release()
         try:
-            if log.tail_directory is not None:
-                self._fs.rmtree(log.tail_directory)
             self._fs.rename(log.directory, doomed)
         except OSError as error:
             raise LogDirFailure(f"{topic_partition}: cannot be deleted: {error}", permanent=False) from error
+        del self.logs[topic_partition], self._home[topic_partition]
+        self.topic_ids.pop(topic_partition, None)
+        log.release()
         # The checkpoints on disk forget it with their next write, and `create` sees to it before the name is used again:
         # three files, each fsynced, for each partition of a topic would hold up all others.
         self.high_watermarks.pop(topic_partition, None)
         self._doomed[doomed] = now_ms + log.config.file_delete_delay_ms
+        try:
+            if log.tail_directory is not None:
+                self._fs.rmtree(log.tail_directory)
+        except OSError as error:
+            raise LogDirFailure(f"{log.tail_directory}: cannot be removed: {error}", permanent=False) from error
 
     def _forget_offsets(self, topic_partition: TopicPartition) -> None:
         """Durably: a later topic of the same name must not start from these, for recovery would trust what was never flushed."""
@@ -365,6 +373,15 @@ class LogManager:
                 directory.unlock()
         if problem is not None:
             raise problem
+
+
+def _doomed_name(topic_partition: TopicPartition) -> str:
+    """The folder's name while it is being deleted: as long as a file's name may be, which costs the end of a long topic name.
+
+    As Kafka's ``LocalLog.logDirNameWithSuffixCappedLength`` (KAFKA-4893).
+    """
+    suffix = f"-{topic_partition.partition}.{uuid.uuid4().hex}{DELETED_SUFFIX}"
+    return topic_partition.topic[: NAME_BYTES_MAX - len(suffix)] + suffix
 
 
 def _hidden_start(log: Log) -> int:

@@ -257,6 +257,8 @@ class ReplicaFetcher:
         except LogError as refusal:
             self.broker.log_failed(partition, refusal)
             outcome, failure = FetchOutcome.BACK_OFF, refusal
+        if data.records:
+            self._to_the_end(key)
         if outcome is FetchOutcome.APPENDED:
             followed.backoff = BACKOFF_SECONDS_FIRST
             followed.trouble = None
@@ -279,6 +281,11 @@ class ReplicaFetcher:
             self.broker.note_truncations(partition)
         if partition.log.log_start_offset != start:
             self.broker.host.note_log_start(partition, start, f"leader {self.leader_id} deleted them")
+
+    def _to_the_end(self, key: Key) -> None:
+        """Whoever got records is asked for last: a leader fills its answers in the order of the request, and those at its
+        end would get nothing for as long as the first ones have a backlog (Kafka's ``updateAndMoveToEnd``)."""
+        self._followed[key] = self._followed.pop(key)
 
     def _tell(self, followed: _Followed, trouble: tuple[str, int], is_corrupt: bool) -> None:
         """Say what is wrong, once: a follower asks again and again. What is over at the next try was only a race."""

@@ -96,12 +96,21 @@ class Membership:
             if self._is_mine(lease):
                 await self._lead()
             else:
-                await self._serve_under(lease)
+                await self._follow(lease)
         except StoreError as error:
             self.broker.housekeeping.complain("store", f"cluster store: {error}")
             await asyncio.sleep(RETRY_SECONDS * 4)
         except KafkaError:
             await asyncio.sleep(RETRY_SECONDS)
+
+    async def _follow(self, lease: Lease) -> None:
+        """Live under another controller. One that says it is none, and renews no lease, has resigned: its term is free."""
+        try:
+            await self._serve_under(lease)
+        except KafkaError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER or not self._is_silent():
+                raise
+            await self._take(lease)
 
     def fence(self) -> None:
         """Have others lead what this broker leads, until :attr:`want_fence` is taken back."""

@@ -484,6 +484,57 @@ class TestCreateAndDelete:
         manager.delete(A)
         assert A not in manager.logs
 
+    @pytest.mark.parametrize("length", [1, 213, 214, 249])
+    @pytest.mark.parametrize("partition", [0, 99_999])
+    def test_a_topic_of_any_legal_name(self, tmp_path: Path, length: int, partition: int) -> None:
+        """KAFKA-4893: what is added to the name of a partition's folder must fit into a file name, too."""
+        data = tmp_path / "data"
+
+        def opened() -> LogManager:
+            return LogManager.open(
+                [str(data)],
+                RealFileSystem(),
+                cluster_id="c",
+                node_id=1,
+                config_for=lambda _: LogConfig(),
+                now_ms=NOW_MS,
+                unflushed_dir=str(tmp_path / "tails"),
+            )
+
+        manager = opened()
+        long = TopicPartition("x" * length, partition)
+        for _ in range(2):
+            fill(manager.create(long, uuid.uuid4()), 1)
+            manager.delete(long)
+        doomed = [p.name for p in data.iterdir() if p.name.endswith("-delete")]
+        assert len(doomed) == 2
+        assert all(name.startswith("x") and f"-{partition}." in name for name in doomed)
+        manager.close()
+        again = opened()
+        assert again.clean
+        assert again.logs == {}
+        assert not [p.name for p in data.iterdir() if p.is_dir()]
+        again.close()
+
+    def test_one_that_cannot_be_deleted_now_is_deleted_later(self) -> None:
+        """It was forgotten although its folder was there, and a later topic of its name would have found the records."""
+        fs, manager = two_logs()
+
+        def hook(operation: str, path: str) -> None:
+            if operation == "rename":
+                raise OSError(errno.EIO, "Input/output error", path)
+
+        fs.fault_hook = hook
+        with pytest.raises(LogDirFailure, match="cannot be deleted"):
+            manager.delete(A)
+        with pytest.raises(InconsistentTopicId):
+            manager.create(A, uuid.uuid4())
+        fs.fault_hook = None
+        manager.delete(A)
+        assert manager.create(A, uuid.uuid4()).log_end_offset == 0
+        manager.close()
+        assert open_manager(fs).clean
+
     def test_tails_of_a_log_whose_data_volume_is_gone_are_not_restored(self) -> None:
         fs, manager = two_logs(unflushed=True)
         manager.close(clean=False)

@@ -68,9 +68,12 @@ class Cluster:
     async def has_controller(self) -> None:
         await until(lambda: any(b.membership.leads for b in self.brokers.values()))
 
-    async def create(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """A topic with a replica on each broker, known everywhere."""
-        wish = NewTopic(name, partitions, len(self.brokers), configs=configs or {})
+    async def create(self, name: str, partitions: int = 1, leader: int | None = None) -> None:
+        """A topic with a replica on each broker, known everywhere; ``leader`` leads all of its partitions."""
+        wish = NewTopic(name, partitions, len(self.brokers))
+        if leader is not None:
+            replicas = sorted(self.brokers, key=lambda broker_id: broker_id != leader)
+            wish = NewTopic(name, assignment=dict.fromkeys(range(partitions), replicas))
         await self.controller.create_topic(wish)
         await until(lambda: all(b.replicas.get(name, partitions - 1) is not None for b in self.brokers.values()))
 

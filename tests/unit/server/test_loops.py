@@ -1,0 +1,240 @@
+"""Nothing that a broker does in the background ends unseen: it is told, tried again, and others take over what it held."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka.controller.controller import Controller
+from minikafka.log.errors import LogDirFailure
+from minikafka.metadata.image import ClusterImage
+from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.server import supervision
+from minikafka.server.broker import Broker
+
+from tests.unit.server.in_process import Cluster, get, running, until
+
+LONG = "x" * 249
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "PAUSE_SECONDS_FIRST", 0.01)
+
+
+@pytest.fixture
+async def three(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with running(tmp_path, 3, broker_session_timeout_ms="1000") as cluster:
+        await cluster.create("t", partitions=3)
+        yield cluster
+
+
+def told(cluster: Cluster, broker: Broker, event: str) -> list[dict[str, Any]]:
+    lines = (cluster.data / f"events-{broker.broker_id}.jsonl").read_text().splitlines()
+    return [record["fields"] for record in map(json.loads, lines) if record["event"] == event]
+
+
+def breaking(broken: list[bool], what: Callable[..., Any]) -> Callable[..., Any]:
+    """``what``, which raises for as long as ``broken`` holds anything."""
+
+    def sometimes(*args: Any, **kwargs: Any) -> Any:
+        if broken:
+            raise LookupError("a mistake that nobody made")
+        return what(*args, **kwargs)
+
+    return sometimes
+
+
+def leads(broker: Broker) -> list[int]:
+    return [p.topic_partition.partition for p in broker.replicas.all() if p.leader is not None]
+
+
+async def test_a_topic_of_the_longest_name_is_deleted(tmp_path: Path) -> None:
+    """Audit t1: it ended the loop that follows the image, and so the broker, without a word."""
+    async with running(tmp_path, 1) as cluster:
+        broker = cluster.brokers[1]
+        for _ in range(2):
+            await cluster.create(LONG)
+            assert await broker.delete_topic(LONG) is ErrorCode.NONE
+        await until(lambda: broker.replicas.get(LONG, 0) is None)
+        await cluster.create("after")
+        assert broker.health.problems() == {}
+
+
+async def test_a_topic_that_fails_keeps_no_other_from_being_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, 1) as cluster:
+        broker = cluster.brokers[1]
+        monkeypatch.setattr("minikafka.server.broker.WATCH_SECONDS", 0.05)
+        await cluster.create("bad")
+        delete = broker.logs.delete
+
+        def refuse(*args: Any, **kwargs: Any) -> None:
+            raise LogDirFailure("bad-0: cannot be deleted: Input/output error", permanent=False)
+
+        broker.logs.delete = refuse  # type: ignore[method-assign]
+        assert await broker.delete_topic("bad") is ErrorCode.NONE
+        await cluster.create("good")
+        status, body = await get(broker, "/healthz")
+        assert (status, body.splitlines()) == (
+            503,
+            ["topic bad: LogDirFailure: bad-0: cannot be deleted: Input/output error"],
+        )
+        assert 'minikafka_component_failed{component="topic bad"} 1' in (await get(broker, "/metrics"))[1]
+        assert leads(broker) == [0]
+        broker.logs.delete = delete  # type: ignore[method-assign]
+        await until(lambda: not broker.health.problems())
+        assert (await get(broker, "/healthz")) == (200, "ok\n")
+        assert not [tp for tp in broker.logs.logs if tp.topic == "bad"]
+        assert [fields["component"] for fields in told(cluster, broker, "component_recovered")] == ["topic bad"]
+
+
+async def test_a_broker_that_cannot_follow_the_image_gives_up_what_it_leads(
+    three: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is fenced at its own wish, resigns as the controller, says so, and comes back by itself."""
+    victim = three.controller
+    await until(lambda: sorted(sum((leads(b) for b in three.brokers.values()), [])) == [0, 1, 2])
+    broken: list[bool] = [True]
+    apply = ClusterImage.apply
+
+    def sometimes(image: ClusterImage, key: str, value: Any) -> None:
+        if broken and image is victim.image:
+            raise LookupError("a record of the future")
+        apply(image, key, value)
+
+    monkeypatch.setattr(ClusterImage, "apply", sometimes)
+    await three.controller.create_topic_anywhere(_wish("more"))
+    others = [b for b in three.brokers.values() if b is not victim]
+    await until(lambda: any(b.membership.leads for b in others))
+    await until(lambda: all(b.image.brokers[victim.broker_id].fenced for b in others))
+    await until(lambda: sorted(sum((leads(b) for b in others), [])) == [0, 0, 1, 2])
+    assert leads(victim) == []
+    status, body = await get(victim, "/healthz")
+    assert (status, body.splitlines()) == (503, ["cluster image: LookupError: a record of the future"])
+    broken.clear()
+    await until(lambda: not any(b.image.brokers[victim.broker_id].fenced for b in three.brokers.values()))
+    await until(lambda: victim.replicas.get("more", 0) is not None)
+    assert victim.health.problems() == {}
+    assert told(three, victim, "controller_resigned")[0]["reason"] == "cannot follow the cluster image"
+
+
+def _wish(name: str) -> Any:
+    from minikafka.controller.topics import NewTopic
+
+    return NewTopic(name, 1, 3)
+
+
+async def test_changes_that_failed_half_way_are_taken_again(tmp_path: Path) -> None:
+    """The revision is that of the store then, and still what it brought has not been seen to."""
+    async with running(tmp_path, 1) as cluster:
+        broker = cluster.brokers[1]
+        broken: list[bool] = []
+        broker.host.reconcile = breaking(broken, broker.host.reconcile)  # type: ignore[method-assign]
+        broken.append(True)
+        role = broker.require_controller()
+        await role.submit(lambda c: c.topics.create(_wish_of_one("t"), False))
+        await until(lambda: "cluster image" in broker.health.problems())
+        assert broker.replicas.get("t", 0) is None
+        broken.clear()
+        await until(lambda: broker.replicas.get("t", 0) is not None)
+        await until(lambda: leads(broker) == [0])
+
+
+def _wish_of_one(name: str) -> Any:
+    from minikafka.controller.topics import NewTopic
+
+    return NewTopic(name, 1, 1)
+
+
+async def test_a_controller_that_fails_on_a_decision_ends_its_term(three: Cluster) -> None:
+    """Its loop ended, the lease was renewed all the same, and whoever asked waited for ever."""
+    old = three.controller
+    role = old.require_controller()
+
+    def decide(_: Controller) -> None:
+        raise LookupError("a mistake that nobody made")
+
+    with pytest.raises(KafkaError) as refused:
+        async with asyncio.timeout(20):
+            await role.submit(decide)
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR, "so that no client takes it to the next controller"
+    await until(lambda: role.over.is_set())
+    await until(lambda: any(b.membership.leads for b in three.brokers.values() if b is not old))
+    await until(lambda: not old.health.problems())
+    assert told(three, old, "component_failed") == [
+        {"component": "controller", "error": "LookupError: a mistake that nobody made"}
+    ]
+    assert [fields["reason"] for fields in told(three, old, "controller_resigned")] == [
+        "internal error: LookupError('a mistake that nobody made')"
+    ]
+    await three.create("after")
+
+
+@pytest.mark.parametrize("loop", ["commit", "tick", "renew"])
+async def test_whatever_ends_a_loop_of_the_controller_ends_its_term(
+    three: Cluster, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    old = three.controller
+    role = old.require_controller()
+    broken: list[bool] = [True]
+    target, name = {
+        "commit": (old.store, "commit"),
+        "tick": (role.standing_back, "gives_way"),
+        "renew": (old.store, "renew"),
+    }[loop]
+    monkeypatch.setattr(target, name, breaking(broken, getattr(target, name)))
+    if loop == "commit":
+        with pytest.raises(KafkaError):
+            await role.submit(lambda c: c.topics.create(_wish("new"), False))
+    await until(lambda: role.over.is_set())
+    await until(lambda: any(b.membership.leads for b in three.brokers.values() if b is not old))
+    assert "LookupError" in told(three, old, "controller_resigned")[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("component", "attribute", "method"),
+    [
+        ("membership", "store", "lease"),
+        ("ISR check", "replicas", "isr_tick"),
+        ("high watermark checkpoint", "host", "high_watermarks"),
+        ("recovery point checkpoint", "logs", "prepare_recovery_points"),
+        ("purge of deleted logs", "logs", "prepare_purge"),
+        ("flush", "housekeeping", "_flush_due"),
+    ],
+)
+async def test_a_periodic_task_survives_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, component: str, attribute: str, method: str
+) -> None:
+    """Each of them ended for ever, unseen, with the first exception that it did not expect."""
+    monkeypatch.setattr("minikafka.server.housekeeping.PURGE_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr("minikafka.server.housekeeping.FLUSH_CHECK_IDLE_SECONDS", 0.05)
+    from minikafka.server.replicas import ReplicaManager
+
+    broken: list[bool] = []
+    if method == "isr_tick":  # the task keeps the method itself
+        monkeypatch.setattr(ReplicaManager, method, breaking(broken, ReplicaManager.isr_tick))
+    async with running(
+        tmp_path,
+        1,
+        replica_lag_time_max_ms="100",
+        replica_high_watermark_checkpoint_interval_ms="50",
+        log_flush_offset_checkpoint_interval_ms="50",
+    ) as cluster:
+        broker = cluster.brokers[1]
+        target = getattr(broker, attribute)
+        if method != "isr_tick":
+            monkeypatch.setattr(target, method, breaking(broken, getattr(target, method)))
+        broken.append(True)
+        if component == "membership":
+            broker.require_controller().resign("so that the lease is looked at")
+        await until(lambda: component in broker.health.problems())
+        assert (await get(broker, "/healthz"))[0] == 503
+        broken.clear()
+        await until(lambda: not broker.health.problems())
+        assert (await get(broker, "/healthz")) == (200, "ok\n")
