@@ -71,6 +71,14 @@ class Desk(Protocol):
         """A line for the operator; not more than one a minute for each ``key``."""
         ...
 
+    def report(self, component: str, error: Exception) -> None:
+        """Something failed that nobody expected to: shown by ``/healthz`` until it is cleared."""
+        ...
+
+    def clear(self, component: str) -> None:
+        """What was reported works again."""
+        ...
+
 
 class ClusterStore(Protocol):
     """The operations. All are coroutines: a store may be a file, a socket, a simulation."""

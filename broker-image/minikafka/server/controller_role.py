@@ -59,6 +59,7 @@ class ControllerRole:
         self.over = asyncio.Event()
         self._queue: list[tuple[Callable[[Controller], Any], asyncio.Future[Any]]] = []
         self._work = asyncio.Event()
+        self._reported: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -99,7 +100,8 @@ class ControllerRole:
         for _, future in self._queue:
             self._refuse(future)
         self._queue.clear()
-        self.broker.supervisor.clear(ATTENDING)
+        for component in (ATTENDING, *self._reported):  # the next controller attends to them
+            self.broker.supervisor.clear(component)
         self.broker.events.emit("controller_resigned", controller_epoch=self.lease.epoch, reason=reason)
 
     @staticmethod
@@ -244,3 +246,11 @@ class ControllerRole:
 
     def complain(self, key: str, line: str) -> None:
         self.broker.housekeeping.complain(key, line)
+
+    def report(self, component: str, error: Exception) -> None:
+        self._reported.add(component)
+        self.broker.supervisor.report(component, error)
+
+    def clear(self, component: str) -> None:
+        self._reported.discard(component)
+        self.broker.supervisor.clear(component)

@@ -155,7 +155,7 @@ async def test_a_follower_connects_anew(peer: HalfOpen) -> None:
     told: list[tuple[Any, ...]] = []
     broker = SimpleNamespace(
         config=config,
-        supervisor=Supervisor(Health(lambda *_, **__: None), told.append),
+        supervisor=Supervisor(Health(lambda *_, **__: None), lambda error: told.append((error,))),
         address_of=lambda _: peer.address,
         client_id=lambda purpose: purpose,
         broker_id=1,

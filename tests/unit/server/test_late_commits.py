@@ -18,7 +18,6 @@ from minikafka.metadata.image import PartitionState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.partition import ReplicationConfig
-from minikafka.server import replicas
 from minikafka.server.group_service import GroupService
 from minikafka.server.hosted import HostedPartition
 from minikafka.server.internal import InternalLog
@@ -90,7 +89,7 @@ class Coordinator:
         """Requests that have waited too long are swept out."""
         now = time.monotonic()
         with monkeypatch.context() as clock:
-            clock.setattr(replicas.time, "monotonic", lambda: now + 3600.0)
+            clock.setattr(time, "monotonic", lambda: now + 3600.0)
             self.replicas._sweep()
 
     def committed(self, service: GroupService) -> int | None:

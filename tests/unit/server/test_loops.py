@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from minikafka.controller.controller import Controller
+from minikafka.controller.topics import NewTopic
 from minikafka.log.errors import LogDirFailure
 from minikafka.metadata.image import ClusterImage
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server import supervision
 from minikafka.server.broker import Broker
+from minikafka.server.replicas import ReplicaManager
 
 from tests.unit.server.in_process import Cluster, get, running, until
 
@@ -99,7 +101,7 @@ async def test_a_broker_that_cannot_follow_the_image_gives_up_what_it_leads(
 ) -> None:
     """It is fenced at its own wish, resigns as the controller, says so, and comes back by itself."""
     victim = three.controller
-    await until(lambda: sorted(sum((leads(b) for b in three.brokers.values()), [])) == [0, 1, 2])
+    await until(lambda: sorted(i for b in three.brokers.values() for i in leads(b)) == [0, 1, 2])
     broken: list[bool] = [True]
     apply = ClusterImage.apply
 
@@ -109,11 +111,11 @@ async def test_a_broker_that_cannot_follow_the_image_gives_up_what_it_leads(
         apply(image, key, value)
 
     monkeypatch.setattr(ClusterImage, "apply", sometimes)
-    await three.controller.create_topic_anywhere(_wish("more"))
+    await three.controller.create_topic_anywhere(NewTopic("more", 1, 3))
     others = [b for b in three.brokers.values() if b is not victim]
     await until(lambda: any(b.membership.leads for b in others))
     await until(lambda: all(b.image.brokers[victim.broker_id].fenced for b in others))
-    await until(lambda: sorted(sum((leads(b) for b in others), [])) == [0, 0, 1, 2])
+    await until(lambda: sorted(i for b in others for i in leads(b)) == [0, 0, 1, 2])
     assert leads(victim) == []
     status, body = await get(victim, "/healthz")
     assert (status, body.splitlines()) == (503, ["cluster image: LookupError: a record of the future"])
@@ -124,12 +126,6 @@ async def test_a_broker_that_cannot_follow_the_image_gives_up_what_it_leads(
     assert told(three, victim, "controller_resigned")[0]["reason"] == "cannot follow the cluster image"
 
 
-def _wish(name: str) -> Any:
-    from minikafka.controller.topics import NewTopic
-
-    return NewTopic(name, 1, 3)
-
-
 async def test_changes_that_failed_half_way_are_taken_again(tmp_path: Path) -> None:
     """The revision is that of the store then, and still what it brought has not been seen to."""
     async with running(tmp_path, 1) as cluster:
@@ -138,18 +134,12 @@ async def test_changes_that_failed_half_way_are_taken_again(tmp_path: Path) -> N
         broker.host.reconcile = breaking(broken, broker.host.reconcile)  # type: ignore[method-assign]
         broken.append(True)
         role = broker.require_controller()
-        await role.submit(lambda c: c.topics.create(_wish_of_one("t"), False))
+        await role.submit(lambda c: c.topics.create(NewTopic("t", 1, 1), False))
         await until(lambda: "cluster image" in broker.health.problems())
         assert broker.replicas.get("t", 0) is None
         broken.clear()
         await until(lambda: broker.replicas.get("t", 0) is not None)
         await until(lambda: leads(broker) == [0])
-
-
-def _wish_of_one(name: str) -> Any:
-    from minikafka.controller.topics import NewTopic
-
-    return NewTopic(name, 1, 1)
 
 
 async def test_a_controller_that_fails_on_a_decision_ends_its_term(three: Cluster) -> None:
@@ -164,7 +154,7 @@ async def test_a_controller_that_fails_on_a_decision_ends_its_term(three: Cluste
         async with asyncio.timeout(20):
             await role.submit(decide)
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR, "so that no client takes it to the next controller"
-    await until(lambda: role.over.is_set())
+    await until(role.over.is_set)
     await until(lambda: any(b.membership.leads for b in three.brokers.values() if b is not old))
     await until(lambda: not old.health.problems())
     assert told(three, old, "component_failed") == [
@@ -191,8 +181,8 @@ async def test_whatever_ends_a_loop_of_the_controller_ends_its_term(
     monkeypatch.setattr(target, name, breaking(broken, getattr(target, name)))
     if loop == "commit":
         with pytest.raises(KafkaError):
-            await role.submit(lambda c: c.topics.create(_wish("new"), False))
-    await until(lambda: role.over.is_set())
+            await role.submit(lambda c: c.topics.create(NewTopic("new", 1, 3), False))
+    await until(role.over.is_set)
     await until(lambda: any(b.membership.leads for b in three.brokers.values() if b is not old))
     assert "LookupError" in told(three, old, "controller_resigned")[0]["reason"]
 
@@ -214,8 +204,6 @@ async def test_a_periodic_task_survives_anything(
     """Each of them ended for ever, unseen, with the first exception that it did not expect."""
     monkeypatch.setattr("minikafka.server.housekeeping.PURGE_CHECK_SECONDS", 0.05)
     monkeypatch.setattr("minikafka.server.housekeeping.FLUSH_CHECK_IDLE_SECONDS", 0.05)
-    from minikafka.server.replicas import ReplicaManager
-
     broken: list[bool] = []
     if method == "isr_tick":  # the task keeps the method itself
         monkeypatch.setattr(ReplicaManager, method, breaking(broken, ReplicaManager.isr_tick))

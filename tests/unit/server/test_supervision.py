@@ -78,7 +78,7 @@ async def test_the_pause_grows_and_starts_over(monkeypatch: pytest.MonkeyPatch) 
             over.set()
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(supervision.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     answers = iter([0, 0, 0, 0, 1, 0, 1, 1])
 
     def work() -> None:
@@ -123,7 +123,8 @@ async def test_once() -> None:
 
 async def test_a_callback() -> None:
     desk = Desk()
-    assert not desk.supervisor.call("tick", lambda: {}["x"])
+    nothing: dict[str, int] = {}
+    assert not desk.supervisor.call("tick", lambda: nothing["x"])
     assert desk.health.problems() == {"tick": "KeyError: 'x'"}
     assert desk.supervisor.call("tick", lambda: None)
     assert desk.health.problems() == {}

@@ -39,6 +39,9 @@ TRIM_QUIET_SECONDS = 1.0
 REFUSED_SECONDS_FIRST, REFUSED_SECONDS_MAX = 5.0, 60.0
 RECORDS_WAIT_SECONDS = 30.0
 
+WATCHING = "watch of MiniKafkaTopic objects"
+"""Names what may fail here, for /healthz."""
+
 
 @dataclass(slots=True)
 class _Refused:
@@ -77,7 +80,15 @@ class Attendant:
                 self.desk.complain("topics", f"MiniKafkaTopic objects: {error}")
                 await asyncio.sleep(1.0)
         await self._took_list(listing)
-        follower = Follower(store.api, TOPICS, store.topic_selector, self._took_list, self._took_event, store.warn)
+        follower = Follower(
+            store.api,
+            TOPICS,
+            store.topic_selector,
+            self._took_list,
+            self._took_event,
+            store.warn,
+            lambda error: self.desk.report(WATCHING, error),
+        )
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(follower.run(listing))
@@ -95,6 +106,7 @@ class Attendant:
 
     async def _took_list(self, listing: Listing) -> None:
         before = set(self._by_topic)
+        self.desk.clear(WATCHING)
         self._objects.clear()
         self._by_topic.clear()
         for value in listing.objects:
@@ -195,9 +207,16 @@ class Attendant:
             self._backoff.pop(name, None)
         except Conflict:
             await self._look_again(name)
-        except StoreError as error:
+        except (StoreError, KafkaError) as error:
             self.desk.complain(f"topic {name}", f"MiniKafkaTopic of {name}: {error}")
             self._mark_later(name, self._backoff.setdefault(name, Backoff()).next())
+        except _TermOver:
+            raise
+        except Exception as error:  # one object that nobody expected must not keep all others from being attended to
+            self.desk.report(_component(name), error)
+            self._mark_later(name, self._backoff.setdefault(name, Backoff()).next())
+        else:
+            self.desk.clear(_component(name))
 
     async def _look_again(self, name: str) -> None:
         """Somebody else wrote at the same time: read what they wrote, and start over."""
@@ -434,6 +453,10 @@ class Attendant:
                 if TopicState.from_json(name, state[1]) == TopicState.from_json(name, value):
                     found[name] = state[0]
         return found
+
+
+def _component(name: str) -> str:
+    return f"MiniKafkaTopic of {name}"
 
 
 class _TermOver(Exception):

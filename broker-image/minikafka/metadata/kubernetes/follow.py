@@ -36,6 +36,7 @@ class Follower:
         took_list: gets all objects, at first and whenever changes may have been missed.
         took_event: gets each change after that, in order; never a bookmark.
         warn: gets a line when the API server has been out of reach for a while, and when it is back.
+        broke: gets what `took_list` or `took_event` raised and nobody expected; after it everything is listed anew.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Follower:
         took_list: Take,
         took_event: TakeEvent,
         warn: Warn,
+        broke: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         self._api = api
         self._kind = kind
@@ -53,6 +55,7 @@ class Follower:
         self._took_list = took_list
         self._took_event = took_event
         self._warn = warn
+        self._broke = broke
         self._version: str | None = None
         self._backoff = Backoff()
         self._opened_at = float("-inf")
@@ -60,6 +63,8 @@ class Follower:
         self._complained = float("-inf")
         self.lists = 0
         self.watches = 0
+        self.broken: Exception | None = None
+        """Why what was seen last could not be taken in, though nobody expected that it could not."""
 
     async def run(self, listed: Listing | None = None) -> None:
         """For ever. ``listed`` was taken already by the caller."""
@@ -78,12 +83,18 @@ class Follower:
                 self._version = None
             except StoreError as error:
                 await self._failed(error)
+            except Exception as error:  # an object that nobody expected must not end the following of all
+                self.broken = error
+                self._broke(error)
+                self._version = None
+                await asyncio.sleep(self._backoff.next())
 
     async def _list(self) -> None:
         self.lists += 1
         listing = await self._api.list(self._kind, self._selector)
         await self._took_list(listing)
         self._version = listing.resource_version
+        self.broken = None
 
     async def _watch(self) -> bool:
         """One watch, to its end; True when anything came."""

@@ -154,6 +154,8 @@ class KubernetesStore:
         return self.records.snapshot()
 
     async def changes(self, since: int) -> Changes:
+        if self.follower is not None and self.follower.broken is not None:
+            raise RuntimeError(f"ConfigMap {self.document_name} cannot be followed: {self.follower.broken!r}")
         return self.records.changes(since)
 
     async def wait(self, since: int, timeout: float) -> None:
