@@ -114,11 +114,14 @@ class ClientConnection(FrameProtocol):
 
     def _watch_idleness(self) -> None:
         """``connections.max.idle.ms``: one timer a connection, which follows its last request."""
-        allowed = self.broker.config.connections_max_idle_ms / 1000
+        config = self.broker.config
+        allowed = config.connections_max_idle_ms / 1000
         if allowed < 0 or self.loop is None:
             return
+        if self.heartbeats_of is not None:  # their end looks like a death, so not before the session is over
+            allowed = max(allowed, config.broker_session_timeout_ms / 1000)
         left = allowed - (time.perf_counter() - self._last_request)
-        if left <= 0 and not self.slots and self.heartbeats_of is None:  # the end of heartbeats would look like a death
+        if left <= 0 and not self.slots:
             self.close()
             return
         self._idle_timer = self.loop.call_later(left if left > 0 else allowed, self._watch_idleness)
