@@ -125,15 +125,21 @@ class Housekeeping:
 
     def _retain(self) -> None:
         now_ms = int(time.time() * 1000)
+        problem: Exception | None = None
         for partition in self.broker.replicas.all():
-            partition.log.producers.remove_expired(now_ms)
-            if "delete" in partition.topic_config.cleanup_policy or partition.log.log_start_offset:
-                before = partition.log.log_start_offset
-                try:
-                    partition.log.delete_old_segments(now_ms, partition.high_watermark)
-                except LogError as error:  # the other partitions have old segments too
-                    self.broker.log_failed(partition, error)
-                self.broker.host.note_log_start(partition, before, "retention")
+            try:
+                self._retain_one(partition, now_ms)
+            except Exception as error:  # the ones after it have old segments, too
+                problem = error
+        if problem is not None:
+            raise problem
+
+    def _retain_one(self, partition: HostedPartition, now_ms: int) -> None:
+        partition.log.producers.remove_expired(now_ms)
+        if "delete" in partition.topic_config.cleanup_policy or partition.log.log_start_offset:
+            before = partition.log.log_start_offset
+            partition.log.delete_old_segments(now_ms, partition.high_watermark)
+            self.broker.host.note_log_start(partition, before, "retention")
 
     async def _purge(self) -> None:
         await self._write(self.broker.logs.prepare_purge(int(time.time() * 1000)))

@@ -340,18 +340,27 @@ class ReplicaManager:
     def isr_tick(self) -> None:
         """Propose to shrink what lags (R8), and look again at high watermarks that waited for a laggard."""
         now = time.monotonic()
+        problem: Exception | None = None
         for partition in self.all():
-            leader = partition.leader
-            if leader is None:
-                continue
-            proposal = leader.maybe_shrink(now)
-            if proposal is not None:
-                self.propose(proposal)
-            before = partition.high_watermark
-            leader.maybe_advance_high_watermark(now)
-            if partition.high_watermark != before:
-                self.high_watermark_moved(partition)
+            try:
+                self._check_isr(partition, now)
+            except Exception as error:  # the ones after it have laggards, too
+                problem = error
         self.flush_ready()
+        if problem is not None:
+            raise problem
+
+    def _check_isr(self, partition: HostedPartition, now: float) -> None:
+        leader = partition.leader
+        if leader is None:
+            return
+        proposal = leader.maybe_shrink(now)
+        if proposal is not None:
+            self.propose(proposal)
+        before = partition.high_watermark
+        leader.maybe_advance_high_watermark(now)
+        if partition.high_watermark != before:
+            self.high_watermark_moved(partition)
 
     def topic_partitions(self) -> list[TopicPartition]:
         return [p.topic_partition for p in self.all()]
