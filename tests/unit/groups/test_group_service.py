@@ -16,6 +16,7 @@ from minikafka.log.errors import LogDirFailure
 from minikafka.protocol import messages
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.records import RecordBatch, iterate_batches
+from minikafka.server import group_service
 from minikafka.server.api.groups import SPECS
 from minikafka.server.group_service import GroupService
 
@@ -440,6 +441,70 @@ async def test_a_log_that_cannot_be_read_is_not_half_loaded() -> None:
         answer = await broker.ask("OffsetFetch", 7, group_id="simple", topics=None)
         assert error_of(answer) is ErrorCode.NOT_COORDINATOR
         assert "disk gone" in broker.warnings[0]
+
+
+async def test_a_log_that_can_be_read_again_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was tried once a leadership: a disk that was busy for a moment left its groups without a coordinator for good."""
+    monkeypatch.setattr(group_service, "LOAD_RETRY_SECONDS_FIRST", 0.001)
+    for error in (LogDirFailure("disk", permanent=False), ZeroDivisionError("a mistake")):
+        async with one_broker(leads=False) as broker:
+            broker.read_error = error
+            broker.lead()
+            fetched = await broker.ask("OffsetFetch", 7, group_id="bank", topics=None, require_stable=False)
+            assert error_of(fetched) is ErrorCode.NOT_COORDINATOR
+            await until(lambda: len(broker.warnings) >= 2 * PARTITIONS)
+            assert broker.events == ["component_failed"] * PARTITIONS, "told once"
+            broker.read_error = None
+            await until(lambda: broker.groups.coordinator.owned == set(range(PARTITIONS)))
+            assert broker.events[PARTITIONS:] == ["component_recovered"] * PARTITIONS
+
+
+async def test_leadership_lost_while_it_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_service, "LOAD_RETRY_SECONDS_FIRST", 0.001)
+    async with one_broker(leads=False) as broker:
+        broker.read_error = LogDirFailure("disk", permanent=False)
+        broker.lead()
+        for partition in range(PARTITIONS):
+            broker.groups.on_leadership_change(partition, False, 2)
+        assert broker.events.count("component_recovered") == PARTITIONS, "it is the next leader's"
+        assert broker.groups._retries == {}
+        assert broker.groups.coordinator.owned == set()
+
+
+async def test_the_clock_goes_on_after_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions run out and rebalances end by one timer; with its last call gone, no group would ever get on."""
+    monkeypatch.setattr(group_service, "TICK_RETRY_SECONDS", 0.001)
+    async with one_broker(group_min_session_timeout_ms=1) as broker:
+        coordinator = broker.groups.coordinator
+        tick, calls = coordinator.tick, 0
+
+        def fail(now: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls <= 3:
+                raise ZeroDivisionError("a mistake")
+            tick(now)
+
+        monkeypatch.setattr(coordinator, "tick", fail)
+        await member(broker)
+        broker.groups._tick()
+        await until(lambda: calls > 3)
+        assert broker.events.count("component_failed") == broker.events.count("component_recovered") == 1
+
+
+async def test_an_append_that_fails_unexpectedly_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with one_broker() as broker:
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError("a mistake")
+
+        monkeypatch.setattr(broker.groups, "_append_internal", fail)
+        topics = [{"name": "ledger", "partitions": [{"partition_index": 0, "committed_offset": 5}]}]
+        values = {"group_id": "bank", "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
+        async with asyncio.timeout(10):
+            answer = await broker.ask("OffsetCommit", 8, **values)
+        assert answer.topics[0].partitions[0].error_code.value == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert broker.events == ["component_failed"]
 
 
 async def test_requests_that_wait_are_answered_when_leadership_is_lost() -> None:
