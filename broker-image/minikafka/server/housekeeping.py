@@ -138,7 +138,10 @@ class Housekeeping:
         partition.log.producers.remove_expired(now_ms)
         if "delete" in partition.topic_config.cleanup_policy or partition.log.log_start_offset:
             before = partition.log.log_start_offset
-            partition.log.delete_old_segments(now_ms, partition.high_watermark)
+            try:
+                partition.log.delete_old_segments(now_ms, partition.high_watermark)
+            except LogError as error:
+                self.broker.log_failed(partition, error)
             self.broker.host.note_log_start(partition, before, "retention")
 
     async def _purge(self) -> None:
