@@ -65,10 +65,13 @@ def make_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeClust
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three brokers that a whole module shares; a test that breaks one puts it right again."""
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three brokers that a whole module shares; a test that breaks one puts it right again.
+
+    A module may name settings for them: ``CLUSTER_CONFIG``.
+    """
     with clusters(lambda: tmp_path_factory.mktemp("cluster")) as make:
-        yield make(brokers=3)
+        yield make(brokers=3, config=getattr(request.module, "CLUSTER_CONFIG", None))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -58,6 +58,7 @@ class _Loader:
         self.now_ms = now_ms
         self.notes: list[str] = []
         self.truncated_bytes = 0
+        self.unflushed_lost = False
         self.recovered: list[Segment] = []
 
     def open(self, unflushed_dir: str | None, log_start_offset: int) -> Log:
@@ -106,6 +107,7 @@ class _Loader:
             len(self.recovered),
             tuple(self.notes),
             lost=log.log_end_offset < self.flushed_until,
+            unflushed_lost=self.unflushed_lost,
         )
         return log
 
@@ -140,6 +142,9 @@ class _Loader:
                     raise DataDirRefused(
                         f"{log.tail_directory}/{name}: not a file of the unflushed volume; move it away"
                     )
+        elif not self.clean:  # it was made when the log was made; gone with the volume (or the setting is new)
+            self.unflushed_lost = True
+            self.notes.append("the unflushed volume was empty: what was not flushed is gone")
         restored = restore_tails(fs, log.tail_directory, log.directory)
         fs.makedirs(log.tail_directory)
         if restored:

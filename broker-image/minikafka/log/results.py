@@ -60,3 +60,5 @@ class RecoveryInfo(NamedTuple):
     """What was repaired, one line each."""
     lost: bool = False
     """The log has less than was flushed: a batch below the recovery point is damaged or missing."""
+    unflushed_lost: bool = False
+    """The unflushed volume should have held this log's folder and did not: what it held is gone."""

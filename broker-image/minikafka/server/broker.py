@@ -629,7 +629,9 @@ class Broker:
     # -- observation ------------------------------------------------------------------------------------------------------
 
     def replica_statuses(self) -> list[ReplicaStatus]:
-        """What /metrics says of each hosted replica."""
+        """What /metrics says of each hosted replica; the requests that wait are counted now, and never on the hot path."""
+        self.stats.waiting_produces = self.replicas.waiting_produces
+        self.stats.waiting_fetches = sum(connection.is_waiting for connection in self._connections)
         return self.host.statuses()
 
     def _health(self) -> tuple[bool, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka.protocol import fetch as fetch_codec
@@ -30,6 +31,9 @@ PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
 
 FORWARDED = frozenset({19, 20, 33, 37, 43, 44, 45, 46})
 """Requests that only the controller can carry out; any broker takes them and passes them on, as in KRaft."""
+
+NodeEndpoints = list[tuple[int, str, int, str | None]]
+"""(id, host, port, rack) of each broker that an answer names."""
 
 PIPELINE_MAX = 1000
 """Requests of one connection that may be unanswered; over it nothing more is read until some are."""
@@ -76,6 +80,20 @@ class Heartbeats(NamedTuple):
     broker_id: int
     broker_epoch: int
     controller_epoch: int
+
+
+def error_codes(answer: Any) -> Iterator[int]:
+    """Every error code in the values of an answer, at whatever depth; NONE is none."""
+    if isinstance(answer, Mapping):
+        code = answer.get("error_code")
+        if code:
+            yield code
+        answer = answer.values()
+    elif not isinstance(answer, list | tuple):
+        return
+    for value in answer:
+        if isinstance(value, Mapping | list | tuple):
+            yield from error_codes(value)
 
 
 class ClientConnection(FrameProtocol):
@@ -167,6 +185,11 @@ class ClientConnection(FrameProtocol):
             self._paused = True
             self.transport.pause_reading()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a Fetch is parked here."""
+        return self._parked is not None
+
     def batch_received(self) -> None:
         self.broker.replicas.flush_ready()
 
@@ -197,12 +220,16 @@ class ClientConnection(FrameProtocol):
         if version > produce_codec.MAX_SUPPORTED:
             raise MalformedRequest(f"Produce v{version} is not supported")
         request = produce_codec.decode_produce(frame, header.end, version)
+        refused = ErrorCode.NONE
         if request.acks not in (-1, 0, 1):
-            self._produced(slot, header, request, produce_codec.errors_for(request, ErrorCode.INVALID_REQUIRED_ACKS))
-            return
-        if request.transactional_id is not None:
-            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            self._produced(slot, header, request, produce_codec.errors_for(request, code))
+            refused = ErrorCode.INVALID_REQUIRED_ACKS
+        elif request.transactional_id is not None:
+            refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if refused:
+            self.broker.stats.rejected_bytes += sum(
+                len(records or b"") for _, row in request.topics for _, records in row
+            )
+            self._produced(slot, header, request, produce_codec.errors_for(request, refused))
             return
         self.broker.replicas.produce(request, lambda results: self._produced(slot, header, request, results))
 
@@ -213,24 +240,33 @@ class ClientConnection(FrameProtocol):
         request: ProduceRequest,
         results: list[tuple[str, list[PartitionResult]]],
     ) -> None:
+        failed = [result for _, row in results for result in row if result.error]
+        if failed:
+            self.broker.stats.failed_produce += 1
+            self._count_errors(PRODUCE, [result.error for result in failed])
         if request.acks == 0:
-            self._unacknowledged(slot, results)
+            self._unacknowledged(slot, bool(failed))
             return
-        endpoints = None
-        if header.api_version >= 10:
-            leaders = {r.current_leader[0] for _, row in results for r in row if r.current_leader is not None}
-            if leaders:
-                endpoints = self.broker.endpoints_of(leaders, self.listener)
+        endpoints = self._new_leaders(failed) if failed and header.api_version >= 10 else None
         self.answer(
             slot,
             [produce_codec.encode_produce_response(header.api_version, header.correlation_id, results, endpoints)],
         )
 
-    def _unacknowledged(self, slot: Slot, results: list[tuple[str, list[PartitionResult]]]) -> None:
+    def _unacknowledged(self, slot: Slot, failed: bool) -> None:
         """acks=0 gets no answer; after an error Kafka closes the connection, so that the client looks for a new leader."""
         self.answer(slot, [])
-        if any(result.error for _, row in results for result in row):
+        if failed:
             self.close()
+
+    def _new_leaders(self, failed: Iterable[PartitionResult | PartitionData]) -> NodeEndpoints | None:
+        """KIP-951: where the leaders are that this broker is not."""
+        leaders = {part.current_leader[0] for part in failed if part.current_leader is not None}
+        return self.broker.endpoints_of(leaders, self.listener) if leaders else None
+
+    def _count_errors(self, api_key: int, codes: Iterable[int]) -> None:
+        for code in codes:
+            self.broker.stats.count_error(api_key, code)
 
     # -- Fetch ----------------------------------------------------------------------------------------------------------
 
@@ -296,11 +332,11 @@ class ClientConnection(FrameProtocol):
             stats.replication_bytes_out += total
         else:
             stats.bytes_out += total
-        endpoints = None
-        if header.api_version >= 16:
-            leaders = {d.current_leader[0] for _, row in topics for d in row if d.current_leader is not None}
-            if leaders:
-                endpoints = self.broker.endpoints_of(leaders, self.listener)
+        failed = [data for _, row in topics for data in row if data.error]
+        if failed:
+            stats.failed_fetch += 1
+            self._count_errors(FETCH, [data.error for data in failed])
+        endpoints = self._new_leaders(failed) if failed and header.api_version >= 16 else None
         self.answer(
             slot,
             fetch_codec.encode_fetch_response(header.api_version, header.correlation_id, topics, 0, endpoints),
@@ -338,6 +374,7 @@ class ClientConnection(FrameProtocol):
             raise MalformedRequest(f"{spec.name} is for brokers; it is not served on listener {self.listener}")
         if not spec.min_version <= version <= spec.max_version:
             if key == API_VERSIONS:  # KIP-511: answered in version 0, so that the client learns what it may ask
+                self._count_errors(key, (ErrorCode.UNSUPPORTED_VERSION,))
                 answer = messages.encode_response(
                     key, 0, self.broker.api_versions(self.inter_broker, ErrorCode.UNSUPPORTED_VERSION)
                 )
@@ -360,5 +397,6 @@ class ClientConnection(FrameProtocol):
                 pass  # no controller to be reached: the handler says NOT_CONTROLLER in the words of its API
         request = messages.decode_request(key, version, body)
         values = await handle(self.broker, RequestContext(self, header), request)
+        self._count_errors(key, error_codes(values))
         answer = messages.encode_response(key, version, values)
         return wire.response_frame(header.correlation_id, answer, flexible and key != API_VERSIONS)

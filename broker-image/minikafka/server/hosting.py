@@ -295,6 +295,14 @@ class PartitionHost:
                 log_end_offset=found.log_end_offset,
                 truncated_bytes=found.truncated_bytes,
             )
+            if found.unflushed_lost:
+                self.broker.events.emit(
+                    "unflushed_lost",
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    log_end_offset=found.log_end_offset,
+                    high_watermark=self.broker.logs.high_watermarks.get(tp, 0),
+                )
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """For the checkpoint: hosted replicas, and what the checkpoint said of logs that are not hosted yet (KAFKA-1647)."""

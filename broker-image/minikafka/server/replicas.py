@@ -104,6 +104,8 @@ class ReplicaManager:
                             delayed = DelayedProduce(now + request.timeout_ms / 1000, lambda: respond(results))
                         delayed.left += 1
                         partition.producers.append(ProduceWaiter(required, delayed, result))
+                if row[-1].error and records is not None:
+                    self.stats.rejected_bytes += len(records)
         if delayed is None:
             respond(results)
         else:
@@ -127,7 +129,6 @@ class ReplicaManager:
         try:
             info = leader.append(records, now_ms, now)
         except LogError as error:
-            self.stats.failed_produce += 1
             self._disk_refused(partition, error)
             return PartitionResult(index, error.code, message=str(error)), -1
         self.stats.bytes_in += info.bytes
@@ -149,6 +150,11 @@ class ReplicaManager:
     def _disk_refused(self, partition: HostedPartition, error: LogError) -> None:
         if isinstance(error, LogDirFailure):
             self.log_failed(partition, error)
+
+    @property
+    def waiting_produces(self) -> int:
+        """Produce requests that wait for the high watermark; counted when asked, for they come and go by the thousand."""
+        return sum(not delayed.done for delayed in self._delayed)
 
     def _sweep(self) -> None:
         """Time out produces. A time-out says nothing about the write: it may still be committed."""
@@ -217,7 +223,6 @@ class ReplicaManager:
         code = partition.check_leader(asked.current_leader_epoch)
         leader = partition.leader
         if code or leader is None:
-            self._count_fenced(code)
             return PartitionData(asked.partition, code)
         before = partition.high_watermark
         outcome = leader.follower_fetch(
@@ -239,10 +244,6 @@ class ReplicaManager:
         if outcome.proposal is not None:
             self.propose(outcome.proposal)
         return None
-
-    def _count_fenced(self, code: ErrorCode) -> None:
-        if code is ErrorCode.FENCED_LEADER_EPOCH:
-            self.stats.fenced_requests += 1
 
     def read(
         self, request: FetchRequest, settled: dict[tuple[TopicKey, int], PartitionData]
@@ -283,7 +284,6 @@ class ReplicaManager:
     ) -> PartitionData:
         code = partition.check_leader(asked.current_leader_epoch)
         if code:
-            self._count_fenced(code)
             data = PartitionData(asked.partition, code)
             data.current_leader = self.hint(partition)
             return data

@@ -13,7 +13,6 @@ from minikafka.telemetry.events import EVENTS, FIELDS
 from minikafka.telemetry.metrics import (
     BROKER_METRICS,
     BUILD_INFO,
-    CHAOS_METRICS,
     COMPONENT_FAILED,
     COUNT_METRICS,
     DURATION_BOUNDS,
@@ -51,7 +50,6 @@ def metrics_page() -> str:
             f"Buckets of the histograms, in seconds: {bounds}.\n",
             (REQUEST_DURATION, REQUEST_ERRORS, FLUSH_DURATION),
         ),
-        ("Chaos", "", CHAOS_METRICS),
     )
     lines = [
         "# Metrics",

@@ -149,6 +149,12 @@ EVENTS: Mapping[str, Event] = {
         ("clean", "recovery_point", "log_end_offset", "truncated_bytes"),
         True,
     ),
+    "unflushed_lost": Event(
+        "After an unclean stop the unflushed volume was empty: what was above the log end offset is gone, as after a power "
+        "loss. The high watermark is that of the checkpoint, seconds old.",
+        ("log_end_offset", "high_watermark"),
+        True,
+    ),
     "corrupt_batch": Event(
         "The leader sent a batch with a wrong checksum or length; once per offset.", ("offset", "error"), True
     ),

@@ -11,6 +11,8 @@ order is in the events (``minikafka.telemetry.events``).
 from bisect import bisect_left
 from typing import NamedTuple
 
+from minikafka.protocol.errors import ErrorCode
+
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 DURATION_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -25,6 +27,10 @@ class Metric(NamedTuple):
     help: str
     labels: tuple[str, ...] = ()
     source: str = ""
+
+
+_FENCED = frozenset((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH))
+"""What is answered to those who live in an epoch of the past."""
 
 
 class ReplicaStatus(NamedTuple):
@@ -130,6 +136,7 @@ class BrokerStats:
         self.failed_fetch = 0
         self.connections_accepted = 0
         self.connections = 0
+        # The next two are counted when somebody asks (Broker.replica_statuses).
         self.waiting_produces = 0
         self.waiting_fetches = 0
         self.active_controller = 0
@@ -160,6 +167,8 @@ class BrokerStats:
         """Count one error code answered, per request or partition."""
         key = (api_key, int(code))
         self.errors[key] = self.errors.get(key, 0) + 1
+        if code in _FENCED:
+            self.fenced_requests += 1
 
     def record_isr_shrink(self, now: float) -> None:
         """A partition led here lost in-sync replicas; ``now`` is unix seconds, as in all of these."""
@@ -261,7 +270,7 @@ BROKER_METRICS: tuple[Metric, ...] = (
     Metric(
         "minikafka_fenced_requests_total",
         COUNTER,
-        "Requests refused for a leader, broker or controller epoch of the past.",
+        "Requests, or partitions in them, refused for a leader, broker or controller epoch of the past.",
         source="fenced_requests",
     ),
     Metric("minikafka_messages_in_total", COUNTER, "Records taken from producers.", source="messages_in"),
@@ -342,7 +351,7 @@ REQUEST_DURATION = Metric(
 REQUEST_ERRORS = Metric(
     "minikafka_request_errors_total",
     COUNTER,
-    "Error codes answered, per request or partition, by Kafka's name.",
+    "Error codes answered, per request or partition, by Kafka's name. What is passed on to the controller counts there.",
     ("api", "error"),
 )
 FLUSH_DURATION = Metric(
@@ -362,15 +371,6 @@ COMPONENT_FAILED = Metric(
 )
 BUILD_INFO = Metric("minikafka_build_info", GAUGE, "Always 1; versions are in the labels.", ("version", "python"))
 
-CHAOS_METRICS: tuple[Metric, ...] = (
-    Metric(
-        "minikafka_chaos_fault_active",
-        GAUGE,
-        "1 while a fault is in force; exported by the chaos controller, not by brokers.",
-        ("experiment", "fault", "target"),
-    ),
-)
-
 METRICS: tuple[Metric, ...] = (
     *PARTITION_METRICS,
     *COUNT_METRICS,
@@ -383,5 +383,4 @@ METRICS: tuple[Metric, ...] = (
     EVENTS_DROPPED,
     COMPONENT_FAILED,
     BUILD_INFO,
-    *CHAOS_METRICS,
 )

@@ -190,6 +190,18 @@ class TestUnflushedVolume:
         with pytest.raises(OSError, match="no single descriptor"):
             log.active.data.fileno()
 
+    def test_an_emptied_volume_is_told(self) -> None:
+        fs, log = filled(5, SMALL, unflushed=True)
+        log.flush()
+        log.append_as_leader(batch(3, timestamp=NOW_MS), 1, NOW_MS)
+        fs.kill()
+        fs.rmtree(TAILS)
+        again = open_log(fs, SMALL, clean=False, recovery_point=15, unflushed=True)
+        assert (again.recovery.unflushed_lost, again.log_end_offset) == (True, 15)
+        fs.kill()
+        assert not open_log(fs, SMALL, clean=False, recovery_point=15, unflushed=True).recovery.unflushed_lost
+        assert not filled(1, SMALL, unflushed=True)[1].recovery.unflushed_lost, "a new log has lost nothing"
+
     def test_a_dead_process_loses_nothing(self) -> None:
         fs, log = filled(5, SMALL, unflushed=True)
         log.flush()
@@ -200,6 +212,7 @@ class TestUnflushedVolume:
         again = open_log(fs, SMALL, clean=False, recovery_point=15, unflushed=True)
         assert contents(again) == wanted
         assert again.recovery.restored_bytes > 0
+        assert not again.recovery.unflushed_lost
         assert again.flushed_offset == 30
         assert fs.listdir(TAILS) == []
         assert_sound(fs, again)

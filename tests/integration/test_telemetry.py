@@ -1,0 +1,416 @@
+"""Every declared metric moves and every declared event happens on a live cluster.
+
+One cluster goes through everything that a broker counts or tells; what its pages and event files said meanwhile is kept.
+A metric or an event that is declared from now on fails here until it happens, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import struct
+import sys
+import threading
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
+from minikafka.cli.connection import Connection
+from minikafka.local.cluster import LocalCluster
+from minikafka.local.ports import HOST
+from minikafka.metadata.image import BROKER
+from minikafka.telemetry.events import EVENTS, problem
+from minikafka.telemetry.metrics import BUILD_INFO, COUNTER, ELECTIONS, GAUGE, HISTOGRAM, METRICS, Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+REPOSITORY = Path(__file__).parents[2]
+if str(REPOSITORY) not in sys.path:  # the importlib import mode leaves sys.path alone
+    sys.path.insert(0, str(REPOSITORY))
+
+from tests.interop.raw_client import (  # noqa: E402
+    PartitionInfo,
+    RawConnection,
+    fetch_request,
+    metadata,
+    produce_request,
+    read_fetch_answer,
+    read_produce_answer,
+    record_batch,
+)
+
+Until = Callable[..., Any]
+Labels = tuple[tuple[str, str], ...]
+ALTER_PARTITION, ALTER_REASSIGNMENTS, DESCRIBE_TOPIC_PARTITIONS = 56, 45, 75
+DEADLINE = 90
+FORGED_EACH_TIME = 40
+CLUSTER_CONFIG = {
+    "broker.session.timeout.ms": "6000",  # no broker is fenced but on purpose, however busy the machine
+    "broker.heartbeat.interval.ms": "500",
+    "offsets.topic.num.partitions": "1",
+    "log.flush.offset.checkpoint.interval.ms": "500",
+    "replica.high.watermark.checkpoint.interval.ms": "200",
+}
+
+
+class Witness:
+    """All values that the pages of a cluster's brokers showed, by sample, broker and labels."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        self.values: dict[str, dict[tuple[int, Labels], list[float]]] = defaultdict(lambda: defaultdict(list))
+        self.event_files: list[Path] = []
+
+    def look(self) -> None:
+        """Take in the page of every broker that answers."""
+        for broker in self.cluster.info().brokers:
+            try:
+                with urllib.request.urlopen(f"http://{HOST}:{broker.metrics_port}/metrics", timeout=2) as answer:
+                    page = answer.read().decode()
+            except OSError:  # down, or paused
+                continue
+            for family in text_string_to_metric_families(page):
+                for sample in family.samples:
+                    self.values[sample.name][broker.id, tuple(sorted(sample.labels.items()))].append(sample.value)
+
+    def latest(self, name: str, broker: int, **labels: str) -> float:
+        """The value of now; 0 for what a page does not have yet."""
+        self.look()
+        seen = self.values[name].get((broker, tuple(sorted(labels.items()))))
+        return seen[-1] if seen else 0.0
+
+    def moved(self, metric: Metric) -> bool:
+        """Whether one series of it was counted up, or (a gauge) had two values."""
+        if metric.kind == HISTOGRAM:
+            return any(max(seen) > 0 for seen in self.values[f"{metric.name}_count"].values())
+        series = self.values[metric.name]
+        if metric.kind == COUNTER:
+            return any(max(seen) > 0 for seen in series.values())
+        return any(len(set(seen)) > 1 for seen in series.values())
+
+    def events(self) -> list[dict[str, Any]]:
+        """What all brokers told."""
+        found = []
+        for path in {*self.event_files, *self.cluster.data.glob("broker-*/events.jsonl")}:
+            if path.is_file():
+                found += [json.loads(line) for line in path.read_text().splitlines()]
+        return found
+
+    def told(self, event: str, **fields: Any) -> list[dict[str, Any]]:
+        """The events of that name with these fields, or topic."""
+        return [
+            e
+            for e in self.events()
+            if e["event"] == event and all(v == e["fields"].get(k, e.get(k)) for k, v in fields.items())
+        ]
+
+
+class Story:
+    """The life of the cluster, in the order of the methods."""
+
+    def __init__(self, cluster: LocalCluster, until: Until) -> None:
+        self.cluster, self.until = cluster, until
+        self.witness = Witness(cluster)
+        self.bootstrap = cluster.bootstrap
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def address(self, broker: int) -> str:
+        return f"{HOST}:{self.cluster.broker(broker).port}"
+
+    def ask(self, broker: int, request: bytes) -> bytearray:
+        with RawConnection(self.address(broker), 60) as connection:
+            return connection.call(request)
+
+    def partition(self, topic: str, index: int = 0) -> PartitionInfo:
+        for broker in (1, 2, 3):
+            try:
+                with RawConnection(self.address(broker), 5) as connection:
+                    return metadata(connection, [topic]).topics[topic][index]
+            except OSError:
+                continue
+        raise AssertionError("no broker answers")
+
+    def led_by(self, broker: int, topic: str, index: int = 0) -> PartitionInfo:
+        found = self.until(lambda: self.partition(topic, index), lambda p: p.leader == broker, seconds=DEADLINE)
+        assert isinstance(found, PartitionInfo)
+        return found
+
+    def produce(self, topic: str, index: int, *values: bytes, acks: int = 1) -> None:
+        """One batch, to whoever leads."""
+
+        def sent() -> int:
+            request = produce_request(topic, index, record_batch(values), acks=acks)
+            return read_produce_answer(self.ask(self.partition(topic, index).leader, request)).error_code
+
+        self.until(sent, lambda code: code == 0, seconds=DEADLINE)
+
+    def controller(self) -> int:
+        def seen() -> int:
+            with RawConnection(self.address(1), 5) as connection:
+                return metadata(connection).controller
+
+        return int(self.until(seen, lambda found: found > 0, seconds=DEADLINE))
+
+    # -- a day at work
+
+    def topics(self) -> None:
+        one = {"min.insync.replicas": "1"}
+        wanted = [
+            NewTopic("main", 1, replica_assignment=[[1, 2, 3]], config={"flush.messages": "1"}),
+            NewTopic("damaged", 2, replica_assignment=[[1, 2], [1, 2]], config=one),
+            NewTopic(
+                "diverging", 1, replica_assignment=[[2, 3]], config=one | {"unclean.leader.election.enable": "true"}
+            ),
+            NewTopic("short", 1, replica_assignment=[[1, 3]], config=one),
+            NewTopic("alone", 1, replica_assignment=[[3]], config=one),
+        ]
+        for done in self.admin.create_topics(wanted).values():
+            done.result(30)
+        for topic in wanted:
+            for index in range(len(topic.replica_assignment)):
+                self.produce(topic.topic, index, b"first", acks=-1)
+        entry = ConfigEntry("retention.ms", "3600000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "main", incremental_configs=[entry])
+        for done in self.admin.incremental_alter_configs([resource]).values():
+            done.result(30)
+        for done in self.admin.create_partitions([NewPartitions("alone", 2, [[3]])]).values():
+            done.result(30)
+
+    def groups(self) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for n in range(20):
+            producer.produce("main", f"record {n}".encode())
+        assert producer.flush(DEADLINE) == 0
+        for group in ("stays", "goes"):
+            consumer = Consumer(
+                {"bootstrap.servers": self.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+            )
+            consumer.subscribe(["main"])
+            self.until(lambda: consumer.poll(1.0), lambda m: m is not None and m.error() is None, seconds=DEADLINE)  # noqa: B023
+            consumer.commit(asynchronous=False)
+            consumer.close()
+
+        def deleted() -> BaseException | None:
+            (done,) = self.admin.delete_consumer_groups(["goes"]).values()
+            return done.exception(30)
+
+        self.until(deleted, lambda trouble: trouble is None, seconds=DEADLINE)
+
+    def refusals(self) -> None:
+        """What is refused is counted once a request, with its bytes and its errors."""
+
+        def counted(error: str, api: str) -> tuple[float, ...]:
+            names = (f"minikafka_failed_{api.lower()}_requests_total", "minikafka_rejected_bytes_total")
+            errors = self.witness.latest("minikafka_request_errors_total", 1, api=api, error=error)
+            return (*(self.witness.latest(name, 1) for name in names), errors)
+
+        whole = record_batch([b"nobody wants this"])
+        broken = whole[:-1] + b"?"
+        for index, batch, error in ((99, whole, "UNKNOWN_TOPIC_OR_PARTITION"), (0, broken, "CORRUPT_MESSAGE")):
+            failed, rejected, errors = counted(error, "Produce")
+            assert read_produce_answer(self.ask(1, produce_request("main", index, batch))).error_code
+            assert counted(error, "Produce") == (failed + 1, rejected + len(batch), errors + 1)
+        failed, rejected, errors = counted("OFFSET_OUT_OF_RANGE", "Fetch")
+        assert read_fetch_answer(self.ask(1, fetch_request("main", 0, 1_000))).error_code
+        assert counted("OFFSET_OUT_OF_RANGE", "Fetch") == (failed + 1, rejected, errors + 1)
+
+    def waiting(self) -> None:
+        """Fetches wait for data; a produce waits for followers that are paused."""
+        fetches = [RawConnection(self.address(1), 60) for _ in range(3)]
+        for connection in fetches:
+            connection.send(fetch_request("main", 0, 21, max_wait_ms=60_000))
+        self.until(lambda: self.witness.latest("minikafka_waiting_fetches", 1), lambda n: n >= 3, seconds=DEADLINE)
+        for connection in fetches:
+            connection.socket.close()
+        self.until(lambda: self.witness.latest("minikafka_waiting_fetches", 1), lambda n: n < 3, seconds=DEADLINE)
+        for follower in (2, 3):
+            self.cluster.pause(follower)
+        sent = threading.Thread(target=self.ask, args=(1, produce_request("main", 0, record_batch([b"waits"]))))
+        try:
+            sent.start()
+            self.until(lambda: self.witness.latest("minikafka_waiting_produces", 1), lambda n: n == 1, seconds=DEADLINE)
+        finally:
+            for follower in (2, 3):
+                self.cluster.resume(follower)
+        sent.join(DEADLINE)
+        self.until(lambda: self.witness.latest("minikafka_waiting_produces", 1), lambda n: n == 0, seconds=DEADLINE)
+        self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
+
+    # -- faults
+
+    def two_brokers_die(self) -> None:
+        """3 dies first, so that 2 has records which 3 never saw; of those that 1 writes meanwhile some are damaged."""
+        for topic in ("diverging", "short"):
+            self.until(lambda: len(self.partition(topic).in_sync), lambda n: n == 2, seconds=DEADLINE)  # noqa: B023
+        self.led_by(1, "damaged")
+        self.led_by(1, "damaged", 1)
+        self.led_by(1, "short")
+        self.led_by(2, "diverging")
+        self.cluster.kill(3)
+        self.until(lambda: self.partition("diverging").in_sync, lambda isr: isr == (2,), seconds=DEADLINE)
+        self.produce("diverging", 0, b"only 2 has this", b"and this")
+        self.cluster.kill(2)
+        for name in ("offline_partitions", "under_replicated_partitions", "under_min_isr_partitions"):
+            self.until(lambda: self.witness.latest(f"minikafka_{name}", 1), lambda n: n >= 1, seconds=DEADLINE)  # noqa: B023
+        for index, (offset, change) in enumerate(((70, b"X"), (0, struct.pack(">q", 7)))):
+            self.produce("damaged", index, b"intact when it was written")
+            self._damage(f"damaged-{index}", offset, change)
+        self.led_by(1, "short")
+        self.produce("short", 0, *[b"deleted soon"] * 5)
+        (deleted,) = self.admin.delete_records([TopicPartition("short", 0, 6)]).values()
+        assert deleted.result(30).low_watermark == 6
+
+    def _damage(self, partition: str, offset: int, change: bytes) -> None:
+        """Overwrite bytes of the last batch in broker 1's log, which nobody has fetched yet."""
+        folder = Path(str(self.cluster.broker(1).unflushed_dir)) / partition
+        tails = sorted(folder.iterdir(), key=lambda path: int(path.name.rpartition(".")[2]))
+        with tails[-1].open("r+b") as file:
+            data, position, last = file.read(), 0, 0
+            while position < len(data):
+                last, position = position, position + 12 + struct.unpack_from(">i", data, position + 8)[0]
+            file.seek(last + offset)
+            file.write(change)
+
+    def they_come_back(self) -> None:
+        """3 after a power loss, and while the only other broker hangs, so that nobody lets it in."""
+        self.cluster.wipe_unflushed(3)
+        self.cluster.pause(1)
+        try:
+            self.cluster.start(3)
+            self.until(lambda: self.witness.latest("minikafka_broker_fenced", 3), lambda n: n == 1, seconds=DEADLINE)
+        finally:
+            self.cluster.resume(1)
+        self.cluster.wait_ready(DEADLINE, [3])
+        self.led_by(3, "diverging")
+        self.produce("diverging", 0, b"3 goes on from there")
+        self.cluster.start(2)
+        self.cluster.wait_ready(DEADLINE)
+        for event in ("log_truncated", "corrupt_batch", "replica_fetch_failed", "log_restarted"):
+            self.until(lambda: self.witness.told(event), seconds=DEADLINE)  # noqa: B023
+        self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
+        self.witness.look()
+
+    def the_controller_stops(self) -> None:
+        broker = self.controller()
+        self.cluster.terminate(broker, DEADLINE)
+        self.cluster.start(broker)
+        self.cluster.wait_ready(DEADLINE)
+        self.until(lambda: self.witness.told("group_loaded"), seconds=DEADLINE)
+        self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
+        self.witness.look()
+
+    def old_epochs(self) -> None:
+        """A client that believes in a leader of the past; a leader whose ISR changes are overtaken."""
+        leader = self.partition("main").leader
+        assert read_fetch_answer(self.ask(leader, fetch_request("main", 0, 0, leader_epoch=0))).error_code == 74
+        self.witness.look()
+        self.until(self._forge_isr_changes, seconds=DEADLINE)
+
+    def _forge_isr_changes(self) -> bool:
+        """In the leader's name, so fast that its own are out of date when they come. True once one was refused."""
+        ours = self.partition("main")
+        with contextlib.closing(sqlite3.connect(self.cluster.data / "metadata.sqlite")) as store:
+            (record,) = store.execute("SELECT value FROM records WHERE key = ?", (f"{BROKER}{ours.leader}",)).fetchone()
+            broker_epoch = json.loads(record)["epoch"]
+        with Connection(HOST, self.cluster.broker(self.controller()).port, 30) as connection:
+            answer = connection.request(
+                DESCRIBE_TOPIC_PARTITIONS,
+                0,
+                {"topics": [{"name": "main"}], "response_partition_limit": 10, "cursor": None},
+            )
+            topic_id = answer.topics[0].topic_id
+            partition_epoch = int(
+                self.witness.latest("minikafka_partition_epoch", ours.leader, topic="main", partition="0")
+            )
+            followers = [replica for replica in ours.replicas if replica != ours.leader]
+            for n in range(FORGED_EACH_TIME):
+                part = {
+                    "partition_index": 0,
+                    "leader_epoch": ours.leader_epoch,
+                    "new_isr": (ours.leader, followers[n % 2]),
+                    "leader_recovery_state": 0,
+                    "partition_epoch": partition_epoch,
+                }
+                values = {
+                    "broker_id": ours.leader,
+                    "broker_epoch": broker_epoch,
+                    "topics": [{"topic_id": topic_id, "partitions": [part]}],
+                }
+                row = connection.request(ALTER_PARTITION, 2, values).topics[0].partitions[0]
+                if int(row.error_code):
+                    break
+                partition_epoch = row.partition_epoch
+        self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
+        self.witness.look()
+        return bool(self.witness.told("alter_partition_refused", topic="main"))
+
+    def the_end(self) -> None:
+        """A replica moves away, a topic goes, and one broker's event log is on a full disk."""
+        with Connection(HOST, self.cluster.broker(self.controller()).port, 30) as connection:
+            part = {"partition_index": 0, "replicas": (1, 2)}
+            answer = connection.request(
+                ALTER_REASSIGNMENTS, 0, {"timeout": 30_000, "topics": [{"name": "main", "partitions": [part]}]}
+            )
+            assert int(answer.error_code) == int(answer.responses[0].partitions[0].error_code) == 0
+        self.until(lambda: self.partition("main").replicas, lambda r: sorted(r) == [1, 2], seconds=DEADLINE)
+        (deleted,) = self.admin.delete_topics(["short"]).values()
+        deleted.result(30)
+        self.witness.look()
+        self.cluster.terminate(3, DEADLINE)
+        events = Path(self.cluster.broker(3).events_path)
+        self.witness.event_files.append(events.rename(events.with_name("events-before.jsonl")))
+        events.symlink_to("/dev/full")
+        self.cluster.start(3)
+        self.cluster.wait_ready(DEADLINE)
+        self.witness.look()
+
+
+@pytest.fixture(scope="module")
+def witness(cluster: LocalCluster, until: Until) -> Witness:
+    """What was seen of a cluster to which everything has happened."""
+    story = Story(cluster, until)
+    story.witness.look()
+    story.topics()
+    story.groups()
+    story.refusals()
+    story.waiting()
+    story.two_brokers_die()
+    story.they_come_back()
+    story.the_controller_stops()
+    story.old_epochs()
+    story.the_end()
+    return story.witness
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_every_declared_metric_moves(witness: Witness, metric: Metric) -> None:
+    if metric is BUILD_INFO:
+        assert {value for seen in witness.values[metric.name].values() for value in seen} == {1.0}
+        return
+    assert metric.kind in (COUNTER, GAUGE, HISTOGRAM)
+    assert witness.moved(metric), dict(witness.values[metric.name])
+    if metric is ELECTIONS:
+        assert {
+            dict(labels)["clean"] for (_, labels), seen in witness.values[metric.name].items() if max(seen) > 0
+        } == {
+            "true",
+            "false",
+        }
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_declared_event_happens(witness: Witness, event: str) -> None:
+    told = witness.told(event)
+    assert told, sorted({e["event"] for e in witness.events()})
+    assert [problem(record) for record in told] == [None] * len(told)
+
+
+def test_a_power_loss_is_told(witness: Witness) -> None:
+    """With the offset where the log ends now: what was above is gone."""
+    (lost,) = witness.told("unflushed_lost", topic="alone", partition=0)
+    assert (lost["broker"], lost["fields"]) == (3, {"log_end_offset": 0, "high_watermark": 1})
