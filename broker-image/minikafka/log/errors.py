@@ -13,7 +13,7 @@ class LogError(Exception):
 
 
 class CorruptBatch(LogError):
-    """The bytes are not a whole record batch, or its CRC-32C does not match."""
+    """The bytes are not a whole record batch, its CRC-32C does not match, or its records cannot be read."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
@@ -28,6 +28,12 @@ class RecordListTooLarge(LogError):
     """What is to be appended does not fit into one segment."""
 
     code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+class UnsupportedCodec(LogError):
+    """The records of a batch cannot be looked at, for the package that knows their codec is not installed."""
+
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class InvalidRecord(LogError):

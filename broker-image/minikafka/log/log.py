@@ -370,12 +370,15 @@ class Log:
     def offset_for_timestamp(self, timestamp_ms: int, upper_bound: int) -> TimestampOffset | None:
         """The first record below `upper_bound` whose timestamp is at or after `timestamp_ms`.
 
-        Raises UnsupportedCompression when it lies in a batch whose codec is not installed, LogDirFailure.
+        Raises UnsupportedCodec and CorruptBatch for a batch that cannot be looked into, LogDirFailure.
         """
         return timestamps.offset_for_timestamp(self, timestamp_ms, upper_bound)
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp (ListOffsets -3, KIP-734); None when the log is empty."""
+        """The first record with the largest timestamp (ListOffsets -3, KIP-734); None when the log is empty.
+
+        Raises like `offset_for_timestamp`.
+        """
         return timestamps.max_timestamp(self)
 
     # -- cut

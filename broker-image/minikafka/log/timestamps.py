@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from minikafka.log.errors import CorruptBatch, UnsupportedCodec
 from minikafka.log.results import TimestampOffset
 from minikafka.log.segment import Segment
-from minikafka.protocol.records import BatchHeader, parse_records
+from minikafka.protocol.compression import CorruptCompression, UnsupportedCompression
+from minikafka.protocol.records import BatchHeader, MalformedRecords, parse_records
 
 if TYPE_CHECKING:
     from minikafka.log.log import Log
 
 
+@contextmanager
+def _looking_into(log: Log) -> Iterator[None]:
+    """What a broker never looks at otherwise may be anything: a client's codec, or nonsense under a right CRC."""
+    try:
+        yield
+    except OSError as error:
+        raise log.refused("read failed", error) from error
+    except UnsupportedCompression as error:
+        raise UnsupportedCodec(f"{log}: timestamps of its records cannot be read: {error}") from error
+    except (CorruptCompression, MalformedRecords) as error:
+        raise CorruptBatch(f"{log}: timestamps of its records cannot be read: {error}") from error
+
+
 def offset_for_timestamp(log: Log, timestamp_ms: int, upper_bound: int) -> TimestampOffset | None:
     """See `Log.offset_for_timestamp`."""
-    try:
+    with _looking_into(log):
         for segment in log.segments:
             if segment.max_timestamp < timestamp_ms or segment.next_offset <= log.log_start_offset:
                 continue
             found = _in_segment(log, segment, timestamp_ms, upper_bound)
             if found is not None:
                 return found
-    except OSError as error:
-        raise log.refused("read failed", error) from error
     return None
 
 
@@ -55,7 +70,11 @@ def max_timestamp(log: Log) -> TimestampOffset | None:
     if not live:
         return None
     largest = max(segment.max_timestamp for segment in live)
-    return offset_for_timestamp(log, largest, log.log_end_offset) or _max_visible(log)
+    found = offset_for_timestamp(log, largest, log.log_end_offset)
+    if found is not None:
+        return found
+    with _looking_into(log):
+        return _max_visible(log)
 
 
 def _max_visible(log: Log) -> TimestampOffset | None:

@@ -1,7 +1,7 @@
 """The codecs of record batches: none, gzip, snappy, lz4, zstd.
 
-Only cold paths look inside a batch, so the packages are imported on first use. gzip comes with Python; the others need
-`cramjam`, and without it raise `UnsupportedCompression`, which says how to get it.
+Only cold paths look inside a batch, so the packages are imported on first use. gzip comes with Python, the others with
+`cramjam`; where that is missing they raise `UnsupportedCompression`, which says how to get it.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def varint(value: int) -> bytes:
 def parse_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     """The records of one whole batch, decompressed when need be.
 
-    Raises MalformedRecords, and UnsupportedCompression when the package for the codec is not installed.
+    Raises MalformedRecords, CorruptCompression, and UnsupportedCompression when the package for the codec is missing.
     """
     view = memoryview(batch)
     header = read_header(view)

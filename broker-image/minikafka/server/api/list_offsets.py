@@ -4,6 +4,9 @@ Clients see the high watermark as the end, replicas (on the inter-broker listene
 TOPIC_AUTHORIZATION_FAILED) the log end offset. While a new leader's high watermark lags behind the
 start of its own term the end is OFFSET_NOT_AVAILABLE: otherwise consumers would see it go backwards. The tiered-storage
 timestamps (-4 and below) have no meaning here and answer with no offset; earliest local (-4) is the earliest.
+
+A search by time is the only request that looks into batches of clients: one whose records cannot be read is answered with
+CORRUPT_MESSAGE, and UNSUPPORTED_COMPRESSION_TYPE where the package for its codec is missing.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
                 row["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 epoch = getattr(part, "current_leader_epoch", -1)
-                _answer(hosted, epoch, _timestamp(part.timestamp), replica, row)
+                _answer(broker, hosted, epoch, _timestamp(part.timestamp), replica, row)
             rows.append(row)
         topics.append({"name": topic.name, "partitions": rows})
     return {"topics": topics}
@@ -63,7 +66,9 @@ def _timestamp(value: Any) -> int:
     return value if isinstance(value, int) else round(value.timestamp() * 1000)
 
 
-def _answer(partition: HostedPartition, leader_epoch: int, timestamp: int, replica: bool, row: dict[str, Any]) -> None:
+def _answer(
+    broker: Broker, partition: HostedPartition, leader_epoch: int, timestamp: int, replica: bool, row: dict[str, Any]
+) -> None:
     error = partition.check_leader(leader_epoch)
     leader = partition.leader
     if error or leader is None:
@@ -89,6 +94,7 @@ def _answer(partition: HostedPartition, leader_epoch: int, timestamp: int, repli
         elif timestamp >= 0:
             _found(row, log.offset_for_timestamp(timestamp, end), end)
     except LogError as problem:
+        broker.log_failed(partition, problem)
         row["error_code"] = problem.code
 
 
