@@ -2,7 +2,7 @@
 
 import sys
 
-from minikafka_operator.main import main
+from minikafka_operator.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -44,7 +44,9 @@ def test_up_down_and_up_again(run_cli: Any, data: Path) -> None:
     assert all(Path(broker["data_dir"]).is_dir() for broker in shown["brokers"])
     at = ("--bootstrap", shown["bootstrap"])
     run_cli("topic", "create", "bank", *at)
-    assert run_cli("produce", "bank", *at, stdin="a\nb\n").returncode == 0
+    assert run_cli("produce", "bank", "--data", data, stdin="a\nb\n").returncode == 0
+    status = run_cli("status", "--data", data, "--json")
+    assert (status.returncode, json.loads(status.stdout)["cluster_id"]) == (0, shown["cluster_id"])
 
     assert up(run_cli, data) == shown  # already up: the same, and nothing was started
     os.kill(shown["brokers"][1]["pid"], signal.SIGKILL)

@@ -16,14 +16,18 @@ _TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW
 
 
 def add_bootstrap(parser: argparse.ArgumentParser) -> None:
-    """``--bootstrap`` and ``--client-config``."""
-    parser.add_argument(
+    """``--bootstrap`` or ``--data``, and ``--client-config``."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--bootstrap",
         "--bootstrap-server",
         type=bootstrap,
         default=DEFAULT_BOOTSTRAP,
         metavar="HOST:PORT[,...]",
         help=f"brokers to ask first (default {DEFAULT_BOOTSTRAP})",
+    )
+    where.add_argument(
+        "--data", dest="bootstrap", type=bootstrap_of, metavar="DIR", help="the brokers of `minikafka up --data DIR`"
     )
     parser.add_argument(
         "--client-config",
@@ -67,6 +71,17 @@ def bootstrap(text: str) -> str:
         if not separator or not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise argparse.ArgumentTypeError(f"{part!r} is not HOST:PORT")
     return text
+
+
+def bootstrap_of(data: str) -> str:
+    """All listeners of the local cluster in a data directory."""
+    from minikafka.local.cluster import LocalCluster
+    from minikafka.local.errors import ClusterError
+
+    try:
+        return LocalCluster(data).bootstrap
+    except ClusterError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def endpoints(text: str) -> list[tuple[str, int]]:

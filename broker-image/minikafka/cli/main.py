@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
-import importlib.util
 import os
 import signal
 import sys
@@ -144,21 +143,18 @@ def _dispatch(arguments: list[str]) -> int:
         hint = f"did you mean {close[0]}?" if close else "see minikafka --help"
         raise exits.bad_input(f"there is no command {first!r}: {hint}")
     subcommand = SUBCOMMANDS[first]
-    module = _load(subcommand)
-    parser = Parser(prog=f"minikafka {first}", description=subcommand.summary[0].upper() + subcommand.summary[1:] + ".")
-    module.add_arguments(parser)
-    return module.run(parser.parse_args(arguments[1:]))
-
-
-def _load(subcommand: Subcommand) -> SubcommandModule:
     try:
-        return cast("SubcommandModule", importlib.import_module(subcommand.module))
-    except ModuleNotFoundError as error:
-        if subcommand.extra is None:
+        module = cast("SubcommandModule", importlib.import_module(subcommand.module))
+        parser = Parser(
+            prog=f"minikafka {first}", description=subcommand.summary[0].upper() + subcommand.summary[1:] + "."
+        )
+        module.add_arguments(parser)
+        return module.run(parser.parse_args(arguments[1:]))
+    except ModuleNotFoundError as error:  # at the top of the module, or where it imports what it needs only now
+        package, _, module_of_ours = (error.name or "").partition(".")
+        if subcommand.extra is None or (module_of_ours and package.startswith("minikafka")):
             raise
         extra = subcommand.extra
-        if error.name == subcommand.module and importlib.util.find_spec(subcommand.module.partition(".")[0]):
-            raise exits.bad_input(f"this version of MiniKafka does not have it yet (no {error.name})") from error
         raise exits.bad_input(f"needs the extra {extra!r}: pip install 'minikafka[{extra}]' ({error})") from error
 
 

@@ -1,10 +1,12 @@
 """Types of arguments: what is taken, and that every refusal names the value and what would do."""
 
-from argparse import ArgumentTypeError, Namespace
+from argparse import ArgumentError, ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
 
 import pytest
 from minikafka.cli import arguments
 from minikafka.cli.exits import CommandError
+from minikafka.local.layout import ClusterRecord, write_record
 
 
 @pytest.mark.parametrize("text", ["localhost:9092", "a:1,b:65535", "[::1]:9092", "10.0.0.1:9092, b:2"])
@@ -16,6 +18,18 @@ def test_bootstrap_takes(text: str) -> None:
 def test_bootstrap_refuses(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="is not HOST:PORT"):
         arguments.bootstrap(text)
+
+
+def test_a_data_directory_names_the_brokers(tmp_path: Path) -> None:
+    write_record(tmp_path, ClusterRecord("abc", brokers=2, base_port=5000))
+    parser = ArgumentParser(exit_on_error=False)
+    arguments.add_bootstrap(parser)
+    assert parser.parse_args([]).bootstrap == arguments.DEFAULT_BOOTSTRAP
+    assert parser.parse_args(["--data", str(tmp_path)]).bootstrap == "127.0.0.1:5000,127.0.0.1:5001"
+    with pytest.raises(ArgumentError, match="has no cluster: start one with `minikafka up --data"):
+        parser.parse_args(["--data", str(tmp_path / "elsewhere")])
+    with pytest.raises(ArgumentError, match="not allowed with argument"):
+        parser.parse_args(["--data", str(tmp_path), "--bootstrap", "a:1"])
 
 
 def test_endpoints() -> None:

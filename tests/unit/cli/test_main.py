@@ -169,6 +169,25 @@ def test_a_missing_extra_is_named(
     assert f"minikafka {name}: needs the extra '{extra}': pip install 'minikafka[{extra}]'" in err
 
 
+def test_a_missing_extra_is_named_also_where_it_is_imported_late(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(args: Namespace) -> int:
+        raise ModuleNotFoundError(f"No module named {missing[0]!r}", name=missing[0])
+
+    module = types.SimpleNamespace(add_arguments=lambda parser: None, run=run)
+    monkeypatch.setitem(sys.modules, "minikafka_chaos.cli_chaos", module)  # type: ignore[arg-type]
+    missing = ["yaml"]
+    assert entry.main(["chaos"]) == 2
+    assert "needs the extra 'chaos'" in capsys.readouterr().err
+    missing[0] = "minikafka_chaos"  # an image may hold one package only
+    assert entry.main(["chaos"]) == 2
+    assert "needs the extra 'chaos'" in capsys.readouterr().err
+    missing[0] = "minikafka_chaos.forgotten"
+    assert entry.main(["chaos"]) == 3
+    assert "internal error" in capsys.readouterr().err
+
+
 def modules_after(code: str) -> set[str]:
     script = f"import sys\n{code}\nprint('\\n' + ' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

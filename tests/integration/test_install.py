@@ -1,0 +1,222 @@
+"""`pip install .` into an empty environment: every command works, or names the extra that it needs.
+
+The wheel that people get, in environments that hold nothing but what it asks for: the packages come from wherever pip
+finds them for the machine, at the versions of constraints.txt.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+from collections.abc import Callable, Iterator
+from importlib.metadata import packages_distributions
+from importlib.util import cache_from_source
+from pathlib import Path
+
+import pytest
+from minikafka.cli.main import SUBCOMMANDS
+from minikafka.local.ports import free_base_port
+
+REPOSITORY = Path(__file__).parents[2]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+PACKAGES = {
+    "broker-image/minikafka": (),
+    "chaos/minikafka_chaos": ("chaos",),
+    "operator/minikafka_operator": ("operator",),
+    "analytics/minikafka_analytics": ("analytics",),
+}
+"""The packages of the wheel, and the extra that each may import from beside the base."""
+
+EXTRAS = {"chaos": "minikafka_chaos", "operator": "minikafka_operator", "analytics": "minikafka_analytics"}
+TIMEOUT = 600
+PIP = ("--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore")
+
+Environment = Callable[..., Path]
+
+
+def normal(name: str) -> str:
+    """A distribution's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def asked_for(extras: tuple[str, ...]) -> set[str]:
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in PROJECT["optional-dependencies"][extra])]
+    return {normal(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in lines}
+
+
+def imported(source: Path) -> Iterator[str]:
+    """The top-level modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.partition(".")[0]
+
+
+OPTIONAL = {"broker-image/minikafka": {"pyyaml"}}
+"""Imported where somebody's kubeconfig is YAML, with a line that says how to get it (metadata/kubernetes/credentials.py)."""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_imports_only_what_its_extra_asks_for(package: str) -> None:
+    """The development environment has everything, so no other test would notice."""
+    distributions = packages_distributions()
+    needed = {
+        normal(distribution)
+        for source in (REPOSITORY / package).rglob("*.py")
+        for module in imported(source)
+        if module not in sys.stdlib_module_names and not module.startswith("minikafka")
+        for distribution in distributions.get(module, [f"{module}, which is not installed"])
+    }
+    assert needed - asked_for(PACKAGES[package]) - OPTIONAL.get(package, set()) == set()
+
+
+def pip(python: Path, *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "--python", python, *arguments],
+        capture_output=True, text=True, timeout=TIMEOUT, check=False, cwd=REPOSITORY,
+        env=os.environ | {"PIP_CONSTRAINT": str(REPOSITORY / "constraints.txt")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project's wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip(Path(sys.executable), "wheel", *PIP[:3], "--no-deps", "--wheel-dir", str(folder), str(REPOSITORY))
+    (found,) = folder.glob("minikafka-*.whl")
+    return found
+
+
+def site_packages(python: Path) -> Path:
+    where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    return Path(subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip())
+
+
+@pytest.fixture(scope="module")
+def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` folder of an environment with the wheel and what it asks for, and nothing else."""
+    folder = tmp_path_factory.mktemp("base")
+    venv.create(folder, with_pip=False, symlinks=True)
+    pip(folder / "bin" / "python", "install", *PIP, str(wheel))
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def environment(base: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """``environment("chaos")``: the same with an extra; what the base has is taken from there, to spare a minute."""
+
+    def make(extra: str) -> Path:
+        folder = tmp_path_factory.mktemp(extra)
+        venv.create(folder, with_pip=False, symlinks=True)
+        python = folder / "bin" / "python"
+        (site_packages(python) / "base.pth").write_text(f"{site_packages(base / 'python')}\n")
+        lines = PROJECT["optional-dependencies"][extra]
+        pip(python, "install", *PIP, "--no-compile", *lines)
+        return folder / "bin"
+
+    return make
+
+
+def run(command: Path, *arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command as a person would, away from the sources."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    return subprocess.run(
+        [command, *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=120, check=False,
+        cwd=command.parent.parent, env=clean,
+    )  # fmt: skip
+
+
+TRIED = {
+    "demo": ["--seconds", "1"],
+    "chaos": ["list"],
+    "simulate": ["--seeds", "1..2"],
+    "verify": ["--bootstrap", "127.0.0.1:1"],
+    "analyze": ["."],
+}
+"""What is asked of the commands that have an extra; the others are used below."""
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_each_command_works_or_names_its_extra(base: Path, name: str) -> None:
+    extra = SUBCOMMANDS[name].extra
+    done = run(base / "minikafka", name, *(TRIED[name] if extra else ["--help"]))
+    if done.returncode == 0:
+        assert done.stderr == ""
+    else:
+        assert done.returncode in (2, 3)
+        assert done.stderr.startswith(f"minikafka {name}: ")
+        assert f"pip install 'minikafka[{extra}]'" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_the_operator_names_its_extra(base: Path) -> None:
+    done = run(base / "minikafka-operator")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("minikafka-operator: needs the extra 'operator': pip install 'minikafka[operator]'")
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_is_installed_is_compiled(base: Path) -> None:
+    """The first start is as fast as the second: no module is compiled when it is first imported, nor each time again
+    where the files belong to root, or PYTHONDONTWRITEBYTECODE is set."""
+    folder = site_packages(base / "python")
+    sources = [path for package in ("minikafka", "kio", "rich") for path in (folder / package).rglob("*.py")]
+    assert len(sources) > 300
+    assert [path for path in sources if not Path(cache_from_source(str(path))).is_file()] == []
+
+
+def test_the_base_is_a_whole_kafka(base: Path, tmp_path: Path) -> None:
+    """Three brokers, a topic of each codec, records there and back, a search by time, a look at it all."""
+    command, data = base / "minikafka", tmp_path / "data"
+    try:
+        started = run(command, "up", "--data", data, "--detach", "--base-port", free_base_port(3))
+        assert (started.returncode, started.stderr) == (0, "")
+        for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+            assert run(command, "topic", "create", codec, "--data", data).returncode == 0
+            compression = ("--client-config", f"compression.codec={codec}")
+            sent = run(command, "produce", codec, "--data", data, *compression, stdin="one\ntwo\n")
+            assert sent.returncode == 0, sent.stderr
+            read = run(command, "consume", codec, "--data", data, "--from-time", "2001-01-01T00:00:00", "--until-end")
+            assert (read.returncode, read.stdout) == (0, "one\ntwo\n"), read.stderr
+        assert run(command, "status", "--data", data, "--check").returncode == 0
+        assert run(command, "groups", "list", "--data", data).returncode == 0
+        dumped = run(command, "dump-log", data / "broker-1" / "data" / "zstd-0", "--records")
+        assert (dumped.returncode, dumped.stderr) == (0, "")
+    finally:
+        assert run(command, "down", "--data", data).returncode == 0
+
+
+_IMPORT_ALL = """
+import importlib, pkgutil, sys
+package = importlib.import_module(sys.argv[1])
+for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    if not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("extra", "works"),
+    [
+        ("chaos", ["chaos list", "chaos show demo", "simulate --seeds 1..3", "verify --help", "demo --help"]),
+        ("operator", []),
+        ("analytics", ["analyze --help"]),
+    ],
+)
+def test_an_extra_brings_all_that_its_package_imports(environment: Environment, extra: str, works: list[str]) -> None:
+    commands = environment(extra)
+    for package in ("minikafka", EXTRAS[extra]):
+        done = run(commands / "python", "-c", _IMPORT_ALL, package)
+        assert done.returncode == 0, done.stderr
+    for arguments in works:
+        done = run(commands / "python", "-m", "minikafka.cli", *arguments.split())
+        assert (done.returncode, done.stderr) == (0, ""), arguments
+    if extra == "operator":
+        assert run(commands / "python", "-m", "minikafka_operator", "--help").returncode == 0
