@@ -102,16 +102,6 @@ def java_produce(bench: Bench, topic: str, batch_bytes: int, record_bytes: int =
     )
 
 
-def warm_up(bench: Bench) -> None:
-    """Load every path that is measured, so that a JVM has compiled it; nothing is recorded."""
-    with bench.topic("warm-up") as topic:
-        for batch_bytes in (262_144, 65_536):
-            java_produce(bench, topic, batch_bytes, share=1.5)
-        raw_load(bench.subject.bootstrap, topic, "produce", records=61, total_mb=bench.size.raw_mb)
-        raw_load(bench.subject.bootstrap, topic, "fetch")
-        raw_load(bench.subject.bootstrap, topic, "paced", rate=PACED_RECORDS_PER_SECOND, seconds=8)
-
-
 def produce_256k(bench: Bench) -> None:
     """Kafka's producer, 1 KiB records, 256 KiB batches; what it wrote is then fetched."""
     with bench.topic("p256k") as topic:

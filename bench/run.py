@@ -24,10 +24,11 @@ from rich.console import Console
 from bench.contenders import NAMES, Contender, contender, data_folder
 from bench.failover import measure_failover
 from bench.idle import measure_idle
-from bench.measurements import FULL, FULL_TESTS, SHORT, SHORT_TESTS, Bench, Row, warm_up
+from bench.measurements import FULL, FULL_TESTS, SHORT, SHORT_TESTS, Bench, Row
 from bench.process_stats import Memory, machine_facts
 from bench.startup import measure_startup
 from bench.summary import as_json, compare, disturbed, show
+from bench.warming import is_steady, warm_up
 from tests.interop.kafka_jars import KafkaJarsMissing, kafka_classpath
 
 RESULTS = Path(__file__).with_name("results")
@@ -47,6 +48,8 @@ class Run:
         self.rounds = rounds
         self.console = console
         self.rows: list[Row] = []
+        self.warming: dict[str, list[float]] = {}
+        """CPU seconds a GB of each look while a contender was warmed."""
         self.lost = 0
         self.subjects = {name: contender(name, data) for name in NAMES}
 
@@ -97,7 +100,9 @@ class Run:
         benches = [Bench(subject, FULL if self.full else SHORT, self._record) for subject in self.subjects.values()]
         for bench in reversed(benches):
             self._tell(bench.subject, "warming up")
-            warm_up(bench)
+            looks = self.warming[bench.subject.name] = warm_up(bench)
+            steady = "steady" if is_steady(looks) else "NOT steady, measured as it is"
+            self._tell(bench.subject, f"{', '.join(f'{look:.1f}' for look in looks)} CPU s/GB: {steady}")
         for number in range(1, self.rounds + 1):
             for test in FULL_TESTS if self.full else SHORT_TESTS:
                 for bench in benches if number % 2 else reversed(benches):  # neither is always first
@@ -139,6 +144,7 @@ def write(run: Run, seconds: float) -> Path:
         "commit": commit(),
         "disturbed_share": round(disturbed(run.rows), 2),
         "machine": machine_facts() | {"python": platform.python_version()},
+        "warming_cpu_s_per_gb": run.warming,
         "summary": as_json(compare(run.rows)),
         "rows": [row.as_json() for row in run.rows],
     }

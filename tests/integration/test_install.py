@@ -22,6 +22,8 @@ import pytest
 from minikafka.cli.main import SUBCOMMANDS
 from minikafka.local.ports import free_base_port
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
 REPOSITORY = Path(__file__).parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 PACKAGES = {

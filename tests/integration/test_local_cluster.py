@@ -256,3 +256,18 @@ def test_a_paused_broker_is_left_alone_and_told(cluster: LocalCluster) -> None:
     assert cluster.state(2) == "paused"
     cluster.resume(2)
     cluster.up()
+
+
+def test_ports_are_given_once_while_their_holder_lives() -> None:
+    """Two runs of tests side by side: the ports of a broker that is down for the moment belong to its cluster still."""
+    ask = "import random, sys; from minikafka.local.ports import free_base_port as f; print(f(3, random.Random(7)), flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{ask}; sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        first = holder.stdout.readline()
+        twice = [subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True).stdout for _ in range(2)]
+        holder.communicate("")
+    assert first.strip().isdigit()
+    assert first not in twice
+    assert twice[0] == twice[1], "and are free again when it is gone"

@@ -26,7 +26,7 @@ from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import HOST
 from minikafka.metadata.image import BROKER
 from minikafka.telemetry.events import EVENTS, problem
-from minikafka.telemetry.metrics import BUILD_INFO, COUNTER, ELECTIONS, GAUGE, HISTOGRAM, METRICS, Metric
+from minikafka.telemetry.metrics import BUILD_INFO, COMPONENT_FAILED, COUNTER, ELECTIONS, GAUGE, HISTOGRAM, METRICS, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 REPOSITORY = Path(__file__).parents[2]
@@ -43,6 +43,8 @@ from tests.interop.raw_client import (  # noqa: E402
     read_produce_answer,
     record_batch,
 )
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 Until = Callable[..., Any]
 Labels = tuple[tuple[str, str], ...]
@@ -89,6 +91,8 @@ class Witness:
         if metric.kind == HISTOGRAM:
             return any(max(seen) > 0 for seen in self.values[f"{metric.name}_count"].values())
         series = self.values[metric.name]
+        if metric is COMPONENT_FAILED:  # absent when all is well
+            return any(seen == [1.0] * len(seen) for seen in series.values())
         if metric.kind == COUNTER:
             return any(max(seen) > 0 for seen in series.values())
         return any(len(set(seen)) > 1 for seen in series.values())
@@ -304,6 +308,22 @@ class Story:
         self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
         self.witness.look()
 
+    def a_part_fails(self) -> None:
+        """Broker 1 cannot write a checkpoint for a while."""
+        obstacle = Path(self.cluster.broker(1).data_dir) / "replication-offset-checkpoint.tmp"
+
+        def failed() -> bool:
+            try:
+                obstacle.mkdir(exist_ok=True)
+            except FileExistsError:  # just being written
+                return False
+            self.witness.look()
+            return bool(self.witness.values["minikafka_component_failed"])
+
+        self.until(failed, seconds=DEADLINE)
+        obstacle.rmdir()
+        self.until(lambda: self.witness.told("component_recovered"), seconds=DEADLINE)
+
     def old_epochs(self) -> None:
         """A client that believes in a leader of the past; a leader whose ISR changes are overtaken."""
         leader = self.partition("main").leader
@@ -382,6 +402,7 @@ def witness(cluster: LocalCluster, until: Until) -> Witness:
     story.two_brokers_die()
     story.they_come_back()
     story.the_controller_stops()
+    story.a_part_fails()
     story.old_epochs()
     story.the_end()
     return story.witness

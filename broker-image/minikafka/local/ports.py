@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import socket
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import IO
 
 from minikafka.local.errors import PortInUse
 from minikafka.local.process import command_line, running
@@ -48,14 +51,45 @@ def require_free(ports: Iterable[int]) -> None:
 def free_base_port(brokers: int, rng: random.Random | None = None) -> int:
     """A base port such that every port that a cluster of that size listens on is free now.
 
-    Below the kernel's ephemeral range, so that no client's own connection takes one before the brokers do.
+    Nobody else who asks gets one of them while this process lives: of programs that start clusters side by side, each
+    keeps the ports of a broker that is down for the moment. Below the kernel's ephemeral range, so that no client's own
+    connection takes one before the brokers do.
     """
     rng = rng or random.Random()
     for _ in range(200):
-        base = rng.randrange(20000, 30000, 10)
-        if all(is_free(port) for n in range(brokers) for port in ports_of(base + n)):
+        base = rng.randrange(20000, 30000, _RESERVED_TOGETHER)
+        ports = [port for n in range(brokers) for port in ports_of(base + n)]
+        if all(map(is_free, ports)) and _reserve(ports):
             return base
     raise OSError(f"found no {brokers} free ports in a row between 20000 and 32000")
+
+
+_RESERVED_TOGETHER = 10
+_reserved: dict[int, IO[bytes]] = {}
+"""A locked file for each ten ports that this process may use; the kernel lets go of them at its end, however it ends."""
+
+
+def _reserve(ports: Iterable[int]) -> bool:
+    """Take these ports, or none of them when another process has one, or this one has asked before."""
+    folder = Path(tempfile.gettempdir()) / f"minikafka-ports-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    taken: dict[int, IO[bytes]] = {}
+    for ten in sorted({port // _RESERVED_TOGETHER for port in ports}):
+        if ten in _reserved:
+            break
+        file = (folder / str(ten)).open("wb")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            break
+        taken[ten] = file
+    else:
+        _reserved.update(taken)
+        return True
+    for file in taken.values():
+        file.close()
+    return False
 
 
 def holder(port: int) -> str:

@@ -1,0 +1,57 @@
+"""What `make bench` makes of its figures: when a contender is warm, and the two ratios."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+if str(REPOSITORY) not in sys.path:  # the importlib import mode leaves sys.path alone
+    sys.path.insert(0, str(REPOSITORY))
+
+from bench.measurements import Row  # noqa: E402
+from bench.summary import KAFKA, MINI, compare  # noqa: E402
+from bench.warming import LOOKS_MAX, is_steady, until_steady  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("looks", "steady"),
+    [
+        ([], False),
+        ([28.0], False),
+        ([10.5, 10.5], False),  # one look to compare with, and two that gain nothing on it
+        ([10.5, 10.4, 10.6], True),
+        ([28.0, 17.0, 12.0], False),
+        ([28.0, 12.0, 11.9], False),  # the gain is one look ago
+        ([28.0, 12.0, 11.9, 11.5], True),
+        ([12.0, 30.0, 11.9], True),  # a disturbed look is not taken for a cold one
+        ([12.0, 30.0, 10.0], False),
+    ],
+)
+def test_warm_is_what_gains_nothing_any_more(looks: list[float], steady: bool) -> None:
+    assert is_steady(looks) is steady
+
+
+def test_it_looks_until_then_and_no_longer() -> None:
+    costs = iter([28.0, 20.0, 14.0, 11.0, 10.5, 10.4, 1.0])
+    assert until_steady(lambda: next(costs)) == [28.0, 20.0, 14.0, 11.0, 10.5, 10.4]
+    falling = iter(range(100, 0, -1))
+    halves = until_steady(lambda: 2.0 ** next(falling))
+    assert len(halves) == LOOKS_MAX
+    assert not is_steady(halves)
+
+
+def row(contender: str, number: int, mb_s: float, cpu_s: float) -> Row:
+    return Row(contender, "produce_256k", number, {"mb_s": mb_s}, 10.0, 1.0, cpu_s, 1.0, 0.0, 100.0, 100.0)
+
+
+def test_best_to_best_stands_beside_the_medians() -> None:
+    """A cold first round moves the median of few rounds, and never the best."""
+    rows = [row(KAFKA, n, mb_s, cpu) for n, (mb_s, cpu) in enumerate([(40.0, 28.0), (50.0, 20.0), (80.0, 10.0)])]
+    rows += [row(MINI, n, mb_s, cpu) for n, (mb_s, cpu) in enumerate([(90.0, 6.0), (100.0, 5.0), (120.0, 4.0)])]
+    throughput, cpu = compare(rows)
+    assert (throughput.ratio, throughput.best_ratio) == (2.0, 1.5)
+    assert (cpu.ratio, cpu.best_ratio) == (0.25, 0.4)
+    assert throughput.reached is cpu.reached is True
