@@ -23,10 +23,19 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 from minikafka.cli.connection import Connection
 from minikafka.local.cluster import LocalCluster
-from minikafka.local.ports import HOST
+from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET
 from minikafka.metadata.image import BROKER
 from minikafka.telemetry.events import EVENTS, problem
-from minikafka.telemetry.metrics import BUILD_INFO, COMPONENT_FAILED, COUNTER, ELECTIONS, GAUGE, HISTOGRAM, METRICS, Metric
+from minikafka.telemetry.metrics import (
+    BUILD_INFO,
+    COMPONENT_FAILED,
+    COUNTER,
+    ELECTIONS,
+    GAUGE,
+    HISTOGRAM,
+    METRICS,
+    Metric,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
 REPOSITORY = Path(__file__).parents[2]
@@ -337,8 +346,9 @@ class Story:
         with contextlib.closing(sqlite3.connect(self.cluster.data / "metadata.sqlite")) as store:
             (record,) = store.execute("SELECT value FROM records WHERE key = ?", (f"{BROKER}{ours.leader}",)).fetchone()
             broker_epoch = json.loads(record)["epoch"]
-        with Connection(HOST, self.cluster.broker(self.controller()).port, 30) as connection:
-            answer = connection.request(
+        port = self.cluster.broker(self.controller()).port
+        with Connection(HOST, port, 30) as client, Connection(HOST, port + INTER_BROKER_PORT_OFFSET, 30) as connection:
+            answer = client.request(
                 DESCRIBE_TOPIC_PARTITIONS,
                 0,
                 {"topics": [{"name": "main"}], "response_partition_limit": 10, "cursor": None},
