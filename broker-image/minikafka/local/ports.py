@@ -77,7 +77,7 @@ def _reserve(ports: Iterable[int]) -> bool:
     for ten in sorted({port // _RESERVED_TOGETHER for port in ports}):
         if ten in _reserved:
             break
-        file = (folder / str(ten)).open("wb")
+        file: IO[bytes] = (folder / str(ten)).open("wb")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
