@@ -60,6 +60,7 @@ Labels = tuple[tuple[str, str], ...]
 ALTER_PARTITION, ALTER_REASSIGNMENTS, DESCRIBE_TOPIC_PARTITIONS = 56, 45, 75
 DEADLINE = 90
 FORGED_EACH_TIME = 40
+SEGMENT_BYTES = 1100
 CLUSTER_CONFIG = {
     "broker.session.timeout.ms": "6000",  # no broker is fenced but on purpose, however busy the machine
     "broker.heartbeat.interval.ms": "500",
@@ -181,6 +182,7 @@ class Story:
             ),
             NewTopic("short", 1, replica_assignment=[[1, 3]], config=one),
             NewTopic("alone", 1, replica_assignment=[[3]], config=one),
+            NewTopic("rolling", 1, replica_assignment=[[3]], config=one | {"segment.bytes": str(SEGMENT_BYTES)}),
         ]
         for done in self.admin.create_topics(wanted).values():
             done.result(30)
@@ -333,6 +335,29 @@ class Story:
         obstacle.rmdir()
         self.until(lambda: self.witness.told("component_recovered"), seconds=DEADLINE)
 
+    def a_disk_refuses(self) -> None:
+        """Broker 3 cannot begin a new segment: its log goes offline, and comes back once it can."""
+        self.led_by(3, "rolling")
+        self.produce("rolling", 0, b"x" * (SEGMENT_BYTES - 200))
+        end = int(self.witness.latest("minikafka_log_end_offset", 3, topic="rolling", partition="0"))
+        record = record_batch([b"x" * (SEGMENT_BYTES - 200)])
+        obstacle = Path(self.cluster.broker(3).data_dir) / "rolling-0" / f"{end:020d}.log"
+        obstacle.mkdir()
+
+        def offline() -> float:
+            self.ask(
+                self.partition("rolling").leader if self.partition("rolling").leader > 0 else 1,
+                produce_request("rolling", 0, record, acks=1),
+            )
+            return self.witness.latest("minikafka_offline_logs", 3)
+
+        self.until(offline, seconds=DEADLINE)
+        obstacle.rmdir()
+        self.until(lambda: self.witness.told("log_online"), seconds=DEADLINE)
+        self.until(lambda: self.witness.latest("minikafka_offline_logs", 3), lambda n: n == 0, seconds=DEADLINE)
+        self.produce("rolling", 0, b"goes on")
+        self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
+
     def old_epochs(self) -> None:
         """A client that believes in a leader of the past; a leader whose ISR changes are overtaken."""
         leader = self.partition("main").leader
@@ -413,6 +438,7 @@ def witness(cluster: LocalCluster, until: Until) -> Witness:
     story.they_come_back()
     story.the_controller_stops()
     story.a_part_fails()
+    story.a_disk_refuses()
     story.old_epochs()
     story.the_end()
     return story.witness
