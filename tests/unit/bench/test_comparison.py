@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ REPOSITORY = Path(__file__).parents[3]
 if str(REPOSITORY) not in sys.path:  # the importlib import mode leaves sys.path alone
     sys.path.insert(0, str(REPOSITORY))
 
-from bench.measurements import Row  # noqa: E402
+from bench import warming  # noqa: E402
+from bench.loads import Figures  # noqa: E402
+from bench.measurements import SHORT, Bench, Row  # noqa: E402
 from bench.summary import KAFKA, MINI, compare  # noqa: E402
 from bench.warming import LOOKS_MAX, is_steady, until_steady  # noqa: E402
 
@@ -41,6 +45,27 @@ def test_it_looks_until_then_and_no_longer() -> None:
     halves = until_steady(lambda: 2.0 ** next(falling))
     assert len(halves) == LOOKS_MAX
     assert not is_steady(halves)
+
+
+def test_a_look_is_the_cpu_of_the_brokers_over_what_was_produced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading is for warming only: it counts for neither."""
+    spent = iter([0.0, 6.0, 10.0, 13.0, 20.0, 22.9, 30.0, 32.8])  # before and after each look's producing
+
+    class Subject:
+        bootstrap = "nobody:1"
+
+        def pids(self) -> list[int]:
+            return [1, 2, 3]
+
+    class Quiet(Bench):
+        @contextmanager
+        def topic(self, label: str, partitions: int = 3) -> Iterator[str]:
+            yield label
+
+    monkeypatch.setattr(warming, "cpu_seconds", lambda pids: next(spent))
+    monkeypatch.setattr(warming, "java_produce", lambda *_, **__: Figures({}, 250_000_000, 0.0))
+    monkeypatch.setattr(warming, "raw_load", lambda *_, **__: Figures({}, 500_000_000, 0.0))
+    assert warming.warm_up(Quiet(Subject(), SHORT, print)) == [6.0, 3.0, 2.9, 2.8]  # type: ignore[arg-type]
 
 
 def row(contender: str, number: int, mb_s: float, cpu_s: float) -> Row:
