@@ -81,11 +81,7 @@ def test_brokers_with_other_files_judge_alike(
     cluster = make_cluster(3, {**QUICK, "min.insync.replicas": "2"})
     bootstrap = cluster.info().bootstrap
     done(run_cli("topic", "create", "t", "--replica-assignment", "1:2", "--bootstrap", bootstrap))
-    controller = until(lambda: _controller(cluster), lambda found: found > 0)
-    if controller == 1:
-        cluster.kill(1)  # another takes over, and broker 1 comes back as a broker like any other
-        until(lambda: _controller(cluster, 2), lambda found: found in (2, 3))
-        cluster.start(1)
+    _make_controller(cluster, 3, until)  # else broker 1 could become it below, and write its own file's value
     cluster.terminate(1)
     record = read_record(cluster.data)
     assert record is not None
@@ -101,6 +97,14 @@ def test_brokers_with_other_files_judge_alike(
     assert refused.returncode != 0, "acknowledged by a lone replica, below the cluster's minimum"
 
 
-def _controller(cluster: LocalCluster, asked: int = 1) -> int:
+def _make_controller(cluster: LocalCluster, wanted: int, until: Until) -> None:
+    """Have a broker be the controller: stop whoever else is, in turn."""
+    while (found := until(lambda: _controller(cluster, wanted), lambda controller: controller > 0)) != wanted:
+        cluster.kill(found)
+        until(lambda: _controller(cluster, wanted), lambda controller, old=found: controller not in (-1, old))
+        cluster.start(found)
+
+
+def _controller(cluster: LocalCluster, asked: int) -> int:
     with RawConnection(of(cluster, asked), 5.0) as connection:
         return metadata(connection, []).controller
