@@ -68,6 +68,8 @@ class PartitionHost:
             partition.forget_state()
             if was_leader:
                 self._stopped_leading(partition)
+            self._wake(partition)
+        self.broker.replicas.flush_ready()
 
     def resign(self, topic_partition: TopicPartition) -> None:
         """Have the replica lead and follow nothing until :meth:`settle`: its log is offline."""

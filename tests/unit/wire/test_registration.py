@@ -1,0 +1,68 @@
+"""A broker leads nothing under a registration that it does not have, and says truly how it was stopped (R15, KIP-966)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minikafka.metadata.image import BROKER, BrokerState, PartitionState
+from minikafka.protocol.errors import ErrorCode
+
+from tests.unit.wire.client import CONSUMER, LATEST, LEADER, METADATA, produced
+from tests.unit.wire.stage import TOPIC_ID, Stage
+
+LED = PartitionState((1,), (1,), 1, leader_epoch=3, partition_epoch=5)
+
+
+async def test_nothing_is_led_before_the_own_registration_is_in_the_image(stage: Stage) -> None:
+    """R12, R15: the store still holds what was decided about an earlier incarnation; it may be over by now."""
+    stage.peer.decide_topic_state(LED)
+    earlier = BrokerState(1, 4, "earlier", (("CLIENTS", "127.0.0.1", 1),), None, False)
+    stage.peer.decide(BROKER + "1", earlier.to_json())
+    stage.peer.admits.clear()
+    starting = await stage.begin()
+    client = await stage.client()
+    await stage.until(lambda: stage.peer.registrations and "t" in stage.broker.image.topics)
+    told = await client.ask(METADATA, {"topics": [{"topic_id": TOPIC_ID, "name": None}]})
+    assert told.topics[0].name == "t", "the image is known"
+    assert (await produced(client.produce(b"a", acks=LEADER)))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await stage.sees(client, 0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await client.list_offset(LATEST, CONSUMER))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not (stage.data / "data" / "t-0").exists(), "nor is anything made on disk"
+    stage.peer.admits.set()
+    await starting
+    assert await produced(client.produce(b"a", acks=LEADER)) == (ErrorCode.NONE, 0)
+
+
+async def test_nothing_is_led_while_another_registration_is_asked_for(stage: Stage) -> None:
+    """R15: the controller has fenced this incarnation, which may find that out late; until the next one nothing is written."""
+    await stage.start()
+    await stage.partition(LED)
+    client = await stage.client()
+    assert await produced(client.produce(b"a", acks=LEADER)) == (ErrorCode.NONE, 0)
+    await lose_registration(stage)
+    assert (await produced(client.produce(b"b", acks=LEADER)))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await stage.took(stage.peer.decide_topic_state(replace(LED, partition_epoch=6)))
+    assert (await produced(client.produce(b"b", acks=LEADER)))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    stage.peer.admits.set()
+    await stage.until(lambda: stage.broker.replicas.get("t", 0).leader is not None)
+    assert await produced(client.produce(b"b", acks=LEADER)) == (ErrorCode.NONE, 1)
+
+
+async def test_a_clean_stop_is_told_once(stage: Stage) -> None:
+    """KIP-966: the marker speaks of the log as it was found at start, not as it is when a registration is lost later."""
+    broker = await stage.start()
+    assert stage.peer.registrations[0].previous_broker_epoch == -1
+    epoch = broker.broker_epoch
+    await stage.stop()
+    await stage.start()
+    assert stage.peer.registrations[1].previous_broker_epoch == epoch
+    await lose_registration(stage)
+    assert len(stage.peer.registrations) == 3
+    assert stage.peer.registrations[2].previous_broker_epoch == -1
+
+
+async def lose_registration(stage: Stage) -> None:
+    """The controller does not know this incarnation any more; the next one waits for its answer."""
+    known = len(stage.peer.registrations)
+    stage.peer.forget()
+    await stage.until(lambda: len(stage.peer.registrations) == known + 1)
