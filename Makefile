@@ -4,7 +4,7 @@ SHELL := bash
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: help demo venv test quick long apiserver e2e kind kind-down check bench format docs constraints clean
+.PHONY: help demo venv test quick long adversary apiserver e2e kind kind-down check bench format docs constraints clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,9 @@ quick: venv ## unit tests and a few simulated schedules: about a minute; ARGS='-
 long: venv ## the long forms of tests: a leader killed twenty times, 2,000 simulated schedules
 	@MINIKAFKA_TEST_KILLS=20 $(RUN) -m pytest -q --timeout 900 tests/integration/test_kill_leader.py $(ARGS)
 	@.venv/bin/minikafka simulate --seeds 1..2000
+
+adversary: venv ## plant bugs into a copy, one at a time: which suite notices? ARGS='m07 s*' for some
+	@$(RUN) -m tests.adversary $(ARGS)
 
 apiserver: venv ## the cluster store and the operator on a real Kubernetes API server (built the first time: minutes)
 	@MINIKAFKA_E2E_BIN=$$(tests/e2e/cluster/binaries) $(RUN) -m pytest -q -s --timeout 600 tests/apiserver $(ARGS)

@@ -35,6 +35,15 @@ class TestDeathAndReturn:
         at.come_back(3, clean=True)
         assert (at.state().leader, at.state().isr) == (3, (3,))
 
+    @pytest.mark.parametrize("clean", [True, False])
+    def test_the_last_one_leads_again_in_a_new_term(self, clean: bool) -> None:
+        """R12: whether or not anybody led in between. In the old term its followers would not look where the logs part."""
+        at = Desk(PartitionState((1, 2), (1,), 1, leader_epoch=4))
+        at.die(1)
+        assert (at.state().leader, at.state().leader_epoch) == (NO_LEADER, 5)
+        at.come_back(1, clean=clean)
+        assert (at.state().leader, at.state().leader_epoch) == (1, 6)
+
     def test_with_unclean_election_the_first_to_return_leads(self) -> None:
         """R14, unclean.leader.election.enable=true on the topic: ISR = {it}; said to be unclean."""
         at = Desk(STATE, configs=CLASSIC_UNCLEAN)

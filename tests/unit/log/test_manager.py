@@ -110,6 +110,22 @@ class TestShutdown:
         assert contents(again.logs[A]) == wanted
         assert again.logs[A].recovery.segments_recovered == 0
 
+    def test_one_directory_without_a_marker_spoils_all(self) -> None:
+        """KIP-966: the broker may have lost the tails of the logs in it, so it must not say that it stopped cleanly."""
+        fs = MemoryFileSystem()
+        dirs = ("/one", "/two")
+        manager = open_manager(fs, dirs=dirs)
+        fill(manager.create(A, ID_A), 2)
+        fill(manager.create(B, ID_B), 2)
+        manager.close(broker_epoch=77)
+        again = open_manager(fs, dirs=dirs)
+        assert (again.clean, again.previous_broker_epoch) == (True, 77)
+        again.close(broker_epoch=78)
+        fs.remove("/two/.kafka_cleanshutdown")
+        found = open_manager(fs, dirs=dirs)
+        assert (found.clean, found.previous_broker_epoch) == (False, -1)
+        assert {tp: log.recovery.clean for tp, log in found.logs.items()} == {A: True, B: False}
+
     def test_the_marker_is_gone_before_the_logs_are_loaded(self) -> None:
         """KAFKA-10471: a crash while loading must not look clean the next time. Bug seed clean-marker-stays."""
         fs, manager = two_logs()

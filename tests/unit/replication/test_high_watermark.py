@@ -29,6 +29,17 @@ def test_it_never_goes_back_on_a_leader() -> None:
     assert leader.hw == 2
 
 
+def test_it_does_not_count_on_what_a_follower_had_once() -> None:
+    """R5: a follower that comes back with less has less, whatever it had; its next fetch says so."""
+    leader = lead((1, 2, 3), (1, 2, 3), records=5)
+    fetch_at(leader, 2, 5)
+    fetch_at(leader, 3, 2)
+    assert leader.hw == 2
+    fetch_at(leader, 2, 3)
+    fetch_at(leader, 3, 5)
+    assert leader.hw == 3, "3 and 4 are on this broker and on 3 only"
+
+
 def test_a_leader_alone_commits_by_itself() -> None:
     """R4: with an ISR of one, every append moves the HW."""
     assert lead((1,), (1,), records=2).hw == 2

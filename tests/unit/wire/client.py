@@ -99,12 +99,12 @@ class Client:
     async def ask(self, api_key: int, values: dict[str, Any], version: int | None = None) -> Any:
         return await answered(self.send(api_key, values, version))
 
-    def produce(self, *values: bytes, acks: int = ALL, topic: str = "t") -> asyncio.Future[Any]:
+    def produce(self, *values: bytes, acks: int = ALL, timeout_ms: int = FOREVER_MS) -> asyncio.Future[Any]:
         """One batch to partition 0."""
         records = {"index": 0, "records": record_batch(values)}
         return self.send(
             PRODUCE,
-            {"acks": acks, "timeout": FOREVER_MS, "topic_data": [{"name": topic, "partition_data": [records]}]},
+            {"acks": acks, "timeout": timeout_ms, "topic_data": [{"name": "t", "partition_data": [records]}]},
         )
 
     def fetch(

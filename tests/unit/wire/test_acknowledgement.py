@@ -57,6 +57,14 @@ async def test_acks_of_the_leader_do_not_wait(stage: Stage) -> None:
     assert await produced(client.produce(b"a", acks=LEADER)) == (ErrorCode.NONE, 0)
 
 
+async def test_a_time_out_is_no_success(stage: Stage) -> None:
+    """R16: REQUEST_TIMED_OUT, and no offset: the record is appended and may be committed later."""
+    client, follower = await lead(stage)
+    assert await produced(client.produce(b"a", timeout_ms=1)) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    await stage.has(follower, 1)
+    assert (await stage.sees(await stage.client(), 0)).end_offset == 1, "as it was here"
+
+
 async def test_a_fetch_by_who_is_no_replica_acknowledges_nothing(stage: Stage) -> None:
     """R5: a broker that is not assigned, or an earlier incarnation of one that is (KIP-903)."""
     client, follower = await lead(stage)

@@ -1,0 +1,11 @@
+"""Every bug that can be planted, by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.adversary.core_bugs import CORE
+from tests.adversary.planting import Bug
+from tests.adversary.shell_bugs import SHELL
+
+BUGS: Mapping[str, Bug] = {bug.name: bug for bug in (*CORE, *SHELL)}

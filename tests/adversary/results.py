@@ -1,0 +1,96 @@
+"""What a run found, and ``docs/adversary.md`` made from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.adversary.bugs import BUGS
+from tests.adversary.planting import ROOT, SOURCE, Bug
+from tests.adversary.suites import FIRST_SEED, SIMULATION, SUITES, UNIT, WIRE
+
+RESULTS = ROOT / "tests/adversary/results.json"
+PAGE = ROOT / "docs/adversary.md"
+
+Found = dict[str, str | None]
+"""By suite: who noticed, None for nobody. A suite that was not run is not in it."""
+
+
+def load(path: Path = RESULTS) -> dict[str, Found]:
+    """What is on record, by bug. Bugs that are not declared any more are left out."""
+    if not path.is_file():
+        return {}
+    recorded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["bugs"]
+    return {name: found for name, found in recorded.items() if name in BUGS}
+
+
+def merged(recorded: Mapping[str, Found], found: Mapping[str, Found]) -> dict[str, Found]:
+    """What was on record with what a run found, in the order of the declarations."""
+    return {
+        name: dict(sorted({**recorded.get(name, {}), **found.get(name, {})}.items()))
+        for name in BUGS
+        if name in recorded or name in found
+    }
+
+
+def save(results: Mapping[str, Found], schedules: int, path: Path = RESULTS) -> None:
+    text = json.dumps({"schedules": schedules, "bugs": results}, indent=1)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def schedules_on_record(path: Path = RESULTS) -> int:
+    return int(json.loads(path.read_text(encoding="utf-8"))["schedules"]) if path.is_file() else 0
+
+
+def survivors(results: Mapping[str, Found]) -> list[str]:
+    """Bugs that no suite noticed."""
+    return [name for name, found in results.items() if not any(found.values())]
+
+
+def page(results: Mapping[str, Found], schedules: int) -> str:
+    """The text of ``docs/adversary.md``."""
+    alive = survivors(results)
+    lines = [
+        "# Planted bugs, and what notices them",
+        "",
+        "Made by `make adversary ARGS=--write` from `tests/adversary`; do not edit.",
+        "",
+        "`make adversary` puts one mistake at a time into a copy of the source and runs the tests on it: first the few files",
+        "that should notice at once, then whole suites, until one fails. A bug that no suite notices ends it with exit code 1.",
+        "The mistakes are exact replacements of a few lines, in `tests/adversary/core_bugs.py` and `shell_bugs.py`; the unit",
+        "tests check on every run that each can still be planted. m01 to m34 and s01 to s14 are those of an audit of the first",
+        "release; twelve of the fourteen in the shell passed every suite then.",
+        "",
+        "| suite | what it is |",
+        "|---|---|",
+        f"| {UNIT} | `tests/unit/` log, replication, controller, metadata, server and groups |",
+        f"| {WIRE} | `tests/unit/wire`: a real broker on loopback, whose only peer the test plays |",
+        f"| {SIMULATION} | `minikafka simulate --seeds {FIRST_SEED}..{FIRST_SEED + schedules - 1}`; it has a shell and a store "
+        "of its own, so bugs in the broker's are not in it |",
+        "",
+        f"{len(results)} bugs, {len(results) - len(alive)} noticed. An empty cell: the suite was not tried after another had "
+        "noticed.",
+        "",
+        f"| | planted bug | breaks | in | {' | '.join(SUITES)} | noticed by |",
+        f"|---|---|---|---|{'---|' * len(SUITES)}---|",
+    ]  # fmt: skip
+    lines += [_row(BUGS[name], found) for name, found in results.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _row(bug: Bug, found: Found) -> str:
+    by = next((found[suite] for suite in (WIRE, UNIT, SIMULATION) if found.get(suite)), None)
+    cells = [_cell(bug, suite, found) for suite in SUITES]
+    where = f"[{bug.file}](../{SOURCE}/{bug.file})"
+    noticed = "**nothing**" if by is None else f"`{by.rpartition('::')[2] if '::' in by else by}`"
+    return f"| {bug.name} | {bug.mistake} | {bug.rule} | {where} | {' | '.join(cells)} | {noticed} |"
+
+
+def _cell(bug: Bug, suite: str, found: Found) -> str:
+    if suite == SIMULATION and not bug.is_simulated:
+        return "not in it"
+    if suite not in found:
+        return ""
+    return "noticed" if found[suite] else "missed"

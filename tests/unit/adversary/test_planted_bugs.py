@@ -1,0 +1,136 @@
+"""The planted bugs stay alive: each can still be put in, and docs/adversary.md says what became of each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.adversary import __main__ as command
+from tests.adversary import hunt, results
+from tests.adversary.bugs import BUGS
+from tests.adversary.core_bugs import CORE
+from tests.adversary.planting import ROOT, SOURCE, Bug, Copy, Drifted, check, planted
+from tests.adversary.shell_bugs import SHELL
+from tests.adversary.suites import SIMULATION, UNIT, WIRE, Broken, Verdict, simulate, suite_of
+
+AUDITED = {*(f"m{n:02}" for n in range(1, 35)), *(f"s{n:02}" for n in range(1, 15))}
+"""Those of the audit of the first release."""
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_it_can_be_planted(name: str) -> None:
+    """Its text stands in the source exactly once. Otherwise: give it the text that stands there now, or take it out."""
+    check(BUGS[name])
+
+
+def test_names() -> None:
+    assert len(BUGS) == len(CORE) + len(SHELL), "a name is used twice"
+    assert set(BUGS) >= AUDITED
+    assert all(re.fullmatch(r"[a-z]\d\d", name) for name in BUGS)
+
+
+def test_no_two_are_the_same() -> None:
+    assert len({(bug.file, planted(bug, (ROOT / SOURCE / bug.file).read_text())) for bug in BUGS.values()}) == len(BUGS)
+
+
+class TestTheRecord:
+    def test_the_page_is_what_was_found(self) -> None:
+        """`make adversary ARGS='--write NAME'` for a bug that is new, and for one whose description has changed."""
+        record = results.load()
+        assert results.PAGE.read_text() == results.page(results.merged(record, {}), results.schedules_on_record())
+
+    def test_every_bug_is_on_record_and_none_survived(self) -> None:
+        record = results.load()
+        assert set(record) == set(BUGS)
+        assert results.survivors(record) == []
+
+    def test_who_noticed_is_still_there(self) -> None:
+        gone = []
+        for name, found in results.load().items():
+            for by in found.values():
+                if by is not None and "::" in by:
+                    file, _, rest = by.partition("::")
+                    test = rest.rpartition("::")[2].partition("[")[0]
+                    if not (ROOT / file).is_file() or f"def {test}(" not in (ROOT / file).read_text():
+                        gone.append(f"{name}: {by}")
+        assert gone == [], "run make adversary ARGS='--write NAME' for these"
+
+
+HARMLESS = Bug("z01", "none at all", "nothing", "log/errors.py", '"""', "'''", ("tests/unit/log/test_index.py",))
+
+
+class TestPlanting:
+    def test_a_text_that_stands_there_twice_or_not_at_all(self) -> None:
+        with pytest.raises(Drifted, match=r"z01: its text stands \d+ times in broker-image/minikafka/log/errors.py"):
+            check(HARMLESS)
+        with pytest.raises(Drifted, match="z01: its text stands 0 times"):
+            planted(HARMLESS, "")
+
+    def test_what_is_no_python_any_more(self) -> None:
+        with pytest.raises(SyntaxError):
+            planted(HARMLESS._replace(old="pass", new="pass pass"), "def f():\n    pass\n")
+
+    def test_a_file_or_a_test_that_is_gone(self) -> None:
+        with pytest.raises(Drifted, match="no broker-image/minikafka/log/gone.py any more"):
+            check(HARMLESS._replace(file="log/gone.py"))
+        bug = BUGS["m02"]
+        with pytest.raises(Drifted, match="no tests/unit/gone.py any more"):
+            check(bug._replace(tests=("tests/unit/gone.py",)))
+
+    def test_a_copy_is_put_right_again(self, tmp_path: Path) -> None:
+        copy, bug = Copy(tmp_path), BUGS["m02"]
+        path = tmp_path / SOURCE / bug.file
+        before = path.read_text()
+        copy.plant(bug)
+        assert path.read_text() == planted(bug, before) != before
+        copy.heal(bug)
+        assert path.read_text() == before
+
+
+class TestTheHunt:
+    def test_a_bug_is_noticed_in_the_copy_and_only_there(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert command.main(["m02", "--suites", "unit", "--workers", "1"]) == 0
+        told = capsys.readouterr().out
+        assert "m02  noticed" in told and "tests/unit/replication/test_follower.py::" in told
+        assert "1 of 1 bugs noticed" in told
+
+    def test_one_that_nothing_notices(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        tried: list[object] = []
+        monkeypatch.setattr(hunt, "run_tests", lambda _, tests: tried.append(tuple(tests)) or Verdict(None))
+        monkeypatch.setattr(hunt, "run_suite", lambda _, suite, n: tried.append((suite, n)) or Verdict(None))
+        assert command.main(["m05", "--schedules", "3"]) == 1
+        assert "survived: m05" in capsys.readouterr().out
+        quick, suites = BUGS["m05"].tests, [(WIRE, 3), (UNIT, 3), (SIMULATION, 3)]
+        assert tried == [tuple(sorted(quick)), quick, *(suite for suite in suites for _ in range(2))]
+
+    def test_a_suite_that_fails_without_any_bug(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(hunt, "run_tests", lambda *_: Verdict("tests/unit/x.py::test_y"))
+        assert command.main(["s01"]) == 3
+        assert "fails without any bug: tests/unit/x.py::test_y" in capsys.readouterr().err
+
+    def test_bad_input(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        assert command.main(["m99"]) == 2
+        assert "m99: no such bug" in capsys.readouterr().err
+        monkeypatch.setattr(command, "BUGS", {"z01": HARMLESS})
+        assert command.main([]) == 2
+        assert "plant it anew" in capsys.readouterr().err
+
+    def test_the_simulation_names_the_invariant(self, tmp_path: Path) -> None:
+        copy = Copy(tmp_path)
+        copy.plant(BUGS["m21"])
+        by = simulate(tmp_path, 30).by
+        assert by is not None and re.fullmatch(r"\S.*, seed 9000\d\d", by), by
+
+    def test_a_run_of_nothing_is_no_catch(self, tmp_path: Path) -> None:
+        with pytest.raises(Broken, match="pytest ended with 4"):
+            hunt.run_tests(Copy(tmp_path).folder, ["tests/unit/gone.py"])
+
+    def test_files_have_their_suite(self) -> None:
+        assert {suite_of(test) for bug in BUGS.values() for test in bug.tests} == {UNIT, WIRE}
+        assert not BUGS["s01"].is_simulated and not BUGS["s13"].is_simulated and BUGS["m01"].is_simulated
