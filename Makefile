@@ -58,6 +58,7 @@ docs: venv ## write the generated pages in docs/ anew
 	@$(RUN) -m minikafka_chaos.simulation.docs --write
 	@$(RUN) -m minikafka_operator.crds --write
 	@$(RUN) tools/rules_map.py --write
+	@$(RUN) -m tests.adversary --page
 
 constraints: ## resolve the pinned versions anew
 	@tools/constraints

@@ -32,6 +32,9 @@ def parser() -> argparse.ArgumentParser:
         "--workers", type=_count, default=os.cpu_count() or 1, metavar="N", help="bugs at once (default: cores)"
     )
     made.add_argument("--write", action="store_true", help="put what was found on record and into docs/adversary.md")
+    made.add_argument(
+        "--page", action="store_true", help="write docs/adversary.md anew from what is on record, and end"
+    )
     made.add_argument("--list", action="store_true", help="print the bugs and end")
     return made
 
@@ -69,6 +72,9 @@ def tell(bug: Bug, found: results.Found, seconds: float) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
+    if options.page:
+        results.write_page()
+        return ALL_NOTICED
     try:
         bugs = chosen(options.bugs)
         if options.list:
@@ -88,9 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"make adversary: {error}", file=sys.stderr)
         return UNSOUND
     if options.write:
-        record = results.merged(results.load(), found)
-        results.save(record, options.schedules)
-        results.PAGE.write_text(results.page(record, options.schedules), encoding="utf-8")
+        results.save(results.merged(results.load(), found), options.schedules)
+        results.write_page()
     alive = results.survivors(found)
     print(
         f"{len(found) - len(alive)} of {len(found)} bugs noticed" + (f"; survived: {', '.join(alive)}" if alive else "")

@@ -85,7 +85,7 @@ class Hunt:
             try:
                 return self._found(bug, copy), time.monotonic() - began
             finally:
-                copy.heal(bug)
+                copy.heal()
         finally:
             self._copies.put(copy)
 

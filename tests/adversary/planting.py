@@ -69,6 +69,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._sound: tuple[Path, str]
         for name in COPIED:
             shutil.copytree(ROOT / name, folder / name, ignore=LEFT_OUT)
         for name in COPIED_FILES:
@@ -77,11 +78,13 @@ class Copy:
     def plant(self, bug: Bug) -> None:
         """Put the bug in. Raises Drifted, SyntaxError."""
         path = self.folder / SOURCE / bug.file
-        self._write(path, planted(bug, path.read_text(encoding="utf-8")))
+        sound = path.read_text(encoding="utf-8")
+        self._write(path, planted(bug, sound))
+        self._sound = path, sound
 
-    def heal(self, bug: Bug) -> None:
+    def heal(self) -> None:
         """Take it out again."""
-        self._write(self.folder / SOURCE / bug.file, (ROOT / SOURCE / bug.file).read_text(encoding="utf-8"))
+        self._write(*self._sound)
 
     @staticmethod
     def _write(path: Path, text: str) -> None:

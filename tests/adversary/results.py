@@ -49,6 +49,15 @@ def survivors(results: Mapping[str, Found]) -> list[str]:
     return [name for name, found in results.items() if not any(found.values())]
 
 
+def current_page() -> str:
+    """The page of what is on record and declared now."""
+    return page(merged(load(), {}), schedules_on_record())
+
+
+def write_page() -> None:
+    PAGE.write_text(current_page(), encoding="utf-8")
+
+
 def page(results: Mapping[str, Found], schedules: int) -> str:
     """The text of ``docs/adversary.md``."""
     alive = survivors(results)
