@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -15,7 +16,7 @@ from tests.adversary.hunt import Hunt, Plan
 from tests.adversary.planting import Bug, Drifted, check
 from tests.adversary.suites import SIMULATION, SUITES, UNIT, WIRE, Broken
 
-ALL_NOTICED, SURVIVED, BAD_INPUT, UNSOUND = 0, 1, 2, 3
+ALL_NOTICED, SURVIVED, BAD_INPUT, UNSOUND, INTERRUPTED = 0, 1, 2, 3, 130
 ORDER = (WIRE, UNIT, SIMULATION)
 """Quickest first."""
 
@@ -93,6 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Broken as error:
         print(f"make adversary: {error}", file=sys.stderr)
         return UNSOUND
+    except KeyboardInterrupt:
+        print("make adversary: interrupted", file=sys.stderr)
+        return INTERRUPTED
     if options.write:
         results.save(results.merged(results.load(), found), options.schedules)
         results.write_page()
@@ -104,4 +108,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end what runs, remove the copies
     sys.exit(main())

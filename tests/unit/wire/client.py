@@ -15,7 +15,7 @@ from uuid import UUID
 from minikafka.protocol import messages, wire
 from minikafka.protocol.errors import ErrorCode
 
-from tests.interop.raw_client import record_batch
+from tests.interop.raw_client import NOT_IDEMPOTENT, ProducerState, record_batch
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 0, 1, 2, 3, 19, 21, 23
 VERSIONS = {PRODUCE: 9, FETCH: 16, LIST_OFFSETS: 7, METADATA: 12, CREATE_TOPICS: 7, DELETE_RECORDS: 2,
@@ -46,6 +46,7 @@ class Fetched(NamedTuple):
     end_offset: int
     """After the last record that came; -1 when none did."""
     diverging: tuple[int, int]
+    last_stable_offset: int
 
 
 class Client:
@@ -99,9 +100,15 @@ class Client:
     async def ask(self, api_key: int, values: dict[str, Any], version: int | None = None) -> Any:
         return await answered(self.send(api_key, values, version))
 
-    def produce(self, *values: bytes, acks: int = ALL, timeout_ms: int = FOREVER_MS) -> asyncio.Future[Any]:
+    def produce(
+        self,
+        *values: bytes,
+        acks: int = ALL,
+        timeout_ms: int = FOREVER_MS,
+        producer: ProducerState = NOT_IDEMPOTENT,
+    ) -> asyncio.Future[Any]:
         """One batch to partition 0."""
-        records = {"index": 0, "records": record_batch(values)}
+        records = {"index": 0, "records": record_batch(values, producer=producer)}
         return self.send(
             PRODUCE,
             {"acks": acks, "timeout": timeout_ms, "topic_data": [{"name": "t", "partition_data": [records]}]},
@@ -116,20 +123,24 @@ class Client:
         wait: bool = False,
         leader_epoch: int = -1,
         last_epoch: int = -1,
+        partition: int = 0,
+        version: int | None = None,
     ) -> asyncio.Future[Any]:
-        """From partition 0. ``wait``: until there is something, else the answer comes at once."""
+        """From one partition. ``wait``: until there is something, else the answer comes at once."""
         return self.send(
             FETCH,
             {
+                "replica_id": who.replica,
                 "replica_state": {"replica_id": who.replica, "replica_epoch": who.broker_epoch},
                 "max_wait": FOREVER_MS if wait else 0,
                 "min_bytes": 1,
                 "topics": [
                     {
+                        "topic": "t",
                         "topic_id": topic_id,
                         "partitions": [
                             {
-                                "partition": 0,
+                                "partition": partition,
                                 "current_leader_epoch": leader_epoch,
                                 "fetch_offset": offset,
                                 "last_fetched_epoch": last_epoch,
@@ -139,16 +150,26 @@ class Client:
                     }
                 ],
             },
+            version,
         )
 
-    async def list_offset(self, timestamp: int, who: Follower = CONSUMER) -> tuple[ErrorCode, int]:
+    async def list_offset(
+        self, timestamp: int, who: Follower = CONSUMER, leader_epoch: int = -1
+    ) -> tuple[ErrorCode, int]:
         """(error, offset) of ListOffsets for partition 0; -1: none."""
         answer = await self.ask(
             LIST_OFFSETS,
             {
                 "replica_id": who.replica,
                 "isolation_level": 0,
-                "topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": timestamp}]}],
+                "topics": [
+                    {
+                        "name": "t",
+                        "partitions": [
+                            {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": leader_epoch}
+                        ],
+                    }
+                ],
             },
         )
         row = answer.topics[0].partitions[0]
@@ -170,9 +191,13 @@ async def produced(answer: asyncio.Future[Any]) -> tuple[ErrorCode, int]:
 async def fetched(answer: asyncio.Future[Any]) -> Fetched:
     """What a Fetch answer, which must come, holds for its partition."""
     row = (await answered(answer)).responses[0].partitions[0]
-    diverging = (row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+    end = getattr(row, "diverging_epoch", None)
     return Fetched(
-        ErrorCode(int(row.error_code)), row.high_watermark, _end_offset(bytes(row.records or b"")), diverging
+        ErrorCode(int(row.error_code)),
+        row.high_watermark,
+        _end_offset(bytes(row.records or b"")),
+        (-1, -1) if end is None else (end.epoch, end.end_offset),
+        row.last_stable_offset,
     )
 
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from minikafka.metadata.image import TOPIC, PartitionState
+from minikafka.metadata.image import TOPIC, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode
 
-from tests.unit.wire.client import ALL, LEADER, Client, fetched, produced
+from tests.interop.raw_client import ProducerState, record_batch
+from tests.unit.wire.client import ALL, FOREVER_MS, LEADER, PRODUCE, Client, answered, fetched, produced
 from tests.unit.wire.stage import TOPIC_ID, Stage
 
 LED = PartitionState((1, 2), (1, 2), 1, leader_epoch=3, partition_epoch=5)
@@ -49,6 +50,50 @@ async def test_on_top_of_records_that_wait(stage: Stage) -> None:
     await stage.still_waits(second)
     await stage.has(follower, 3)
     assert await produced(second) == (ErrorCode.NONE, 2)
+
+
+async def test_a_repeated_batch_waits_as_the_first_one_did(stage: Stage) -> None:
+    """R16, R18: the producer lost its connection and sends the batch again, which is in the log but not committed."""
+    client, follower = await lead(stage)
+    producer = ProducerState(7, 0, 0)
+    first = client.produce(b"a", b"b", producer=producer)
+    again = (await stage.client()).produce(b"a", b"b", producer=producer)
+    await stage.still_waits(again)
+    await stage.has(follower, 1)
+    await stage.still_waits(again)
+    await stage.still_waits(first)
+    await stage.has(follower, 2)
+    assert await produced(first) == await produced(again) == (ErrorCode.NONE, 0)
+    assert stage.broker.replicas.get("t", 0).log.log_end_offset == 2
+
+
+async def test_a_request_is_answered_when_its_last_partition_is(stage: Stage) -> None:
+    """R16: one answer for all partitions of a request, whichever of them is committed first."""
+    await stage.start()
+    await stage.took(stage.peer.decide_topic(TopicState("t", TOPIC_ID, (LED, LED), {})))
+    client, follower = await stage.client(), await stage.follower()
+    records = [{"index": index, "records": record_batch([b"a"])} for index in (0, 1)]
+    topics = [{"name": "t", "partition_data": records}]
+    answer = client.send(PRODUCE, {"acks": ALL, "timeout": FOREVER_MS, "topic_data": topics})
+    await stage.until(lambda: stage.broker.replicas.get("t", 1).log.log_end_offset == 1)
+    await stage.has(follower, 1)
+    assert (await stage.sees(await stage.client(), 0)).high_watermark == 1, "partition 0 is committed"
+    await stage.still_waits(answer)
+    await stage.has(follower, 1, partition=1)
+    rows = (await answered(answer)).responses[0].partition_responses
+    assert [(row.index, int(row.error_code), row.base_offset) for row in rows] == [(0, 0, 0), (1, 0, 0)]
+
+
+async def test_one_answer_does_not_overtake_another(stage: Stage) -> None:
+    """R18: those of one connection come in the order of its requests, also when a later one could be given at once."""
+    client, follower = await lead(stage)
+    first = client.produce(b"a")
+    second = client.produce(b"b", acks=LEADER)
+    await stage.until(lambda: stage.broker.replicas.get("t", 0).log.log_end_offset == 2)
+    await stage.still_waits(second)
+    await stage.has(follower, 1)
+    assert await produced(first) == (ErrorCode.NONE, 0)
+    assert await produced(second) == (ErrorCode.NONE, 1)
 
 
 async def test_acks_of_the_leader_do_not_wait(stage: Stage) -> None:

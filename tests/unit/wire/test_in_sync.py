@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -100,6 +99,26 @@ async def test_an_unknown_outcome_is_asked_for_again(stage: Stage, monkeypatch: 
     assert stage.broker.replicas.get("t", 0).leader.isr.committed == (1, 2)
 
 
+async def test_a_controller_that_is_none_any_more_has_refused_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R10: NOT_CONTROLLER may come from one that wrote the change and lost its lease before it could say so."""
+    monkeypatch.setattr(membership, "RETRY_SECONDS", 0.001)
+    client, follower = await lead_alone(stage)
+    await stage.has(follower, 1)
+    asked, _, isr = await stage.peer.asked_to_alter()
+    await stage.took(stage.peer.is_known(epoch=2, fenced=True))
+    asked.answer.set_result({"error_code": ErrorCode.NOT_CONTROLLER, "topics": []})
+    again, partition_epoch, isr_again = await stage.peer.asked_to_alter()
+    assert (partition_epoch, isr_again) == (5, isr)
+    answer = client.produce(b"b")
+    await stage.until(lambda: stage.broker.replicas.get("t", 0).log.log_end_offset == 2)
+    await stage.still_waits(answer)
+    altered(again, (1, 2), 6)
+    await stage.has(follower, 2)
+    assert await produced(answer) == (ErrorCode.NONE, 1)
+
+
 async def test_a_refusal_puts_the_smaller_set_in_force(stage: Stage) -> None:
     """R10, KIP-497: only when the controller says that nothing was applied."""
     client, follower = await lead_alone(stage)
@@ -119,9 +138,14 @@ async def test_a_leader_that_was_replaced_meanwhile_asks_no_more(stage: Stage, m
     """R10, R12: its change died with its term."""
     await unknown(stage, monkeypatch)
     await stage.partition(replace(ISR_OF_TWO, leader=2, leader_epoch=4, partition_epoch=7))
-    while not stage.peer.alterations.empty():  # one may have been sent before
-        stage.peer.alterations.get_nowait().answer.set_result({"error_code": 0, "topics": []})
-    sender = stage.broker.alter_sender
-    await stage.until(lambda: sender._task is None)
-    await asyncio.sleep(0)
-    assert stage.peer.alterations.empty()
+    sender, alterations = stage.broker.alter_sender, stage.peer.alterations
+
+    def idle() -> bool:
+        """One may have been sent before; its answer changes nothing."""
+        while not alterations.empty():
+            alterations.get_nowait().answer.set_result({"error_code": ErrorCode.NOT_CONTROLLER, "topics": []})
+        return sender._task is None
+
+    await stage.until(idle)
+    await stage.took(stage.peer.decide("unrelated", 1))
+    assert sender._task is None and alterations.empty()

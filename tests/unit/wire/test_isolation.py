@@ -14,6 +14,7 @@ from tests.unit.wire.client import (
     LATEST,
     LEADER,
     MAX_TIMESTAMP,
+    OFFSET_FOR_LEADER_EPOCH,
     Client,
     fetched,
     produced,
@@ -47,6 +48,36 @@ async def test_a_consumer_gets_nothing_above_the_high_watermark(stage: Stage) ->
     await stage.still_waits(waiting)
     await stage.has(follower, 3)
     assert (await fetched(waiting))[:3] == (ErrorCode.NONE, 3, 3), "one record more is committed"
+
+
+@pytest.mark.parametrize("version", [4, 5, 11, 12, 17])
+async def test_nor_by_another_version_of_the_request(stage: Stage, version: int) -> None:
+    """R3: topics by name or by id, fixed or compact lengths; READ_COMMITTED's end is not above it either."""
+    consumer, _ = await paused(stage)
+    found = await fetched(consumer.fetch(TOPIC_ID, 0, version=version))
+    assert (found.error, found.high_watermark, found.end_offset) == (ErrorCode.NONE, 2, 2)
+    assert found.last_stable_offset <= 2
+    assert (await fetched(consumer.fetch(TOPIC_ID, 2, version=version))).end_offset == -1
+
+
+async def test_a_client_of_another_term_gets_nothing_at_all(stage: Stage) -> None:
+    """KIP-320: it may be about to truncate what it thinks it has, or know a newer leader than this broker does."""
+    client, _ = await paused(stage)
+    for epoch, refusal in ((2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+        found = await fetched(client.fetch(TOPIC_ID, 0, leader_epoch=epoch))
+        assert (found.error, found.high_watermark, found.end_offset) == (refusal, -1, -1)
+        assert await client.list_offset(LATEST, leader_epoch=epoch) == (refusal, -1)
+        assert await end_of_epoch(client, 3, epoch) == (refusal, -1, -1)
+    assert await end_of_epoch(client, 3, 3) == (ErrorCode.NONE, 3, 4), "the log end, as Kafka tells it"
+
+
+async def end_of_epoch(client: Client, epoch: int, leader_epoch: int) -> tuple[ErrorCode, int, int]:
+    """(error, epoch, end offset) of OffsetForLeaderEpoch."""
+    partition = {"partition": 0, "current_leader_epoch": leader_epoch, "leader_epoch": epoch}
+    topics = [{"topic": "t", "partitions": [partition]}]
+    answer = await client.ask(OFFSET_FOR_LEADER_EPOCH, {"replica_id": -2, "topics": topics})
+    row = answer.topics[0].partitions[0]
+    return ErrorCode(int(row.error_code)), row.leader_epoch, row.end_offset
 
 
 async def test_a_follower_gets_all_there_is(stage: Stage) -> None:
