@@ -44,7 +44,9 @@ async def test_nothing_is_led_while_another_registration_is_asked_for(stage: Sta
     await stage.took(stage.peer.decide_topic_state(replace(LED, partition_epoch=6)))
     assert (await produced(client.produce(b"b", acks=LEADER)))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
     stage.peer.admits.set()
-    await stage.until(lambda: stage.broker.replicas.get("t", 0).leader is not None)
+    await stage.until(lambda: stage.broker.image.brokers[1].epoch == stage.broker.broker_epoch)
+    assert (await produced(client.produce(b"b", acks=LEADER)))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER, "in the old term"
+    await stage.partition(replace(LED, leader_epoch=5, partition_epoch=8))
     assert await produced(client.produce(b"b", acks=LEADER)) == (ErrorCode.NONE, 1)
 
 
