@@ -20,6 +20,8 @@ FOLDERS = {
     WIRE: (WIRE_TESTS,),
 }
 PACKAGES = ("broker-image", "chaos", "analytics", "operator")
+OTHERS = ("COVERAGE_", "COV_", "PYTEST_")
+"""Variables of a test run that this one is part of: the copy's lines are not to be counted there."""
 FIRST_SEED = 900_000
 """Far from the seeds that the simulation's own tests run."""
 TEST_TIMEOUT_S, SUITE_TIMEOUT_S = 120, 1800
@@ -41,7 +43,8 @@ class Verdict(NamedTuple):
 def environment(copy: Path) -> dict[str, str]:
     """The copy's packages come before the installed ones, in child processes too."""
     paths = os.pathsep.join(str(copy / package) for package in PACKAGES)
-    return {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
+    return {**kept, "PYTHONPATH": paths, "PYTHONHASHSEED": "0"}
 
 
 def check_imports(copy: Path) -> None:
