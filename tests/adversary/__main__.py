@@ -84,22 +84,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return ALL_NOTICED
         for bug in bugs:
             check(bug)
+        known = results.schedules_on_record()
+        if options.write and known not in (0, options.schedules) and len(bugs) < len(BUGS):
+            raise ValueError(
+                f"--schedules={options.schedules}: the record is of {known}; allowed with --write: the same"
+            )
     except (ValueError, Drifted, SyntaxError) as error:
         print(f"make adversary: {error}", file=sys.stderr)
         return BAD_INPUT
+
+    def told(bug: Bug, found: results.Found, seconds: float) -> None:
+        tell(bug, found, seconds)
+        if options.write:  # at once: a run that is interrupted was not for nothing
+            results.save(results.merged(results.load(), {bug.name: found}), options.schedules)
+            results.write_page()
+
     plan = Plan(options.suites, options.every, options.schedules, min(options.workers, len(bugs)))
     try:
         with Hunt(plan) as hunt:
-            found = hunt.run(bugs, tell)
+            found = hunt.run(bugs, told)
     except Broken as error:
         print(f"make adversary: {error}", file=sys.stderr)
         return UNSOUND
     except KeyboardInterrupt:
         print("make adversary: interrupted", file=sys.stderr)
         return INTERRUPTED
-    if options.write:
-        results.save(results.merged(results.load(), found), options.schedules)
-        results.write_page()
     alive = results.survivors(found)
     print(
         f"{len(found) - len(alive)} of {len(found)} bugs noticed" + (f"; survived: {', '.join(alive)}" if alive else "")

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from tests.adversary.planting import Bug
 
-LOG, REPLICATION, CONTROLLER = "tests/unit/log", "tests/unit/replication", "tests/unit/controller"
+LOG, REPLICATION, CONTROLLER, WIRE = (
+    "tests/unit/log",
+    "tests/unit/replication",
+    "tests/unit/controller",
+    "tests/unit/wire",
+)
 
 CORE = (
     Bug("m01", "epochs stay after truncation", "R13, KIP-101", "log/truncation.py",
@@ -22,7 +27,7 @@ CORE = (
     Bug("m05", "a follower's high watermark is its log end", "R6", "replication/follower.py",
         "        self.partition.set_high_watermark(high_watermark)\n",
         "        self.partition.set_high_watermark(self.partition.log.log_end_offset)\n",
-        (f"{REPLICATION}/test_follower.py", "tests/unit/wire/test_following.py")),
+        (f"{REPLICATION}/test_follower.py", f"{WIRE}/test_following.py")),
     Bug("m06", "a new leader assumes its ISR at its own log end", "R5", "replication/leader.py",
         "        known = previous.remotes.get(replica) if",
         "        remote.leo = self.start_offset if in_sync else remote.leo\n"
@@ -78,7 +83,7 @@ CORE = (
     Bug("m21", "acknowledged one offset early", "R4, R16", "replication/leader.py",
         "        if self.partition.high_watermark < required_offset:\n",
         "        if self.partition.high_watermark + 1 < required_offset:\n",
-        (f"{REPLICATION}/test_high_watermark.py", "tests/unit/wire/test_acknowledgement.py")),
+        (f"{REPLICATION}/test_high_watermark.py", f"{WIRE}/test_acknowledgement.py")),
     Bug("m22", "older metadata of the term is taken", "KIP-497", "replication/leader.py",
         "        if state.partition_epoch < self.partition_epoch:\n            return\n"
         "        if state.partition_epoch > self.partition_epoch:\n",
@@ -124,7 +129,7 @@ CORE = (
         "            self._take_offsets(high_watermark, log_start_offset)\n            return FetchOutcome.EMPTY\n",
         "            self._take_offsets(high_watermark, min(high_watermark, log.log_end_offset))\n"
         "            return FetchOutcome.EMPTY\n",
-        (f"{REPLICATION}/test_follower.py", "tests/unit/wire/test_following.py")),
+        (f"{REPLICATION}/test_follower.py", f"{WIRE}/test_following.py")),
     Bug("m35", "recovery does not check CRCs", "R17", "log/recovery.py",
         "                crc32c(batch[CRC_START:]) != header.crc\n                or header", "                header",
         (f"{LOG}/test_recovery.py",)),
@@ -135,5 +140,12 @@ CORE = (
         (f"{CONTROLLER}/test_alter_partition.py",)),
     Bug("m37", "a term that was given up is led again", "R12", "replication/partition.py",
         "        if state.leader_epoch <= self.resigned_epoch:\n", "        if False:\n",
-        ("tests/unit/wire/test_registration.py",)),
+        (f"{WIRE}/test_registration.py",)),
+    Bug("m38", "a new leader shows an end that may go backwards", "R3, OFFSET_NOT_AVAILABLE", "replication/leader.py",
+        "        if self.start_offset > self.partition.high_watermark:\n            return None\n", "",
+        (f"{WIRE}/test_isolation.py",)),
+    Bug("m39", "a rebooted replica's old fetches count", "KIP-903", "replication/leader.py",
+        "        if broker_epoch != -1 and self.partition.peers.alive_epoch(replica) > broker_epoch:\n",
+        "        if False:\n",
+        (f"{WIRE}/test_acknowledgement.py", f"{REPLICATION}/test_isr.py")),
 )  # fmt: skip

@@ -116,6 +116,8 @@ class TestTheHunt:
     def test_bad_input(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         assert command.main(["m99"]) == 2
         assert "m99: no such bug" in capsys.readouterr().err
+        assert command.main(["m02", "--write", "--schedules", str(results.schedules_on_record() + 1)]) == 2
+        assert "allowed with --write: the same" in capsys.readouterr().err
         monkeypatch.setattr(command, "BUGS", {"z01": HARMLESS})
         assert command.main([]) == 2
         assert "plant it anew" in capsys.readouterr().err
