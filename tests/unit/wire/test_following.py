@@ -31,6 +31,13 @@ def answer(fetch: Asked, **row: Any) -> None:
     fetch.answer.set_result({"responses": [{"topic_id": TOPIC_ID, "partitions": [{**known, **row}]}]})
 
 
+def batch(value: bytes, offset: int, epoch: int) -> bytes:
+    """A batch as it lies in the leader's log: with its offset and the epoch it was written in."""
+    records = bytearray(record_batch([value], base_offset=offset))
+    records[12:16] = epoch.to_bytes(4, "big")
+    return bytes(records)
+
+
 async def follow_with_three_records(stage: Stage) -> None:
     """Broker 1 led in epoch 3 and has three records of that term; broker 2 leads in epoch 4."""
     await stage.start()
@@ -58,6 +65,20 @@ async def test_every_new_term_begins_with_the_epoch_of_the_last_record(stage: St
     assert position == {**expected, "current_leader_epoch": 5}
 
 
+async def test_an_answer_of_the_term_before_is_thrown_away(stage: Stage) -> None:
+    """Kip320.tla: it was right when it was sent. Since then the leader may have cut what is in it."""
+    await follow_with_three_records(stage)
+    late, _ = await asked(stage)
+    await stage.partition(replace(FOLLOWED, leader_epoch=5, partition_epoch=7))
+    answer(late, records=batch(b"x", 3, 4), high_watermark=4)
+    fetch, position = await asked(stage)
+    assert (position["current_leader_epoch"], position["fetch_offset"]) == (5, 3)
+    answer(fetch)
+    _, position = await asked(stage)
+    assert position["fetch_offset"] == 3
+    assert stage.broker.replicas.get("t", 0).high_watermark == 0
+
+
 async def test_where_the_logs_part_it_cuts(stage: Stage) -> None:
     """R13: the leader has one record of epoch 3; the next fetch stands there, and what comes then is taken."""
     await follow_with_three_records(stage)
@@ -65,9 +86,7 @@ async def test_where_the_logs_part_it_cuts(stage: Stage) -> None:
     answer(fetch, diverging_epoch={"epoch": 3, "end_offset": 1})
     fetch, position = await asked(stage)
     assert (position["fetch_offset"], position["last_fetched_epoch"]) == (1, 3)
-    records = bytearray(record_batch([b"x"], base_offset=1))
-    records[12:16] = (4).to_bytes(4, "big")
-    answer(fetch, records=bytes(records), high_watermark=2)
+    answer(fetch, records=batch(b"x", 1, 4), high_watermark=2)
     _, position = await asked(stage)
     assert (position["fetch_offset"], position["last_fetched_epoch"]) == (2, 4)
     partition = stage.broker.replicas.get("t", 0)
