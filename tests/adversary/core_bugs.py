@@ -93,7 +93,7 @@ CORE = (
         "    _assign_epochs(log, headers)\n", "",
         (f"{LOG}/test_follower.py",)),
     Bug("m24", "the recovery point is the log end", "R11, R17", "log/manager.py",
-        "lambda log: log.flushed_offset)", "lambda log: log.log_end_offset)",
+        "lambda log: log.recovery_point)", "lambda log: log.log_end_offset)",
         (f"{LOG}/test_manager.py",)),
     Bug("m25", "truncated data is not fsynced", "R17", "log/segment.py",
         "            self.data.fsync()\n        except OSError as error:\n            raise FsyncFailed",

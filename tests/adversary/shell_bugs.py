@@ -145,4 +145,9 @@ SHELL = (
     Bug("s36", "a client that calls itself a replica is served as one", "R3, R5", "server/connection.py",
         "        if request.replica_id >= 0 and not self.inter_broker:\n", "        if False:\n",
         (f"{SERVER}/test_forged_requests.py",)),
+    Bug("s37", "who waits is forgotten when the disk refuses", "R7, R16", "server/hosting.py",
+        "        partition.resign()\n        if was_leader:\n            self._stopped_leading(partition)\n"
+        "        self._wake(partition)\n        self.broker",
+        "        partition.resign()\n        self.broker",
+        (f"{WIRE}/test_acknowledgement.py",)),
 )  # fmt: skip

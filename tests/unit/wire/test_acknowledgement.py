@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from typing import Any
 
@@ -151,6 +152,27 @@ async def the_registration_is_lost(stage: Stage) -> None:
     await stage.until(lambda: len(stage.peer.registrations) == 2)
 
 
+async def the_disk_refuses(stage: Stage) -> None:
+    """What another client sends cannot be written; the broker resigns before anybody relies on it again."""
+    segment = stage.broker.replicas.get("t", 0).log.active
+    segment.data = FullDisk(segment.data)
+    other = await stage.client()
+    assert (await produced(other.produce(b"too much", acks=LEADER)))[0] is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class FullDisk:
+    """A file to which nothing can be added."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def append(self, data: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
 ENDS = [
     leadership_moves,
     the_topic_is_deleted,
@@ -158,6 +180,7 @@ ENDS = [
     the_replica_moves_away,
     nobody_leads,
     the_registration_is_lost,
+    the_disk_refuses,
 ]
 
 
