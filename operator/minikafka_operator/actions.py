@@ -6,25 +6,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minikafka_operator.kinds import Kind, Object
+from minikafka_operator.kinds import POD, Kind, Object
+
+
+@dataclass(frozen=True)
+class Create:
+    """Create an object. Where there is one of that name it fails, so nothing of somebody else's is touched."""
+
+    thing: Object
 
 
 @dataclass(frozen=True)
 class Apply:
-    """Server-side apply of an object.
+    """Server-side apply of an object that is ours; fields that somebody else changed are taken back.
 
-    ``why`` is the field that differs. ``takeover``: the object is known to be ours, so fields that somebody else changed
-    are taken back; otherwise a conflict is an error, for then the object is somebody else's.
+    ``why`` is the field that differs. ``uid`` and ``resource_version`` are of what was looked at: it must still be that.
     """
 
     thing: Object
+    uid: str
+    resource_version: str
     why: str
-    takeover: bool
+
+    def body(self) -> Object:
+        """What to send: a name, and no more, is no reason to overwrite what has it."""
+        expected = {"uid": self.uid, "resourceVersion": self.resource_version}
+        return {**self.thing, "metadata": {**self.thing["metadata"], **expected}}
 
 
 @dataclass(frozen=True)
 class Patch:
-    """A JSON merge patch of an existing object. The uid in its metadata makes sure it is that one."""
+    """A JSON merge patch of an existing object. The uid in its metadata makes sure it is that one.
+
+    A resource version beside it makes sure that it is still as it was looked at.
+    """
 
     kind: Kind
     name: str
@@ -45,12 +60,23 @@ class Finalizers:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete an object, if it is still that one."""
+    """Delete an object, if it is still that one, and as it was looked at.
+
+    ``resource_version`` is None where a uid says it all: a pod's status moves all the time, and pods do not change hands.
+    """
 
     kind: Kind
     name: str
-    uid: str | None
+    uid: str
+    resource_version: str | None
     why: str
+
+    @classmethod
+    def of(cls, kind: Kind, thing: Object, why: str) -> Delete:
+        """The object that was looked at."""
+        metadata = thing["metadata"]
+        version = None if kind is POD else metadata["resourceVersion"]
+        return cls(kind, metadata["name"], metadata["uid"], version, why)
 
 
 @dataclass(frozen=True)
@@ -73,7 +99,7 @@ class Emit:
     related_pod: str = ""
 
 
-Action = Apply | Patch | Finalizers | Delete | ReplacePod
+Action = Create | Apply | Patch | Finalizers | Delete | ReplacePod
 
 
 @dataclass(frozen=True)

@@ -127,14 +127,19 @@ class ApiServer:
         return await self._write("finalizers", kind, "PATCH", kind.path(namespace, name), body, _JSON_PATCH, {})
 
     async def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
-        """Create an object."""
-        return await self._write("create", kind, "POST", kind.path(namespace), thing, "application/json", {})
+        """Create an object; ApiError 409 when there is one of that name, whosever it is."""
+        query = {"fieldManager": MANAGER}
+        return await self._write("create", kind, "POST", kind.path(namespace), thing, "application/json", query)
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str | None) -> None:
-        """Delete an object, in the background, if it is still the one with this uid. Nothing to delete is fine."""
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, uid: str, resource_version: str | None = None
+    ) -> None:
+        """Delete an object, in the background, if it is still the one with this uid (and at this resource version).
+
+        Nothing to delete is fine; another one is ApiError 409.
+        """
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
-        if uid is not None:
-            body["preconditions"] = {"uid": uid}
+        body["preconditions"] = {"uid": uid, **({"resourceVersion": resource_version} if resource_version else {})}
         try:
             await self._write("delete", kind, "DELETE", kind.path(namespace, name), body, "application/json", {})
         except ApiError as error:

@@ -6,6 +6,8 @@
    of that stays, for claims are worth nothing without the metadata. A cluster of the same name goes on with them.
 4. The cluster's own finalizer goes. Everything else is the garbage collector's.
 
+Only what is the cluster's goes (:mod:`~minikafka_operator.ownership`), whatever has its names.
+
 It always ends: pods that do not go (their node is gone) hold it up for :data:`STOP_SECONDS_MAX` and no longer.
 """
 
@@ -46,11 +48,10 @@ def plan_deletion(observed: Observed, *, delete_claim: bool) -> Plan:
 def _stop(observed: Observed) -> list[Action]:
     made: list[Action] = []
     if observed.stateful_set is not None and not deleting(observed.stateful_set):
-        metadata = observed.stateful_set["metadata"]
-        made.append(Delete(STATEFUL_SET, metadata["name"], metadata["uid"], "the cluster is being deleted"))
+        made.append(Delete.of(STATEFUL_SET, observed.stateful_set, "the cluster is being deleted"))
     elif observed.stateful_set is None:
         made += [
-            Delete(POD, pod.name, pod.uid, "the cluster is being deleted")
+            Delete.of(POD, pod.thing, "the cluster is being deleted")
             for pod in observed.brokers.values()
             if not deleting(pod.thing)
         ]
@@ -61,22 +62,21 @@ def _drop_data(observed: Observed, delete_claim: bool) -> list[Action]:
     made: list[Action] = []
     for topic in observed.topics:
         metadata = topic["metadata"]
-        if has_topic_finalizer(topic):
+        if delete_claim and not deleting(topic):
+            made.append(Delete.of(TOPIC, topic, "deleteClaim"))  # the finalizer at the next look: this one changes it
+        elif has_topic_finalizer(topic):
             left = [name for name in metadata["finalizers"] if name != TOPIC_FINALIZER]
             made.append(
                 Finalizers(
                     TOPIC, metadata["name"], metadata["resourceVersion"], left, "there is no controller any more"
                 )
             )
-        if delete_claim and not deleting(topic):
-            made.append(Delete(TOPIC, metadata["name"], metadata["uid"], "deleteClaim"))
     if delete_claim:
-        for claim in observed.claims:
-            if not deleting(claim):
-                made.append(Delete(CLAIM, claim["metadata"]["name"], claim["metadata"]["uid"], "deleteClaim"))
+        made += [Delete.of(CLAIM, claim, "deleteClaim") for claim in observed.claims if not deleting(claim)]
         for kind, name in made_by_brokers(observed.names):
-            if observed.find(kind, name) is not None:
-                made.append(Delete(kind, name, None, "deleteClaim"))
+            kept = observed.kept_by_brokers(kind, name)
+            if kept is not None and not deleting(kept):
+                made.append(Delete.of(kind, kept, "deleteClaim"))
     return made
 
 

@@ -15,6 +15,7 @@ from minikafka_operator.kinds import (
     CLAIM,
     CLUSTER,
     CONFIG_MAP,
+    NETWORK_POLICY,
     POD,
     ROLE,
     ROLE_BINDING,
@@ -28,7 +29,7 @@ from minikafka_operator.loops import Loops
 from minikafka_operator.names import CLUSTER_LABEL, COMPONENT_LABEL, MANAGED_BY_LABEL, MANAGER
 from minikafka_operator.objects import CONFIG_COMPONENT
 
-_PARTS: Final = (STATEFUL_SET, POD, CLAIM, SERVICE, BUDGET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
+_PARTS: Final = (STATEFUL_SET, POD, CLAIM, SERVICE, BUDGET, NETWORK_POLICY, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
 
 logger = logging.getLogger(__name__)
 

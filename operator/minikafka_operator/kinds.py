@@ -42,6 +42,7 @@ ROLE: Final = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
 ROLE_BINDING: Final = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
 STATEFUL_SET: Final = Kind("apps/v1", "StatefulSet", "statefulsets")
 BUDGET: Final = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+NETWORK_POLICY: Final = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 STORAGE_CLASS: Final = Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False)
 
@@ -52,6 +53,7 @@ OWNED: Final = (
     CONFIG_MAP,
     SERVICE,
     BUDGET,
+    NETWORK_POLICY,
     STATEFUL_SET,
 )
 """What the operator makes for a cluster, in the order it is made."""

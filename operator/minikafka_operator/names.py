@@ -56,7 +56,7 @@ class Names:
 
     @property
     def broker(self) -> str:
-        """StatefulSet, ServiceAccount, Role, RoleBinding and PodDisruptionBudget."""
+        """StatefulSet, ServiceAccount, Role, RoleBinding, PodDisruptionBudget and NetworkPolicy."""
         return f"{self.cluster}-broker"
 
     def pod(self, broker_id: int) -> str:
@@ -71,6 +71,13 @@ class Names:
     def claim(self, volume: str, broker_id: int) -> str:
         """The PersistentVolumeClaim of a broker, as a StatefulSet names it."""
         return f"{volume}-{self.pod(broker_id)}"
+
+    def is_claim(self, name: str) -> bool:
+        """Whether a PersistentVolumeClaim has the name of one of the brokers'."""
+        return any(
+            name.startswith(f"{volume}-") and self.broker_id(name.removeprefix(f"{volume}-")) is not None
+            for volume in (DATA_VOLUME, EVENTS_VOLUME)
+        )
 
     @property
     def brokers(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from minikafka_operator.api import API_VERSION, GROUP
 from minikafka_operator.api.cluster import ClusterSpec
@@ -12,6 +12,7 @@ from minikafka_operator.kinds import (
     CLUSTER,
     CONFIG_MAP,
     LEASE,
+    NETWORK_POLICY,
     ROLE,
     ROLE_BINDING,
     SERVICE,
@@ -20,6 +21,12 @@ from minikafka_operator.kinds import (
     Object,
 )
 from minikafka_operator.names import CLIENT_PORT, EXTERNAL_PORT, METRICS_PORT, REPLICATION_PORT, Names
+
+_METRICS_PEERS: Final[list[dict[str, Any]]] = [
+    {"podSelector": {}},
+    {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}},
+]
+"""Who may read metrics when the spec does not say: the cluster's own namespace, and any Prometheus."""
 
 CONFIG_COMPONENT = "config"
 """Tells the settings' ConfigMap from the one in which brokers keep metadata, which changes all the time."""
@@ -140,6 +147,33 @@ class Workshop:
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": self.names.selector()}}
         return self.object(BUDGET, self.names.broker, spec=spec)
 
+    def network_policy(self) -> list[Object]:
+        """The NetworkPolicy: who may reach which port of the brokers; none where the spec switches it off.
+
+        On the replication port brokers believe what they are told (who is in sync, who is fenced), so it is for brokers.
+        """
+        wish = self.spec.network_policy
+        if not wish.enabled:
+            return []
+        replication = {
+            "from": [{"podSelector": {"matchLabels": self.names.selector()}}],
+            "ports": [_policy_port(REPLICATION_PORT)],
+        }
+        metrics = {
+            "from": list(_METRICS_PEERS if wish.metrics_from is None else wish.metrics_from),
+            "ports": [_policy_port(METRICS_PORT)],
+        }
+        clients = [CLIENT_PORT] if self.spec.listeners.external is None else [CLIENT_PORT, EXTERNAL_PORT]
+        rules: list[dict[str, Any]] = [{"ports": [_policy_port(port) for port in clients]}, replication]
+        if metrics["from"]:  # an empty list would let everybody in
+            rules.append(metrics)
+        spec = {
+            "podSelector": {"matchLabels": self.names.selector()},
+            "policyTypes": ["Ingress"],
+            "ingress": rules,
+        }
+        return [self.object(NETWORK_POLICY, self.names.broker, spec=spec)]
+
 
 def made_by_brokers(names: Names) -> list[tuple[Kind, str]]:
     """Objects that brokers make and that outlive them: what the cluster is, beside its topics and claims."""
@@ -151,6 +185,10 @@ def _port(name: str, number: int, *, node_port: int | None = None) -> dict[str, 
     if node_port is not None:
         made["nodePort"] = node_port
     return made
+
+
+def _policy_port(number: int) -> dict[str, Any]:
+    return {"port": number, "protocol": "TCP"}
 
 
 def _rule(group: str, resource: str, verbs: list[str], names: list[str] | None = None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from minikafka_operator.names import (
     TOPIC_FINALIZER,
     Names,
 )
+from minikafka_operator.ownership import Standing, has_labels, is_brokers_claim, is_brokers_pod, standing
 from minikafka_operator.pods import config_digest
 
 Key = tuple[str, str]
@@ -53,7 +54,8 @@ class Warned:
 class Observed:
     """One look at a cluster and everything that belongs to it.
 
-    ``objects`` are those the operator made, claims, and the brokers' lease. ``racks`` holds what is known of nodes: the value of
+    ``objects`` have the names of what the operator makes, of claims, and of what brokers keep; whose they are is a question
+    of their own (:mod:`~minikafka_operator.ownership`). ``racks`` holds what is known of nodes: the value of
     the rack's label, "" where a node has none. ``refused`` holds what could not be looked at, and why.
     """
 
@@ -81,20 +83,32 @@ class Observed:
         return int(self.cluster["metadata"].get("generation", 0))
 
     def find(self, kind: Kind, name: str) -> Object | None:
-        """An object that the operator made, or None."""
+        """An object of this name, whosever it is, or None."""
         return self.objects.get((kind.name, name))
 
     def of_kind(self, kind: Kind) -> list[Object]:
         """All objects of a kind."""
         return [thing for (name, _), thing in sorted(self.objects.items()) if name == kind.name]
 
+    def standing(self, thing: Object) -> Standing:
+        """Whose an object is that the operator makes."""
+        return standing(thing, self.names, self.uid)
+
     @cached_property
     def stateful_set(self) -> Object | None:
-        return self.find(STATEFUL_SET, self.names.broker)
+        """The cluster's own; one of somebody else is none."""
+        found = self.find(STATEFUL_SET, self.names.broker)
+        return found if found is not None and self.standing(found) is Standing.OURS else None
 
-    @property
+    @cached_property
     def claims(self) -> list[Object]:
-        return self.of_kind(CLAIM)
+        """The brokers' claims, also those that an earlier cluster of this name has left."""
+        return [claim for claim in self.of_kind(CLAIM) if is_brokers_claim(claim, self.names)]
+
+    def kept_by_brokers(self, kind: Kind, name: str) -> Object | None:
+        """What brokers keep in the cluster: their ConfigMap and their Lease."""
+        found = self.find(kind, name)
+        return found if found is not None and has_labels(found, self.names) else None
 
     @cached_property
     def brokers(self) -> dict[int, Pod]:
@@ -102,7 +116,7 @@ class Observed:
         made = {}
         for thing in self.pods:
             broker_id = self.names.broker_id(thing["metadata"]["name"])
-            if broker_id is not None:
+            if broker_id is not None and is_brokers_pod(thing, self.names, self.stateful_set):
                 made[broker_id] = Pod(thing, broker_id)
         return dict(sorted(made.items()))
 
@@ -114,7 +128,7 @@ class Observed:
     @cached_property
     def controller(self) -> str:
         """The pod of the controller; empty when there is none."""
-        lease = self.find(LEASE, self.names.controller) or {}
+        lease = self.kept_by_brokers(LEASE, self.names.controller) or {}
         return str(lease.get("spec", {}).get("holderIdentity") or "")
 
 

@@ -12,16 +12,18 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from minikafka_operator.actions import Action, Apply, Delete, Emit, Finalizers, Patch, Plan, ReplacePod
+from minikafka_operator.actions import Action, Apply, Create, Delete, Emit, Finalizers, Patch, Plan, ReplacePod
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.conditions import Reason, Type
 from minikafka_operator.deletion import plan_deletion
 from minikafka_operator.difference import differs, digest, quantity, sealed
 from minikafka_operator.external import Externals, externals
 from minikafka_operator.kinds import BY_NAME, CLAIM, CLUSTER, OWNED, POD, Object
+from minikafka_operator.managed_fields import as_applied
 from minikafka_operator.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
 from minikafka_operator.objects import Workshop
 from minikafka_operator.observed import Observed, deleting
+from minikafka_operator.ownership import Standing, claim_conflict, conflict, has_labels
 from minikafka_operator.pods import claim_sizes, stateful_set
 from minikafka_operator.properties import broker_properties, properties_text, settings_problems
 from minikafka_operator.rollout import Roll, highest_used, outdated_pods, partitions_on, roll
@@ -95,14 +97,21 @@ def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _D
         return decided
     workshop = Workshop(observed.names, observed.uid, spec)
     image = spec.image or settings.broker_image
-    wished = [*workshop.permissions(), *workshop.services(replicas), workshop.budget()]
+    wished = [*workshop.permissions(), *workshop.services(replicas), workshop.budget(), *workshop.network_policy()]
     if not found.unknown:
         files = _files(observed, spec, replicas, found)
         digests = {broker_id: digest(text) for broker_id, text in files.items()}
         pods = stateful_set(workshop, image, replicas, digests, observed.stateful_set)
         wished += [workshop.settings(files), pods]
         decided = replace(decided, roll=_roll(observed, spec, replicas, pods, digests))
-    _apply(observed, wished, draft)
+    in_the_way = _in_the_way(observed, spec, wished, replicas)
+    if in_the_way:
+        # What was made before stays as it is: half of a change is worse than none.
+        return replace(decided, problem=(Reason.OBJECT_CONFLICT, "; ".join(in_the_way)), roll=Roll({}))
+    _make(observed, wished, draft)
+    waiting_for = _of_an_earlier_cluster(observed, wished)
+    if waiting_for:
+        return replace(decided, waiting_for=waiting_for, roll=Roll({}))
     _remove_leftovers(observed, wished, keep_settings=bool(found.unknown), draft=draft)
     _grow_claims(observed, spec, draft)
     _tell_racks(observed, spec, draft)
@@ -158,15 +167,55 @@ def _keep_finalizer(observed: Observed, draft: _Draft) -> None:
         )
 
 
-def _apply(observed: Observed, wished: Sequence[Object], draft: _Draft) -> None:
+def _in_the_way(observed: Observed, spec: ClusterSpec, wished: Sequence[Object], replicas: int) -> list[str]:
+    """Sentences about objects of somebody else that have the names of what is wished for."""
+    told = []
+    for thing in wished:
+        kind, name = thing["kind"], thing["metadata"]["name"]
+        found = observed.find(BY_NAME[kind], name)
+        if found is not None and observed.standing(found) is Standing.FOREIGN:
+            told.append(conflict(kind, name))
+    for volume in claim_sizes(spec):
+        for broker_id in range(replicas):
+            name = observed.names.claim(volume, broker_id)
+            claim = observed.find(CLAIM, name)
+            # One that a broker's pod uses already is the broker's, whatever happened to its labels.
+            if claim is not None and not has_labels(claim, observed.names) and broker_id not in observed.brokers:
+                told.append(claim_conflict(name))
+    return told
+
+
+def _of_an_earlier_cluster(observed: Observed, wished: Sequence[Object]) -> list[str]:
+    """What the garbage collector has still to remove."""
+    found = [(thing, observed.find(BY_NAME[thing["kind"]], thing["metadata"]["name"])) for thing in wished]
+    return [
+        f"{thing['kind']} {thing['metadata']['name']}"
+        for thing, there in found
+        if there is not None and observed.standing(there) is Standing.EARLIER
+    ]
+
+
+def _make(observed: Observed, wished: Sequence[Object], draft: _Draft) -> None:
     order = {kind.name: index for index, kind in enumerate(OWNED)}
     for thing in sorted(map(sealed, wished), key=lambda one: order[one["kind"]]):
-        found = observed.find(BY_NAME[thing["kind"]], thing["metadata"]["name"])
-        if found is not None and deleting(found):
+        kind = BY_NAME[thing["kind"]]
+        found = observed.find(kind, thing["metadata"]["name"])
+        if found is None:
+            draft.actions.append(Create(thing))
+            continue
+        if deleting(found) or observed.standing(found) is not Standing.OURS:
+            draft.retry(RETRY_SECONDS)
             continue  # it comes back once it is gone
+        metadata = found["metadata"]
+        applied = as_applied(metadata.get("managedFields") or ())
+        if applied is not None:
+            expected = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+            body = {"metadata": {**expected, "managedFields": applied}}
+            draft.actions.append(Patch(kind, metadata["name"], body, "what was created is applied from here on"))
+            continue  # what differs is put right at the next look, which this change brings about
         why = differs(thing, found)
         if why:
-            draft.actions.append(Apply(thing, why, takeover=found is not None))
+            draft.actions.append(Apply(thing, metadata["uid"], metadata["resourceVersion"], why))
 
 
 def _remove_leftovers(observed: Observed, wished: Sequence[Object], *, keep_settings: bool, draft: _Draft) -> None:
@@ -175,12 +224,10 @@ def _remove_leftovers(observed: Observed, wished: Sequence[Object], *, keep_sett
     kept = {"ConfigMap", "StatefulSet"} if keep_settings else set()
     owned = {kind.name for kind in OWNED} - kept
     for (kind, name), thing in sorted(observed.objects.items()):
-        if kind in owned and (kind, name) not in wanted and _is_ours(thing, observed.uid) and not deleting(thing):
-            draft.actions.append(Delete(BY_NAME[kind], name, thing["metadata"]["uid"], "the spec has no use for it"))
-
-
-def _is_ours(thing: Object, uid: str) -> bool:
-    return any(owner.get("uid") == uid for owner in thing["metadata"].get("ownerReferences") or ())
+        if kind not in owned or (kind, name) in wanted or deleting(thing):
+            continue
+        if observed.standing(thing) is Standing.OURS:
+            draft.actions.append(Delete.of(BY_NAME[kind], thing, "the spec has no use for it"))
 
 
 def _grow_claims(observed: Observed, spec: ClusterSpec, draft: _Draft) -> None:
@@ -221,7 +268,7 @@ def _replace_pods(observed: Observed, decision: Roll, draft: _Draft) -> None:
         draft.retry(RETRY_SECONDS)
     for pod in observed.brokers.values():
         if pod.failed:  # a StatefulSet makes it again only once it is gone
-            draft.actions.append(Delete(POD, pod.name, pod.uid, "it has ended for good"))
+            draft.actions.append(Delete.of(POD, pod.thing, "it has ended for good"))
 
 
 # --- status and events ------------------------------------------------------------------------------------------------

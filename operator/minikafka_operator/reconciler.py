@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from minikafka_operator.actions import Action, Apply, Delete, Emit, Finalizers, Patch, Plan, ReplacePod
+from minikafka_operator.actions import Action, Apply, Create, Delete, Emit, Finalizers, Patch, Plan, ReplacePod
 from minikafka_operator.api_server import ApiError, ApiServer
 from minikafka_operator.conditions import Reason
 from minikafka_operator.kinds import (
@@ -20,6 +20,7 @@ from minikafka_operator.kinds import (
     CONFIG_MAP,
     EVENT,
     LEASE,
+    NETWORK_POLICY,
     NODE,
     POD,
     ROLE,
@@ -32,14 +33,18 @@ from minikafka_operator.kinds import (
     Kind,
     Object,
 )
-from minikafka_operator.names import CLUSTER_LABEL, Names
+from minikafka_operator.names import CLUSTER_LABEL, DATA_VOLUME, EVENTS_VOLUME, Names
 from minikafka_operator.objects import made_by_brokers
 from minikafka_operator.observed import Observed, Warned, deleting
+from minikafka_operator.ownership import Standing, conflict, standing
 from minikafka_operator.planner import Settings, plan
 from minikafka_operator.telemetry import Telemetry
 
 REFUSED_RETRY_SECONDS: Final = 30.0
 """A refused object is tried again this often: a quota may have grown meanwhile."""
+
+STALE_RETRY_SECONDS: Final = 1.0
+"""Something changed between the look and the write: look again at once."""
 
 _REFUSALS: Final = frozenset({400, 403, 409, 422})
 _STALE: Final = frozenset({404, 409})
@@ -52,6 +57,7 @@ _BY_NAME: Final = (
     (ROLE, "broker"),
     (ROLE_BINDING, "broker"),
     (BUDGET, "broker"),
+    (NETWORK_POLICY, "broker"),
     (LEASE, "controller"),
 )
 _NOTE_MAX: Final = 1024  # events.k8s.io refuses longer notes
@@ -86,13 +92,14 @@ class Reconciler:
         if observed is None:
             return Outcome("steady", gone=True)
         made = plan(observed, self._settings)
-        done, refused = await self._act(observed, made.actions)
+        done, refused, stale = await self._act(observed, made.actions)
         if refused is not None:
             made = plan(observed, self._settings, refused)
         await self._tell(observed, made, {action.name for action in done if isinstance(action, ReplacePod)})
         if refused is not None:
             return Outcome("refused", min(REFUSED_RETRY_SECONDS, made.retry_seconds or REFUSED_RETRY_SECONDS))
-        return Outcome("steady" if made.steady else "changed", made.retry_seconds)
+        retry = min(STALE_RETRY_SECONDS, made.retry_seconds or STALE_RETRY_SECONDS) if stale else made.retry_seconds
+        return Outcome("steady" if made.steady else "changed", retry)
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
@@ -117,6 +124,7 @@ class Reconciler:
         )
         found = [thing for thing in objects if thing is not None]
         found += [thing for listed in lists[: len(_LISTED)] for thing in listed]
+        found += await self._unlabelled_claims(cluster, names, found)
         if deleting(cluster):
             kept = [await self._server.get(kind, namespace, one) for kind, one in made_by_brokers(names)]
             found += [thing for thing in kept if thing is not None]
@@ -128,6 +136,20 @@ class Reconciler:
             topics=lists[-1],
         )
         return await self._look_closer(observed)
+
+    async def _unlabelled_claims(self, cluster: Object, names: Names, found: Sequence[Object]) -> list[Object]:
+        """Claims without the labels that have the names of those a StatefulSet would make, and so would be taken by it."""
+        spec = cluster.get("spec") or {}
+        volumes = [
+            volume
+            for volume, part in ((DATA_VOLUME, "storage"), (EVENTS_VOLUME, "flightRecorder"))
+            if (spec.get(part) or {}).get("type") == "PersistentClaim"
+        ]
+        there = {thing["metadata"]["name"] for thing in found if thing["kind"] == CLAIM.name}
+        brokers = range((spec.get("brokers") or {}).get("replicas") or 0)
+        lacking = [name for volume in volumes for i in brokers if (name := names.claim(volume, i)) not in there]
+        claims = await asyncio.gather(*(self._server.get(CLAIM, names.namespace, name) for name in lacking))
+        return [claim for claim in claims if claim is not None]
 
     async def _look_closer(self, observed: Observed) -> Observed:
         """What is only of interest sometimes: nodes when there are racks, warnings when something is not as it should be."""
@@ -208,8 +230,8 @@ class Reconciler:
 
     async def _act(
         self, observed: Observed, actions: Sequence[Action]
-    ) -> tuple[Sequence[Action], tuple[Reason, str] | None]:
-        """Do it, in order; what was done, and what was refused and why.
+    ) -> tuple[Sequence[Action], tuple[Reason, str] | None, bool]:
+        """Do it, in order; what was done, what was refused and why, and whether something changed under our hands.
 
         What the API server refuses ends it, for what follows may count on it. Nothing counts on a patch, though: where a
         claim may not grow, the rest is done all the same.
@@ -223,37 +245,43 @@ class Reconciler:
             except ApiError as error:
                 if error.code not in _REFUSALS:
                     raise
-                if not isinstance(action, Apply):
-                    if error.code in _STALE or isinstance(action, Finalizers):
-                        logger.info("Skipped a change of something that changed meanwhile: %s", error)
-                        break
-                    refused = refused or (Reason.OBJECT_REFUSED, f"{action.name}: {error.message}")
-                    if isinstance(action, Patch):
-                        continue
+                if isinstance(action, Create) and error.code == 409:
+                    problem = await self._in_the_way(observed, action)
+                    return done, refused or problem, problem is None
+                if error.code in _STALE or isinstance(action, Finalizers):
+                    logger.info("Skipped a change of something that changed meanwhile: %s", error)
+                    return done, refused, True
+                refused = refused or (Reason.OBJECT_REFUSED, f"{_title(action)}: {error.message}")
+                if not isinstance(action, Patch):
                     break
-                reason = Reason.OBJECT_CONFLICT if error.code == 409 else Reason.OBJECT_REFUSED
-                if reason is Reason.OBJECT_REFUSED or not action.takeover:
-                    thing = action.thing
-                    refused = reason, f"{thing['kind']} {thing['metadata']['name']}: {error.message}"
-                break
-        return done, refused
+        return done, refused, False
+
+    async def _in_the_way(self, observed: Observed, action: Create) -> tuple[Reason, str] | None:
+        """Whether what is there instead is somebody else's; None when it is not, or gone again."""
+        kind, name = action.thing["kind"], action.thing["metadata"]["name"]
+        there = await self._server.get(BY_NAME[kind], observed.names.namespace, name)
+        if there is None or standing(there, observed.names, observed.uid) is not Standing.FOREIGN:
+            return None
+        return Reason.OBJECT_CONFLICT, conflict(kind, name)
 
     async def _do(self, observed: Observed, action: Action) -> None:
         namespace, cluster = observed.names.namespace, observed.names.cluster
         context = {"namespace": namespace, "cluster": cluster}
         match action:
-            case Apply(thing, why, takeover):
-                kind = BY_NAME[thing["kind"]]
-                await self._server.apply(kind, thing, force=takeover)
-                logger.info("Applied %s %s (%s)", kind.name, thing["metadata"]["name"], why, extra=context)
+            case Create(thing):
+                await self._server.create(BY_NAME[thing["kind"]], namespace, thing)
+                logger.info("Created %s %s", thing["kind"], thing["metadata"]["name"], extra=context)
+            case Apply(thing, _, _, why):
+                await self._server.apply(BY_NAME[thing["kind"]], action.body(), force=True)
+                logger.info("Applied %s %s (%s)", thing["kind"], thing["metadata"]["name"], why, extra=context)
             case Patch(kind, name, body, why):
                 await self._server.patch(kind, namespace, name, body)
                 logger.info("Patched %s %s (%s)", kind.name, name, why, extra=context)
             case Finalizers(kind, name, version, finalizers, why):
                 await self._server.set_finalizers(kind, namespace, name, version, list(finalizers))
                 logger.info("Set the finalizers of %s %s (%s)", kind.name, name, why, extra=context)
-            case Delete(kind, name, uid, why):
-                await self._server.delete(kind, namespace, name, uid)
+            case Delete(kind, name, uid, version, why):
+                await self._server.delete(kind, namespace, name, uid, version)
                 logger.info("Deleted %s %s (%s)", kind.name, name, why, extra=context)
             case ReplacePod(name, uid, why):
                 await self._server.delete(POD, namespace, name, uid)
@@ -306,6 +334,13 @@ class Reconciler:
                 "name": event.related_pod,
             }
         return made
+
+
+def _title(action: Action) -> str:
+    """What an action is about."""
+    if isinstance(action, Create | Apply):
+        return f"{action.thing['kind']} {action.thing['metadata']['name']}"
+    return action.name
 
 
 def _unwell(observed: Observed) -> bool:

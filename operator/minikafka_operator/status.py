@@ -31,6 +31,8 @@ class Decided:
     """Partitions with replicas on brokers that are to go."""
     created: bool = True
     """Whether the StatefulSet was there before."""
+    waiting_for: Sequence[str] = ()
+    """Objects of an earlier cluster of this name that are about to go."""
 
 
 def status_of(observed: Observed, spec: ClusterSpec, decided: Decided) -> dict[str, Any]:
@@ -198,6 +200,11 @@ def _progressing(observed: Observed, spec: ClusterSpec, decided: Decided, ready:
     if decided.externals.unknown:
         waiting = _listed_brokers(decided.externals.unknown)
         return Judgement(Type.PROGRESSING, True, Reason.WAITING_FOR_ADDRESS, f"{waiting}: no external address yet")
+    if decided.waiting_for:
+        leftovers = ", ".join(decided.waiting_for)
+        return Judgement(
+            Type.PROGRESSING, True, Reason.CREATING, f"of an earlier cluster, and to be removed first: {leftovers}"
+        )
     if not decided.created:
         return Judgement(Type.PROGRESSING, True, Reason.CREATING, f"{spec.brokers.replicas} brokers are being made")
     if there != decided.replicas:

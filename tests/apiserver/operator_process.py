@@ -198,16 +198,25 @@ class Cluster:
         for broker_id in range(found["spec"]["replicas"]):
             name = self.names.pod(broker_id)
             if self.find("pods", name) is None:
-                self.plane.request("POST", self.url("pods"), self._pod(name, found["spec"]["template"]))
+                self.plane.request("POST", self.url("pods"), self._pod(name, found))
                 made.append(name)
             for claim in found["spec"].get("volumeClaimTemplates") or ():
                 self._make_claim(f"{claim['metadata']['name']}-{name}", claim)
         return made
 
-    def _pod(self, name: str, template: Mapping[str, Any]) -> dict[str, Any]:
+    def _pod(self, name: str, stateful_set: Mapping[str, Any]) -> dict[str, Any]:
+        template = stateful_set["spec"]["template"]
         metadata = template["metadata"]
         labels = {**metadata["labels"], "statefulset.kubernetes.io/pod-name": name}
-        made = {"name": name, "labels": labels, "annotations": metadata.get("annotations") or {}}
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "name": stateful_set["metadata"]["name"],
+            "uid": stateful_set["metadata"]["uid"],
+            "controller": True,
+        }
+        annotations = metadata.get("annotations") or {}
+        made = {"name": name, "labels": labels, "annotations": annotations, "ownerReferences": [owner]}
         spec = {**template["spec"], "nodeName": "node-1"}
         there = {volume["name"] for volume in spec["volumes"]}
         mounted = {mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
@@ -284,8 +293,11 @@ class Cluster:
 
     def metadata(self) -> None:
         """What brokers keep beside the topics."""
-        self.plane.request(
-            "POST", self.url("configmaps"), {"metadata": {"name": self.names.metadata}, "data": {"x": "y"}}
-        )
-        lease = {"metadata": {"name": self.names.controller}, "spec": {"holderIdentity": self.names.pod(0)}}
+        labels = self.names.labels()
+        config_map = {"metadata": {"name": self.names.metadata, "labels": labels}, "data": {"x": "y"}}
+        self.plane.request("POST", self.url("configmaps"), config_map)
+        lease = {
+            "metadata": {"name": self.names.controller, "labels": labels},
+            "spec": {"holderIdentity": self.names.pod(0)},
+        }
         self.plane.request("POST", self.url("leases"), lease)

@@ -300,6 +300,26 @@ class Listeners(Part):
     external: Annotated[External | None, Field(description="For clients outside the Kubernetes cluster.")] = None
 
 
+class NetworkPolicy(Part):
+    """Who may reach the brokers' ports, where the network enforces NetworkPolicies."""
+
+    enabled: Annotated[
+        bool,
+        Field(
+            description="Whether the operator makes a NetworkPolicy: the replication port (9091) is for the cluster's brokers, "
+            "the metrics port (9404) for metricsFrom, the clients' ports (9092, 9094) for everybody."
+        ),
+    ] = True
+    metrics_from: Annotated[
+        list[Annotated[dict[str, Any], Field(json_schema_extra=OPAQUE)]] | None,
+        Field(
+            max_length=50,
+            description="Who may read the brokers' metrics, as in the field from of a NetworkPolicy; an empty list: nobody. "
+            "Without it: pods of this namespace, and pods labelled app.kubernetes.io/name=prometheus anywhere.",
+        ),
+    ] = None
+
+
 class Rack(Part):
     """Spreads brokers and replicas over racks (KIP-36)."""
 
@@ -392,6 +412,7 @@ class ClusterSpec(Part):
         FlightRecorder()
     )
     listeners: Annotated[Listeners, Field(description="Listeners for clients outside the cluster.")] = Listeners()
+    network_policy: Annotated[NetworkPolicy, Field(description="Who may reach the brokers' ports.")] = NetworkPolicy()
     rack: Annotated[Rack | None, Field(description="Spreads brokers and replicas over racks.")] = None
     rollout: Annotated[Rollout, Field(description="How changes reach the brokers.")] = Rollout()
     paused: Annotated[

@@ -114,9 +114,9 @@ async def test_deleting(api: ApiServer, server: Server) -> None:
     server.will(200)
     server.will(404, {"reason": "NotFound"})
     await api.delete(POD, "ns", "a", "uid")
-    await api.delete(POD, "ns", "a", None)
+    await api.delete(POD, "ns", "a", "uid", "7")
     assert server.asked[0]["body"]["preconditions"] == {"uid": "uid"}
-    assert "preconditions" not in server.asked[1]["body"]
+    assert server.asked[1]["body"]["preconditions"] == {"uid": "uid", "resourceVersion": "7"}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ def doomed(**storage: Any) -> World:
     world = World(storage=storage)
     world.settle()
     world.topic("bank", ([0, 1, 2], [0, 1, 2]))
-    world.objects["ConfigMap", NAMES.metadata] = {"kind": "ConfigMap", "metadata": {"name": NAMES.metadata, "uid": "m"}}
+    world.stranger("ConfigMap", NAMES.metadata)
+    world.objects["ConfigMap", NAMES.metadata]["metadata"]["labels"] = NAMES.labels()
     world.controller(0)
     world.settle()
     world.delete()

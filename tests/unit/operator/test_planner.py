@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka_operator.actions import Apply, Delete, Finalizers, Patch, ReplacePod
+from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Patch, ReplacePod
 from minikafka_operator.conditions import Reason
+from minikafka_operator.kinds import POD
 from minikafka_operator.names import APPLIED_ANNOTATION, CLUSTER_FINALIZER, RACK_ANNOTATION
 
 from .world import NAMES, World
@@ -21,7 +22,9 @@ def settled(**spec: Any) -> World:
 
 
 def applied(world: World) -> list[str]:
-    return [f"{a.thing['kind']} {a.thing['metadata']['name']}" for a in world.plan().actions if isinstance(a, Apply)]
+    """What would be created or applied."""
+    writes = [action for action in world.plan().actions if isinstance(action, Create | Apply)]
+    return [f"{action.thing['kind']} {action.thing['metadata']['name']}" for action in writes]
 
 
 class TestCreation:
@@ -30,7 +33,7 @@ class TestCreation:
         world = World()
         first, *rest = world.plan().actions
         assert isinstance(first, Finalizers) and first.finalizers == [CLUSTER_FINALIZER]
-        assert all(isinstance(action, Apply) and not action.takeover for action in rest)
+        assert all(isinstance(action, Create) for action in rest)
         assert applied(world) == [
             "ServiceAccount demo-broker",
             "Role demo-broker",
@@ -39,12 +42,13 @@ class TestCreation:
             "Service demo-brokers",
             "Service demo-bootstrap",
             "PodDisruptionBudget demo-broker",
+            "NetworkPolicy demo-broker",
             "StatefulSet demo-broker",
         ]
 
     def test_all_belong_to_the_cluster(self) -> None:
         for action in World().plan().actions[1:]:
-            assert isinstance(action, Apply)
+            assert isinstance(action, Create)
             metadata = action.thing["metadata"]
             assert [owner["uid"] for owner in metadata["ownerReferences"]] == ["cluster-uid"]
             assert metadata["labels"]["minikafka.dev/cluster"] == "demo"
@@ -71,6 +75,8 @@ class TestSteadyState:
             {"listeners": {"external": {"type": "NodePort", "firstBrokerNodePort": 31000}}},
             {"config": {"num.partitions": "3", "log.retention.hours": "24"}, "brokers": {"replicas": 5}},
             {"brokers": {"resources": {"requests": {"cpu": 1, "memory": "0.5Gi"}, "limits": {"memory": "1024Mi"}}}},
+            {"networkPolicy": {"metricsFrom": []}},
+            {"networkPolicy": {"enabled": False}},
             {"paused": True},
         ],
         ids=lambda spec: ",".join(spec) or "default",
@@ -92,7 +98,7 @@ class TestSteadyState:
             ("StatefulSet", "demo-broker", lambda thing: thing["spec"].update(replicas=7)),
             ("ConfigMap", "demo-config", lambda thing: thing["data"].pop("demo-broker-1.properties")),
             ("Role", "demo-broker", lambda thing: thing["rules"].append({"verbs": ["*"]})),
-            ("Service", "demo-bootstrap", lambda thing: thing["metadata"]["labels"].clear()),
+            ("Service", "demo-bootstrap", lambda thing: thing["metadata"]["labels"].pop("app.kubernetes.io/name")),
             ("PodDisruptionBudget", "demo-broker", lambda thing: thing["spec"].update(maxUnavailable=3)),
         ],
     )
@@ -100,7 +106,7 @@ class TestSteadyState:
         world = settled()
         change(world.objects[kind, name])
         (action,) = world.plan().actions
-        assert isinstance(action, Apply) and action.takeover
+        assert isinstance(action, Apply)
         assert (action.thing["kind"], action.thing["metadata"]["name"]) == (kind, name)
         world.settle()
 
@@ -333,7 +339,7 @@ def test_a_pod_that_ended_for_good_makes_room() -> None:
     uid = world.pods["demo-broker-1"]["metadata"]["uid"]
     world.pods["demo-broker-1"]["status"] = {"phase": "Failed", "reason": "Evicted"}
     (action,) = world.plan().actions
-    assert action == Delete(action.kind, "demo-broker-1", uid, "it has ended for good")  # type: ignore[union-attr]
+    assert action == Delete(POD, "demo-broker-1", uid, None, "it has ended for good")
     world.settle()
     assert world.ready() == [0, 1, 2]
 

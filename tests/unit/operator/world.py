@@ -11,18 +11,22 @@ import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from minikafka_operator.actions import Apply, Delete, Finalizers, Patch, Plan, ReplacePod
+from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Patch, Plan, ReplacePod
 from minikafka_operator.api import API_VERSION
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.conditions import Reason
 from minikafka_operator.kinds import CLAIM, CLUSTER, POD, STATEFUL_SET, TOPIC, Object
-from minikafka_operator.names import CLUSTER_FINALIZER, DATA_VOLUME, TOPIC_FINALIZER, Names
+from minikafka_operator.names import CLUSTER_FINALIZER, DATA_VOLUME, MANAGER, TOPIC_FINALIZER, Names
 from minikafka_operator.observed import Observed, Warned
 from minikafka_operator.planner import Settings, plan
 
 BEGIN = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 SETTINGS = Settings(broker_image="minikafka/broker:1")
 NAMES = Names("ns", "demo")
+
+
+CREATED = {"manager": MANAGER, "operation": "Update", "fieldsV1": {"f:spec": {}}}
+APPLIED = {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}}}
 
 
 def stamp(when: datetime) -> str:
@@ -139,7 +143,7 @@ class World:
         name = NAMES.controller
         self.objects["Lease", name] = {
             "kind": "Lease",
-            "metadata": self._metadata(name),
+            "metadata": {**self._metadata(name), "labels": NAMES.labels()},
             "spec": {"holderIdentity": NAMES.pod(broker_id)},
         }
 
@@ -179,7 +183,7 @@ class World:
                 self.pods[name] = self._pod(name, found["spec"]["template"])
                 moved = True
             for claim in found["spec"].get("volumeClaimTemplates") or ():
-                self._claim(f"{claim['metadata']['name']}-{name}", claim["spec"])
+                self._claim(f"{claim['metadata']['name']}-{name}", claim)
         for name in list(self.pods):
             if int(name.rpartition("-")[2]) >= found["spec"]["replicas"]:
                 del self.pods[name]
@@ -229,18 +233,24 @@ class World:
 
     def _do(self, action: Any) -> None:
         match action:
-            case Apply(thing, _, takeover):
+            case Create(thing):
                 key = (thing["kind"], thing["metadata"]["name"])
-                assert takeover == (key in self.objects), f"{key}: takeover is for what was observed"
-                found = self.objects.get(key, {})
-                metadata = {**self._metadata(thing["metadata"]["name"]), **found.get("metadata", {})}
-                self.objects[key] = self._defaulted(
-                    copy.deepcopy({**thing, "metadata": {**metadata, **thing["metadata"]}})
-                )
+                assert key not in self.objects, f"{key} is there: creating it fails"
+                metadata = {**thing["metadata"], **self._metadata(key[1]), "managedFields": [dict(CREATED)]}
+                self.objects[key] = self._defaulted(copy.deepcopy({**thing, "metadata": metadata}))
+            case Apply(thing, _, _, _):
+                key = (thing["kind"], thing["metadata"]["name"])
+                found = self._expected(key, action.uid, action.resource_version)
+                assert (action.body()["metadata"]["uid"], thing["metadata"].get("uid")) == (action.uid, None)
+                assert found["metadata"]["managedFields"] == [APPLIED], f"{key}: fields would outlive the wish for them"
+                metadata = {**found["metadata"], **thing["metadata"], "resourceVersion": str(next(self.versions))}
+                self.objects[key] = self._defaulted(copy.deepcopy({**thing, "metadata": metadata}))
             case Patch(kind, name, body, _):
                 target = self.pods[name] if kind is POD else self.objects[kind.name, name]
                 assert body["metadata"]["uid"] == target["metadata"]["uid"]
-                _merge(target, dict(body))
+                assert body["metadata"].get("resourceVersion") in (None, target["metadata"]["resourceVersion"])
+                _merge(target, copy.deepcopy(dict(body)))
+                target["metadata"]["resourceVersion"] = str(next(self.versions))
             case Finalizers(kind, name, version, finalizers, _):
                 target = self.cluster if kind is CLUSTER else self.topics[name]
                 assert version == target["metadata"]["resourceVersion"]
@@ -254,19 +264,35 @@ class World:
                     self.gone = True
                 if kind is TOPIC and "deletionTimestamp" in target["metadata"] and not finalizers:
                     del self.topics[name]
-            case ReplacePod(name, uid, _) | Delete(_, name, uid, _) if name in self.pods:
+            case ReplacePod(name, uid, _) | Delete(_, name, uid, _, _) if name in self.pods:
                 assert uid == self.pods[name]["metadata"]["uid"]
                 del self.pods[name]
                 self._leave(int(name.rpartition("-")[2]))
-            case Delete(kind, name, _, _):
+            case Delete(kind, name, uid, version, _):
                 if kind is TOPIC:
-                    self.topics[name]["metadata"]["deletionTimestamp"] = stamp(self.now)
+                    metadata = self.topics[name]["metadata"]
+                    assert (uid, version) == (metadata["uid"], metadata["resourceVersion"])
+                    metadata["deletionTimestamp"] = stamp(self.now)
+                    metadata["resourceVersion"] = str(next(self.versions))
                     if not self.topics[name]["metadata"].get("finalizers"):
                         del self.topics[name]
                 else:
+                    self._expected((kind.name, name), uid, version)
                     del self.objects[kind.name, name]
             case _:
                 raise AssertionError(f"what is {action}?")
+
+    def _expected(self, key: tuple[str, str], uid: str, version: str | None) -> Object:
+        """What the API server finds, if it is what the operator has looked at."""
+        metadata = self.objects[key]["metadata"]
+        assert (uid, version) == (metadata["uid"], metadata["resourceVersion"]), f"{key}: it is another one"
+        return self.objects[key]
+
+    def stranger(self, kind: str, name: str, **content: Any) -> Object:
+        """An object that somebody else has made."""
+        made = {"kind": kind, "metadata": self._metadata(name), **content}
+        self.objects[kind, name] = made
+        return copy.deepcopy(made)
 
     def _metadata(self, name: str) -> dict[str, Any]:
         number = next(self._uids)
@@ -282,20 +308,25 @@ class World:
     def _pod(self, name: str, template: Object) -> Object:
         made = copy.deepcopy(template)
         made["kind"] = POD.name
+        uid = self.objects[STATEFUL_SET.name, NAMES.broker]["metadata"]["uid"]
+        owner = {"kind": STATEFUL_SET.name, "name": NAMES.broker, "uid": uid, "controller": True}
         made["metadata"] = {
             **template["metadata"],
             **self._metadata(name),
+            "ownerReferences": [owner],
             "creationTimestamp": stamp(self.now),
         }
         return made
 
-    def _claim(self, name: str, spec: Object) -> None:
+    def _claim(self, name: str, template: Object) -> None:
         if (CLAIM.name, name) not in self.objects:
+            metadata = {**copy.deepcopy(template["metadata"]), **self._metadata(name)}
+            spec = {"storageClassName": "standard", **copy.deepcopy(template["spec"])}
             self.objects[CLAIM.name, name] = {
                 "kind": CLAIM.name,
-                "metadata": {**self._metadata(name), "creationTimestamp": stamp(self.now)},
-                "spec": {"storageClassName": "standard", **copy.deepcopy(spec)},
-                "status": {"phase": "Bound"},
+                "metadata": {**metadata, "creationTimestamp": stamp(self.now)},
+                "spec": spec,
+                "status": {"phase": "Bound", "capacity": {"storage": spec["resources"]["requests"]["storage"]}},
             }
 
     def data_claim(self, broker_id: int) -> Object:
