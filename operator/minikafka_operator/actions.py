@@ -38,13 +38,15 @@ class Apply:
 class Patch:
     """A JSON merge patch of an existing object. The uid in its metadata makes sure it is that one.
 
-    A resource version beside it makes sure that it is still as it was looked at.
+    A resource version beside it makes sure that it is still as it was looked at. ``dispensable``: the API server may
+    refuse it, and nothing is wrong then.
     """
 
     kind: Kind
     name: str
     body: Mapping[str, Any]
     why: str
+    dispensable: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,14 @@ class ReplacePod:
 
 
 @dataclass(frozen=True)
+class TellTopic:
+    """Set one condition of a MiniKafkaTopic; the rest of its status is the brokers'."""
+
+    name: str
+    condition: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Emit:
     """A Kubernetes Event about the cluster; ``related_pod`` is the name of a pod that is being replaced, or empty."""
 
@@ -99,7 +109,7 @@ class Emit:
     related_pod: str = ""
 
 
-Action = Create | Apply | Patch | Finalizers | Delete | ReplacePod
+Action = Create | Apply | Patch | Finalizers | Delete | ReplacePod | TellTopic
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,14 @@ class Reason(StrEnum):
     OBJECT_REFUSED = "ObjectRefused"
     OBJECT_CONFLICT = "ObjectConflict"
     RACK_UNKNOWN = "RackUnknown"
+    VOLUMES_LARGER = "VolumesLarger"
+
+
+class TopicReason(StrEnum):
+    """What the operator says in the condition Ready of a MiniKafkaTopic that no broker looks after."""
+
+    CLUSTER_NOT_FOUND = "ClusterNotFound"
+    WAITING_FOR_BROKERS = "WaitingForBrokers"
 
 
 @dataclass(frozen=True)
@@ -106,12 +114,13 @@ def written(
                 "status": judgement.status,
                 "reason": judgement.reason.value,
                 "message": judgement.message,
-                "lastTransitionTime": _time(now) if changed else same["lastTransitionTime"],
+                "lastTransitionTime": time_text(now) if changed else same["lastTransitionTime"],
                 "observedGeneration": generation,
             }
         )
     return made
 
 
-def _time(now: datetime) -> str:
+def time_text(now: datetime) -> str:
+    """A point in time as Kubernetes writes it."""
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")

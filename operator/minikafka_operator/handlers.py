@@ -42,7 +42,8 @@ def registry(loops: Loops) -> kopf.OperatorRegistry:
         loops.seen(str(namespace), str(name))
 
     async def topic_event(namespace: str | None, spec: Mapping[str, Any], **_: Any) -> None:
-        loops.wake(str(namespace), str((spec.get("clusterRef") or {}).get("name")))
+        # Also of a cluster that is not there: the topic is to be told.
+        loops.seen(str(namespace), str((spec.get("clusterRef") or {}).get("name")))
 
     async def part_event(namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
         loops.wake(str(namespace), labels.get(CLUSTER_LABEL, ""))

@@ -1,8 +1,10 @@
 """One loop for each cluster: it waits until something happened, or some time passed, and has the cluster reconciled.
 
-These are tasks of our own and not kopf's daemons, for the sake of deletion: kopf starts no daemon for an object that is
-already being deleted, so a cluster deleted while the operator was away would lose its finalizer and keep its data. Our
-finalizer is the planner's, and a cluster that is being deleted is one more state to look at. So kopf writes nothing.
+These are tasks of our own and not kopf's daemons: kopf starts no daemon for an object that is already being deleted. Its
+``on.delete`` handlers do run then, also for what was deleted while the operator was away, as long as kopf has put its own
+finalizer on the object before. But deleting a cluster takes minutes and many looks, each of which may find another state;
+a cluster that is being deleted is one more state for the planner, which has to know it in any case, and one finalizer is
+enough. So kopf watches, and writes nothing: no finalizer, no annotations of progress.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class Loops:
         self._loops: dict[Key, _Loop] = {}
 
     def seen(self, namespace: str, name: str) -> None:
-        """There is such a cluster, or it changed."""
+        """There is such a cluster, or something names it; whether it is there is the first thing that is looked at."""
         key = (namespace, name)
         if key not in self._loops:
             self._loops[key] = _Loop(self, key)

@@ -16,7 +16,7 @@ from minikafka_operator.actions import Action, Apply, Create, Delete, Emit, Fina
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.conditions import Reason, Type
 from minikafka_operator.deletion import plan_deletion
-from minikafka_operator.difference import differs, digest, quantity, sealed
+from minikafka_operator.difference import differs, digest, sealed
 from minikafka_operator.external import Externals, externals
 from minikafka_operator.kinds import BY_NAME, CLAIM, CLUSTER, OWNED, POD, Object
 from minikafka_operator.managed_fields import as_applied
@@ -28,6 +28,8 @@ from minikafka_operator.pods import claim_sizes, stateful_set
 from minikafka_operator.properties import broker_properties, properties_text, settings_problems
 from minikafka_operator.rollout import Roll, highest_used, outdated_pods, partitions_on, roll
 from minikafka_operator.status import Decided, rejected_status, same_status, status_of
+from minikafka_operator.storage import largest_capacity, size_claims, still_larger, without_volumes
+from minikafka_operator.topics import with_cluster
 from minikafka_operator.trouble import troubles
 
 RETRY_SECONDS: Final = 5.0
@@ -90,6 +92,8 @@ def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _D
         held_back=held_back,
         created=observed.stateful_set is not None,
         problem=_problem(observed, spec),
+        capacity=largest_capacity(observed, replicas),
+        larger=still_larger(observed, spec, replicas),
     )
     _keep_finalizer(observed, draft)
     if decided.problem is not None and decided.problem[0] is Reason.INVALID_CONFIG:
@@ -108,12 +112,18 @@ def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _D
     if in_the_way:
         # What was made before stays as it is: half of a change is worse than none.
         return replace(decided, problem=(Reason.OBJECT_CONFLICT, "; ".join(in_the_way)), roll=Roll({}))
+    rebuilding = without_volumes(observed, spec, replicas)
+    if rebuilding:
+        draft.actions += rebuilding
+        draft.retry(RETRY_SECONDS)
+        return replace(decided, created=False, roll=Roll({}))
     _make(observed, wished, draft)
     waiting_for = _of_an_earlier_cluster(observed, wished)
     if waiting_for:
         return replace(decided, waiting_for=waiting_for, roll=Roll({}))
     _remove_leftovers(observed, wished, keep_settings=bool(found.unknown), draft=draft)
-    _grow_claims(observed, spec, draft)
+    draft.actions += size_claims(observed, spec, replicas)
+    draft.actions += with_cluster(observed)
     _tell_racks(observed, spec, draft)
     _replace_pods(observed, decided.roll, draft)
     return decided
@@ -126,10 +136,6 @@ def _problem(observed: Observed, spec: ClusterSpec) -> tuple[Reason, str] | None
     if spec.rack is not None and "nodes" in observed.refused:
         return Reason.RACK_UNKNOWN, f"spec.rack: the operator cannot look at nodes: {observed.refused['nodes']}"
     return None
-
-
-def _current_replicas(observed: Observed) -> int:
-    return int(observed.stateful_set["spec"]["replicas"]) if observed.stateful_set else 0
 
 
 def _files(observed: Observed, spec: ClusterSpec, replicas: int, found: Externals) -> dict[int, str]:
@@ -228,23 +234,6 @@ def _remove_leftovers(observed: Observed, wished: Sequence[Object], *, keep_sett
             continue
         if observed.standing(thing) is Standing.OURS:
             draft.actions.append(Delete.of(BY_NAME[kind], thing, "the spec has no use for it"))
-
-
-def _grow_claims(observed: Observed, spec: ClusterSpec, draft: _Draft) -> None:
-    for volume, size in claim_sizes(spec).items():
-        wanted = quantity(size)
-        for broker_id in range(_current_replicas(observed)):
-            claim = observed.find(CLAIM, observed.names.claim(volume, broker_id))
-            if claim is None or wanted is None or deleting(claim):
-                continue
-            bound = claim.get("status", {}).get("phase") == "Bound"  # an unbound claim cannot be resized
-            there = quantity(claim["spec"]["resources"]["requests"]["storage"])
-            if bound and there is not None and there < wanted:
-                body = {
-                    "metadata": {"uid": claim["metadata"]["uid"]},
-                    "spec": {"resources": {"requests": {"storage": size}}},
-                }
-                draft.actions.append(Patch(CLAIM, claim["metadata"]["name"], body, "spec.storage.size grew"))
 
 
 def _tell_racks(observed: Observed, spec: ClusterSpec, draft: _Draft) -> None:

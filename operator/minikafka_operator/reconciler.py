@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from minikafka_operator.actions import Action, Apply, Create, Delete, Emit, Finalizers, Patch, Plan, ReplacePod
+from minikafka_operator.actions import (
+    Action,
+    Apply,
+    Create,
+    Delete,
+    Emit,
+    Finalizers,
+    Patch,
+    Plan,
+    ReplacePod,
+    TellTopic,
+)
 from minikafka_operator.api_server import ApiError, ApiServer
 from minikafka_operator.conditions import Reason
 from minikafka_operator.kinds import (
@@ -39,6 +50,7 @@ from minikafka_operator.observed import Observed, Warned, deleting
 from minikafka_operator.ownership import Standing, conflict, standing
 from minikafka_operator.planner import Settings, plan
 from minikafka_operator.telemetry import Telemetry
+from minikafka_operator.topics import without_cluster
 
 REFUSED_RETRY_SECONDS: Final = 30.0
 """A refused object is tried again this often: a quota may have grown meanwhile."""
@@ -90,7 +102,8 @@ class Reconciler:
         """One look, and all that follows from it. Raises ApiError and the errors of the connection; then look again."""
         observed = await self.observe(namespace, name)
         if observed is None:
-            return Outcome("steady", gone=True)
+            told = await self._without_cluster(namespace, name)
+            return Outcome("changed" if told else "steady", gone=True)
         made = plan(observed, self._settings)
         done, refused, stale = await self._act(observed, made.actions)
         if refused is not None:
@@ -226,6 +239,18 @@ class Reconciler:
                     raise
         return frozenset(missing)
 
+    async def _without_cluster(self, namespace: str, name: str) -> bool:
+        """There is no such cluster: tell the topics that name it; whether anything was to be done."""
+        topics = await self._server.find_all(TOPIC, namespace, fields=f"spec.clusterRef.name={name}")
+        actions = without_cluster(topics, name, self._now())
+        for action in actions:
+            try:
+                await self._do(Names(namespace, name), action)
+            except ApiError as error:
+                if error.code not in _STALE:
+                    raise  # what changed meanwhile is an event, and looked at again
+        return bool(actions)
+
     # -- acting -----------------------------------------------------------------------------------------------------
 
     async def _act(
@@ -240,7 +265,7 @@ class Reconciler:
         refused: tuple[Reason, str] | None = None
         for action in actions:
             try:
-                await self._do(observed, action)
+                await self._do(observed.names, action)
                 done.append(action)
             except ApiError as error:
                 if error.code not in _REFUSALS:
@@ -251,6 +276,9 @@ class Reconciler:
                 if error.code in _STALE or isinstance(action, Finalizers):
                     logger.info("Skipped a change of something that changed meanwhile: %s", error)
                     return done, refused, True
+                if isinstance(action, Patch) and action.dispensable:
+                    logger.info("%s was refused, and is not needed: %s", _title(action), error.message)
+                    continue
                 refused = refused or (Reason.OBJECT_REFUSED, f"{_title(action)}: {error.message}")
                 if not isinstance(action, Patch):
                     break
@@ -264,8 +292,8 @@ class Reconciler:
             return None
         return Reason.OBJECT_CONFLICT, conflict(kind, name)
 
-    async def _do(self, observed: Observed, action: Action) -> None:
-        namespace, cluster = observed.names.namespace, observed.names.cluster
+    async def _do(self, names: Names, action: Action) -> None:
+        namespace, cluster = names.namespace, names.cluster
         context = {"namespace": namespace, "cluster": cluster}
         match action:
             case Create(thing):
@@ -274,7 +302,7 @@ class Reconciler:
             case Apply(thing, _, _, why):
                 await self._server.apply(BY_NAME[thing["kind"]], action.body(), force=True)
                 logger.info("Applied %s %s (%s)", thing["kind"], thing["metadata"]["name"], why, extra=context)
-            case Patch(kind, name, body, why):
+            case Patch(kind, name, body, why, _):
                 await self._server.patch(kind, namespace, name, body)
                 logger.info("Patched %s %s (%s)", kind.name, name, why, extra=context)
             case Finalizers(kind, name, version, finalizers, why):
@@ -283,6 +311,9 @@ class Reconciler:
             case Delete(kind, name, uid, version, why):
                 await self._server.delete(kind, namespace, name, uid, version)
                 logger.info("Deleted %s %s (%s)", kind.name, name, why, extra=context)
+            case TellTopic(name, condition):
+                await self._server.apply_status(TOPIC, namespace, name, {"conditions": [condition]})
+                logger.info("Told MiniKafkaTopic %s: %s", name, condition["reason"], extra=context)
             case ReplacePod(name, uid, why):
                 await self._server.delete(POD, namespace, name, uid)
                 self._telemetry.replaced.inc()

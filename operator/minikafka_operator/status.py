@@ -33,6 +33,10 @@ class Decided:
     """Whether the StatefulSet was there before."""
     waiting_for: Sequence[str] = ()
     """Objects of an earlier cluster of this name that are about to go."""
+    capacity: str | None = None
+    """Of the largest of the brokers' volumes; None while there is none."""
+    larger: str = ""
+    """Volumes and claims that are larger than the spec says, and cannot be made smaller."""
 
 
 def status_of(observed: Observed, spec: ClusterSpec, decided: Decided) -> dict[str, Any]:
@@ -59,6 +63,8 @@ def status_of(observed: Observed, spec: ClusterSpec, decided: Decided) -> dict[s
         "underMinIsrPartitions": len(partitions.under_min_isr),
         "offlinePartitions": len(partitions.offline),
     }
+    if decided.capacity is not None:
+        made["storageCapacity"] = decided.capacity
     if observed.controller:
         made["controller"] = observed.controller
     judgements = _judgements(observed, spec, decided, ready, partitions)
@@ -143,6 +149,9 @@ def _judgements(
 def _accepted(decided: Decided) -> Judgement:
     if decided.problem is not None:
         return Judgement(Type.ACCEPTED, False, *decided.problem)
+    if decided.larger:
+        message = f"the spec is in force, but volumes do not shrink: {decided.larger}"
+        return Judgement(Type.ACCEPTED, True, Reason.VOLUMES_LARGER, message)
     return Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, "the spec is in force")
 
 

@@ -171,6 +171,7 @@ class Cluster:
             "roles": "/apis/rbac.authorization.k8s.io/v1",
             "rolebindings": "/apis/rbac.authorization.k8s.io/v1",
             "leases": "/apis/coordination.k8s.io/v1",
+            "networkpolicies": "/apis/networking.k8s.io/v1",
             "minikafkatopics": API,
         }.get(plural, "/api/v1")
         return f"{root}/namespaces/{self.names.namespace}/{plural}" + (f"/{name}" if name else "")
@@ -181,7 +182,15 @@ class Cluster:
     def versions(self) -> dict[str, str]:
         """The resource version of everything in the namespace that the operator could have touched."""
         kinds = ["configmaps", "services", "serviceaccounts", "pods", "persistentvolumeclaims", "statefulsets"]
-        kinds += ["poddisruptionbudgets", "roles", "rolebindings", "minikafkatopics", "leases", "events"]
+        kinds += [
+            "poddisruptionbudgets",
+            "networkpolicies",
+            "roles",
+            "rolebindings",
+            "minikafkatopics",
+            "leases",
+            "events",
+        ]
         found = {
             f"{kind}/{thing['metadata']['name']}": thing["metadata"]["resourceVersion"]
             for kind in kinds
@@ -231,7 +240,8 @@ class Cluster:
         metadata = {"name": name, "labels": template["metadata"]["labels"]}
         self.plane.request("POST", path.rpartition("/")[0], {"metadata": metadata, "spec": template["spec"]})
         if self._has_class(template["spec"].get("storageClassName")):
-            self.plane.request("PATCH", f"{path}/status", {"status": {"phase": "Bound"}})
+            status = {"phase": "Bound", "capacity": template["spec"]["resources"]["requests"]}
+            self.plane.request("PATCH", f"{path}/status", {"status": status})
 
     def _has_class(self, name: str | None) -> bool:
         return name is None or self.plane.find(f"/apis/storage.k8s.io/v1/storageclasses/{name}") is not None

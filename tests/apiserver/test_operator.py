@@ -154,6 +154,41 @@ class TestGrowingStorage:
         cluster.wait_for("Ready", "True", "AllBrokersReady")
         assert [cluster.find("pods", f"c-broker-{broker_id}")["metadata"]["uid"] for broker_id in range(3)] == pods
 
+    def test_a_size_typed_too_large_is_taken_back(self, cluster: Cluster, storage_class: tuple[str, bool]) -> None:
+        """To no less than what the volumes have: that the API server itself refuses (audit B11)."""
+        name, grows = storage_class
+        cluster.create(storage={"size": "1Gi", "storageClassName": name})
+        cluster.run()
+        until_now(lambda: cluster.status().get("storageCapacity"), lambda size: size == "1Gi")
+        cluster.edit(storage={"size": "100Ti"})
+
+        def sizes() -> set[str]:
+            claims = (cluster.find("persistentvolumeclaims", f"data-c-broker-{broker_id}") for broker_id in range(3))
+            return {claim["spec"]["resources"]["requests"]["storage"] for claim in claims}
+
+        if grows:
+            until_now(sizes, lambda found: found == {"100Ti"})
+        else:
+            cluster.wait_for("Accepted", "False", "ObjectRefused")
+        less = cluster.plane.kubectl(
+            "patch",
+            "mkc",
+            "c",
+            "-n",
+            cluster.names.namespace,
+            "--type=merge",
+            '-p={"spec":{"storage":{"size":"512Mi"}}}',
+        )
+        assert "spec.storage.size must be at least what the volumes have already" in less.stderr
+        if grows:
+            cluster.edit(storage={"size": "2Gi"})
+            until_now(sizes, lambda found: found == {"2Gi"})
+        cluster.edit(storage={"size": "1Gi"})
+        told = cluster.wait_for("Accepted", "True", "VolumesLarger" if grows else "Accepted")
+        assert sizes() == {"2Gi" if grows else "1Gi"}
+        assert ("data-c-broker-0 has 1Gi and still asks for 2Gi" in told) == grows
+        cluster.wait_for("Ready", "True", "AllBrokersReady")
+
     @pytest.mark.parametrize("storage_class", [False], ids=["fixed"], indirect=True)
     def test_a_claim_that_may_not_grow_holds_up_nothing_else(
         self, cluster: Cluster, storage_class: tuple[str, bool]

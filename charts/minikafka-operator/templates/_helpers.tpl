@@ -36,7 +36,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [minikafka.dev]
   resources: [minikafkatopics/status]
-  verbs: [get, update]
+  verbs: [get, update, patch]
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, update, patch, delete]

@@ -171,10 +171,10 @@ class Storage(Part):
     size: Annotated[
         Quantity,
         Field(
-            description="Size of each broker's volume. It may only grow.",
+            description="Size of each broker's volume. It may grow; it may shrink to status.storageCapacity, so that a size "
+            "that no volume has got yet can be taken back.",
             json_schema_extra=rules(
                 rule("quantity(self).isGreaterThan(quantity('0'))", "spec.storage.size must be more than 0"),
-                rule("quantity(self).compareTo(quantity(oldSelf)) >= 0", "spec.storage.size may only grow"),
             ),
         ),
     ] = "10Gi"
@@ -465,6 +465,9 @@ class ClusterStatus(Part):
         ),
     ] = None
     controller: Annotated[str | None, Field(description="The pod of the broker that is controller.")] = None
+    storage_capacity: Annotated[
+        Quantity | None, Field(description="Capacity of the largest of the brokers' volumes, once there is one.")
+    ] = None
     bootstrap: Annotated[Bootstrap | None, Field(description="What clients start from.")] = None
     topics: Annotated[int | None, Field(description="Topics.")] = None
     partitions: Annotated[int | None, Field(description="Partitions of all topics.")] = None
@@ -485,7 +488,14 @@ class Cluster(Part):
             rule(
                 f"self.metadata.name.matches('^[a-z]([-a-z0-9]{{0,{NAME_MAX - 2}}}[a-z0-9])?$')",
                 f"metadata.name must begin with a letter, hold a-z, 0-9 and - only, and have at most {NAME_MAX} characters",
-            )
+            ),
+            rule(
+                "quantity(self.spec.storage.size).compareTo(quantity(oldSelf.spec.storage.size)) >= 0 || "
+                "!has(self.status) || !has(self.status.storageCapacity) || "
+                "quantity(self.spec.storage.size).compareTo(quantity(self.status.storageCapacity)) >= 0",
+                "spec.storage.size must be at least what the volumes have already (status.storageCapacity): they do not shrink",
+                ".spec.storage.size",
+            ),
         )
     )
 

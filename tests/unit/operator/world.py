@@ -11,7 +11,7 @@ import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Patch, Plan, ReplacePod
+from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Patch, Plan, ReplacePod, TellTopic
 from minikafka_operator.api import API_VERSION
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.conditions import Reason
@@ -245,7 +245,7 @@ class World:
                 assert found["metadata"]["managedFields"] == [APPLIED], f"{key}: fields would outlive the wish for them"
                 metadata = {**found["metadata"], **thing["metadata"], "resourceVersion": str(next(self.versions))}
                 self.objects[key] = self._defaulted(copy.deepcopy({**thing, "metadata": metadata}))
-            case Patch(kind, name, body, _):
+            case Patch(kind, name, body, _, _):
                 target = self.pods[name] if kind is POD else self.objects[kind.name, name]
                 assert body["metadata"]["uid"] == target["metadata"]["uid"]
                 assert body["metadata"].get("resourceVersion") in (None, target["metadata"]["resourceVersion"])
@@ -268,6 +268,8 @@ class World:
                 assert uid == self.pods[name]["metadata"]["uid"]
                 del self.pods[name]
                 self._leave(int(name.rpartition("-")[2]))
+            case TellTopic(name, condition):
+                self.topics[name].setdefault("status", {})["conditions"] = [dict(condition)]
             case Delete(kind, name, uid, version, _):
                 if kind is TOPIC:
                     metadata = self.topics[name]["metadata"]

@@ -1,0 +1,68 @@
+"""Topics whose cluster is not there. What becomes of a topic is the brokers' work; where there are none, nobody says so.
+
+A MiniKafkaTopic may be applied before its cluster, outlive it, or name one that never was (a slip of the pen). It gets
+the condition Ready with the reason ClusterNotFound, beside whatever brokers have left in its status, which is the
+topic's durable state. Once the cluster is there it waits for its brokers, whose word then replaces ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from minikafka_operator.actions import Action, Finalizers, TellTopic
+from minikafka_operator.conditions import TopicReason, time_text
+from minikafka_operator.kinds import CLUSTER, TOPIC, Object
+from minikafka_operator.names import TOPIC_FINALIZER
+from minikafka_operator.observed import Observed, deleting, has_topic_finalizer
+
+READY: Final = "Ready"
+"""The condition that brokers keep."""
+
+
+def without_cluster(topics: Sequence[Object], cluster: str, now: datetime) -> list[Action]:
+    """What to do about topics that name a cluster that is not there."""
+    made: list[Action] = []
+    for topic in topics:
+        metadata = topic["metadata"]
+        if not deleting(topic):
+            message = f"spec.clusterRef.name={cluster}: there is no {CLUSTER.name} of that name in its namespace"
+            made += _told(topic, "False", TopicReason.CLUSTER_NOT_FOUND, message, now)
+        elif has_topic_finalizer(topic):
+            left = [name for name in metadata["finalizers"] if name != TOPIC_FINALIZER]
+            why = "its cluster is not there, so no broker could let it go"
+            made.append(Finalizers(TOPIC, metadata["name"], metadata["resourceVersion"], left, why))
+    return made
+
+
+def with_cluster(observed: Observed) -> list[Action]:
+    """Topics that were said to have no cluster, and have one."""
+    made: list[Action] = []
+    for topic in observed.topics:
+        if _ready(topic).get("reason") == TopicReason.CLUSTER_NOT_FOUND:
+            message = f"{CLUSTER.name} {observed.names.cluster} is there; its brokers have not taken up the topic yet"
+            made += _told(topic, "Unknown", TopicReason.WAITING_FOR_BROKERS, message, observed.now)
+    return made
+
+
+def _told(topic: Object, status: str, reason: TopicReason, message: str, now: datetime) -> list[Action]:
+    metadata, old = topic["metadata"], _ready(topic)
+    said = {
+        "type": READY,
+        "status": status,
+        "reason": reason.value,
+        "message": message,
+        "observedGeneration": metadata.get("generation", 0),
+    }
+    if said.items() <= old.items():
+        return []
+    since = old["lastTransitionTime"] if old.get("status") == status else time_text(now)
+    return [TellTopic(metadata["name"], {**said, "lastTransitionTime": since})]
+
+
+def _ready(topic: Object) -> Mapping[str, Any]:
+    for condition in (topic.get("status") or {}).get("conditions") or ():
+        if condition["type"] == READY:
+            return dict(condition)
+    return {}

@@ -1,0 +1,115 @@
+"""What is not the cluster's stays as it is, to the last resource version, on a real API server (audit, issue 9, B7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.operator_process import Cluster, Operator, apply, manifest, token_of
+from tests.apiserver.waiting import until_now
+
+RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+LABELS = {"app": "theirs"}
+POD = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "a", "image": "theirs"}]}}
+ROLE_REF = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "theirs"}
+CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+THEIRS: dict[tuple[str, str], dict[str, Any]] = {
+    ("serviceaccounts", "c-broker"): {"automountServiceAccountToken": True},
+    ("roles", "c-broker"): {"rules": [RULE]},
+    ("rolebindings", "c-broker"): {"roleRef": ROLE_REF, "subjects": []},
+    ("configmaps", "c-config"): {"data": {"theirs": "1"}},
+    ("services", "c-brokers"): {"spec": {"selector": LABELS, "ports": [{"port": 80}]}},
+    ("poddisruptionbudgets", "c-broker"): {"spec": {"selector": {"matchLabels": LABELS}}},
+    ("networkpolicies", "c-broker"): {"spec": {"podSelector": {"matchLabels": LABELS}}},
+    ("statefulsets", "c-broker"): {
+        "spec": {"serviceName": "theirs", "selector": {"matchLabels": LABELS}, "template": POD}
+    },
+    ("persistentvolumeclaims", "data-c-broker-1"): {"spec": CLAIM_SPEC},
+}
+
+
+@pytest.fixture(scope="module")
+def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """With what the project's manifests allow it; it looks again every second."""
+    apply(plane, manifest())
+    token = token_of(plane, "minikafka-operator", "minikafka-operator")
+    operator = Operator(plane, tmp_path_factory.mktemp("operator"), token, "--resync-seconds=1")
+    try:
+        operator.wait_until_watching()
+        yield operator
+        log = operator.log.read_text()
+        assert "Traceback" not in log, log
+        assert "orbidden" not in log, log
+    finally:
+        operator.stop()
+
+
+@pytest.fixture
+def cluster(operator: Operator, plane: ControlPlane, namespace: str) -> Iterator[Cluster]:
+    """A cluster's name; not created yet."""
+    cluster = Cluster(plane, namespace)
+    yield cluster
+    cluster.abandon()
+
+
+def looks(operator: Operator, more: int = 4) -> None:
+    """Wait until clusters were looked at some more times."""
+    before = operator.metric("minikafka_operator_reconciliations_total")
+    until_now(lambda: operator.metric("minikafka_operator_reconciliations_total"), lambda n: n >= before + more)
+
+
+@pytest.mark.parametrize(("plural", "name"), THEIRS)
+def test_a_strangers_object_survives_the_cluster(cluster: Cluster, operator: Operator, plural: str, name: str) -> None:
+    """Before it, beside it and after it."""
+    cluster.plane.request("POST", cluster.url(plural), {"metadata": {"name": name}, **THEIRS[plural, name]})
+    before = cluster.find(plural, name)
+    cluster.create(storage={"deleteClaim": True})
+    told = cluster.wait_for("Accepted", "False", "ObjectConflict")
+    assert name in told
+    until_now(cluster.events, lambda events: ("Warning", "ObjectConflict", told) in events)
+    shown = cluster.plane.kubectl("get", "mkc", "-n", cluster.names.namespace).stdout
+    assert f"{name} is there and not" in shown
+    looks(operator)
+    assert cluster.find(plural, name) == before
+    cluster.plane.request("DELETE", cluster.path)
+    until_now(lambda: cluster.plane.find(cluster.path), lambda thing: thing is None, seconds=30)
+    assert cluster.find(plural, name) == before
+
+
+@pytest.mark.parametrize(("plural", "name"), [("configmaps", "c-metadata"), ("leases", "c-controller")])
+def test_what_has_the_names_of_the_brokers_own_survives_delete_claim(cluster: Cluster, plural: str, name: str) -> None:
+    cluster.plane.request("POST", cluster.url(plural), {"metadata": {"name": name}})
+    before = cluster.find(plural, name)
+    cluster.create(storage={"deleteClaim": True})
+    until_now(lambda: cluster.find("statefulsets", "c-broker"))
+    cluster.plane.request("DELETE", cluster.path)
+    until_now(lambda: cluster.plane.find(cluster.path), lambda thing: thing is None, seconds=30)
+    assert cluster.find(plural, name) == before
+
+
+def test_an_object_that_comes_between_look_and_write(cluster: Cluster, operator: Operator) -> None:
+    """A Service without the labels is not even seen by a look; creating is what finds it, and says so."""
+    spec = {"selector": LABELS, "ports": [{"port": 80}]}
+    cluster.plane.request("POST", cluster.url("services"), {"metadata": {"name": "c-broker-1-external"}, "spec": spec})
+    before = cluster.find("services", "c-broker-1-external")
+    cluster.create(listeners={"external": {"type": "NodePort"}})
+    assert "Service c-broker-1-external" in cluster.wait_for("Accepted", "False", "ObjectConflict")
+    looks(operator)
+    assert cluster.find("services", "c-broker-1-external") == before
+
+
+def test_what_was_created_can_be_taken_back(cluster: Cluster) -> None:
+    """Fields that a POST created are owned by the later applies, so what is not wished for any more goes."""
+    external = {"type": "NodePort", "annotations": {"note": "b"}}
+    cluster.create(listeners={"external": external})
+    service = "c-broker-0-external"
+    until_now(lambda: cluster.find("services", service))
+    assert cluster.find("services", service)["metadata"]["annotations"]["note"] == "b"
+    cluster.edit(listeners={"external": {"annotations": None}})
+    until_now(lambda: "note" in cluster.find("services", service)["metadata"]["annotations"], lambda there: not there)
+    (entry,) = cluster.find("services", service)["metadata"]["managedFields"]
+    assert (entry["manager"], entry["operation"]) == ("minikafka-operator", "Apply")

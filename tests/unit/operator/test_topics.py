@@ -1,0 +1,74 @@
+"""Topics that no broker looks after (audit, issue 9, B11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minikafka_operator.actions import Finalizers, TellTopic
+from minikafka_operator.topics import without_cluster
+
+from .world import BEGIN, World
+
+METADATA = {"name": "bank", "namespace": "ns", "generation": 3, "resourceVersion": "7"}
+SAYS = "spec.clusterRef.name=nobody: there is no MiniKafkaCluster of that name in its namespace"
+
+
+def topic(*conditions: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {**METADATA, **metadata}, "status": {"conditions": list(conditions)}}
+
+
+def told(*conditions: dict[str, Any]) -> dict[str, Any]:
+    (action,) = without_cluster([topic(*conditions)], "nobody", BEGIN)
+    assert isinstance(action, TellTopic) and action.name == "bank"
+    return dict(action.condition)
+
+
+def test_it_gets_a_condition() -> None:
+    assert told() == {
+        "type": "Ready",
+        "status": "False",
+        "reason": "ClusterNotFound",
+        "message": SAYS,
+        "observedGeneration": 3,
+        "lastTransitionTime": "2026-11-21T12:00:00Z",
+    }
+
+
+def test_once() -> None:
+    assert without_cluster([topic(told())], "nobody", BEGIN) == []
+    assert without_cluster([{"metadata": METADATA}], "nobody", BEGIN) != []
+
+
+def test_what_brokers_said_last_is_replaced() -> None:
+    """The cluster is gone, and its topics have stayed."""
+    before = {"type": "Ready", "status": "True", "reason": "InSync", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    assert told(before)["reason"] == "ClusterNotFound"
+    offline = {**before, "status": "False", "reason": "PartitionsOffline"}
+    assert told(offline)["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+
+
+def test_one_that_is_deleted_is_let_go() -> None:
+    """The finalizer is the controller broker's, and there is none."""
+    doomed = topic(deletionTimestamp="2026-11-21T12:00:00Z", finalizers=["minikafka.dev/topic", "example.com/keep"])
+    (action,) = without_cluster([doomed], "nobody", BEGIN)
+    assert isinstance(action, Finalizers) and action.finalizers == ["example.com/keep"]
+    assert action.resource_version == "7"
+    assert without_cluster([topic(deletionTimestamp="2026-11-21T12:00:00Z")], "nobody", BEGIN) == []
+
+
+def test_when_the_cluster_comes_it_waits_for_brokers() -> None:
+    world = World()
+    world.settle()
+    world.topic("bank", ([0], [0]))
+    world.topics["bank"]["status"]["conditions"] = [told()]
+    world.settle()
+    (condition,) = world.topics["bank"]["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("Unknown", "WaitingForBrokers")
+
+
+def test_what_brokers_say_is_left_alone() -> None:
+    world = World()
+    world.settle()
+    world.topic("bank", ([0], [0]))
+    world.topics["bank"]["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "InvalidConfig"}]
+    assert not [action for action in world.plan().actions if isinstance(action, TellTopic)]
