@@ -96,9 +96,10 @@ def apply(plane: ControlPlane, documents: Sequence[Mapping[str, Any]]) -> None:
 
 
 def manifest() -> list[dict[str, Any]]:
-    """What ``kubectl apply -k deploy`` makes, without the CRDs, which are there."""
-    documents = [*yaml.safe_load_all((ROOT / "deploy/namespace.yaml").read_text())]
-    documents += yaml.safe_load_all((ROOT / "deploy/operator.yaml").read_text())
+    """What ``kubectl apply -k deploy/all-namespaces`` makes, without the CRDs, which are there."""
+    folder = ROOT / "deploy/all-namespaces"
+    documents = [*yaml.safe_load_all((folder / "namespace.yaml").read_text())]
+    documents += yaml.safe_load_all((folder / "operator.yaml").read_text())
     return [document for document in documents if document["kind"] != "CustomResourceDefinition"]
 
 

@@ -45,6 +45,10 @@ def test_lint() -> None:
         ("resyncSeconds=0", "resyncSeconds"),
         ("image.repository=", "repository"),
         ("watch.namespaces[0]=No_Such", "namespaces"),
+        (
+            "watch.namespaces[0]=a,watch.allNamespaces=true",
+            "watch.namespaces and watch.allNamespaces: give one of them",
+        ),
         ("imagee.tag=1", "imagee"),
     ],
 )
@@ -79,8 +83,14 @@ def test_the_manifests_are_what_the_chart_makes() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [[], ["--set=watch.namespaces={default,kube-system}"], ["--set=rbac.clusterReader=false,serviceAccount.name=x"]],
-    ids=["all namespaces", "two namespaces", "no reader"],
+    [
+        [],
+        ["--set=watch.allNamespaces=true"],
+        ["--set=watch.namespaces={default,kube-system}"],
+        ["--set=rbac.clusterReader=false,serviceAccount.name=x"],
+        ["--set=networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8"],
+    ],
+    ids=["default", "all namespaces", "two namespaces", "no reader", "metrics"],
 )
 def test_the_api_server_takes_it(plane: ControlPlane, namespace: str, options: list[str]) -> None:
     documents = template(*options)
@@ -91,8 +101,9 @@ def test_the_api_server_takes_it(plane: ControlPlane, namespace: str, options: l
     assert done.returncode == 0, done.stderr
 
 
-def test_kustomize(plane: ControlPlane) -> None:
-    done = plane.kubectl("kustomize", str(ROOT / "deploy"))
+@pytest.mark.parametrize("folder", ["deploy", "deploy/all-namespaces"])
+def test_kustomize(plane: ControlPlane, folder: str) -> None:
+    done = plane.kubectl("kustomize", str(ROOT / folder))
     assert done.returncode == 0, done.stderr
     documents = list(yaml.safe_load_all(done.stdout))
     assert kinds(documents).count("CustomResourceDefinition") == 2
@@ -101,11 +112,28 @@ def test_kustomize(plane: ControlPlane) -> None:
 
 def test_namespaced_has_nothing_cluster_wide() -> None:
     options = ["--set=watch.namespaces={a,b}", "--set=crds.install=false,rbac.clusterReader=false"]
-    documents = template(*options)
-    assert not [kind for kind in kinds(documents) if kind.startswith(("Cluster", "CustomResource"))]
+    documents = template(*options, "--set=admissionPolicy.create=false")
+    assert not [kind for kind in kinds(documents) if kind.startswith(("Cluster", "CustomResource", "Validating"))]
+    assert {d["metadata"]["namespace"] for d in documents if d["kind"] == "Role"} >= {"a", "b"}
     (deployment,) = [document for document in documents if document["kind"] == "Deployment"]
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "--namespace=a" in arguments and "--namespace=b" in arguments
+
+
+def test_by_default_it_looks_after_its_own_namespace() -> None:
+    documents = template()
+    (deployment,) = [document for document in documents if document["kind"] == "Deployment"]
+    assert "--namespace=op" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert {d["metadata"]["namespace"] for d in documents if d["kind"] == "Role"} == {"op"}
+    cluster_wide = [rule for d in documents if d["kind"] == "ClusterRole" for rule in d["rules"]]
+    assert {verb for rule in cluster_wide for verb in rule["verbs"]} == {"get"}, "nodes and storage classes, to read"
+
+
+def test_all_namespaces_take_a_cluster_role() -> None:
+    documents = template("--set=watch.allNamespaces=true")
+    (deployment,) = [document for document in documents if document["kind"] == "Deployment"]
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert not [argument for argument in arguments if argument.startswith("--namespace")]
 
 
 def test_crds_outlive_the_release() -> None:

@@ -23,7 +23,7 @@ THREE = ([0, 1, 2], [0, 1, 2])
 
 @pytest.fixture(scope="module")
 def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """An operator for all namespaces, with what ``kubectl apply -k deploy`` allows it."""
+    """An operator for all namespaces, with what ``kubectl apply -k deploy/all-namespaces`` allows it."""
     apply(plane, manifest())
     token = token_of(plane, "minikafka-operator", "minikafka-operator")
     operator = Operator(plane, tmp_path_factory.mktemp("operator"), token, f"--resync-seconds={RESYNC_SECONDS}")

@@ -20,6 +20,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- .Values.serviceAccount.name | default (include "minikafka-operator.name" .) -}}
 {{- end -}}
 
+{{/* The namespaces whose clusters the operator looks after, as a JSON list; empty: all of them. */}}
+{{- define "minikafka-operator.namespaces" -}}
+{{- if not .Values.watch.allNamespaces -}}
+{{- .Values.watch.namespaces | default (list .Release.Namespace) | toJson -}}
+{{- else if .Values.watch.namespaces -}}
+{{- fail "watch.namespaces and watch.allNamespaces: give one of them" -}}
+{{- else -}}
+[]
+{{- end -}}
+{{- end -}}
+
+{{/* Whom the API server takes the operator for. */}}
+{{- define "minikafka-operator.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "minikafka-operator.serviceAccount" . }}
+{{- end -}}
+
 {{/* What the operator may do where clusters are. It gives brokers a part of it, so it must have that part itself. */}}
 {{- define "minikafka-operator.rules" -}}
 - apiGroups: [minikafka.dev]
