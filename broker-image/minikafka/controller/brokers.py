@@ -67,14 +67,19 @@ class BrokerBook:
         if known is not None and self.has_live_connection(known, now):
             return ErrorCode.DUPLICATE_BROKER_REGISTRATION, -1
         epoch = max((b.epoch for b in image.brokers.values()), default=0) + 1
+        clean = known is None or registration.previous_broker_epoch == known.epoch
         newcomer = BrokerState(
-            registration.broker_id, epoch, registration.incarnation, registration.endpoints, registration.rack
+            registration.broker_id,
+            epoch,
+            registration.incarnation,
+            registration.endpoints,
+            registration.rack,
+            returning=known is not None and (known.shutting_down or clean),
         )
         self.workspace.put_broker(newcomer)
         if known is not None:
             self._replace_incarnation(known, registration)
         self.sessions[registration.broker_id] = Session(now, True)
-        clean = known is None or registration.previous_broker_epoch == known.epoch
         self.workspace.note("broker_registered", target=registration.broker_id, broker_epoch=epoch, clean=clean)
         return ErrorCode.NONE, epoch
 
@@ -173,11 +178,21 @@ class BrokerBook:
                 broker = self.workspace.image.brokers[broker_id]
                 self.fence(broker, "session timed out")
 
+    def give_leadership_back(self) -> None:
+        """After planned stops: to each broker that is in sync again, all at once and once only.
+
+        A roll would leave every leader on the brokers that were replaced first until the next periodic rebalance. One that
+        failed is not trusted so soon, and waits for that.
+        """
+        for broker in list(self.workspace.image.brokers.values()):
+            if broker.returning and broker.active and self.partitions.return_leadership(broker.broker_id):
+                self.workspace.put_broker(replace(broker, returning=False))
+
     def fence(self, broker: BrokerState, reason: str) -> None:
         """No leadership, no in-sync place, until it heartbeats again."""
         self.sessions.pop(broker.broker_id, None)
         if broker.fenced:
             return
-        self.workspace.put_broker(replace(broker, fenced=True))
+        self.workspace.put_broker(replace(broker, fenced=True, returning=False))
         self.workspace.note("broker_fenced", target=broker.broker_id, broker_epoch=broker.epoch, reason=reason)
         self.partitions.broker_gone(broker.broker_id, f"broker {broker.broker_id}: {reason}")

@@ -49,8 +49,10 @@ class Controller:
         return self.workspace.image
 
     def tick(self, now: float) -> None:
-        """Sessions, and the two periodic elections. Call it several times a session."""
+        """Sessions, leadership after planned stops, and the two periodic elections. Call it several times a session."""
         self.brokers.tick(now)
+        if self.config.auto_leader_rebalance:
+            self.brokers.give_leadership_back()
         if self.config.auto_leader_rebalance and now >= self._next_rebalance:
             self._next_rebalance = now + self.config.leader_imbalance_check_interval
             self.partitions.rebalance_leaders()

@@ -163,6 +163,25 @@ class PartitionBook:
                 moved += 1
         return moved
 
+    def return_leadership(self, broker_id: int, limit: int = 1000) -> bool:
+        """Give a broker back what it is the preferred leader of; whether it has all of that now.
+
+        Nothing as long as it is behind anywhere: until then it is busy enough, and leaders would move twice.
+        """
+        led = []
+        for topic in list(self.workspace.image.topics.values()):
+            for index, old in enumerate(topic.partitions):
+                if old.leader == NO_LEADER or broker_id not in old.replicas or broker_id in old.adding:
+                    continue
+                if broker_id not in old.isr:
+                    return False
+                if old.replicas[0] == broker_id != old.leader:
+                    led.append((topic.name, index))
+        for name, index in led[:limit]:
+            topic = self.workspace.image.topics[name]
+            self._change(topic, index, "preferred leader, back from a planned stop", election=Election.PREFERRED)
+        return len(led) <= limit
+
     def elect_offline(self) -> None:
         """Try again where nobody leads; unclean where the topic allows it."""
         for topic in list(self.workspace.image.topics.values()):

@@ -114,6 +114,8 @@ class BrokerState:
     rack: str | None = None
     fenced: bool = True
     shutting_down: bool = False
+    returning: bool = False
+    """It came back from a planned stop, and has not got back yet what it led before."""
 
     @property
     def active(self) -> bool:
@@ -135,6 +137,7 @@ class BrokerState:
             "rack": self.rack,
             "fenced": self.fenced,
             "shuttingDown": self.shutting_down,
+            **({"returning": True} if self.returning else {}),
         }
 
     @classmethod
@@ -147,6 +150,7 @@ class BrokerState:
             value["rack"],
             value["fenced"],
             value["shuttingDown"],
+            value.get("returning", False),
         )
 
 

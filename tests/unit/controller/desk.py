@@ -86,11 +86,13 @@ class Desk:
 
     # -- partitions ---------------------------------------------------------------------------------------------------------
 
-    def proposal(self, isr: tuple[int, ...], **changed: int | bytes) -> IsrProposal:
-        """What the leader of partition 0 would ask for, with the broker epochs of now."""
-        old = self.state()
+    def proposal(self, isr: tuple[int, ...], index: int = 0, **changed: int | bytes) -> IsrProposal:
+        """What the leader of a partition would ask for, with the broker epochs of now."""
+        old = self.state(index)
         epochs = tuple((m, self.image.brokers[m].epoch if m in self.image.brokers else -1) for m in isr)
-        proposal = IsrProposal(TopicPartition("t", 0), TOPIC_ID.bytes, old.leader_epoch, old.partition_epoch, epochs, 0)
+        proposal = IsrProposal(
+            TopicPartition("t", index), TOPIC_ID.bytes, old.leader_epoch, old.partition_epoch, epochs, 0
+        )
         return proposal._replace(**changed)  # type: ignore[arg-type]
 
     def ask(

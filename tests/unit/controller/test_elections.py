@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from minikafka.controller.change import Election
 from minikafka.controller.workspace import ControllerConfig
-from minikafka.metadata.image import NO_LEADER, PartitionState
+from minikafka.metadata.image import NO_LEADER, BrokerState, PartitionState
 from minikafka.protocol.errors import ErrorCode
 
 from .desk import Desk
@@ -118,6 +118,90 @@ class TestOnRequest:
     def test_of_what_is_not_there(self, topic: str, index: int) -> None:
         """KIP-183: UNKNOWN_TOPIC_OR_PARTITION."""
         assert Desk(STATE).partitions.elect(topic, index, Election.PREFERRED) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class TestAfterAPlannedStop:
+    """R14: what a broker led before a roll took it away is its own again as soon as it is in sync (audit B11)."""
+
+    def rolled(self, *, planned: bool = True, partitions: int = 50, **config: bool) -> Desk:
+        """Broker 1, the preferred leader of everything, was stopped and is back, and behind."""
+        at = Desk(*[STATE] * partitions, config=ControllerConfig(session_timeout=1e9, **config))
+        if planned:
+            at.brokers.heartbeat(1, 10, False, True, 0.0)
+        at.die(1)
+        assert {at.state(i).leader for i in range(partitions)} == {2}
+        at.register(1, clean=planned)
+        at.ready(1)
+        return at
+
+    @staticmethod
+    def catch_up(at: Desk, *indexes: int) -> None:
+        for index in indexes:
+            assert at.partitions.alter(2, 20, at.proposal((1, 2, 3), index=index)).error is ErrorCode.NONE
+
+    def leaders(self, at: Desk) -> set[int]:
+        return {partition.leader for partition in at.image.topics["t"].partitions}
+
+    def test_it_leads_again_once_it_is_in_sync_everywhere(self) -> None:
+        at = self.rolled()
+        self.catch_up(at, *range(49))
+        at.controller.tick(1.0)
+        assert self.leaders(at) == {2}, "one is still behind"
+        self.catch_up(at, 49)
+        at.controller.tick(2.0)
+        assert self.leaders(at) == {1}
+        assert not at.image.brokers[1].returning
+
+    def test_once_only(self) -> None:
+        """A broker that falls behind and catches up later waits for the periodic rebalance."""
+        at = self.rolled(partitions=1)
+        self.catch_up(at, 0)
+        at.controller.tick(1.0)
+        at.partitions.broker_gone(1, "test")
+        self.catch_up(at, 0)
+        at.controller.tick(2.0)
+        assert self.leaders(at) == {2}
+
+    def test_not_after_a_failure(self) -> None:
+        """What fell over once may do so again; every move of a leader costs its clients a retry."""
+        at = self.rolled(planned=False)
+        self.catch_up(at, *range(50))
+        at.controller.tick(1.0)
+        assert self.leaders(at) == {2}
+
+    def test_not_when_it_failed_after_the_planned_stop(self) -> None:
+        at = self.rolled()
+        at.die(1)
+        at.ready(1)
+        self.catch_up(at, *range(50))
+        at.controller.tick(1.0)
+        assert self.leaders(at) == {2}
+
+    def test_not_when_rebalancing_is_switched_off(self) -> None:
+        """R14: auto.leader.rebalance.enable=false."""
+        at = self.rolled(auto_leader_rebalance=False)
+        self.catch_up(at, *range(50))
+        at.controller.tick(1.0)
+        assert self.leaders(at) == {2}
+
+    def test_a_new_controller_knows_of_it(self) -> None:
+        """A roll replaces controllers, too, so it is in the store."""
+        at = self.rolled(partitions=1)
+        stored = at.image.brokers[1].to_json()
+        assert BrokerState.from_json(1, stored).returning
+
+    def test_a_broker_that_is_new_has_nothing_to_get_back(self) -> None:
+        at = Desk(STATE)
+        at.register(4)
+        assert not at.image.brokers[4].returning
+
+    def test_in_bounded_batches(self) -> None:
+        at = self.rolled(partitions=5)
+        self.catch_up(at, *range(5))
+        assert not at.partitions.return_leadership(1, limit=3)
+        assert sorted(at.state(i).leader for i in range(5)) == [1, 1, 1, 2, 2]
+        assert at.partitions.return_leadership(1, limit=3)
+        assert self.leaders(at) == {1}
 
 
 class TestByTimer:
