@@ -9,7 +9,7 @@ from uuid import UUID
 from minikafka.controller.brokers import BrokerBook
 from minikafka.controller.partitions import PartitionBook
 from minikafka.controller.topics import ConfigCheck, TopicBook
-from minikafka.controller.workspace import ControllerConfig, Event, Workspace
+from minikafka.controller.workspace import ControllerConfig, Event, RoomCheck, Workspace
 from minikafka.metadata.image import ClusterImage
 
 
@@ -33,10 +33,11 @@ class Controller:
         now: float,
         new_uuid: Callable[[], UUID],
         check_configs: ConfigCheck = lambda _: None,
+        check_room: RoomCheck = lambda _image, _topic: None,
     ) -> None:
         self.epoch = epoch
         self.config = config
-        self.workspace = Workspace(image, config)
+        self.workspace = Workspace(image, config, check_room)
         self.partitions = self.partition_book(self.workspace)
         self.brokers = self.broker_book(self.workspace, self.partitions, now)
         self.topics = self.topic_book(self.workspace, new_uuid, check_configs)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from minikafka.controller.change import Assignment, Election, change
 from minikafka.controller.workspace import Workspace
 from minikafka.metadata.image import NO_LEADER, PartitionState, TopicState
-from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 
 
@@ -219,6 +219,11 @@ class PartitionBook:
             election=self.workspace.election(topic),
             assignment=Assignment(replicas, adding, removing),
         )
+        if made is not None and len(replicas) > len(old.replicas):
+            try:
+                self.workspace.check_room(topic.with_partition(index, made.state))
+            except KafkaError as error:
+                return error.code
         if made is not None:
             self.workspace.put_partition(topic, index, made, "reassignment")
         return ErrorCode.NONE

@@ -68,7 +68,8 @@ class TopicBook:
         """Create a topic, or only say what it would be.
 
         Raises:
-            KafkaError: name, counts, assignment or configuration are not allowed; TOPIC_ALREADY_EXISTS.
+            KafkaError: name, counts, assignment or configuration are not allowed; TOPIC_ALREADY_EXISTS; POLICY_VIOLATION
+                when the cluster store has no room for it.
         """
         check_topic_name(wish.name)
         image = self.workspace.image
@@ -85,6 +86,7 @@ class TopicBook:
         topic = TopicState(
             wish.name, self.new_uuid(), tuple(self._new_partition(row) for row in rows), dict(wish.configs)
         )
+        self.workspace.check_room(topic)
         if not validate_only:
             self._next_start += 1
             self.workspace.put_topic(topic)
@@ -153,7 +155,7 @@ class TopicBook:
         """CreatePartitions: bring a topic to ``count`` partitions.
 
         Raises:
-            KafkaError: unknown topic, a count that is not larger, a bad assignment.
+            KafkaError: unknown topic, a count that is not larger, a bad assignment, no room in the cluster store.
         """
         topic = self.workspace.image.topics.get(name)
         if topic is None:
@@ -178,25 +180,27 @@ class TopicBook:
         else:
             racks = self._racks(active_only=True)
             rows = place(racks, count - have, factor, walk_start(racks, topic.partitions[0].replicas[0]), have)
+        grown = replace(topic, partitions=(*topic.partitions, *(self._new_partition(row) for row in rows)))
+        self.workspace.check_room(grown)
         if not validate_only:
-            grown = (*topic.partitions, *(self._new_partition(row) for row in rows))
-            self.workspace.put_topic(replace(topic, partitions=grown))
+            self.workspace.put_topic(grown)
             self.workspace.note("partitions_added", name, partitions=count)
 
     def set_configs(self, name: str, configs: Mapping[str, str], validate_only: bool = False) -> None:
         """Replace a topic's overrides.
 
         Raises:
-            KafkaError: unknown topic or a bad key or value.
+            KafkaError: unknown topic, a bad key or value, no room in the cluster store.
         """
         topic = self.workspace.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         self.check_configs(configs)
         changed = {key for key, _ in dict(configs).items() ^ dict(topic.configs).items()}
+        updated = replace(topic, configs=dict(configs))
+        self.workspace.check_room(updated)
         if changed and not validate_only:
             before = self.workspace.min_isr(topic)
-            updated = replace(topic, configs=dict(configs))
             self.workspace.put_topic(updated)
             self.workspace.note("topic_config_changed", name, keys=sorted(changed))
             self._min_isr_changed(updated, before, "min.insync.replicas of the topic changed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,18 +38,26 @@ class Event:
     fields: Mapping[str, Any]
 
 
+RoomCheck = Callable[[ClusterImage, TopicState], None]
+"""Raises KafkaError POLICY_VIOLATION when the cluster store has no room for a topic as given."""
+
+
 class Workspace:
     """Image plus uncommitted changes. A failed commit throws the whole workspace away."""
 
-    def __init__(self, image: ClusterImage, config: ControllerConfig) -> None:
+    def __init__(
+        self, image: ClusterImage, config: ControllerConfig, check_room: RoomCheck = lambda _image, _topic: None
+    ) -> None:
         self.image = image
         self.config = config
+        self._check_room = check_room
         self._changes: dict[str, Any] = {}
         self._events: list[Event] = []
 
     def take_changes(self) -> tuple[dict[str, Any], list[Event]]:
         """Records to write (None removes) and events to emit after that; both are then forgotten here."""
         changes, self._changes = self._changes, {}
+        changes = {key: value.to_json() if isinstance(value, TopicState) else value for key, value in changes.items()}
         events, self._events = self._events, []
         return changes, events
 
@@ -67,12 +75,20 @@ class Workspace:
 
     def put_topic(self, topic: TopicState) -> None:
         self.image.put_topic(topic)
-        self._changes[TOPIC + topic.name] = topic.to_json()
+        self._changes[TOPIC + topic.name] = topic  # as JSON once at the end, and not with each of its partitions
 
     def delete_topic(self, topic: TopicState) -> None:
         del self.image.topics[topic.name]
         del self.image.topics_by_id[topic.topic_id.bytes]
         self._changes[TOPIC + topic.name] = None
+
+    def check_room(self, topic: TopicState) -> None:
+        """To be asked before a topic is made or gets larger. What failovers change is written in any case.
+
+        Raises:
+            KafkaError: POLICY_VIOLATION, the cluster store has no room for it.
+        """
+        self._check_room(self.image, topic)
 
     def put_record(self, key: str, value: Any) -> None:
         self.image.apply(key, value)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from minikafka.controller.controller import Controller
+    from minikafka.metadata.image import ClusterImage, TopicState
 
 T = TypeVar("T")
 
@@ -122,6 +123,10 @@ class ClusterStore(Protocol):
 
     async def allocate(self, counter: str, count: int) -> int:
         """The first of ``count`` numbers never handed out before (producer ids)."""
+        ...
+
+    def check_room(self, image: ClusterImage, topic: TopicState) -> None:
+        """Whether a topic may come to be as given. Raises KafkaError POLICY_VIOLATION when the store might get too full."""
         ...
 
     async def attend(self, desk: Desk) -> None:

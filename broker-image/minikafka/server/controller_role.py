@@ -55,6 +55,7 @@ class ControllerRole:
             time.monotonic(),
             uuid4,
             broker.check_topic_configs,
+            store.check_room,
         )
         self.over = asyncio.Event()
         self._queue: list[tuple[Callable[[Controller], Any], asyncio.Future[Any]]] = []

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
+from minikafka.metadata.image import ClusterImage, TopicState
+from minikafka.metadata.kubernetes import capacity, topics
 from minikafka.metadata.kubernetes import lease as leases
-from minikafka.metadata.kubernetes import topics
 from minikafka.metadata.kubernetes.api import (
     CONFIG_MAP,
     LEASE,
@@ -369,6 +370,10 @@ class KubernetesStore:
             return document.trimmed(confirmed)
 
         await self.write(change, lambda _: False)
+
+    def check_room(self, image: ClusterImage, topic: TopicState) -> None:
+        """See :mod:`~minikafka.metadata.kubernetes.capacity`."""
+        capacity.check_room(image, topic)
 
     async def attend(self, desk: Desk) -> None:
         """Keep the topics' objects and the records in line, for as long as we are the controller."""

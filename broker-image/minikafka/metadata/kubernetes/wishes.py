@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 from minikafka.controller.controller import Controller
@@ -62,6 +63,9 @@ def alteration(name: str, topic_id: UUID, edit: Edit) -> Callable[[Controller], 
         for key in [k for k, v in edit.config.items() if v is None]:
             configs.pop(key, None)
         controller.topics.set_configs(name, configs, validate_only=True)
+        added = (edit.partitions or 0) - len(topic.partitions)
+        larger = (*topic.partitions, *topic.partitions[:1] * added)
+        controller.workspace.check_room(replace(topic, configs=configs, partitions=larger))
         if edit.partitions is not None and edit.partitions != len(topic.partitions):
             controller.topics.grow(name, edit.partitions, None, validate_only=False)
         controller.topics.set_configs(name, configs)

@@ -1,0 +1,143 @@
+"""The ConfigMap of the metadata is never found full at a failover: creating is refused long before (audit B11)."""
+
+from __future__ import annotations
+
+import base64
+import random
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from minikafka.controller.controller import Controller
+from minikafka.controller.topics import NewTopic
+from minikafka.controller.workspace import ControllerConfig
+from minikafka.metadata.image import BrokerState, ClusterImage, PartitionState, TopicState
+from minikafka.metadata.kubernetes.capacity import WORST_CASE_BYTES_MAX, check_room, topic_bytes, worst_case_bytes
+from minikafka.metadata.kubernetes.document import CONFIG_MAP_BYTES_MAX, PACKED, Document
+from minikafka.metadata.kubernetes.topics import Edit
+from minikafka.metadata.kubernetes.wishes import alteration
+from minikafka.protocol.errors import ErrorCode, KafkaError
+
+LISTENERS = (("CLIENT", "demo-broker-0.demo-brokers.ns.svc", 9092), ("REPLICATION", "10.1.2.3", 9091))
+
+
+def filled(partitions: int, replicas: int, brokers: int, name_length: int = 20) -> ClusterImage:
+    """As many topics of this shape as are let in, with states as bad as failovers can make them."""
+    chance = random.Random(1)
+    image = ClusterImage("c" * 22)
+    for broker_id in range(brokers):
+        incarnation = str(UUID(int=chance.getrandbits(128)))
+        image.brokers[broker_id] = BrokerState(broker_id, chance.randrange(10**6), incarnation, LISTENERS)
+    room = WORST_CASE_BYTES_MAX - worst_case_bytes(image)
+    while room >= 0:
+        name = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=name_length))
+        states = tuple(_worst(chance, replicas, brokers) for _ in range(partitions))
+        topic = TopicState(
+            name, UUID(int=chance.getrandbits(128)), states, {"retention.ms": str(chance.randrange(10**9))}
+        )
+        room -= topic_bytes(topic)
+        if room >= 0:
+            image.put_topic(topic)
+    with pytest.raises(KafkaError) as told:
+        check_room(image, topic)
+    assert told.value.code is ErrorCode.POLICY_VIOLATION
+    return image
+
+
+def _worst(chance: random.Random, replicas: int, brokers: int) -> PartitionState:
+    assigned = tuple(chance.sample(range(brokers), replicas))
+    isr = tuple(chance.sample(assigned, chance.randint(1, replicas)))
+    elr = tuple(replica for replica in assigned if replica not in isr)
+    leader_epoch, partition_epoch = chance.randrange(10**6), chance.randrange(10**6)
+    return PartitionState(assigned, isr, chance.choice(isr), leader_epoch, partition_epoch, elr, elr[:1])
+
+
+@pytest.mark.parametrize(
+    ("partitions", "replicas", "brokers", "name_length"),
+    [
+        (10, 3, 3, 20),
+        (1, 3, 9, 20),
+        (1, 1, 3, 20),
+        (5000, 3, 9, 20),
+        (10, 5, 100, 20),
+        (1, 3, 100, 249),
+        (50, 3, 100, 5),
+    ],
+)
+def test_the_worst_failover_of_a_full_cluster_fits(
+    partitions: int, replicas: int, brokers: int, name_length: int
+) -> None:
+    """Every state in the journal at once, as it is really written; and yet not much room is given away."""
+    image = filled(partitions, replicas, brokers, name_length)
+    states = {f"topic/{name}": topic.to_json() for name, topic in image.topics.items()}
+    brokers_records = {f"broker/{number}": broker.to_json() for number, broker in image.brokers.items()}
+    value = Document("c" * 22).after({**states, **brokers_records}).to_config_map("c-metadata", {})
+    size = len(base64.b64decode(value["binaryData"][PACKED]))
+    assert size < 0.75 * CONFIG_MAP_BYTES_MAX
+    assert size > 0.25 * WORST_CASE_BYTES_MAX, "or the estimate is too careful"
+
+
+class TestRefusal:
+    TOPIC = TopicState("full", UUID(int=1), (PartitionState((1, 2, 3), (1, 2, 3), 1),) * 900, {})
+
+    def controller(self) -> Controller:
+        """Of a cluster whose metadata is nearly full."""
+        image = ClusterImage("c")
+        for broker_id in (1, 2, 3):
+            image.brokers[broker_id] = BrokerState(broker_id, broker_id, "x", LISTENERS, None, False)
+        for number in range(20):
+            image.put_topic(replace(self.TOPIC, name=f"t{number}", topic_id=UUID(int=number)))
+        assert worst_case_bytes(image) < WORST_CASE_BYTES_MAX
+        config = ControllerConfig(default_replication_factor=3)
+        controller = Controller(image, 1, config, 0.0, lambda: UUID(int=99), check_room=check_room)
+        controller.take_changes()
+        return controller
+
+    def test_of_a_new_topic(self) -> None:
+        controller = self.controller()
+        for validate_only in (True, False):
+            with pytest.raises(KafkaError, match=r"topic 'new' with 5000 partitions: .* 18000 partitions") as told:
+                controller.topics.create(NewTopic("new", 5000), validate_only)
+            assert told.value.code is ErrorCode.POLICY_VIOLATION
+        assert not controller.workspace.has_changes
+        controller.topics.create(NewTopic("small", 100))
+
+    def test_of_more_partitions(self) -> None:
+        controller = self.controller()
+        with pytest.raises(KafkaError, match="at most 524288 are allowed"):
+            controller.topics.grow("t1", 9_999, None, validate_only=False)
+        assert len(controller.image.topics["t1"].partitions) == 900
+
+    def test_of_long_settings(self) -> None:
+        controller = self.controller()
+        with pytest.raises(KafkaError):
+            controller.topics.set_configs("t0", {"retention.ms": "1" * WORST_CASE_BYTES_MAX})
+        controller.topics.set_configs("t0", {"retention.ms": "1"})
+
+    def test_of_more_replicas(self) -> None:
+        controller = self.controller()
+        controller.topics.create(NewTopic("small", 600))
+        for broker_id in range(4, 10):
+            controller.image.brokers[broker_id] = replace(controller.image.brokers[1], broker_id=broker_id)
+        assert controller.partitions.reassign("t0", 0, (1, 2, 3, 4, 5, 6, 7, 8, 9)) is ErrorCode.POLICY_VIOLATION
+        assert controller.partitions.reassign("t0", 0, (4, 5, 6)) is ErrorCode.NONE
+
+    def test_of_a_wish_as_a_whole(self) -> None:
+        """Partitions and settings that fit apart and not together: nothing of it is done."""
+        controller = self.controller()
+        room = WORST_CASE_BYTES_MAX - worst_case_bytes(controller.image)
+        wish = Edit(partitions=900 + room // 40, config={"retention.ms": "1" * (room // 2)})
+        with pytest.raises(KafkaError):
+            alteration("t0", UUID(int=0), wish)(controller)
+        assert not controller.workspace.has_changes
+
+    def test_what_is_there_goes_on(self) -> None:
+        """A cluster that is over the limit (it was made by an earlier version) fails over, shrinks and is reconfigured."""
+        controller = self.controller()
+        large = replace(self.TOPIC, name="t2", partitions=self.TOPIC.partitions * 4)
+        controller.image.put_topic(replace(large, topic_id=UUID(int=2)))
+        assert worst_case_bytes(controller.image) > WORST_CASE_BYTES_MAX
+        controller.partitions.broker_gone(1, "test")
+        assert controller.image.topics["t2"].partitions[0].leader == 2
+        controller.topics.set_configs("t2", {})
+        assert controller.topics.delete("t2") is ErrorCode.NONE
