@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from minikafka.metadata.kubernetes.document import Document
+from minikafka.metadata.store import StoreError
 
+from tests.apiserver.conftest import OpenStore
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.operator_process import Cluster, Operator, apply, manifest, token_of
 from tests.apiserver.waiting import until_now
@@ -113,3 +116,53 @@ def test_what_was_created_can_be_taken_back(cluster: Cluster) -> None:
     until_now(lambda: "note" in cluster.find("services", service)["metadata"]["annotations"], lambda there: not there)
     (entry,) = cluster.find("services", service)["metadata"]["managedFields"]
     assert (entry["manager"], entry["operation"]) == ("minikafka-operator", "Apply")
+
+
+def test_a_topic_that_names_no_cluster_says_so(cluster: Cluster) -> None:
+    """Until the cluster is there; then it waits for brokers; and when the cluster is gone it says so again (B11)."""
+    plane, name = cluster.plane, cluster.names.cluster
+    spec = {"clusterRef": {"name": name}}
+    body = {
+        "apiVersion": "minikafka.dev/v1alpha1",
+        "kind": "MiniKafkaTopic",
+        "metadata": {"name": "bank"},
+        "spec": spec,
+    }
+    plane.request("POST", cluster.url("minikafkatopics"), body)
+
+    def ready() -> tuple[str, str, str]:
+        (condition,) = cluster.find("minikafkatopics", "bank").get("status", {}).get("conditions") or [{}]
+        return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")
+
+    message = until_now(ready, lambda told: told[:2] == ("False", "ClusterNotFound"))[2]
+    assert message == f"spec.clusterRef.name={name}: there is no MiniKafkaCluster of that name in its namespace"
+    cluster.create()
+    until_now(ready, lambda told: told[:2] == ("Unknown", "WaitingForBrokers"))
+    cluster.topic("bank", ([0, 1, 2], [0, 1, 2]))
+    before = cluster.find("minikafkatopics", "bank")["status"]
+    cluster.plane.request("DELETE", cluster.path)
+    until_now(ready, lambda told: told[:2] == ("False", "ClusterNotFound"))
+    assert cluster.find("minikafkatopics", "bank")["status"]["partitions"] == before["partitions"], "its state is kept"
+
+
+@pytest.mark.parametrize("labels", [None, {"minikafka.dev/cluster": "other"}])
+async def test_brokers_leave_a_strangers_config_map_alone(
+    plane: ControlPlane, namespace: str, open_store: OpenStore, labels: dict[str, str] | None
+) -> None:
+    """Even one that looks like a cluster's metadata: it is not this cluster's without the label."""
+    body = Document("stranger").to_config_map("c-metadata", labels or {})
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    before = plane.request("POST", path, body)
+    with pytest.raises(StoreError, match=r"ConfigMap c-metadata in namespace .* is not this cluster's"):
+        await open_store()
+    assert plane.find(f"{path}/c-metadata")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def test_brokers_leave_a_strangers_lease_alone(
+    plane: ControlPlane, namespace: str, open_store: OpenStore
+) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    before = plane.request("POST", path, {"metadata": {"name": "c-controller"}, "spec": {"holderIdentity": "theirs"}})
+    with pytest.raises(StoreError, match="Lease c-controller: not written by a broker"):
+        await open_store()
+    assert plane.find(f"{path}/c-controller")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]

@@ -38,9 +38,8 @@ def test_what_is_immutable_stays(broker_cluster: Callable[[str], BrokerCluster],
     cluster = broker_cluster("fixed")
     spec = {"paused": True, "storage": {"size": "2Gi"}}
     namespace.apply(cluster.manifest(spec))
-    for storage, word in (({"size": "1Gi"}, "only grow"), ({"size": "2Gi", "type": "Ephemeral"}, "type cannot")):
-        with pytest.raises(KubectlError, match=word):
-            namespace.apply(cluster.manifest({**spec, "storage": storage}))
+    with pytest.raises(KubectlError, match="type cannot"):
+        namespace.apply(cluster.manifest({**spec, "storage": {"size": "2Gi", "type": "Ephemeral"}}))
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ class KubernetesStore:
         if not listing.objects:
             await self._create(cluster_id)
             listing = await self.api.list(CONFIG_MAP, selector)
-        document = Document.from_config_map(listing.objects[0])
+        document = self._read(listing.objects[0])
         if cluster_id is not None and document.cluster_id != cluster_id:
             raise StoreError(
                 f"ConfigMap {self.document_name} in namespace {self.api.namespace} belongs to cluster "
@@ -176,9 +176,18 @@ class KubernetesStore:
             raise StoreError("the store is closed")
         return self._document
 
+    def _read(self, value: Object) -> Document:
+        """The document in a ConfigMap of our name. Raises StoreError when it is not this cluster's: it is left alone then."""
+        if (value["metadata"].get("labels") or {}).get(topics.CLUSTER_LABEL) != self.cluster:
+            raise StoreError(
+                f"ConfigMap {self.document_name} in namespace {self.api.namespace} is not this cluster's: it lacks the label "
+                f"{topics.CLUSTER_LABEL}={self.cluster}; remove it, or give the cluster another name"
+            )
+        return Document.from_config_map(value)
+
     async def refresh(self) -> Document:
         """Read the document anew."""
-        document = Document.from_config_map(await self.api.get(CONFIG_MAP, self.document_name, self._patience))
+        document = self._read(await self.api.get(CONFIG_MAP, self.document_name, self._patience))
         await self._take(document)
         return self.document
 
@@ -186,7 +195,7 @@ class KubernetesStore:
         if not listing.objects:
             self.warn(f"ConfigMap {self.document_name} is gone")
             return
-        await self._take(Document.from_config_map(listing.objects[0]))
+        await self._take(self._read(listing.objects[0]))
 
     async def _took_event(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
@@ -194,7 +203,7 @@ class KubernetesStore:
             if self._attendant is not None:
                 await self._restore()
             return
-        await self._take(Document.from_config_map(event.object))
+        await self._take(self._read(event.object))
 
     async def _take(self, document: Document) -> None:
         """Make a document's content our own, if it is newer than what we have; read the topics that we lack."""
@@ -234,7 +243,7 @@ class KubernetesStore:
             absent = {name for name in self.records.missing(document) if name not in objects}
             if not lacking and not absent:
                 return document, objects
-            newer = Document.from_config_map(await self.api.get(CONFIG_MAP, self.document_name))
+            newer = self._read(await self.api.get(CONFIG_MAP, self.document_name))
             if not newer.newer_than(document):
                 damaged = lacking | (absent & await self._claimed_topics())
                 if not damaged:
@@ -332,7 +341,7 @@ class KubernetesStore:
             self.document_name, topics.labels_of(self.cluster)
         )
         try:
-            await self._take(Document.from_config_map(await self.api.create(CONFIG_MAP, value, self._patience)))
+            await self._take(self._read(await self.api.create(CONFIG_MAP, value, self._patience)))
             self.warn(f"ConfigMap {self.document_name} was made anew")
         except Conflict:
             return await self.refresh()
@@ -341,7 +350,7 @@ class KubernetesStore:
     async def _replace(self, document: Document, deadline: float) -> Document:
         value = document.to_config_map(self.document_name, topics.labels_of(self.cluster))
         timeout = min(ATTEMPT_SECONDS_MAX, max(deadline - time.monotonic(), 0.01))
-        return Document.from_config_map(await self.api.replace(CONFIG_MAP, value, timeout=timeout))
+        return self._read(await self.api.replace(CONFIG_MAP, value, timeout=timeout))
 
     async def commit(self, controller_epoch: int, records: Mapping[str, Any]) -> int:
         target = -1

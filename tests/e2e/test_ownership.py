@@ -1,0 +1,54 @@
+"""What belongs to somebody else survives a cluster of the same name, and a size typed too large is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.broker_cluster import BrokerCluster
+from tests.e2e.kubectl import Kubectl, KubectlError, Object, condition, eventually
+
+TOLD_SECONDS_MAX = 60
+ONE_BROKER = {"brokers": {"replicas": 1}, "replication": {"defaultFactor": 1, "minInsyncReplicas": 1}}
+
+
+def test_a_strangers_config_map_survives(broker_cluster: Callable[[str], BrokerCluster], namespace: Kubectl) -> None:
+    """It has the name of the cluster's settings, and is there first; once it is renamed, the cluster comes up."""
+    cluster = broker_cluster("demo")
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo-config"}, "data": {"theirs": "1"}}
+    namespace.apply(theirs)
+    before = namespace.there("configmap", "demo-config")
+    namespace.apply(cluster.manifest({**ONE_BROKER, "storage": {"deleteClaim": True}}))
+
+    def told(found: Object | None) -> bool:
+        return condition(found, "Accepted").get("reason") == "ObjectConflict"
+
+    found = eventually(cluster.get, told, seconds=TOLD_SECONDS_MAX, what="the conflict is told")
+    assert "ConfigMap demo-config" in condition(found, "Ready")["message"]
+    assert namespace.there("configmap", "demo-config") == before
+    cluster.down()
+    assert namespace.there("configmap", "demo-config") == before
+    namespace.delete("configmap", "demo-config")
+    cluster.up({**ONE_BROKER, "storage": {"deleteClaim": True}})
+    assert namespace.there("configmap", "demo-config")["data"].keys() == {"demo-broker-0.properties"}
+
+
+def test_a_size_typed_too_large_is_taken_back(
+    broker_cluster: Callable[[str], BrokerCluster], namespace: Kubectl
+) -> None:
+    """Its class cannot grow volumes, so nobody has got any of it; below what the volumes have it cannot go."""
+    cluster = broker_cluster("typo")
+    cluster.up({**ONE_BROKER, "storage": {"size": "1Gi", "deleteClaim": True}})
+    assert cluster.status["storageCapacity"] == "1Gi"
+    namespace.patch("minikafkaclusters", "typo", {"spec": {"storage": {"size": "100Ti"}}})
+    eventually(
+        cluster.get,
+        lambda found: condition(found, "Accepted").get("reason") == "ObjectRefused",
+        seconds=TOLD_SECONDS_MAX,
+        what="the claim may not grow",
+    )
+    with pytest.raises(KubectlError, match="must be at least what the volumes have already"):
+        namespace.patch("minikafkaclusters", "typo", {"spec": {"storage": {"size": "512Mi"}}})
+    namespace.patch("minikafkaclusters", "typo", {"spec": {"storage": {"size": "1Gi"}}})
+    cluster.wait_ready()
