@@ -1,35 +1,36 @@
-"""The API server, as far as the operator needs it: JSON in, JSON out, over the aiohttp that kopf brings along.
+"""The API server, as far as the operator needs it: JSON in, JSON out, over the official client's asyncio dynamic client.
 
-A typed client would cost more memory than the rest of the operator and translate every object twice: the planner works
-on JSON, for only there is "what was sent" comparable with "what is there".
+Objects stay JSON, for only there is "what was sent" comparable with "what is there". Resources are taken from
+:mod:`~minikafka_operator.kinds` and not discovered: their paths are fixed, so an operator asks nothing before it works, and
+keeps no cache of the API in a file (docs/proposals/006).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import ssl
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
 import aiohttp
-import kopf
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.dynamic import DynamicClient, Resource
+from kubernetes.aio.dynamic.exceptions import DynamicApiError
 
 from minikafka_operator.kinds import Kind, Object
 from minikafka_operator.names import MANAGER
 from minikafka_operator.telemetry import Telemetry
 
 REQUEST_SECONDS_MAX: Final = 30.0
-LOGIN_SECONDS_MAX: Final = 60.0
-"""Credentials are read again after this time: the kubelet renews a pod's token long before it ends."""
+CONNECTIONS_MAX: Final = 20
 
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
-_APPLY_PATCH: Final = "application/apply-patch+yaml"
+_SUBRESOURCES: Final = ("status", "eviction")
 
-Login = Callable[[], kopf.ConnectionInfo]
+Login = Callable[[], Awaitable[Configuration]]
+"""Reads the credentials; see :mod:`~minikafka_operator.credentials`."""
 
 
 class ApiError(Exception):
@@ -49,31 +50,24 @@ class ApiServer:
     def __init__(self, login: Login, telemetry: Telemetry) -> None:
         self._login = login
         self._telemetry = telemetry
-        self._connection: kopf.ConnectionInfo | None = None
-        self._read_at = 0.0
-        self._tls: ssl.SSLContext | None = None
-        self._session: aiohttp.ClientSession | None = None
+        self._connecting = asyncio.Lock()
+        self._session: _Session | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS_MAX),
-            connector=aiohttp.TCPConnector(limit=20),
-            headers={"User-Agent": MANAGER, "Accept": "application/json"},
-        )
         return self
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         if self._session is not None:
-            await self._session.close()
+            await self._session.retire()
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
         """An object, or None when there is none."""
         try:
-            return await self._send("GET", kind.path(namespace, name))
+            return await self._send("GET", lambda client: client.get(_resource(client, kind), name, namespace, **_RAW))
         except ApiError as error:
             if error.code == 404:
                 return None
@@ -81,40 +75,45 @@ class ApiServer:
 
     async def find_all(self, kind: Kind, namespace: str | None, *, labels: str = "", fields: str = "") -> list[Object]:
         """All objects that match the selectors. They are given their kind, which lists leave out."""
-        query = {name: text for name, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
-        answer = await self._send("GET", kind.path(namespace), query=query)
+        selectors = {"label_selector": labels or None, "field_selector": fields or None}
+        answer = await self._send(
+            "GET", lambda client: client.get(_resource(client, kind), None, namespace, **selectors, **_RAW)
+        )
         return [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in answer.get("items") or ()]
 
     async def served(self, path: str) -> Object:
         """What the API server has at a path, such as the resources of a group."""
-        return await self._send("GET", path)
+        return await self._send("GET", lambda client: client.request("get", path, **_RAW))
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
     async def apply(self, kind: Kind, thing: Object, *, force: bool) -> Object:
         """Server-side apply: creates or changes the object, and takes over its fields from others when ``force``."""
-        metadata = thing["metadata"]
-        query = {"fieldManager": MANAGER, "force": "true" if force else "false"}
-        path = kind.path(metadata.get("namespace"), metadata["name"])
-        return await self._write("apply", kind, "PATCH", path, thing, _APPLY_PATCH, query)
+        return await self._write(
+            "apply",
+            kind,
+            "PATCH",
+            lambda client: client.server_side_apply(
+                _resource(client, kind), thing, force_conflicts=force, field_manager=MANAGER, **_RAW
+            ),
+        )
 
     async def apply_status(self, kind: Kind, namespace: str, name: str, status: Mapping[str, Any]) -> Object:
         """Server-side apply of an existing object's status."""
-        thing = {
-            "apiVersion": kind.api_version,
-            "kind": kind.name,
-            "metadata": {"name": name, "namespace": namespace},
-            "status": status,
-        }
-        query = {"fieldManager": MANAGER, "force": "true"}
+        metadata = {"name": name, "namespace": namespace}
+        thing = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "status": status}
         return await self._write(
-            "status", kind, "PATCH", kind.path(namespace, name, "status"), thing, _APPLY_PATCH, query
+            "status",
+            kind,
+            "PATCH",
+            lambda client: client.server_side_apply(
+                _resource(client, kind).status, thing, force_conflicts=True, field_manager=MANAGER, **_RAW
+            ),
         )
 
     async def patch(self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
         """JSON merge patch."""
-        query = {"fieldManager": MANAGER}
-        return await self._write("patch", kind, "PATCH", kind.path(namespace, name), body, _MERGE_PATCH, query)
+        return await self._patch("patch", kind, namespace, name, dict(body), _MERGE_PATCH, field_manager=MANAGER)
 
     async def set_finalizers(
         self, kind: Kind, namespace: str, name: str, resource_version: str, finalizers: list[str]
@@ -124,12 +123,25 @@ class ApiServer:
             {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version},
             {"op": "add", "path": "/metadata/finalizers", "value": finalizers},
         ]
-        return await self._write("finalizers", kind, "PATCH", kind.path(namespace, name), body, _JSON_PATCH, {})
+        return await self._patch("finalizers", kind, namespace, name, body, _JSON_PATCH)
 
     async def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
         """Create an object; ApiError 409 when there is one of that name, whosever it is."""
-        query = {"fieldManager": MANAGER}
-        return await self._write("create", kind, "POST", kind.path(namespace), thing, "application/json", query)
+        return await self._write(
+            "create",
+            kind,
+            "POST",
+            lambda client: client.create(_resource(client, kind), thing, namespace, field_manager=MANAGER, **_RAW),
+        )
+
+    async def replace(self, kind: Kind, namespace: str, thing: Object) -> Object:
+        """Replace an object, if it is at the resource version in its metadata (else ApiError 409)."""
+        return await self._write(
+            "replace",
+            kind,
+            "PUT",
+            lambda client: client.replace(_resource(client, kind), thing, namespace=namespace, **_RAW),
+        )
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, uid: str, resource_version: str | None = None
@@ -141,99 +153,157 @@ class ApiServer:
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         body["preconditions"] = {"uid": uid, **({"resourceVersion": resource_version} if resource_version else {})}
         try:
-            await self._write("delete", kind, "DELETE", kind.path(namespace, name), body, "application/json", {})
+            await self._write(
+                "delete",
+                kind,
+                "DELETE",
+                lambda client: client.delete(_resource(client, kind), name, namespace, body, **_RAW),
+            )
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    async def evict(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """Ask for a pod's eviction, if it is still the one with this uid; nothing to evict is fine.
+
+        ApiError 429 when its PodDisruptionBudget has nothing to spare: the same that holds up a drain.
+        """
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        try:
+            await self._write(
+                "evict",
+                kind,
+                "POST",
+                lambda client: _resource(client, kind).eviction.create(body, name, namespace, **_RAW),
+            )
         except ApiError as error:
             if error.code != 404:
                 raise
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
+    async def _patch(
+        self, verb: str, kind: Kind, namespace: str, name: str, body: Any, content_type: str, **query: str
+    ) -> Object:
+        return await self._write(
+            verb,
+            kind,
+            "PATCH",
+            lambda client: client.patch(
+                _resource(client, kind), body, name, namespace, content_type=content_type, **query, **_RAW
+            ),
+        )
+
     async def _write(
-        self, verb: str, kind: Kind, method: str, path: str, body: Any, content_type: str, query: Mapping[str, str]
+        self, verb: str, kind: Kind, method: str, ask: Callable[[DynamicClient], Awaitable[aiohttp.ClientResponse]]
     ) -> Object:
         self._telemetry.writes.labels(verb, kind.name).inc()
-        return await self._send(method, path, body=body, content_type=content_type, query=query)
+        return await self._send(method, ask)
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Any = None,
-        content_type: str = "",
-        query: Mapping[str, str] | None = None,
-    ) -> Object:
-        for attempt in (1, 2):
-            connection = self._credentials(fresh=attempt == 2)
-            try:
-                return await self._send_once(connection, method, path, body, content_type, query or {})
-            except ApiError as error:
-                if error.code != 401 or attempt == 2:
-                    raise
-        raise AssertionError("the second attempt returns or raises")
+    async def _send(self, method: str, ask: Callable[[DynamicClient], Awaitable[aiohttp.ClientResponse]]) -> Object:
+        """Ask; once more with credentials read anew when the server does not know us (any more)."""
+        session = await self._session_now()
+        try:
+            return await self._send_once(session, method, ask)
+        except ApiError as error:
+            if error.code != 401:
+                raise
+        return await self._send_once(await self._session_now(instead_of=session), method, ask)
 
     async def _send_once(
-        self,
-        connection: kopf.ConnectionInfo,
-        method: str,
-        path: str,
-        body: Any,
-        content_type: str,
-        query: Mapping[str, str],
+        self, session: _Session, method: str, ask: Callable[[DynamicClient], Awaitable[aiohttp.ClientResponse]]
     ) -> Object:
-        assert self._session is not None, "use it as a context"
-        headers = {**connection.as_http_headers(), **({"Content-Type": content_type} if content_type else {})}
-        data = None if body is None else json.dumps(body).encode()
         code = 0
         try:
-            async with self._session.request(
-                method,
-                connection.server.rstrip("/") + path,
-                params=query,
-                data=data,
-                headers=headers,
-                ssl=self._tls or True,
-            ) as response:
+            async with session as client:
+                response = await ask(client)
                 code = response.status
-                text = await response.text()
+                made = await response.json()
+        except DynamicApiError as error:
+            code = error.status
+            raise _refusal(error) from None
         finally:
             self._telemetry.requests.labels(method, str(code)).inc()
-        if code < 400:
-            made = json.loads(text)
-            assert isinstance(made, dict)
-            return made
-        raise _refusal(code, text, response.headers.get("Retry-After"))
+        assert isinstance(made, dict)
+        return made
 
-    def _credentials(self, *, fresh: bool) -> kopf.ConnectionInfo:
-        now = time.monotonic()
-        if self._connection is None or fresh or now - self._read_at > LOGIN_SECONDS_MAX:
-            connection = self._login()
-            if self._connection is None or _tls_part(connection) != _tls_part(self._connection):
-                self._tls = connection.as_ssl_context() if connection.server.startswith("https:") else None
-            self._connection, self._read_at = connection, now
-        return self._connection
+    async def _session_now(self, instead_of: _Session | None = None) -> _Session:
+        async with self._connecting:  # whoever else met the same refusal takes the session that the first one makes
+            if self._session is None or self._session is instead_of:
+                configuration = await self._login()
+                if self._session is not None:
+                    await self._session.retire()
+                self._session = _Session(configuration)
+            return self._session
 
 
-def _tls_part(connection: kopf.ConnectionInfo) -> tuple[Any, ...]:
-    return (
-        connection.ca_path,
-        connection.ca_data,
-        connection.insecure,
-        connection.certificate_path,
-        connection.certificate_data,
-        connection.private_key_path,
-        connection.private_key_data,
+class _Session:
+    """One set of credentials and the connections made with it, which end when it is retired and nobody uses them."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        configuration.connection_pool_maxsize = CONNECTIONS_MAX
+        configuration.client_session_kwargs = {"trust_env": False}  # as kopf, which watches the same server
+        self._api_client = ApiClient(configuration)
+        self._api_client.user_agent = MANAGER
+        self._client = DynamicClient(self._api_client)
+        self._users = 0
+        self._retired = False
+
+    async def __aenter__(self) -> DynamicClient:
+        self._users += 1
+        return self._client
+
+    async def __aexit__(self, *_: object) -> None:
+        self._users -= 1
+        await self._end()
+
+    async def retire(self) -> None:
+        self._retired = True
+        await self._end()
+
+    async def _end(self) -> None:
+        if self._retired and not self._users:
+            await self._api_client.close()
+
+
+_RAW: Final[Mapping[str, Any]] = {
+    "serialize": False,  # the HTTP answer; the client's own objects are copies of the JSON that we would copy back
+    "_request_timeout": aiohttp.ClientTimeout(total=REQUEST_SECONDS_MAX),
+}
+
+
+def _resource(client: DynamicClient, kind: Kind) -> Resource:
+    group, _, version = kind.api_version.rpartition("/")
+    parts = {
+        name: {"name": f"{kind.plural}/{name}", "kind": kind.name, "namespaced": kind.namespaced}
+        for name in _SUBRESOURCES
+    }
+    return Resource(
+        prefix="apis" if group else "api",
+        group=group,
+        api_version=version,
+        kind=kind.name,
+        namespaced=kind.namespaced,
+        name=kind.plural,
+        subresources=parts,
+        client=client,
     )
 
 
-def _refusal(code: int, text: str, retry_after: str | None) -> ApiError:
+def _refusal(error: DynamicApiError) -> ApiError:
+    text = error.body or ""
     try:
         status = json.loads(text)
         reason, message = str(status.get("reason") or ""), str(status.get("message") or text)
     except (ValueError, AttributeError):
         reason, message = "", text.strip()
-    seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
-    return ApiError(code, reason, message, seconds)
+    after = (error.headers or {}).get("Retry-After") or ""
+    return ApiError(error.status, reason, message, float(after) if after.isdecimal() else None)
 
 
 TRANSIENT: Final = (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError, OSError)

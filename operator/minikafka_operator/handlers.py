@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from typing import Any, Final
 
 import kopf
 
 from minikafka_operator.api import GROUP
+from minikafka_operator.credentials import login
 from minikafka_operator.kinds import (
     BUDGET,
     CLAIM,
@@ -84,19 +84,3 @@ def operator_settings(*, scan: bool) -> kopf.OperatorSettings:
 def _select(settings: kopf.OperatorSettings, kind: Kind, selector: str) -> None:
     group, _, version = kind.api_version.rpartition("/")
     settings.watching.label_selectors[group, version, kind.plural] = selector
-
-
-def login(**_: Any) -> kopf.ConnectionInfo:
-    """Credentials: of ``KUBECONFIG`` when it is set, else of the pod's service account, else of the user's kubeconfig.
-
-    Raises kopf.LoginError when there are none.
-    """
-    settings = kopf.OperatorSettings()
-    ways = [kopf.login_with_service_account, kopf.login_with_kubeconfig]
-    if os.environ.get("KUBECONFIG"):
-        ways.reverse()
-    for way in ways:
-        found = way(settings=settings)
-        if found is not None:
-            return found
-    raise kopf.LoginError("no credentials: there is no service account, no KUBECONFIG and no ~/.kube/config")

@@ -19,7 +19,8 @@ import kopf
 
 from minikafka_operator.api import API_VERSION
 from minikafka_operator.api_server import TRANSIENT, ApiError, ApiServer
-from minikafka_operator.handlers import login, operator_settings, registry
+from minikafka_operator.credentials import configuration
+from minikafka_operator.handlers import operator_settings, registry
 from minikafka_operator.http import serve
 from minikafka_operator.kinds import CLUSTER, TOPIC
 from minikafka_operator.loops import RESYNC_SECONDS, Loops
@@ -97,7 +98,7 @@ async def run(options: Options, stop: asyncio.Event, *, started: asyncio.Event |
     telemetry = Telemetry()
     identity = os.environ.get("POD_NAME") or socket.gethostname()
     watching = started or asyncio.Event()
-    async with ApiServer(login, telemetry) as server:
+    async with ApiServer(configuration, telemetry) as server:
         problem = await _not_ready_to_start(server)
         if problem:
             print(f"minikafka-operator: {problem}", file=sys.stderr)

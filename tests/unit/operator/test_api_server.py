@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import aiohttp
 import kopf
 import pytest
 from aiohttp import web
+from kubernetes.aio.client import Configuration
 from minikafka_operator.api_server import ApiError, ApiServer
 from minikafka_operator.kinds import CLUSTER, POD, SERVICE
 from minikafka_operator.main import _not_ready_to_start
@@ -44,9 +46,9 @@ class Server:
         status, answer, headers = self.answers.pop(0)
         return web.json_response(answer, status=status, headers=headers)
 
-    def login(self) -> kopf.ConnectionInfo:
+    async def login(self) -> Configuration:
         self.logins += 1
-        return kopf.ConnectionInfo(server=self.url, token=f"token-{self.logins}")
+        return Configuration(host=self.url, api_key={"BearerToken": f"Bearer token-{self.logins}"})
 
 
 @pytest.fixture
@@ -119,6 +121,16 @@ async def test_deleting(api: ApiServer, server: Server) -> None:
     assert server.asked[1]["body"]["preconditions"] == {"uid": "uid", "resourceVersion": "7"}
 
 
+async def test_evicting(api: ApiServer, server: Server) -> None:
+    server.will(201)
+    server.will(429, {"reason": "TooManyRequests", "message": "Cannot evict pod"})
+    await api.evict(POD, "ns", "a", "uid")
+    with pytest.raises(ApiError, match="429"):
+        await api.evict(POD, "ns", "a", "uid")
+    assert server.asked[0]["path"] == "/api/v1/namespaces/ns/pods/a/eviction"
+    assert server.asked[0]["body"]["deleteOptions"]["preconditions"] == {"uid": "uid"}
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -162,14 +174,16 @@ class TestCredentials:
         with pytest.raises(ApiError, match="401"):
             await api.get(POD, "ns", "a")
 
-    async def test_now_and_then_in_any_case(
-        self, api: ApiServer, server: Server, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("minikafka_operator.api_server.LOGIN_SECONDS_MAX", -1.0)
+    async def test_those_who_are_refused_together_log_in_together(self, api: ApiServer, server: Server) -> None:
+        server.will(200)
+        await api.get(POD, "ns", "a")
+        for _ in range(3):
+            server.will(401, {"reason": "Unauthorized"})
         for _ in range(3):
             server.will(200)
-            await api.get(POD, "ns", "a")
-        assert server.asked[-1]["token"] == "Bearer token-3"
+        await asyncio.gather(*(api.get(POD, "ns", "a") for _ in range(3)))
+        assert server.logins == 2
+        assert [one["token"] for one in server.asked[-3:]] == ["Bearer token-2"] * 3
 
 
 async def test_no_answer_is_counted(server: Server, telemetry: Telemetry) -> None:
@@ -214,7 +228,7 @@ class TestStarting:
         assert await _not_ready_to_start(api) == ""
 
     async def test_no_credentials(self, telemetry: Telemetry) -> None:
-        def login() -> kopf.ConnectionInfo:
+        async def login() -> Configuration:
             raise kopf.LoginError("no credentials")
 
         async with ApiServer(login, telemetry) as api:
