@@ -83,11 +83,12 @@ class Delete:
 
 @dataclass(frozen=True)
 class ReplacePod:
-    """Delete a broker's pod so that it is made again."""
+    """Take a broker's pod away so that it is made again; ``evict``: only if its PodDisruptionBudget allows it now."""
 
     name: str
     uid: str
     why: str
+    evict: bool
 
 
 @dataclass(frozen=True)

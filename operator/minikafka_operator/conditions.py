@@ -67,6 +67,9 @@ class Reason(StrEnum):
     PARTITIONS_AT_MIN_ISR = "PartitionsAtMinIsr"
     REPLICAS_ON_BROKER = "ReplicasOnBroker"
     BROKER_NOT_READY = "BrokerNotReady"
+    CONTROLLER_AWAY = "ControllerAway"
+    TOPIC_STATUS_STALE = "TopicStatusStale"
+    EVICTION_REFUSED = "EvictionRefused"
     # Accepted
     ACCEPTED = "Accepted"
     INVALID_SPEC = "InvalidSpec"

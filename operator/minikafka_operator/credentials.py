@@ -23,11 +23,11 @@ async def configuration() -> Configuration:
     made = Configuration()
     try:
         if os.environ.get("KUBECONFIG"):
-            await load_kube_config(os.environ["KUBECONFIG"], client_configuration=made)
+            await load_kube_config(os.environ["KUBECONFIG"], client_configuration=made, persist_config=False)
         elif os.environ.get("KUBERNETES_SERVICE_HOST"):
             load_incluster_config(client_configuration=made)
         elif _KUBECONFIG.expanduser().exists():
-            await load_kube_config(str(_KUBECONFIG.expanduser()), client_configuration=made)
+            await load_kube_config(str(_KUBECONFIG.expanduser()), client_configuration=made, persist_config=False)
         else:
             raise kopf.LoginError("no credentials: there is no service account, no KUBECONFIG and no ~/.kube/config")
     except (ConfigException, OSError, yaml.YAMLError) as error:

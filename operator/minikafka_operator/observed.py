@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from minikafka_operator.freshness import Gap, Partitions, Signs, controller_gap, newest
 from minikafka_operator.kinds import CLAIM, LEASE, STATEFUL_SET, Kind, Object
 from minikafka_operator.names import (
     CONFIG_ANNOTATION,
@@ -54,6 +55,7 @@ class Warned:
 class Observed:
     """One look at a cluster and everything that belongs to it.
 
+    ``metadata`` is the ConfigMap of the brokers, ``controller_signs`` what was seen of their controller's Lease.
     ``objects`` have the names of what the operator makes, of claims, and of what brokers keep; whose they are is a question
     of their own (:mod:`~minikafka_operator.ownership`). ``racks`` holds what is known of nodes: the value of
     the rack's label, "" where a node has none. ``refused`` holds what could not be looked at, and why.
@@ -64,6 +66,8 @@ class Observed:
     objects: Mapping[Key, Object] = field(default_factory=dict)
     pods: Sequence[Object] = ()
     topics: Sequence[Object] = ()
+    metadata: Object | None = None
+    controller_signs: Signs = Signs()
     racks: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[Warned] = ()
     missing_storage_classes: frozenset[str] = frozenset()
@@ -122,8 +126,18 @@ class Observed:
 
     @cached_property
     def topic_states(self) -> list[TopicState]:
-        """What brokers last said of each topic."""
-        return [TopicState.of(thing) for thing in self.topics if thing.get("status", {}).get("partitions")]
+        """What brokers last said of each topic, as far as it is known here: :attr:`gap` says whether that is all."""
+        return [TopicState.of(name, status) for name, status in sorted(self._partitions.statuses.items())]
+
+    @cached_property
+    def _partitions(self) -> Partitions:
+        return newest(self.topics, self.metadata, self.names.metadata)
+
+    @cached_property
+    def gap(self) -> Gap | None:
+        """Why no broker may be taken away because of what is known of the partitions; None when that is all there is."""
+        lease = self.find(LEASE, self.names.controller)
+        return controller_gap(lease, self.names.controller, self.controller_signs) or self._partitions.gap
 
     @cached_property
     def controller(self) -> str:
@@ -278,10 +292,8 @@ class TopicState:
     partitions: tuple[PartitionState, ...]
 
     @classmethod
-    def of(cls, thing: Object) -> TopicState:
-        """From a MiniKafkaTopic that has a status."""
-        status = thing["status"]
-        name = status.get("topicName") or thing["spec"].get("topicName") or thing["metadata"]["name"]
+    def of(cls, name: str, status: Mapping[str, Any]) -> TopicState:
+        """From the status of a MiniKafkaTopic."""
         given = (status.get("configs") or {}).get("min.insync.replicas", "")
         partitions = tuple(
             PartitionState(name, one["partition"], tuple(one["replicas"]), tuple(one["isr"]), one["leader"])

@@ -26,7 +26,8 @@ from minikafka_operator.observed import Observed, deleting
 from minikafka_operator.ownership import Standing, claim_conflict, conflict, has_labels
 from minikafka_operator.pods import claim_sizes, stateful_set
 from minikafka_operator.properties import broker_properties, properties_text, settings_problems
-from minikafka_operator.rollout import Roll, highest_used, outdated_pods, partitions_on, roll
+from minikafka_operator.rollout import LOOK_AGAIN_SECONDS, Roll, highest_used, outdated_pods, partitions_on, roll
+from minikafka_operator.rollout import held_up as held
 from minikafka_operator.status import Decided, rejected_status, same_status, status_of
 from minikafka_operator.storage import largest_capacity, size_claims, still_larger, without_volumes
 from minikafka_operator.topics import with_cluster
@@ -57,8 +58,12 @@ class _Draft:
             self.retry_seconds = seconds if self.retry_seconds is None else min(seconds, self.retry_seconds)
 
 
-def plan(observed: Observed, settings: Settings, refused: tuple[Reason, str] | None = None) -> Plan:
-    """What to do now. ``refused``: what the API server refused when the last plan was carried out."""
+def plan(
+    observed: Observed, settings: Settings, refused: tuple[Reason, str] | None = None, held_up: str = ""
+) -> Plan:
+    """What to do now. ``refused``: what the API server refused when the last plan was carried out; ``held_up``: why it did
+    not evict a pod.
+    """
     try:
         spec = ClusterSpec.model_validate(observed.cluster.get("spec") or {})
     except ValidationError as error:
@@ -68,7 +73,7 @@ def plan(observed: Observed, settings: Settings, refused: tuple[Reason, str] | N
     if deleting(observed.cluster):
         return plan_deletion(observed, delete_claim=spec.storage.delete_claim)
     draft = _Draft()
-    decided = _decide(observed, spec, settings, draft)
+    decided = _decide(observed, spec, settings, draft, held_up)
     if refused is not None and decided.problem is None:
         decided = replace(decided, problem=refused)
     if spec.paused:
@@ -78,18 +83,24 @@ def plan(observed: Observed, settings: Settings, refused: tuple[Reason, str] | N
     return _with_status(draft, observed, status_of(observed, spec, decided))
 
 
-def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _Draft) -> Decided:
+def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _Draft, held_up: str) -> Decided:
     topics = observed.topic_states
     wanted = spec.brokers.replicas
     # Brokers that would go keep their pods, or get them back, while they have replicas.
     replicas = max(wanted, highest_used(topics) + 1)
     held_back = partitions_on(topics, wanted) if replicas > wanted else []
+    present = _present(observed)
+    unknown = observed.gap if replicas < present else None
+    if unknown is not None:  # they may have replicas that nobody has told of yet
+        replicas = present
+        draft.retry(LOOK_AGAIN_SECONDS)
     found = externals(spec, observed, replicas)
     decided = Decided(
         replicas=replicas,
         externals=found,
         troubles=troubles(observed, replicas),
         held_back=held_back,
+        unknown=unknown,
         created=observed.stateful_set is not None,
         problem=_problem(observed, spec),
         capacity=largest_capacity(observed, replicas),
@@ -107,7 +118,8 @@ def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _D
         digests = {broker_id: digest(text) for broker_id, text in files.items()}
         pods = stateful_set(workshop, image, replicas, digests, observed.stateful_set)
         wished += [workshop.settings(files), pods]
-        decided = replace(decided, roll=_roll(observed, spec, replicas, pods, digests))
+        decision = _roll(observed, spec, replicas, pods, digests)
+        decided = replace(decided, roll=held(observed, replicas, decision, held_up) if held_up else decision)
     in_the_way = _in_the_way(observed, spec, wished, replicas)
     if in_the_way:
         # What was made before stays as it is: half of a change is worse than none.
@@ -127,6 +139,12 @@ def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _D
     _tell_racks(observed, spec, draft)
     _replace_pods(observed, decided.roll, draft)
     return decided
+
+
+def _present(observed: Observed) -> int:
+    """Brokers there are; the StatefulSet may be away while it is made anew."""
+    wanted = int(observed.stateful_set["spec"]["replicas"]) if observed.stateful_set else 0
+    return max([wanted, *(i + 1 for i, pod in observed.brokers.items() if not pod.leaving)])
 
 
 def _problem(observed: Observed, spec: ClusterSpec) -> tuple[Reason, str] | None:
@@ -250,7 +268,7 @@ def _replace_pods(observed: Observed, decision: Roll, draft: _Draft) -> None:
     draft.retry(decision.retry_seconds)
     for replacement in decision.replace:
         pod = replacement.pod
-        draft.actions.append(ReplacePod(pod.name, pod.uid, replacement.why))
+        draft.actions.append(ReplacePod(pod.name, pod.uid, replacement.why, replacement.evict))
         note = f"Replacing {pod.name}: {replacement.why}"
         draft.events.append(Emit(False, "ReplacingBroker", "ReplacePod", note, pod.name))
     if decision.outdated:

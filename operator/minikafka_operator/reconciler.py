@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from minikafka_operator.actions import (
 )
 from minikafka_operator.api_server import ApiError, ApiServer
 from minikafka_operator.conditions import Reason
+from minikafka_operator.freshness import Renewals
 from minikafka_operator.kinds import (
     BUDGET,
     BY_NAME,
@@ -59,6 +61,8 @@ STALE_RETRY_SECONDS: Final = 1.0
 """Something changed between the look and the write: look again at once."""
 
 _REFUSALS: Final = frozenset({400, 403, 409, 422})
+_HELD_UP: Final = frozenset({429, 500})
+"""Answers to an eviction: the budget has nothing to spare now; several budgets count the same pod."""
 _STALE: Final = frozenset({404, 409})
 _CORE_EVENTS: Final = Kind("v1", "Event", "events")
 _LISTED: Final = (SERVICE, CLAIM)
@@ -86,8 +90,20 @@ class Outcome:
     gone: bool = False
 
 
+@dataclass(frozen=True)
+class Acted:
+    """What was done; what was refused, and why; why a pod was not evicted; whether something changed under our hands."""
+
+    done: Sequence[Action]
+    refused: tuple[Reason, str] | None = None
+    held_up: str = ""
+    stale: bool = False
+
+
 class Reconciler:
-    """Makes clusters what their specs say. Holds nothing about any of them between two looks."""
+    """Makes clusters what their specs say. Between two looks it holds nothing about any of them but when their controllers'
+    Leases were seen to change.
+    """
 
     def __init__(
         self, server: ApiServer, settings: Settings, telemetry: Telemetry, now: Callable[[], datetime], identity: str
@@ -97,21 +113,24 @@ class Reconciler:
         self._telemetry = telemetry
         self._now = now
         self._identity = identity
+        self._renewals = Renewals()
 
     async def reconcile(self, namespace: str, name: str) -> Outcome:
         """One look, and all that follows from it. Raises ApiError and the errors of the connection; then look again."""
         observed = await self.observe(namespace, name)
         if observed is None:
+            self._renewals.forget((namespace, name))
             told = await self._without_cluster(namespace, name)
             return Outcome("changed" if told else "steady", gone=True)
         made = plan(observed, self._settings)
-        done, refused, stale = await self._act(observed, made.actions)
-        if refused is not None:
-            made = plan(observed, self._settings, refused)
-        await self._tell(observed, made, {action.name for action in done if isinstance(action, ReplacePod)})
+        acted = await self._act(observed, made.actions)
+        refused = acted.refused
+        if refused is not None or acted.held_up:
+            made = plan(observed, self._settings, refused, acted.held_up)
+        await self._tell(observed, made, {action.name for action in acted.done if isinstance(action, ReplacePod)})
         if refused is not None:
             return Outcome("refused", min(REFUSED_RETRY_SECONDS, made.retry_seconds or REFUSED_RETRY_SECONDS))
-        retry = min(STALE_RETRY_SECONDS, made.retry_seconds or STALE_RETRY_SECONDS) if stale else made.retry_seconds
+        retry = min(STALE_RETRY_SECONDS, made.retry_seconds or STALE_RETRY_SECONDS) if acted.stale else made.retry_seconds
         return Outcome("steady" if made.steady else "changed", retry)
 
     # -- looking ----------------------------------------------------------------------------------------------------
@@ -130,6 +149,8 @@ class Reconciler:
         objects = await asyncio.gather(
             *(self._server.get(kind, namespace, getattr(names, attribute)) for kind, attribute in _BY_NAME)
         )
+        # The metadata before the topics: of each topic it names a revision that its status has then, or it has it itself.
+        metadata = await self._server.get(CONFIG_MAP, namespace, names.metadata)
         lists = await asyncio.gather(
             *(self._server.find_all(kind, namespace, labels=labels) for kind in _LISTED),
             self._server.find_all(POD, namespace, labels=labels),
@@ -138,6 +159,8 @@ class Reconciler:
         found = [thing for thing in objects if thing is not None]
         found += [thing for listed in lists[: len(_LISTED)] for thing in listed]
         found += await self._unlabelled_claims(cluster, names, found)
+        lease = next((thing for thing in found if thing["kind"] == LEASE.name), None)
+        signs = self._renewals.look((namespace, name), lease, time.monotonic())
         if deleting(cluster):
             kept = [await self._server.get(kind, namespace, one) for kind, one in made_by_brokers(names)]
             found += [thing for thing in kept if thing is not None]
@@ -147,6 +170,8 @@ class Reconciler:
             objects={(thing["kind"], thing["metadata"]["name"]): thing for thing in found},
             pods=lists[-2],
             topics=lists[-1],
+            metadata=metadata,
+            controller_signs=signs,
         )
         return await self._look_closer(observed)
 
@@ -178,17 +203,7 @@ class Reconciler:
         if _unwell(observed):
             warnings = await self._warnings(observed)
             classes = await self._missing_classes(observed)
-        return Observed(
-            cluster=cluster,
-            now=observed.now,
-            objects=observed.objects,
-            pods=observed.pods,
-            topics=observed.topics,
-            racks=racks,
-            warnings=warnings,
-            missing_storage_classes=classes,
-            refused=refused,
-        )
+        return replace(observed, racks=racks, warnings=warnings, missing_storage_classes=classes, refused=refused)
 
     async def _racks(self, nodes: set[str], key: str, refused: dict[str, str]) -> dict[str, str]:
         found = {}
@@ -255,8 +270,8 @@ class Reconciler:
 
     async def _act(
         self, observed: Observed, actions: Sequence[Action]
-    ) -> tuple[Sequence[Action], tuple[Reason, str] | None, bool]:
-        """Do it, in order; what was done, what was refused and why, and whether something changed under our hands.
+    ) -> Acted:
+        """Do it, in order.
 
         What the API server refuses ends it, for what follows may count on it. Nothing counts on a patch, though: where a
         claim may not grow, the rest is done all the same.
@@ -268,21 +283,24 @@ class Reconciler:
                 await self._do(observed.names, action)
                 done.append(action)
             except ApiError as error:
+                if isinstance(action, ReplacePod) and action.evict and error.code in _HELD_UP:
+                    logger.info("Pod %s was not evicted: %s", action.name, error)
+                    return Acted(done, refused, held_up=f"{action.name}: {error.message}")
                 if error.code not in _REFUSALS:
                     raise
                 if isinstance(action, Create) and error.code == 409:
                     problem = await self._in_the_way(observed, action)
-                    return done, refused or problem, problem is None
+                    return Acted(done, refused or problem, stale=problem is None)
                 if error.code in _STALE or isinstance(action, Finalizers):
                     logger.info("Skipped a change of something that changed meanwhile: %s", error)
-                    return done, refused, True
+                    return Acted(done, refused, stale=True)
                 if isinstance(action, Patch) and action.dispensable:
                     logger.info("%s was refused, and is not needed: %s", _title(action), error.message)
                     continue
                 refused = refused or (Reason.OBJECT_REFUSED, f"{_title(action)}: {error.message}")
                 if not isinstance(action, Patch):
                     break
-        return done, refused, False
+        return Acted(done, refused)
 
     async def _in_the_way(self, observed: Observed, action: Create) -> tuple[Reason, str] | None:
         """Whether what is there instead is somebody else's; None when it is not, or gone again."""
@@ -314,10 +332,11 @@ class Reconciler:
             case TellTopic(name, condition):
                 await self._server.apply_status(TOPIC, namespace, name, {"conditions": [condition]})
                 logger.info("Told MiniKafkaTopic %s: %s", name, condition["reason"], extra=context)
-            case ReplacePod(name, uid, why):
-                await self._server.delete(POD, namespace, name, uid)
+            case ReplacePod(name, uid, why, evict):
+                await (self._server.evict if evict else self._server.delete)(POD, namespace, name, uid)
                 self._telemetry.replaced.inc()
-                logger.info("Deleted Pod %s, to be made again (%s)", name, why, extra=context)
+                did = "Evicted" if evict else "Deleted"
+                logger.info("%s Pod %s, to be made again (%s)", did, name, why, extra=context)
 
     async def _tell(self, observed: Observed, made: Plan, replaced: Set[str]) -> None:
         """Write the status and the Events; of pods that were to be replaced only those that were."""

@@ -12,8 +12,11 @@ The rules (after Strimzi's KafkaRoller, which learned them the hard way):
 4. A broker is only taken when each of its partitions keeps ``min.insync.replicas`` without it. That also holds for a
    broker that is not in the ISR: it may be the first to catch up. A partition that can never satisfy it is no reason to
    wait for ever.
-5. All must have been ready for a moment, so that what the brokers say of the ISR is not older than the last restart.
+5. What is known of the ISR must be what the brokers know now: a controller renews its Lease, and the topics' statuses are
+   as new as the brokers' metadata (``freshness.py``). And all must have been ready for a moment.
 6. The controller comes last, so that it moves once.
+7. A ready broker is evicted, not deleted: the PodDisruptionBudget counts drains of nodes and rolls together, whoever is
+   first. One that is not ready is deleted, for it serves nobody, and the budget would protect it from us.
 """
 
 from __future__ import annotations
@@ -24,10 +27,14 @@ from datetime import timedelta
 from typing import Final
 
 from minikafka_operator.conditions import Reason
+from minikafka_operator.freshness import Gap
 from minikafka_operator.observed import Observed, PartitionState, Pod, TopicState
 
 SETTLE_SECONDS: Final = 5
 """Between a broker's becoming ready and the next roll. Brokers tell the ISR within a second; times are whole seconds."""
+
+LOOK_AGAIN_SECONDS: Final = 1.0
+"""While it is not known yet whether the controller is alive, or a budget has not followed yet."""
 
 USUAL_WAIT_SECONDS: Final = 60
 """A roll that waits for longer than this is called blocked: brokers restart and catch up in seconds."""
@@ -37,10 +44,11 @@ _SHOWN_MAX: Final = 3
 
 @dataclass(frozen=True)
 class Replacement:
-    """A pod that is to be deleted so that it is made again, and why."""
+    """A pod that is to go so that it is made again, and why. ``evict``: within the PodDisruptionBudget."""
 
     pod: Pod
     why: str
+    evict: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,10 +109,12 @@ def roll(
     settled = SETTLE_SECONDS - _seconds_ready(observed, replicas)
     if settled > 0:
         return Roll(outdated, message="a broker has only just become ready", retry_seconds=settled)
+    if observed.gap is not None:
+        return _unknown(outdated, observed.gap)
     for broker_id in _order(observed, outdated):
         refusal = cannot_go(observed.topic_states, broker_id, default_min_isr)
         if not refusal:
-            return Roll(outdated, (Replacement(brokers[broker_id], outdated[broker_id]),))
+            return Roll(outdated, (Replacement(brokers[broker_id], outdated[broker_id], evict=True),))
     message = cannot_go(observed.topic_states, _order(observed, outdated)[0], default_min_isr)
     blocked = _seconds_ready(observed, replicas) > USUAL_WAIT_SECONDS
     return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR if blocked else None, message)
@@ -123,11 +133,25 @@ def _roll_unready(
     if left > 0 and not crashing:
         return _wait(observed, outdated, unready, "is not ready yet", left)
     # It serves nobody, so no ISR gets smaller. But what it has not flushed may be the last copy.
+    if unflushed and observed.gap is not None:
+        return _unknown(outdated, observed.gap)
     last = _last_copies(observed.topic_states, pod.broker_id) if unflushed else []
     if last:
         message = f"{pod.name} may have the last copy of unflushed records of {_shown(last)}; delete it to give them up"
         return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, message)
     return Roll(outdated, (Replacement(pod, f"{outdated[pod.broker_id]}, and it is not ready"),))
+
+
+def _unknown(outdated: Mapping[int, str], gap: Gap) -> Roll:
+    return Roll(outdated, (), gap.reason if gap.lasting else None, gap.message, LOOK_AGAIN_SECONDS)
+
+
+def held_up(observed: Observed, replicas: int, decision: Roll, why: str) -> Roll:
+    """The same roll after the API server refused the eviction. A budget follows readiness within seconds, so that only
+    counts as blocked when all have been ready for longer.
+    """
+    blocked = Reason.EVICTION_REFUSED if _seconds_ready(observed, replicas) > USUAL_WAIT_SECONDS else None
+    return Roll(decision.outdated, (), blocked, why, LOOK_AGAIN_SECONDS)
 
 
 def cannot_go(topics: Sequence[TopicState], broker_id: int, default_min_isr: int) -> str:

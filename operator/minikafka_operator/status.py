@@ -9,6 +9,7 @@ from typing import Any
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.conditions import Judgement, Reason, Type, written
 from minikafka_operator.external import Externals, bootstrap_external, shown
+from minikafka_operator.freshness import Gap
 from minikafka_operator.observed import Observed, PartitionState
 from minikafka_operator.rollout import Roll
 from minikafka_operator.trouble import Trouble, summary
@@ -29,6 +30,8 @@ class Decided:
     """Why the spec is not accepted."""
     held_back: Sequence[PartitionState] = ()
     """Partitions with replicas on brokers that are to go."""
+    unknown: Gap | None = None
+    """Why it is not known whether brokers that are to go have replicas."""
     created: bool = True
     """Whether the StatefulSet was there before."""
     waiting_for: Sequence[str] = ()
@@ -174,6 +177,8 @@ def _ready(
         return Judgement(Type.READY, False, Reason.WAITING_FOR_ADDRESS, f"{waiting}: no external address yet")
     if decided.held_back:
         return Judgement(Type.READY, False, Reason.REPLICAS_ON_BROKER, _held_back(spec, decided))
+    if decided.unknown is not None and decided.unknown.lasting:
+        return Judgement(Type.READY, False, decided.unknown.reason, decided.unknown.message)
     if decided.roll.outdated:
         left = len(decided.roll.outdated)
         return Judgement(Type.READY, False, Reason.ROLLING, f"{count}, {left} of them to be replaced")
@@ -216,8 +221,8 @@ def _progressing(observed: Observed, spec: ClusterSpec, decided: Decided, ready:
         )
     if not decided.created:
         return Judgement(Type.PROGRESSING, True, Reason.CREATING, f"{spec.brokers.replicas} brokers are being made")
-    if there != decided.replicas:
-        return Judgement(Type.PROGRESSING, True, Reason.SCALING, f"{there} pods, {decided.replicas} brokers wanted")
+    if there != decided.replicas or decided.unknown is not None:
+        return Judgement(Type.PROGRESSING, True, Reason.SCALING, f"{there} pods, {_wanted(spec, decided)} brokers wanted")
     if decided.roll.outdated:
         left = len(decided.roll.outdated)
         blocked = decided.roll.blocked is Reason.ROLLOUT_PAUSED
@@ -228,9 +233,16 @@ def _progressing(observed: Observed, spec: ClusterSpec, decided: Decided, ready:
     return Judgement(Type.PROGRESSING, False, Reason.SETTLED, "there is nothing to do")
 
 
+def _wanted(spec: ClusterSpec, decided: Decided) -> int:
+    return decided.replicas if decided.unknown is None else spec.brokers.replicas
+
+
 def _rollout(spec: ClusterSpec, decided: Decided) -> Judgement:
     if decided.held_back:
         return Judgement(Type.ROLLOUT_BLOCKED, True, Reason.REPLICAS_ON_BROKER, _held_back(spec, decided))
+    if decided.unknown is not None and decided.unknown.lasting:
+        message = f"spec.brokers.replicas={spec.brokers.replicas}: {decided.unknown.message}"
+        return Judgement(Type.ROLLOUT_BLOCKED, True, decided.unknown.reason, message)
     roll = decided.roll
     if roll.outdated and not roll.replace and roll.blocked is not None:
         return Judgement(Type.ROLLOUT_BLOCKED, True, roll.blocked, roll.message)

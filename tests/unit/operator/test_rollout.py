@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from minikafka_operator.actions import ReplacePod
+from minikafka_operator.freshness import Renewals, Signs
 from minikafka_operator.observed import PartitionState, TopicState
 from minikafka_operator.rollout import cannot_go, highest_used
 
@@ -149,6 +151,133 @@ class TestSafety:
         assert world.condition("RolloutBlocked")[2] == "spec.rollout.paused: brokers 0, 1, 2 have to be replaced"
         world.edit(rollout={"paused": False})
         assert world.settle() == 3
+
+
+class TestFreshness:
+    """What is known of the ISR must be what the brokers know now (issue 9, B9)."""
+
+    def test_frozen_statuses_and_no_controller_stop_a_roll(self) -> None:
+        """Pods 0, 1 and 2 were replaced at seconds 0, 5 and 10: every look found the same full ISR."""
+        world = rolling()
+        world.topic("bank", THREE)
+        del world.objects["Lease", "demo-controller"]
+        world.controller_signs = Signs(None, math.inf)
+        for _ in range(60):
+            assert not [action for action in world.step().actions if isinstance(action, ReplacePod)]
+            world.wait(1)
+        assert world.condition("RolloutBlocked") == (
+            "True",
+            "ControllerAway",
+            "no broker is controller: there is no Lease demo-controller",
+        )
+
+    @pytest.mark.parametrize(
+        ("signs", "blocked"),
+        [(Signs(None, 0.0), False), (Signs(None, 9.5), True), (Signs(120.0, 1.0), False), (Signs(20.0, 12.0), True)],
+    )
+    def test_a_lease_has_to_be_seen_renewed(self, signs: Signs, blocked: bool) -> None:
+        world = rolling()
+        world.controller_signs = signs
+        assert replaced(world) == []
+        made = world.step()
+        assert made.retry_seconds == 1.0, "that will be known soon"
+        assert world.condition("RolloutBlocked")[0] == str(blocked)
+        world.controller_signs = Signs(3.0, 1.0)
+        assert replaced(world) == ["demo-broker-0"]
+
+    def test_a_status_that_is_older_than_the_metadata(self) -> None:
+        world = rolling()
+        world.topic("bank", THREE)
+        world.revisions["bank"] = 8
+        assert replaced(world) == []
+        world.step()
+        assert world.condition("RolloutBlocked")[1:] == (
+            "TopicStatusStale",
+            "older than the brokers' metadata: the status of bank",
+        )
+        world.topics["bank"]["status"]["revision"] = 9
+        assert replaced(world) == ["demo-broker-0"], "newer is fine: the metadata was read first"
+
+    def test_what_the_metadata_holds_itself_counts(self) -> None:
+        world = rolling()
+        world.topic("bank", THREE)
+        world.revisions["bank"] = 8
+        state = {"replicas": [0, 1, 2], "isr": [2], "leader": 2}
+        world.journal["bank"] = {"topicId": "x", "partitions": [state], "configs": {}}
+        assert replaced(world) == []
+        world.step()
+        assert world.condition("RolloutBlocked")[1] == "PartitionsAtMinIsr"
+
+    def test_a_topic_without_a_status(self) -> None:
+        world = rolling()
+        world.revisions["bank"] = 8
+        assert replaced(world) == []
+
+    def test_no_broker_is_taken_away(self) -> None:
+        world = World(brokers={"replicas": 5})
+        world.settle()
+        world.revisions["bank"] = 8  # it may have replicas anywhere
+        world.edit(brokers={"replicas": 3})
+        world.step()
+        assert world.objects["StatefulSet", "demo-broker"]["spec"]["replicas"] == 5
+        assert world.condition("RolloutBlocked")[1] == "TopicStatusStale"
+        assert world.condition("Ready")[1] == "TopicStatusStale"
+        world.topic("bank", THREE)
+        world.revisions.clear()
+        world.settle()
+        assert world.objects["StatefulSet", "demo-broker"]["spec"]["replicas"] == 3
+        assert world.condition("Ready")[0] == "True"
+
+    def test_an_unready_broker_may_hold_the_last_copy(self) -> None:
+        world = rolling(unflushedVolume={})
+        world.topic("bank", THREE)
+        world.stop("demo-broker-1")
+        waiting = {"name": "broker", "restartCount": 4, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+        world.pods["demo-broker-1"]["status"]["containerStatuses"] = [waiting]
+        world.controller_signs = Signs(None, 30.0)
+        assert replaced(world) == []
+
+
+class TestEviction:
+    def test_a_ready_broker_is_evicted(self) -> None:
+        (action,) = [action for action in rolling().plan().actions if isinstance(action, ReplacePod)]
+        assert action.evict
+
+    def test_one_that_serves_nobody_is_deleted(self) -> None:
+        world = rolling()
+        world.stop("demo-broker-1")
+        world.wait(10_000)
+        (action,) = [action for action in world.plan().actions if isinstance(action, ReplacePod)]
+        assert not action.evict
+
+    def test_a_refusal_is_waited_out(self) -> None:
+        world = rolling()
+        made = world.plan(held_up="demo-broker-0: Cannot evict pod as it would violate the pod's disruption budget.")
+        assert made.retry_seconds == 1.0
+        told = {one["type"]: one for one in made.status["conditions"]} if made.status else {}
+        assert (told["RolloutBlocked"]["status"], told["RolloutBlocked"]["reason"]) == ("True", "EvictionRefused")
+        assert "budget" in told["RolloutBlocked"]["message"]
+
+
+class TestRenewals:
+    @staticmethod
+    def lease(version: int) -> dict[str, Any]:
+        return {"metadata": {"resourceVersion": str(version)}}
+
+    def test_only_a_change_between_two_looks_is_a_sign_of_life(self) -> None:
+        seen = Renewals()
+        assert seen.look("c", self.lease(1), 0.0) == Signs(None, 0.0)
+        assert seen.look("c", self.lease(1), 4.0) == Signs(None, 4.0)
+        assert seen.look("c", self.lease(2), 6.0) == Signs(2.0, 0.0), "renewed after the look at 4"
+        assert seen.look("c", self.lease(2), 9.0) == Signs(5.0, 3.0)
+        assert seen.look("c", self.lease(3), 100.0) == Signs(91.0, 0.0), "it may have been long ago"
+        assert seen.look("c", None, 101.0) == Signs(None, math.inf)
+        assert seen.look("c", self.lease(4), 102.0) == Signs(None, 0.0)
+
+    def test_neither_alive_nor_dead(self) -> None:
+        assert not Signs(None, 1.0).live(9) and not Signs(None, 1.0).dead(9)
+        assert Signs(9.0, 9.0).live(9) and not Signs(9.0, 9.0).dead(9)
+        assert not Signs(10.0, 9.5).live(9) and Signs(10.0, 9.5).dead(9)
 
 
 class TestStuckPods:

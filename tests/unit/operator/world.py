@@ -11,10 +11,12 @@ import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from minikafka.metadata.kubernetes.document import Document
 from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Patch, Plan, ReplacePod, TellTopic
 from minikafka_operator.api import API_VERSION
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.conditions import Reason
+from minikafka_operator.freshness import Signs
 from minikafka_operator.kinds import CLAIM, CLUSTER, POD, STATEFUL_SET, TOPIC, Object
 from minikafka_operator.names import CLUSTER_FINALIZER, DATA_VOLUME, MANAGER, TOPIC_FINALIZER, Names
 from minikafka_operator.observed import Observed, Warned
@@ -55,6 +57,10 @@ class World:
         self.events: list[str] = []
         self.broken_images: set[str] = set()
         self.gone = False
+        self.controller_signs = Signs(renewed_within=1.0)
+        self.revisions: dict[str, int] = {}
+        """Of each topic, in the brokers' metadata; those of topics that are not here are as their statuses say."""
+        self.journal: dict[str, Any] = {}
         metadata = {"name": "demo", "namespace": "ns", "uid": "cluster-uid", "generation": 1, "resourceVersion": "1"}
         self.cluster: Object = {
             "apiVersion": API_VERSION,
@@ -73,6 +79,8 @@ class World:
                 objects=self.objects,
                 pods=list(self.pods.values()),
                 topics=list(self.topics.values()),
+                metadata=self.metadata(),
+                controller_signs=self.controller_signs,
                 racks=self.racks,
                 warnings=self.warnings,
                 missing_storage_classes=self.missing_classes,
@@ -80,8 +88,15 @@ class World:
             )
         )
 
-    def plan(self, refused: tuple[Reason, str] | None = None) -> Plan:
-        return plan(self.observed(), SETTINGS, refused)
+    def metadata(self) -> Object:
+        """What the brokers keep in their ConfigMap."""
+        shown = {name: topic["status"]["revision"] for name, topic in self.topics.items()}
+        document = Document("id", topics={**shown, **self.revisions}, journal=self.journal, resource_version="1", uid="1")
+        made = document.to_config_map(NAMES.metadata, {})
+        return {**made, "metadata": {**made["metadata"], "uid": "1"}}
+
+    def plan(self, refused: tuple[Reason, str] | None = None, held_up: str = "") -> Plan:
+        return plan(self.observed(), SETTINGS, refused, held_up)
 
     def condition(self, kind: str) -> tuple[str, str, str]:
         """Status, reason and message."""
@@ -134,6 +149,7 @@ class World:
             "spec": {"clusterRef": {"name": "demo"}},
             "status": {
                 "topicName": name,
+                "revision": 7,
                 "partitions": states,
                 "configs": {} if min_isr is None else {"min.insync.replicas": str(min_isr)},
             },
@@ -144,7 +160,7 @@ class World:
         self.objects["Lease", name] = {
             "kind": "Lease",
             "metadata": {**self._metadata(name), "labels": NAMES.labels()},
-            "spec": {"holderIdentity": NAMES.pod(broker_id)},
+            "spec": {"holderIdentity": NAMES.pod(broker_id), "leaseDurationSeconds": 9},
         }
 
     # -- carrying out ---------------------------------------------------------------------------------------------------
@@ -213,6 +229,8 @@ class World:
             "containerStatuses": [{"name": "broker", "restartCount": 0, "state": {"running": {}}}],
         }
         broker_id = int(name.rpartition("-")[2])
+        if ("Lease", NAMES.controller) not in self.objects:
+            self.controller(2)
         for topic in self.topics.values():
             for partition in topic["status"]["partitions"]:
                 if broker_id in partition["replicas"] and broker_id not in partition["isr"]:

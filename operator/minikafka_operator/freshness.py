@@ -1,0 +1,142 @@
+"""Whether what is known of the partitions is what the brokers know, as of this look.
+
+A MiniKafkaTopic's status is a copy, and a copy may be old: its writer may be away. Two things tell. The brokers' metadata
+(ConfigMap ``<cluster>-metadata``) is written first, in one step, and names the revision that each topic is at; what a status
+does not show yet is in its journal. And the metadata itself stands still when there is no controller, however many brokers
+have died since; so somebody must be renewing the controller's Lease. As client-go does, only changes of the Lease are
+counted and no clocks are compared, for those of two machines differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minikafka.metadata.kubernetes.document import Document
+from minikafka.metadata.store import StoreError
+
+from minikafka_operator.conditions import Reason
+from minikafka_operator.kinds import Object
+
+_SHOWN_MAX = 3
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What was seen of a Lease: it was renewed within ``renewed_within`` seconds (None: that was not seen yet), and the
+    renewal seen last stands for ``unchanged`` seconds.
+    """
+
+    renewed_within: float | None = None
+    unchanged: float = 0.0
+
+    def live(self, duration_seconds: float) -> bool:
+        """Whether its holder has renewed it lately."""
+        return self.renewed_within is not None and self.renewed_within <= duration_seconds
+
+    def dead(self, duration_seconds: float) -> bool:
+        """Whether its holder has had the time to renew it, and did not. Neither holds as long as that is not known."""
+        return self.unchanged > duration_seconds
+
+
+@dataclass
+class _Seen:
+    version: str
+    first: float
+    last: float
+    renewed_after: float | None = None
+
+
+class Renewals:
+    """Leases by any key, as seen in one look after the other. The time is handed in: seconds of a monotonic clock."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Any, _Seen] = {}
+
+    def look(self, key: Any, lease: Object | None, now: float) -> Signs:
+        """Note a Lease as it is now; what is known of its holder."""
+        if lease is None:
+            self._seen.pop(key, None)
+            return Signs(None, math.inf)
+        version = str(lease["metadata"]["resourceVersion"])
+        seen = self._seen.get(key)
+        if seen is None:
+            seen = self._seen[key] = _Seen(version, now, now)
+        elif seen.version != version:
+            # It was renewed after the last look at the version before.
+            seen = self._seen[key] = _Seen(version, now, now, renewed_after=seen.last)
+        seen.last = now
+        return Signs(None if seen.renewed_after is None else now - seen.renewed_after, now - seen.first)
+
+    def forget(self, key: Any) -> None:
+        """Nobody asks for it any more."""
+        self._seen.pop(key, None)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Why what is known of the partitions must not be trusted. ``lasting``: it will not come right by itself at once."""
+
+    reason: Reason
+    message: str
+    lasting: bool
+
+
+def controller_gap(lease: Object | None, name: str, signs: Signs) -> Gap | None:
+    """Whether somebody looks after the partitions."""
+    spec = (lease or {}).get("spec") or {}
+    duration = float(spec.get("leaseDurationSeconds") or 0)
+    if lease is None or not spec.get("holderIdentity"):
+        return Gap(Reason.CONTROLLER_AWAY, f"no broker is controller: there is no Lease {name}", lasting=True)
+    if signs.live(duration):
+        return None
+    what = f"Lease {name} was not renewed for {duration:g} s, so what is known of the in-sync replicas may be old"
+    if signs.dead(duration):
+        return Gap(Reason.CONTROLLER_AWAY, what, lasting=True)
+    return Gap(Reason.CONTROLLER_AWAY, f"waiting to see Lease {name} renewed", lasting=False)
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The newest state of each topic, as a status has it, by topic; and why that is not the newest, if so."""
+
+    statuses: Mapping[str, Mapping[str, Any]]
+    gap: Gap | None
+
+
+def newest(topics: Sequence[Object], metadata: Object | None, name: str) -> Partitions:
+    """Statuses of topics, brought up to date with the metadata's journal."""
+    shown = {_topic_name(topic): topic["status"] for topic in topics if (topic.get("status") or {}).get("partitions")}
+    if metadata is None:
+        return Partitions(shown, Gap(Reason.TOPIC_STATUS_STALE, f"there is no ConfigMap {name}", lasting=True))
+    try:
+        document = Document.from_config_map(metadata)
+    except StoreError as error:
+        return Partitions(shown, Gap(Reason.TOPIC_STATUS_STALE, str(error), lasting=True))
+    made: dict[str, Mapping[str, Any]] = {}
+    behind = []
+    for topic, revision in document.topics.items():
+        status = shown.get(topic)
+        if status is not None:
+            made[topic] = status
+        if status is None or int(status.get("revision") or 0) < revision:
+            if topic in document.journal:
+                made[topic] = _as_status(topic, document.journal[topic])
+            else:
+                behind.append(topic)
+    if not behind:
+        return Partitions(made, None)
+    more = f" and {len(behind) - _SHOWN_MAX} more" if len(behind) > _SHOWN_MAX else ""
+    message = f"older than the brokers' metadata: the status of {', '.join(behind[:_SHOWN_MAX])}{more}"
+    return Partitions(made, Gap(Reason.TOPIC_STATUS_STALE, message, lasting=True))
+
+
+def _topic_name(topic: Object) -> str:
+    return str(topic["status"].get("topicName") or topic["spec"].get("topicName") or topic["metadata"]["name"])
+
+
+def _as_status(topic: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    partitions = [{"partition": index, **state} for index, state in enumerate(record["partitions"])]
+    return {"topicName": topic, "partitions": partitions, "configs": record.get("configs") or {}}
