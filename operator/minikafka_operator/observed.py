@@ -67,7 +67,7 @@ class Observed:
     pods: Sequence[Object] = ()
     topics: Sequence[Object] = ()
     metadata: Object | None = None
-    controller_signs: Signs = Signs()
+    controller_signs: Signs = field(default_factory=Signs)
     racks: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[Warned] = ()
     missing_storage_classes: frozenset[str] = frozenset()

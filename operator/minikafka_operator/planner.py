@@ -58,9 +58,7 @@ class _Draft:
             self.retry_seconds = seconds if self.retry_seconds is None else min(seconds, self.retry_seconds)
 
 
-def plan(
-    observed: Observed, settings: Settings, refused: tuple[Reason, str] | None = None, held_up: str = ""
-) -> Plan:
+def plan(observed: Observed, settings: Settings, refused: tuple[Reason, str] | None = None, held_up: str = "") -> Plan:
     """What to do now. ``refused``: what the API server refused when the last plan was carried out; ``held_up``: why it did
     not evict a pod.
     """

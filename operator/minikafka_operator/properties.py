@@ -23,6 +23,9 @@ from minikafka_operator.names import (
 OFFSETS_FACTOR_MAX = 3
 """Kafka's default for ``offsets.topic.replication.factor``; fewer where topics have fewer by default."""
 
+IN_SYNC_SECONDS_MAX = 600
+"""How long a broker that has started may catch up before it counts as ready all the same, and the next may be taken."""
+
 _ENVIRONMENT = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _STAND_INS = {"POD_IP": "10.0.0.1", "HOST_IP": "10.0.0.2"}
 
@@ -62,6 +65,7 @@ def broker_properties(spec: ClusterSpec, names: Names, broker_id: int, external:
         "log.dirs": LOG_PATH,
         "minikafka.metrics.host": "0.0.0.0",
         "minikafka.metrics.port": str(METRICS_PORT),
+        "minikafka.ready.in.sync.timeout.ms": str(IN_SYNC_SECONDS_MAX * 1000),
         "minikafka.events.path": f"{EVENTS_PATH}/broker-{broker_id}.jsonl",
         "default.replication.factor": str(spec.replication.default_factor),
         "min.insync.replicas": str(spec.replication.min_insync_replicas),

@@ -222,7 +222,9 @@ def _progressing(observed: Observed, spec: ClusterSpec, decided: Decided, ready:
     if not decided.created:
         return Judgement(Type.PROGRESSING, True, Reason.CREATING, f"{spec.brokers.replicas} brokers are being made")
     if there != decided.replicas or decided.unknown is not None:
-        return Judgement(Type.PROGRESSING, True, Reason.SCALING, f"{there} pods, {_wanted(spec, decided)} brokers wanted")
+        return Judgement(
+            Type.PROGRESSING, True, Reason.SCALING, f"{there} pods, {_wanted(spec, decided)} brokers wanted"
+        )
     if decided.roll.outdated:
         left = len(decided.roll.outdated)
         blocked = decided.roll.blocked is Reason.ROLLOUT_PAUSED

@@ -323,6 +323,12 @@ class MiniKafkaOwn:
         0, 65_535, doc="Port of /metrics, /healthz and /readyz; 0 lets the system choose. Without it: none."
     )
     minikafka_metrics_host = text("127.0.0.1", doc="Address that port is opened on.", pattern=r"[A-Za-z0-9.:_%-]+")
+    minikafka_ready_in_sync_timeout_ms = long(
+        0,
+        0,
+        doc="After its start a broker is not ready (/readyz) before its replicas are in sync, or this long at most; 0: at "
+        "once. Supervisors that take brokers away one at a time need it; the operator sets ten minutes.",
+    )
     minikafka_events_path = optional_text(
         doc="File the broker appends its events to, one JSON object a line.", allowed="a file path"
     )

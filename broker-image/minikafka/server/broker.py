@@ -35,6 +35,7 @@ from minikafka.server.http import MetricsServer
 from minikafka.server.internal import InternalLog
 from minikafka.server.membership import AlterPartitionSender, Membership
 from minikafka.server.offline_logs import OfflineLogs
+from minikafka.server.readiness import Readiness
 from minikafka.server.replicas import ReplicaManager
 from minikafka.server.supervision import Supervisor
 from minikafka.telemetry.events import EventLog
@@ -97,6 +98,7 @@ class Broker:
         self._connections: set[ClientConnection] = set()
         self._connections_from: Counter[str] = Counter()
         self._metrics: MetricsServer | None = None
+        self._ready_when = Readiness(self.broker_id, config.minikafka_ready_in_sync_timeout_ms / 1000, self.warn)
         self._watcher: asyncio.Task[None] | None = None
         self._stopping = False
         self._image_changed = asyncio.Event()
@@ -638,12 +640,7 @@ class Broker:
         return self.health.verdict()
 
     def _readiness(self) -> tuple[bool, str]:
-        me = self.image.brokers.get(self.broker_id)
-        if me is None or me.epoch != self.membership.broker_epoch:
-            return False, "not registered"
-        if me.fenced:
-            return False, "fenced"
-        return not self._stopping, "stopping" if self._stopping else "ready"
+        return self._ready_when.probe(self.image, self.membership.broker_epoch, self._stopping)
 
     @property
     def data_dirs(self) -> list[Path]:

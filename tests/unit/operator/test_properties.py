@@ -113,7 +113,10 @@ class TestProblems:
 
 
 def test_what_the_operator_sets_cannot_be_set() -> None:
-    """Otherwise a setting in ``spec.config`` would silently win or lose."""
+    """Otherwise a setting in ``spec.config`` would silently win or lose. Two are defaults, and may."""
     everything = {"listeners": {"external": {"type": "NodePort"}}, "rack": {"topologyKey": "z"}, "unflushedVolume": {}}
     made = set(properties(external=Address("h", 1), **everything))
-    assert made - set(OPERATOR_KEYS) - set(TYPED_KEYS) == {"offsets.topic.replication.factor"}
+    assert made - set(OPERATOR_KEYS) - set(TYPED_KEYS) == {
+        "offsets.topic.replication.factor",
+        "minikafka.ready.in.sync.timeout.ms",
+    }

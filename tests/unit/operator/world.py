@@ -91,7 +91,9 @@ class World:
     def metadata(self) -> Object:
         """What the brokers keep in their ConfigMap."""
         shown = {name: topic["status"]["revision"] for name, topic in self.topics.items()}
-        document = Document("id", topics={**shown, **self.revisions}, journal=self.journal, resource_version="1", uid="1")
+        document = Document(
+            "id", topics={**shown, **self.revisions}, journal=self.journal, resource_version="1", uid="1"
+        )
         made = document.to_config_map(NAMES.metadata, {})
         return {**made, "metadata": {**made["metadata"], "uid": "1"}}
 
