@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from minikafka_operator.api_server import TRANSIENT, ApiError
+from minikafka_operator.leadership import NotLeadingError
 from minikafka_operator.reconciler import Outcome
 from minikafka_operator.telemetry import Telemetry
 
@@ -51,6 +52,18 @@ class Loops:
         self._resync_seconds = resync_seconds
         self._limit = asyncio.Semaphore(CONCURRENT_MAX)
         self._loops: dict[Key, _Loop] = {}
+        self.leading = asyncio.Event()
+        self.leading.set()
+
+    def lead(self, leading: bool) -> None:
+        """Begin to work, or stand by: then clusters are known, and nothing is done about them."""
+        self._telemetry.lead(leading)
+        if not leading:
+            self.leading.clear()
+            return
+        self.leading.set()
+        for loop in self._loops.values():
+            loop.wake()  # whoever led before may have stopped anywhere
 
     def seen(self, namespace: str, name: str) -> None:
         """There is such a cluster, or something names it; whether it is there is the first thing that is looked at."""
@@ -127,10 +140,16 @@ class _Loop:
         wait_seconds = 0.0
         while True:
             await self._wait(wait_seconds)
+            await self._loops.leading.wait()
             self._woken.clear()
             self.busy_since = time.monotonic()
             try:
                 outcome = await self._loops.once(self._key)
+            except NotLeadingError as error:
+                logger.info("Left %s to another operator: %s", "/".join(self._key), error)
+                wait_seconds = 0.0
+                await asyncio.sleep(PAUSE_SECONDS_MIN)
+                continue
             except Exception as error:
                 failures += 1
                 wait_seconds = self._backoff(error, failures)

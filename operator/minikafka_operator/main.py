@@ -23,8 +23,9 @@ from minikafka_operator.credentials import configuration
 from minikafka_operator.handlers import operator_settings, registry
 from minikafka_operator.http import serve
 from minikafka_operator.kinds import CLUSTER, TOPIC
+from minikafka_operator.leadership import Alone, Leadership
 from minikafka_operator.loops import RESYNC_SECONDS, Loops
-from minikafka_operator.names import METRICS_PORT
+from minikafka_operator.names import MANAGER, METRICS_PORT
 from minikafka_operator.planner import Settings
 from minikafka_operator.reconciler import Reconciler
 from minikafka_operator.telemetry import Telemetry
@@ -44,6 +45,8 @@ class Options:
     host: str
     port: int
     resync_seconds: float
+    lease: tuple[str, str] | None
+    """Namespace and name of the Lease whose holder acts; None: no election."""
     log_format: str
     verbose: bool
 
@@ -73,6 +76,13 @@ def parse(arguments: Sequence[str] | None) -> Options:
         default=RESYNC_SECONDS,
         help=f"how often clusters are looked at when nothing happens (default: {RESYNC_SECONDS:g})",
     )
+    parser.add_argument(
+        "--lease-namespace",
+        default=environment.get("POD_NAMESPACE", ""),
+        help="namespace of the Lease by which several operators agree on who acts; without it there must be but one "
+        "(POD_NAMESPACE)",
+    )
+    parser.add_argument("--lease-name", default=MANAGER, help=f"and its name (default: {MANAGER})")
     parser.add_argument("--log-format", choices=("plain", "json"), default="plain", help="of standard error")
     parser.add_argument("--verbose", action="store_true", help="also log what is of interest to developers only")
     given = parser.parse_args(arguments)
@@ -88,6 +98,7 @@ def parse(arguments: Sequence[str] | None) -> Options:
         given.host,
         given.port,
         given.resync_seconds,
+        (given.lease_namespace, given.lease_name) if given.lease_namespace else None,
         given.log_format,
         given.verbose,
     )
@@ -103,8 +114,19 @@ async def run(options: Options, stop: asyncio.Event, *, started: asyncio.Event |
         if problem:
             print(f"minikafka-operator: {problem}", file=sys.stderr)
             return FAILED
-        reconciler = Reconciler(server, Settings(options.broker_image), telemetry, lambda: datetime.now(UTC), identity)
+        election = None if options.lease is None else Leadership(server, *options.lease, identity)
+        reconciler = Reconciler(
+            server,
+            Settings(options.broker_image),
+            telemetry,
+            lambda: datetime.now(UTC),
+            identity,
+            Alone() if election is None else election,
+        )
         loops = Loops(reconciler.reconcile, telemetry, resync_seconds=options.resync_seconds)
+        loops.lead(election is None)
+        if election is not None:
+            election.changed = loops.lead
         try:
             site = await serve(
                 options.host,
@@ -116,13 +138,23 @@ async def run(options: Options, stop: asyncio.Event, *, started: asyncio.Event |
         except OSError as error:
             print(f"minikafka-operator: --port={options.port}: {error.strerror or error}", file=sys.stderr)
             return BAD_INPUT
+        electing = None if election is None else asyncio.create_task(election.run(), name="election")
         try:
-            return await _watch(options, loops, stop, watching)
+            return await _watch(options, loops, stop, watching, electing)
         finally:
+            if electing is not None:
+                await _end(electing)
             await site.cleanup()
 
 
-async def _watch(options: Options, loops: Loops, stop: asyncio.Event, watching: asyncio.Event) -> int:
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+async def _watch(
+    options: Options, loops: Loops, stop: asyncio.Event, watching: asyncio.Event, electing: asyncio.Task[None] | None
+) -> int:
     everywhere = not options.namespaces
     stop_kopf = asyncio.Event()
     before = asyncio.all_tasks()
@@ -143,6 +175,8 @@ async def _watch(options: Options, loops: Loops, stop: asyncio.Event, watching: 
     await asyncio.wait((operator, stopping), return_when=asyncio.FIRST_COMPLETED)
     await loops.stop()  # before kopf, which takes tasks that it did not start for its own, and waits for them
     if stopping.done():
+        if electing is not None:
+            await _end(electing)  # at once, for the next operator waits for the Lease
         stop_kopf.set()
         await asyncio.wait((operator,))
         return OK

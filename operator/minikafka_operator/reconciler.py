@@ -46,6 +46,7 @@ from minikafka_operator.kinds import (
     Kind,
     Object,
 )
+from minikafka_operator.leadership import Alone, Leadership
 from minikafka_operator.names import CLUSTER_LABEL, DATA_VOLUME, EVENTS_VOLUME, Names
 from minikafka_operator.objects import made_by_brokers
 from minikafka_operator.observed import Observed, Warned, deleting
@@ -106,13 +107,20 @@ class Reconciler:
     """
 
     def __init__(
-        self, server: ApiServer, settings: Settings, telemetry: Telemetry, now: Callable[[], datetime], identity: str
+        self,
+        server: ApiServer,
+        settings: Settings,
+        telemetry: Telemetry,
+        now: Callable[[], datetime],
+        identity: str,
+        leadership: Leadership | Alone,
     ) -> None:
         self._server = server
         self._settings = settings
         self._telemetry = telemetry
         self._now = now
         self._identity = identity
+        self._leadership = leadership
         self._renewals = Renewals()
 
     async def reconcile(self, namespace: str, name: str) -> Outcome:
@@ -313,6 +321,7 @@ class Reconciler:
     async def _do(self, names: Names, action: Action) -> None:
         namespace, cluster = names.namespace, names.cluster
         context = {"namespace": namespace, "cluster": cluster}
+        await self._leadership.confirm()
         match action:
             case Create(thing):
                 await self._server.create(BY_NAME[thing["kind"]], namespace, thing)
@@ -341,6 +350,7 @@ class Reconciler:
     async def _tell(self, observed: Observed, made: Plan, replaced: Set[str]) -> None:
         """Write the status and the Events; of pods that were to be replaced only those that were."""
         names = observed.names
+        self._leadership.require()
         if made.status is not None:
             await self._server.apply_status(CLUSTER, names.namespace, names.cluster, made.status)
         self._telemetry.tell_conditions(names.namespace, names.cluster, made.conditions)

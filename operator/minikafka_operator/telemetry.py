@@ -59,12 +59,24 @@ class Telemetry:
             registry=self.registry,
         )
         self.clusters = Gauge("minikafka_operator_clusters", "Clusters that are looked after.", registry=self.registry)
+        self.leader = Gauge(
+            "minikafka_operator_leader",
+            "1 while this operator acts; 0 while it stands by. The sum over all operators is 1, or 0 for some seconds.",
+            registry=self.registry,
+        )
         self.condition = Gauge(
             "minikafka_cluster_condition",
             "Conditions of each cluster: 1 for the status it has, 0 for the others.",
             ["namespace", "cluster", "type", "status"],
             registry=self.registry,
         )
+
+    def lead(self, leading: bool) -> None:
+        """Who stands by tells nothing of clusters: the leader does, and what was told before gets old."""
+        self.leader.set(1 if leading else 0)
+        if not leading:
+            for gauge in (self.condition, self.last_success):
+                gauge.clear()
 
     def tell_conditions(self, namespace: str, cluster: str, conditions: Mapping[str, str]) -> None:
         """Export the conditions (type to status) of one cluster."""

@@ -22,6 +22,7 @@ import yaml
 from minikafka_operator.names import Names
 
 from tests.apiserver.control_plane import ControlPlane, free_port
+from tests.apiserver.controller_word import ControllerWord
 from tests.apiserver.waiting import until_now
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +111,7 @@ class Cluster:
         self.plane = plane
         self.names = Names(namespace, name)
         self.path = f"{API}/namespaces/{namespace}/minikafkaclusters/{name}"
+        self.controller = ControllerWord(plane, self.names)
 
     # -- a person -------------------------------------------------------------------------------------------------------
 
@@ -158,6 +160,7 @@ class Cluster:
 
     def abandon(self) -> None:
         """Let it go at once, so that nobody looks after it any more."""
+        self.controller.fall_silent()
         if self.plane.find(self.path) is not None:
             self.plane.request("DELETE", self.path)
             if self.plane.find(self.path) is not None:
@@ -196,6 +199,7 @@ class Cluster:
             f"{kind}/{thing['metadata']['name']}": thing["metadata"]["resourceVersion"]
             for kind in kinds
             for thing in self.plane.request("GET", self.url(kind))["items"]
+            if thing["metadata"]["name"] != self.names.controller  # it is being renewed
         }
         return {**found, "cluster": self.get()["metadata"]["resourceVersion"]}
 
@@ -250,6 +254,7 @@ class Cluster:
     def end(self, pod: str) -> None:
         """The pod's kubelet says that it has ended."""
         self.plane.request("DELETE", self.url("pods", pod), {"gracePeriodSeconds": 0})
+        self.count_disruptions()
 
     def tell(self, pod: str, **status: Any) -> None:
         """Set a pod's status, as its kubelet or the scheduler would."""
@@ -275,11 +280,35 @@ class Cluster:
                 containerStatuses=[running],
             )
 
+        self.count_disruptions()
+
+    def count_disruptions(self) -> None:
+        """What the disruption controller says in the PodDisruptionBudget."""
+        path = self.url("poddisruptionbudgets", self.names.broker)
+        budget = self.plane.find(path)
+        if budget is None:
+            return
+        pods = [self.find("pods", self.names.pod(i)) for i in range(self._replicas())]
+        healthy = sum(1 for pod in pods if pod is not None and _is_ready(pod))
+        desired = len(pods) - budget["spec"]["maxUnavailable"]
+        status = {
+            "observedGeneration": budget["metadata"]["generation"],
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "expectedPods": len(pods),
+            "disruptionsAllowed": max(healthy - desired, 0),
+            "disruptedPods": None,
+        }
+        self.plane.request("PATCH", f"{path}/status", {"status": status})
+
+    def _replicas(self) -> int:
+        return int(self.find("statefulsets", self.names.broker)["spec"]["replicas"])
+
     def run(self) -> None:
         """Make all pods and let them be ready; wait until the operator says so."""
         self.make_pods()
-        replicas = self.find("statefulsets", self.names.broker)["spec"]["replicas"]
-        self.start(*(self.names.pod(i) for i in range(replicas)))
+        self.controller.start()
+        self.start(*(self.names.pod(i) for i in range(self._replicas())))
         self.wait_for("Ready", "True", "AllBrokersReady")
 
     # -- a broker -------------------------------------------------------------------------------------------------------
@@ -299,16 +328,16 @@ class Cluster:
             {"partition": i, "replicas": replicas, "isr": isr, "leader": isr[0], "leaderEpoch": 0, "partitionEpoch": 0}
             for i, (replicas, isr) in enumerate(partitions)
         ]
-        status = {"topicName": name, "partitions": states, "configs": {}}
+        revision = self.controller.commit(name, {"partitions": states, "configs": {}}, shown=True)
+        status = {"topicName": name, "partitions": states, "configs": {}, "revision": revision}
         self.plane.request("PATCH", f"{path}/{name}/status", {"status": status})
 
     def metadata(self) -> None:
         """What brokers keep beside the topics."""
-        labels = self.names.labels()
-        config_map = {"metadata": {"name": self.names.metadata, "labels": labels}, "data": {"x": "y"}}
-        self.plane.request("POST", self.url("configmaps"), config_map)
-        lease = {
-            "metadata": {"name": self.names.controller, "labels": labels},
-            "spec": {"holderIdentity": self.names.pod(0)},
-        }
-        self.plane.request("POST", self.url("leases"), lease)
+        self.controller.start()
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -302,6 +303,68 @@ class TestRolling:
         settings = cluster.find("configmaps", "c-config")["data"]["c-broker-0.properties"]
         assert "num.partitions=7\n" in settings
         until_now(cluster.events, lambda told: [reason for _, reason, _ in told].count("ReplacingBroker") == 3)
+
+    def test_frozen_statuses_and_a_silent_controller_stop_a_roll(self, cluster: Cluster) -> None:
+        """Every status shows a full ISR, but nobody has kept them up to date since the controller fell silent."""
+        cluster.create()
+        cluster.run()
+        cluster.topic("bank", THREE)
+        cluster.start(seconds_ago=100)
+        cluster.controller.fall_silent()
+        uids = self.uids(cluster)
+        cluster.edit(config={"num.partitions": "7"})
+        message = cluster.wait_for("RolloutBlocked", "True", "ControllerAway", seconds=40)
+        assert message.startswith("Lease c-controller was not renewed for 9 s")
+        assert self.uids(cluster) == uids
+        cluster.controller.start()
+        until_now(lambda: None in self.uids(cluster).values(), seconds=40)
+
+    def test_statuses_that_are_behind_the_metadata_stop_a_roll_and_scaling_down(self, cluster: Cluster) -> None:
+        cluster.create(brokers={"replicas": 4})
+        cluster.run()
+        cluster.topic("bank", THREE)
+        cluster.start(seconds_ago=100)
+        cluster.controller.forget("bank")
+        uids = self.uids(cluster)
+        cluster.edit(config={"num.partitions": "7"}, brokers={"replicas": 3})
+        message = cluster.wait_for("RolloutBlocked", "True", "TopicStatusStale")
+        assert "older than the brokers' metadata: the status of bank" in message
+        assert self.uids(cluster) == uids
+        assert cluster.find("statefulsets", "c-broker")["spec"]["replicas"] == 4
+        cluster.topic("bank", THREE)
+        until_now(lambda: cluster.find("statefulsets", "c-broker")["spec"]["replicas"], lambda count: count == 3)
+
+    def test_a_drain_that_was_first_holds_up_a_roll(self, cluster: Cluster) -> None:
+        """The PodDisruptionBudget counts both: the API server itself refuses the second eviction."""
+        cluster.create()
+        cluster.run()
+        cluster.start(seconds_ago=100)
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "c-broker-2"}}
+        cluster.plane.request("PATCH", cluster.url("pods", "c-broker-2"), {"metadata": {"finalizers": ["a.b/hold"]}})
+        budget = cluster.url("poddisruptionbudgets", "c-broker")
+        cluster.plane.request("POST", f"{cluster.url('pods', 'c-broker-2')}/eviction", eviction)
+        assert cluster.plane.find(budget)["status"]["disruptionsAllowed"] == 0
+        # The operator may still see three ready pods: what counts is that the budget is asked.
+        cluster.edit(config={"num.partitions": "7"})
+        cluster.wait_for("Progressing", "True", "Rolling")
+        time.sleep(3)
+        uids = self.uids(cluster)
+        assert uids["c-broker-0"] and uids["c-broker-1"], "one broker at a time"
+        cluster.plane.request("PATCH", cluster.url("pods", "c-broker-2"), {"metadata": {"finalizers": None}})
+
+    def test_a_budget_with_nothing_to_spare_is_waited_for(self, cluster: Cluster) -> None:
+        cluster.create()
+        cluster.run()
+        cluster.start(seconds_ago=100)
+        budget = f"{cluster.url('poddisruptionbudgets', 'c-broker')}/status"
+        cluster.plane.request("PATCH", budget, {"status": {"disruptionsAllowed": 0}})
+        uids = self.uids(cluster)
+        cluster.edit(config={"num.partitions": "7"})
+        message = cluster.wait_for("RolloutBlocked", "True", "EvictionRefused")
+        assert "disruption budget" in message
+        assert self.uids(cluster) == uids
+        cluster.count_disruptions()
+        until_now(lambda: None in self.uids(cluster).values())
 
     @staticmethod
     def uids(cluster: Cluster) -> dict[str, str | None]:

@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from minikafka_operator import loops as module
 from minikafka_operator.api_server import ApiError
+from minikafka_operator.leadership import NotLeadingError
 from minikafka_operator.loops import Loops
 from minikafka_operator.reconciler import Outcome
 from minikafka_operator.telemetry import Telemetry
@@ -103,6 +104,33 @@ async def test_a_server_that_asks_for_patience_gets_it(monkeypatch: pytest.Monke
     loops.wake(*KEY)
     await until(lambda: reconcile.calls == 2)
     assert asyncio.get_running_loop().time() - began >= 0.15, "not even an event shortens it"
+    await loops.stop()
+
+
+async def test_who_stands_by_does_nothing_and_who_takes_over_looks_at_everything() -> None:
+    telemetry = Telemetry()
+    reconcile = Reconcile()
+    loops = Loops(reconcile, telemetry)
+    loops.lead(False)
+    loops.seen(*KEY)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert reconcile.calls == 0
+    loops.lead(True)
+    await until(lambda: reconcile.calls == 1)
+    assert value(telemetry, "minikafka_operator_leader") == 1
+    loops.lead(False)
+    loops.lead(True)
+    await until(lambda: reconcile.calls == 2)
+    await loops.stop()
+
+
+async def test_losing_the_lease_is_no_failure() -> None:
+    telemetry = Telemetry()
+    reconcile = Reconcile(NotLeadingError("another"))
+    loops = Loops(reconcile, telemetry)
+    loops.seen(*KEY)
+    await until(lambda: reconcile.calls == 2)
     await loops.stop()
 
 
