@@ -35,7 +35,7 @@ class ControllerWord:
             return
         lease = {
             "metadata": {"name": self._names.controller, "labels": self._names.labels()},
-            "spec": {"holderIdentity": self._names.pod(0), "leaseDurationSeconds": LEASE_SECONDS, "renewTime": _now()},
+            "spec": {"holderIdentity": self._names.pod(2), "leaseDurationSeconds": LEASE_SECONDS, "renewTime": _now()},
         }
         if self._plane.find(f"{self._lease_url}/{self._names.controller}") is None:
             self._plane.request("POST", self._lease_url, lease)

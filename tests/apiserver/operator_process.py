@@ -286,7 +286,7 @@ class Cluster:
         """What the disruption controller says in the PodDisruptionBudget."""
         path = self.url("poddisruptionbudgets", self.names.broker)
         budget = self.plane.find(path)
-        if budget is None:
+        if budget is None or self.find("statefulsets", self.names.broker) is None:
             return
         pods = [self.find("pods", self.names.pod(i)) for i in range(self._replicas())]
         healthy = sum(1 for pod in pods if pod is not None and _is_ready(pod))

@@ -13,8 +13,9 @@ from minikafka_chaos.cluster_view import ClusterView
 from minikafka_chaos.grounds.clients import PartitionView
 from minikafka_chaos.observe import ReplicaStatus, parse_metrics, replica_status
 
-from tests.e2e.kubectl import Kubectl, Object, condition, eventually
+from tests.e2e.kubectl import Kubectl, condition, eventually
 from tests.e2e.node import Node, NodeError, Process, container_id
+from tests.e2e.objects import Object
 
 CONTAINER = "broker"
 METRICS_PORT = 9404
@@ -59,14 +60,14 @@ class BrokerCluster:
             told = condition(found, "Ready")
             return told.get("status") == "True" and told["observedGeneration"] == found["metadata"]["generation"]  # type: ignore[index]
 
-        eventually(self.get, ready, seconds=seconds, what=f"mkc/{self.name} is Ready")
+        self.kubectl.objects.wait_for("mkc", self.name, ready, seconds=seconds, what=f"mkc/{self.name} is Ready")
 
     def get(self) -> Object | None:
-        return self.kubectl.get("minikafkaclusters", self.name)
+        return self.kubectl.objects.get("mkc", self.name)
 
     @property
     def status(self) -> Object:
-        return self.kubectl.there("minikafkaclusters", self.name).get("status") or {}
+        return self.kubectl.objects.there("mkc", self.name).get("status") or {}
 
     def down(self, seconds: float = 120) -> None:
         """Delete it and wait until the finalizer is gone."""
@@ -135,18 +136,19 @@ class BrokerCluster:
         return f"{self.name}-broker-{broker}"
 
     def pod(self, broker: int) -> Object | None:
-        return self.kubectl.get("pod", self.pod_name(broker))
+        return self.kubectl.objects.get("pod", self.pod_name(broker))
 
     def is_ready(self, broker: int) -> bool:
-        return condition(self.pod(broker), "Ready").get("status") == "True"
+        return is_ready(self.pod(broker))
 
     def restarts(self, broker: int) -> int:
         """How often the container of a broker's pod was started again."""
-        statuses = self.kubectl.there("pod", self.pod_name(broker))["status"].get("containerStatuses") or []
+        statuses = self.kubectl.objects.there("pod", self.pod_name(broker))["status"].get("containerStatuses") or []
         return sum(int(each["restartCount"]) for each in statuses)
 
     def wait_broker_ready(self, broker: int, seconds: float = 60) -> None:
-        eventually(lambda: self.is_ready(broker), seconds=seconds, what=f"{self.pod_name(broker)} is ready")
+        name = self.pod_name(broker)
+        self.kubectl.objects.wait_for("pod", name, is_ready, seconds=seconds, what=f"{name} is ready")
 
     def process(self, broker: int) -> Process | None:
         """The broker's process in its node, or None when the container does not run."""
@@ -186,12 +188,12 @@ class BrokerCluster:
 
     def replace_held(self, broker: int, process: Process) -> None:
         """Delete the pod of a broker that was killed and is held, and wait for the new one."""
-        uid = self.kubectl.there("pod", self.pod_name(broker))["metadata"]["uid"]
-        self.kubectl.delete("pod", self.pod_name(broker), wait=False)
+        uid = self.kubectl.objects.there("pod", self.pod_name(broker))["metadata"]["uid"]
+        self.kubectl.objects.delete("pod", self.pod_name(broker))
 
         def is_being_stopped() -> bool:
             about = f"involvedObject.uid={uid},reason=Killing"
-            found = json.loads(self.kubectl("get", "events", "--field-selector", about, "--output", "json"))["items"]
+            found = self.kubectl.objects.list("event", fields=about)
             return any(each["message"].startswith("Stopping container") for each in found)
 
         # Not sooner: a kubelet that learns of the death before it learns of the deletion starts the container again.
@@ -208,10 +210,15 @@ class BrokerCluster:
 
     def volume_path(self, volume: str, broker: int) -> str | None:
         """The folder, in the node, of a broker's persistent volume."""
-        claim = self.kubectl.get("pvc", f"{volume}-{self.pod_name(broker)}")
+        claim = self.kubectl.objects.get("pvc", f"{volume}-{self.pod_name(broker)}")
         name = ((claim or {}).get("spec") or {}).get("volumeName")
         if not name:
             return None
-        source = self.kubectl.there("pv", name)["spec"]
+        source = self.kubectl.objects.there("pv", name)["spec"]
         path = (source.get("hostPath") or source.get("local") or {}).get("path")
         return str(path) if path else None
+
+
+def is_ready(pod: Object | None) -> bool:
+    """Whether a pod counts as ready."""
+    return condition(pod, "Ready").get("status") == "True"

@@ -26,8 +26,9 @@ from minikafka_chaos.scenario import ClusterSpec, Scenario, ScenarioSpec
 from minikafka_chaos.steps import Verb
 
 from tests.e2e.broker_cluster import METRICS_PORT, SMALL, BrokerCluster
-from tests.e2e.kubectl import KubectlError, NotInTime, eventually
+from tests.e2e.kubectl import KubectlError, eventually
 from tests.e2e.node import NodeError, Process
+from tests.e2e.objects import NotInTime, ObjectsError
 
 VERBS = frozenset(
     (
@@ -61,7 +62,7 @@ PROXY_SAYS = re.compile(r"127\.0\.0\.1:(\d+)")
 def _trouble() -> Iterator[None]:
     try:
         yield
-    except (KubectlError, NodeError, NotInTime) as error:
+    except (KubectlError, NodeError, NotInTime, ObjectsError) as error:
         raise ToolTrouble(str(error)) from error
 
 
@@ -136,6 +137,8 @@ class KubernetesGround:
         config = as_config(cluster.config)
         if SESSION in config:
             config[SESSION] = str(int(config[SESSION]) * STRETCH)
+        # A scenario that starts a broker and waits for it waits until it serves; it may not be in sync for a reason.
+        config.setdefault("minikafka.ready.in.sync.timeout.ms", "0")
         self._count = self.first + cluster.brokers
         spec = {
             "brokers": {"replicas": self._count, "resources": SMALL},

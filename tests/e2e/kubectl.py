@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import yaml
 
-Object = dict[str, Any]
+from tests.e2e.objects import NotInTime, Object, Objects, ObjectsError
+
 Seen = TypeVar("Seen")
 
 CALL_SECONDS_MAX = 120
@@ -21,10 +22,6 @@ POLL_SECONDS = 0.1
 
 class KubectlError(Exception):
     """A call failed; the message is what kubectl said."""
-
-
-class NotInTime(AssertionError):
-    """A condition did not come to hold before its deadline."""
 
 
 @dataclass(frozen=True)
@@ -66,21 +63,10 @@ class Kubectl:
         documents = [each if isinstance(each, str) else yaml.safe_dump(each) for each in objects]
         return self("apply", "--filename", "-", *arguments, stdin="\n---\n".join(documents))
 
-    def get(self, kind: str, name: str) -> Object | None:
-        """One object, or None when it is not there."""
-        text = self("get", kind, name, "--output", "json", "--ignore-not-found")
-        return json.loads(text) if text.strip() else None
-
-    def there(self, kind: str, name: str) -> Object:
-        """One object that has to be there."""
-        found = self.get(kind, name)
-        assert found is not None, f"no {kind} {name} in namespace {self.namespace}"
-        return found
-
-    def list(self, kind: str, selector: str = "") -> list[Object]:
-        """All objects of a kind with these labels."""
-        text = self("get", kind, "--selector", selector, "--output", "json")
-        return list(json.loads(text)["items"])
+    @property
+    def objects(self) -> Objects:
+        """The objects of the namespace, for what no person would type."""
+        return Objects(self.kubeconfig, self.namespace)
 
     def delete(self, kind: str, name: str, *arguments: str, wait: bool = True) -> None:
         """Delete an object; nothing happens when it is not there."""
@@ -111,7 +97,7 @@ def eventually(
             seen: Any = look()
             if satisfied(seen):
                 return seen
-        except KubectlError as error:
+        except (KubectlError, ObjectsError) as error:
             seen = error
         if time.monotonic() >= deadline:
             raise NotInTime(f"{what}: not in {seconds:g} s; seen last: {_short(seen)}")

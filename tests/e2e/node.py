@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.kubectl import Object
+from tests.e2e.objects import Object
 
 EXEC_SECONDS_MAX = 60
 POLL_SECONDS = 0.05

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.e2e.broker_cluster import BrokerCluster
-from tests.e2e.kubectl import Kubectl, KubectlError, Object, condition, eventually
+from tests.e2e.kubectl import Kubectl, KubectlError, condition, eventually
 from tests.e2e.machine import say
+from tests.e2e.objects import Object
 
 TOLD_SECONDS_MAX = 60
 
@@ -66,7 +67,7 @@ def test_trouble_is_told_in_a_condition_and_an_event(
     found = eventually(cluster.get, told, seconds=TOLD_SECONDS_MAX, what=f"a condition tells of {word}")
     say(f"{word}: {condition(found, 'Ready')['message']}")
     eventually(
-        lambda: namespace.list("events"),
+        lambda: namespace.objects.list("event"),
         lambda events: any(
             each["involvedObject"]["kind"] == "MiniKafkaCluster" and word in each["message"] for each in events
         ),

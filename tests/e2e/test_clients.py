@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from tests.e2e.broker_cluster import BrokerCluster
-from tests.e2e.kubectl import Object, condition, eventually
+from tests.e2e.kubectl import condition, eventually
 from tests.e2e.load import under_load
 from tests.e2e.machine import say
+from tests.e2e.objects import Object
 
 pytestmark = pytest.mark.journeys
 
@@ -62,21 +63,23 @@ def test_a_topic_of_a_client_is_an_object_of_kubectl(journeys: BrokerCluster) ->
     kubectl, admin = journeys.kubectl, _admin(journeys)
     admin.create_topics([NewTopic("payments", 2, 3)])["payments"].result(SOON_S)
     eventually(
-        lambda: condition(kubectl.get("mkt", "payments"), "Ready").get("status"),
+        lambda: condition(kubectl.objects.get("mkt", "payments"), "Ready").get("status"),
         lambda status: status == "True",
         seconds=SOON_S,
         what="mkt/payments is there and Ready",
     )
     admin.create_partitions([NewPartitions("payments", 3)])["payments"].result(SOON_S)
     eventually(
-        lambda: len(kubectl.there("mkt", "payments")["status"]["partitions"]),
+        lambda: len(kubectl.objects.there("mkt", "payments")["status"]["partitions"]),
         lambda number: number == 3,
         seconds=SOON_S,
         what="its status has three partitions",
     )
     say(kubectl("get", "mkt", "payments"))
     admin.delete_topics(["payments"])["payments"].result(SOON_S)
-    eventually(lambda: kubectl.get("mkt", "payments"), lambda found: found is None, seconds=SOON_S, what="it is gone")
+    eventually(
+        lambda: kubectl.objects.get("mkt", "payments"), lambda found: found is None, seconds=SOON_S, what="it is gone"
+    )
 
 
 def _wait_for_partitions(admin: AdminClient, topic: str, number: int) -> None:

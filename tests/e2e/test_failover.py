@@ -49,7 +49,7 @@ def test_a_killed_leader_is_replaced_within_two_seconds(role: str, journeys: Bro
 def test_a_deleted_pod_returns_with_its_claim_and_heals(journeys: BrokerCluster, tmp_path: Path) -> None:
     with under_load(journeys.bootstrap, "deleted", tmp_path, assignment=_led_by(0)) as load:
         leader = journeys.leader("deleted")
-        pod = journeys.kubectl.there("pod", journeys.pod_name(leader))
+        pod = journeys.kubectl.objects.there("pod", journeys.pod_name(leader))
         volume = journeys.volume_path("data", leader)
         moment = journeys.delete_pod(leader)
         load.wait_for_acknowledged(500)
@@ -57,7 +57,7 @@ def test_a_deleted_pod_returns_with_its_claim_and_heals(journeys: BrokerCluster,
         healed = journeys.wait_full_isr("deleted", HEAL_SECONDS_MAX, since=moment)
     (gap,) = load.gaps([moment])
     summary = load.must_have_passed().summary
-    assert journeys.kubectl.there("pod", journeys.pod_name(leader))["metadata"]["uid"] != pod["metadata"]["uid"]
+    assert journeys.kubectl.objects.there("pod", journeys.pod_name(leader))["metadata"]["uid"] != pod["metadata"]["uid"]
     assert journeys.volume_path("data", leader) == volume
     say(f"pod of broker {leader} deleted: longest pause {gap:.2f} s, full ISR after {healed:.1f} s; {summary}")
 

@@ -53,7 +53,7 @@ def test_apply_the_example_and_it_is_ready_within_a_minute(
 
 def _no_more_rights_than_needed(namespace: Kubectl) -> None:
     """The namespace enforces the restricted standard; beyond it, roots are read-only."""
-    for pod in namespace.list("pods", "app.kubernetes.io/component=broker"):
+    for pod in namespace.objects.list("pod", "app.kubernetes.io/component=broker"):
         for container in pod["spec"]["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
     told = namespace(

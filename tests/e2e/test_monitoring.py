@@ -13,10 +13,11 @@ from minikafka_chaos.journal import Journal
 
 from tests.e2e import diagnostics
 from tests.e2e.broker_cluster import BrokerCluster
-from tests.e2e.kubectl import Kubectl, Object, eventually
+from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.load import under_load
 from tests.e2e.machine import say
 from tests.e2e.manifest import manifest
+from tests.e2e.objects import Object
 
 pytestmark = pytest.mark.journeys
 
@@ -120,13 +121,13 @@ def test_spark_on_the_cluster_tells_what_happened(
     executors: set[str] = set()
 
     def ended() -> bool:
-        executors.update(pod["metadata"]["name"] for pod in kubectl.list("pods", "spark-role=executor"))
-        status = kubectl.there("job", "analysis").get("status") or {}
+        executors.update(pod["metadata"]["name"] for pod in kubectl.objects.list("pod", "spark-role=executor"))
+        status = kubectl.objects.there("job", "analysis").get("status") or {}
         return bool(status.get("succeeded") or status.get("failed"))
 
     eventually(ended, seconds=JOB_SECONDS_MAX, what="the Job analysis has ended")
     said = kubectl("logs", "job/analysis", "--all-containers")
-    assert kubectl.there("job", "analysis")["status"].get("succeeded"), said
+    assert kubectl.objects.there("job", "analysis")["status"].get("succeeded"), said
     assert executors, "no executor pod was seen"
 
     folder = diagnostics.folder_for("spark-report")
