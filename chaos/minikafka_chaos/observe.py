@@ -5,9 +5,7 @@ A scrape that fails is a line as well: that a broker did not answer is part of t
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
 import threading
 import time
 import urllib.error
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minikafka.protocol.types import TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
 
 SAMPLES_FILE = "samples.jsonl"
 INTERVAL_S = 0.5
@@ -27,9 +26,6 @@ STATUS_TIMEOUT_S = 1.0
 """For a condition that is waited for."""
 
 KEPT_PREFIXES = ("minikafka_", "process_")
-_LINE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?\s+(\S+)")
-_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
-_ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
 
 
 class Sample(NamedTuple):
@@ -41,27 +37,10 @@ class Sample(NamedTuple):
 
 
 def parse_metrics(text: str, prefixes: tuple[str, ...] = KEPT_PREFIXES) -> list[Sample]:
-    """The samples with these name prefixes. Lines that are not samples are left out."""
-    samples = []
-    for line in text.splitlines():
-        if not line.startswith(prefixes):
-            continue
-        match = _LINE.match(line)
-        if match is None:
-            continue
-        name, labels, value = match.groups()
-        with contextlib.suppress(ValueError):
-            samples.append(Sample(name, _labels(labels) if labels else {}, float(value)))
-    return samples
-
-
-def _labels(text: str) -> dict[str, str]:
-    return {
-        name: re.sub(r"\\.", lambda match: _ESCAPES.get(match.group(), match.group()), value)
-        if "\\" in value
-        else value
-        for name, value in _LABEL.findall(text)
-    }
+    """The samples with these name prefixes. Raises ValueError for a line that is none."""
+    kept = "\n".join(line for line in text.splitlines() if line.startswith(prefixes)) + "\n"
+    families = text_string_to_metric_families(kept)
+    return [Sample(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
 
 
 def scrape(url: str, timeout_s: float = SCRAPE_TIMEOUT_S) -> list[Sample]:
