@@ -138,7 +138,9 @@ class Reconciler:
         await self._tell(observed, made, {action.name for action in acted.done if isinstance(action, ReplacePod)})
         if refused is not None:
             return Outcome("refused", min(REFUSED_RETRY_SECONDS, made.retry_seconds or REFUSED_RETRY_SECONDS))
-        retry = min(STALE_RETRY_SECONDS, made.retry_seconds or STALE_RETRY_SECONDS) if acted.stale else made.retry_seconds
+        retry = (
+            min(STALE_RETRY_SECONDS, made.retry_seconds or STALE_RETRY_SECONDS) if acted.stale else made.retry_seconds
+        )
         return Outcome("steady" if made.steady else "changed", retry)
 
     # -- looking ----------------------------------------------------------------------------------------------------
@@ -276,9 +278,7 @@ class Reconciler:
 
     # -- acting -----------------------------------------------------------------------------------------------------
 
-    async def _act(
-        self, observed: Observed, actions: Sequence[Action]
-    ) -> Acted:
+    async def _act(self, observed: Observed, actions: Sequence[Action]) -> Acted:
         """Do it, in order.
 
         What the API server refuses ends it, for what follows may count on it. Nothing counts on a patch, though: where a
