@@ -33,8 +33,8 @@ class Signs:
     unchanged: float = 0.0
 
     def live(self, duration_seconds: float) -> bool:
-        """Whether its holder has renewed it lately."""
-        return self.renewed_within is not None and self.renewed_within <= duration_seconds
+        """Whether its holder, who renews it three times in its duration, has done so just now."""
+        return self.renewed_within is not None and self.renewed_within <= duration_seconds / 2
 
     def dead(self, duration_seconds: float) -> bool:
         """Whether its holder has had the time to renew it, and did not. Neither holds as long as that is not known."""

@@ -12,6 +12,7 @@ from minikafka_operator.reconciler import REFUSED_RETRY_SECONDS
 
 from tests.apiserver.conftest import make_namespace
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
+from tests.apiserver.controller_word import LEASE_SECONDS
 from tests.apiserver.operator_process import IMAGE, Cluster, Operator, apply, manifest, token_of
 from tests.apiserver.waiting import until_now
 
@@ -49,7 +50,8 @@ def cluster(operator: Operator, plane: ControlPlane, namespace: str) -> Iterator
 def looks(operator: Operator, more: int = 4) -> None:
     """Wait until clusters were looked at some more times."""
     before = operator.metric("minikafka_operator_reconciliations_total")
-    until_now(lambda: operator.metric("minikafka_operator_reconciliations_total"), lambda n: n >= before + more)
+    total = "minikafka_operator_reconciliations_total"
+    until_now(lambda: operator.metric(total), lambda count: count >= before + more, seconds=60)
 
 
 class TestReconciling:
@@ -311,6 +313,7 @@ class TestRolling:
         cluster.topic("bank", THREE)
         cluster.start(seconds_ago=100)
         cluster.controller.fall_silent()
+        time.sleep(LEASE_SECONDS)  # until then it counts as alive
         uids = self.uids(cluster)
         cluster.edit(config={"num.partitions": "7"})
         message = cluster.wait_for("RolloutBlocked", "True", "ControllerAway", seconds=40)

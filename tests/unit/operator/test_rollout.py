@@ -276,7 +276,8 @@ class TestRenewals:
 
     def test_neither_alive_nor_dead(self) -> None:
         assert not Signs(None, 1.0).live(9) and not Signs(None, 1.0).dead(9)
-        assert Signs(9.0, 9.0).live(9) and not Signs(9.0, 9.0).dead(9)
+        assert Signs(4.5, 4.5).live(9) and not Signs(4.5, 4.5).dead(9)
+        assert not Signs(5.0, 1.0).live(9) and not Signs(5.0, 1.0).dead(9)
         assert not Signs(10.0, 9.5).live(9) and Signs(10.0, 9.5).dead(9)
 
 
