@@ -229,6 +229,11 @@ class Pod:
         )
 
     @property
+    def running(self) -> bool:
+        """Whether its broker's process runs, as far as the kubelet says."""
+        return "running" in self._container("containerStatuses", CONTAINER).get("state", {})
+
+    @property
     def waiting(self) -> tuple[str, str]:
         """Reason and message of the first container that cannot be started; empty when there is none."""
         for status in self._statuses:

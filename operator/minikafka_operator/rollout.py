@@ -8,7 +8,7 @@ The rules (after Strimzi's KafkaRoller, which learned them the hard way):
 1. A pod whose broker has never run holds nothing, and is replaced at once: a wrong image must be easy to put right.
 2. One pod at a time. While any broker is away or not ready, no ready one is touched.
 3. A broker that is outdated and not ready is the one to be replaced, after ``readyTimeoutSeconds``: it may be recovering
-   its logs. One that crashes is not given that time.
+   its logs, or be catching up; so rule 4 holds for it too while it runs. One that crashes is not given that time.
 4. A broker is only taken when each of its partitions keeps ``min.insync.replicas`` without it. That also holds for a
    broker that is not in the ISR: it may be the first to catch up. A partition that can never satisfy it is no reason to
    wait for ever.
@@ -16,7 +16,7 @@ The rules (after Strimzi's KafkaRoller, which learned them the hard way):
    as new as the brokers' metadata (``freshness.py``). And all must have been ready for a moment.
 6. The controller comes last, so that it moves once.
 7. A ready broker is evicted, not deleted: the PodDisruptionBudget counts drains of nodes and rolls together, whoever is
-   first. One that is not ready is deleted, for it serves nobody, and the budget would protect it from us.
+   first. One that is not ready is deleted: a budget that has nothing to spare would protect it from being put right.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def roll(
         return _wait(observed, outdated, away, "is being replaced")
     unready = [i for i in range(replicas) if not brokers[i].ready]
     if unready:
-        return _roll_unready(observed, outdated, unready, ready_timeout_seconds, unflushed)
+        return _roll_unready(observed, outdated, unready, ready_timeout_seconds, unflushed, default_min_isr)
     settled = SETTLE_SECONDS - _seconds_ready(observed, replicas)
     if settled > 0:
         return Roll(outdated, message="a broker has only just become ready", retry_seconds=settled)
@@ -121,7 +121,12 @@ def roll(
 
 
 def _roll_unready(
-    observed: Observed, outdated: Mapping[int, str], unready: Sequence[int], timeout: int, unflushed: bool
+    observed: Observed,
+    outdated: Mapping[int, str],
+    unready: Sequence[int],
+    timeout: int,
+    unflushed: bool,
+    default_min_isr: int,
 ) -> Roll:
     candidates = [i for i in unready if i in outdated]
     if not candidates or len(unready) > 1:
@@ -132,9 +137,14 @@ def _roll_unready(
     left = (since + timedelta(seconds=timeout) - observed.now).total_seconds()
     if left > 0 and not crashing:
         return _wait(observed, outdated, unready, "is not ready yet", left)
-    # It serves nobody, so no ISR gets smaller. But what it has not flushed may be the last copy.
-    if unflushed and observed.gap is not None:
+    # One that runs may be catching up, and lead partitions or be in their ISR meanwhile.
+    serving = pod.running and not crashing and len(observed.brokers) > 1
+    if (serving or unflushed) and observed.gap is not None:
         return _unknown(outdated, observed.gap)
+    refusal = cannot_go(observed.topic_states, pod.broker_id, default_min_isr) if serving else ""
+    if refusal:
+        return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, refusal)
+    # Else it serves nobody, so no ISR gets smaller. But what it has not flushed may be the last copy.
     last = _last_copies(observed.topic_states, pod.broker_id) if unflushed else []
     if last:
         message = f"{pod.name} may have the last copy of unflushed records of {_shown(last)}; delete it to give them up"

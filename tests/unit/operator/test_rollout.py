@@ -324,6 +324,23 @@ class TestStuckPods:
         world.wait(101)
         assert replaced(world) == ["demo-broker-1"]
 
+    def test_one_that_catches_up_may_be_needed(self) -> None:
+        """It is not ready before it is in sync, but leads partitions meanwhile."""
+        world = rolling(rollout={"readyTimeoutSeconds": 100})
+        world.topic("bank", THREE)
+        world.stop("demo-broker-1")
+        world.topic("bank", ([0, 1, 2], [0, 2]), ([0, 1, 2], [1, 2]))
+        world.wait(101)
+        assert replaced(world) == []
+        world.step()
+        assert world.condition("RolloutBlocked")[1] == "PartitionsAtMinIsr"
+        world.controller_signs = Signs(None, 30.0)
+        world.step()
+        assert world.condition("RolloutBlocked")[1] == "ControllerAway"
+        world.controller_signs = Signs(1.0)
+        world.topic("bank", ([0, 1, 2], [0, 2]), ([0, 1, 2], [0, 2]))
+        assert replaced(world) == ["demo-broker-1"]
+
     def test_one_that_crashes_is_not(self) -> None:
         world = rolling()
         world.stop("demo-broker-1")
