@@ -118,6 +118,7 @@ class TestOneNamespace:
         namespace, account = where
         questions = [(verb, what) for what in WRITTEN for verb in ("get", "delete")]
         questions += [("create", "statefulsets.apps"), ("patch", "minikafkaclusters.minikafka.dev:status")]
+        questions += [("create", "pods:eviction"), ("create", "leases.coordination.k8s.io")]
         assert set(table(plane, account, namespace, questions).values()) == {True}
 
     def test_what_it_may_nowhere(self, plane: ControlPlane, where: tuple[str, str]) -> None:
