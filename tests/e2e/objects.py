@@ -28,6 +28,7 @@ PAUSE_SECONDS = 0.2
 
 KINDS = {
     "pod": ("v1", "Pod"),
+    "configmap": ("v1", "ConfigMap"),
     "pvc": ("v1", "PersistentVolumeClaim"),
     "pv": ("v1", "PersistentVolume"),
     "node": ("v1", "Node"),

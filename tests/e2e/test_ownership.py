@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.e2e.broker_cluster import BrokerCluster
-from tests.e2e.kubectl import Kubectl, KubectlError, Object, condition, eventually
+from tests.e2e.kubectl import Kubectl, KubectlError, condition, eventually
+from tests.e2e.objects import Object
 
 TOLD_SECONDS_MAX = 60
 ONE_BROKER = {"brokers": {"replicas": 1}, "replication": {"defaultFactor": 1, "minInsyncReplicas": 1}}
@@ -18,7 +19,7 @@ def test_a_strangers_config_map_survives(broker_cluster: Callable[[str], BrokerC
     cluster = broker_cluster("demo")
     theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo-config"}, "data": {"theirs": "1"}}
     namespace.apply(theirs)
-    before = namespace.there("configmap", "demo-config")
+    before = namespace.objects.there("configmap", "demo-config")
     namespace.apply(cluster.manifest({**ONE_BROKER, "storage": {"deleteClaim": True}}))
 
     def told(found: Object | None) -> bool:
@@ -26,12 +27,12 @@ def test_a_strangers_config_map_survives(broker_cluster: Callable[[str], BrokerC
 
     found = eventually(cluster.get, told, seconds=TOLD_SECONDS_MAX, what="the conflict is told")
     assert "ConfigMap demo-config" in condition(found, "Ready")["message"]
-    assert namespace.there("configmap", "demo-config") == before
+    assert namespace.objects.there("configmap", "demo-config") == before
     cluster.down()
-    assert namespace.there("configmap", "demo-config") == before
+    assert namespace.objects.there("configmap", "demo-config") == before
     namespace.delete("configmap", "demo-config")
     cluster.up({**ONE_BROKER, "storage": {"deleteClaim": True}})
-    assert namespace.there("configmap", "demo-config")["data"].keys() == {"demo-broker-0.properties"}
+    assert namespace.objects.there("configmap", "demo-config")["data"].keys() == {"demo-broker-0.properties"}
 
 
 def test_a_size_typed_too_large_is_taken_back(
