@@ -54,6 +54,18 @@ def looks(operator: Operator, more: int = 4) -> None:
     until_now(lambda: operator.metric(total), lambda count: count >= before + more, seconds=60)
 
 
+def settled(cluster: Cluster, operator: Operator) -> dict[str, str]:
+    """The versions of all objects, once some looks at all clusters have changed none of them."""
+    deadline = time.monotonic() + 60
+    before = cluster.versions()
+    while True:
+        looks(operator, 6)
+        if (after := cluster.versions()) == before:
+            return after
+        assert time.monotonic() < deadline, f"still written: {[k for k, v in after.items() if before.get(k) != v]}"
+        before = after
+
+
 class TestReconciling:
     def test_from_nothing_to_ready(self, cluster: Cluster) -> None:
         cluster.create()
@@ -246,8 +258,7 @@ class TestSteadyState:
         cluster.run()
         cluster.topic("bank", THREE)
         until_now(lambda: cluster.status().get("partitions"), lambda count: count == 1)
-        looks(operator)
-        before = cluster.versions()
+        before = settled(cluster, operator)
         looks(operator, 6)
         assert cluster.versions() == before
 
@@ -256,8 +267,7 @@ class TestSteadyState:
     ) -> None:
         cluster.create()
         cluster.run()
-        looks(operator)
-        before = cluster.versions()
+        before = settled(cluster, operator)
         other = Operator(plane, tmp_path, ADMIN_TOKEN, f"--namespace={cluster.names.namespace}", "--resync-seconds=1")
         try:
             other.wait_until_watching()
