@@ -1,4 +1,5 @@
-"""The generated pages of the documentation: ``docs/metrics.md``, ``docs/events.md``, ``docs/configuration.md``.
+"""The generated pages of the documentation: ``docs/metrics.md``, ``docs/events.md``, ``docs/configuration.md``,
+and the table of anomalies in ``docs/verdicts.md``.
 
 ``python -m minikafka.telemetry.docs --write`` makes them, ``--check`` fails (exit 1) when one is not what it would be.
 """
@@ -9,7 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minikafka.config.docs import configuration_page
+from minikafka.telemetry.anomalies import DECLARATIONS, DIVERGENCE, LOSS, ORDER, Kind
 from minikafka.telemetry.events import EVENTS, FIELDS
+from minikafka.telemetry.marked_page import replaced
 from minikafka.telemetry.metrics import (
     BROKER_METRICS,
     BUILD_INFO,
@@ -26,6 +29,7 @@ from minikafka.telemetry.metrics import (
     Metric,
 )
 
+VERDICTS_PAGE = "verdicts.md"
 _COMMAND = "python -m minikafka.telemetry.docs --write"
 
 _TYPES = {
@@ -108,6 +112,41 @@ def events_page() -> str:
 PAGES = {"metrics.md": metrics_page, "events.md": events_page, "configuration.md": configuration_page}
 
 
+def anomaly_tables() -> str:
+    """The anomalies of ``docs/verdicts.md``, by what shows them."""
+    rest = [kind for kind in Kind if kind not in LOSS | ORDER | DIVERGENCE]
+    groups = (
+        ("Loss", [kind for kind in Kind if kind in LOSS]),
+        ("What readers and producers were told", rest),
+        ("Order", [kind for kind in Kind if kind in ORDER]),
+        ("Replicas' logs", [kind for kind in Kind if kind in DIVERGENCE]),
+    )
+    lines: list[str] = []
+    for title, kinds in groups:
+        lines += ["", f"### {title}", ""]
+        for kind in kinds:
+            found = DECLARATIONS[kind]
+            lines += [
+                f"**`{kind.value}`** {found.statement}.",
+                "",
+                f"- Found when: {found.definition}.",
+                f"- Counted: one for each {found.unit}.",
+                f"- Severity: {found.severity}. Inconclusive instead: {found.inconclusive}.",
+                f"- Source: {found.source}.",
+                "",
+            ]
+    return "\n".join(lines).strip()
+
+
+def _stale(path: Path, page: str, write: bool) -> int:
+    if write:
+        path.write_text(page, encoding="utf-8")
+    elif not path.is_file() or path.read_text(encoding="utf-8") != page:
+        print(f"{path} is not what is declared: run {_COMMAND}", file=sys.stderr)
+        return 1
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 all pages are as declared (or were written), 1 some are not, 2 bad input."""
     parser = argparse.ArgumentParser(prog="python -m minikafka.telemetry.docs", description="Generated documentation.")
@@ -119,14 +158,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.docs.is_dir():
         print(f"--docs={options.docs}: no such directory; allowed: the project's docs", file=sys.stderr)
         return 2
-    stale = 0
-    for name, page in PAGES.items():
-        path = options.docs / name
-        if options.write:
-            path.write_text(page(), encoding="utf-8")
-        elif not path.is_file() or path.read_text(encoding="utf-8") != page():
-            print(f"{path} is not what is declared: run {_COMMAND}", file=sys.stderr)
-            stale = 1
+    stale = max(_stale(options.docs / name, page(), options.write) for name, page in PAGES.items())
+    path = options.docs / VERDICTS_PAGE
+    if path.is_file():
+        verdicts = replaced(path.read_text(encoding="utf-8"), "anomalies", anomaly_tables())
+        stale = max(stale, _stale(path, verdicts, options.write))
     return stale
 
 

@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from minikafka.telemetry.marked_page import replaced
+
 from minikafka_chaos.simulation.invariants import INVARIANTS
 from minikafka_chaos.simulation.mutants import BUG_SEEDS
 from minikafka_chaos.simulation.runs import Totals, first_violation, run_seeds
@@ -22,14 +24,6 @@ SEARCH = range(1, 1501)
 """Seeds to search for each mistake."""
 GREEN = range(1, 501)
 """Seeds of production's own code that are run beside, for the speed and to show that they hold."""
-
-
-def _begin(part: str) -> str:
-    return f"<!-- begin {part}: written by a command, do not edit -->"
-
-
-def _end(part: str) -> str:
-    return f"<!-- end {part} -->"
 
 
 def bug_table() -> str:
@@ -74,16 +68,6 @@ def measured_table(workers: int) -> str:
 def parts() -> dict[str, str]:
     """The parts that follow from declarations alone."""
     return {"bug seeds": bug_table(), "invariants": invariant_table()}
-
-
-def replaced(page: str, part: str, text: str) -> str:
-    """The page with another text in one of its parts. ValueError: the page has no such part."""
-    begin, end = _begin(part), _end(part)
-    before, found, rest = page.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not (found and closed):
-        raise ValueError(f"the page has no lines {begin!r} and {end!r}")
-    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

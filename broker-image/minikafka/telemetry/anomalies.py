@@ -1,0 +1,257 @@
+"""Every anomaly that a verdict may name, declared once: two judges implement this list, and docs/verdicts.md shows it.
+
+The verifier (`minikafka_chaos`) and the Spark analysis (`minikafka_analytics`) judge a run apart from each other, from the
+same raw evidence. What each kind means, what is counted, and what it does to the verdict is said here and in the rules of
+docs/verdicts.md, so that both give the same verdict, the same kinds and the same counts.
+
+Pure declarations: nothing but the standard library is imported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Severity(Enum):
+    """ERROR: a guarantee was broken, the verdict is Failed. NOTE: worth showing, allowed by the client's settings."""
+
+    ERROR = "error"
+    NOTE = "note"
+
+
+class Kind(Enum):
+    """The anomalies. Names are Jepsen's (`jepsen.tests.kafka`) where Jepsen has one."""
+
+    LOST_WRITE = "lost-write"
+    UNSEEN = "unseen"
+    LOST_BELOW_START = "lost-below-start"
+    VANISHED_READ = "vanished-read"
+    DUPLICATE = "duplicate"
+    INCONSISTENT_OFFSETS = "inconsistent-offsets"
+    ABORTED_READ = "aborted-read"
+    PHANTOM = "phantom"
+    INT_POLL_SKIP = "int-poll-skip"
+    POLL_SKIP = "poll-skip"
+    INT_NONMONOTONIC_POLL = "int-nonmonotonic-poll"
+    NONMONOTONIC_POLL = "nonmonotonic-poll"
+    NONMONOTONIC_SEND = "nonmonotonic-send"
+    ACK_OFFSET = "ack-offset"
+    STALE_OFFSET = "stale-offset"
+    END_OFFSET_WENT_BACK = "end-offset-went-back"
+    SHORT_REPLICA = "short-replica"
+    UNEXPLAINED_START = "unexplained-start"
+    DIVERGENT_REPLICAS = "divergent-replicas"
+    CORRUPT_BATCH = "corrupt-batch"
+    BROKEN_LOG = "broken-log"
+    BROKEN_SEQUENCE = "broken-sequence"
+
+    @property
+    def declaration(self) -> Declaration:
+        return DECLARATIONS[self]
+
+    @property
+    def statement(self) -> str:
+        """The rule that was broken, in a sentence."""
+        return DECLARATIONS[self].statement
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What an anomaly is. All texts are Markdown, and use the words that docs/verdicts.md defines."""
+
+    statement: str
+    """What must hold."""
+    definition: str
+    """When it does not, over the raw evidence."""
+    unit: str
+    """What is counted: one for each of these."""
+    source: str
+    severity: str = "error"
+    """`error`, or when it is a note only."""
+    inconclusive: str = "never"
+    """When the evidence cannot tell, and the verdict is Inconclusive instead."""
+
+
+DECLARATIONS: dict[Kind, Declaration] = {
+    Kind.LOST_WRITE: Declaration(
+        "An acknowledged record must be read by a reader that passed its offset",
+        "*missing* (see Fate), its offset is known and at most the highest offset of F; or, where F does not judge the "
+        "send: its value is in no read of the partition, and a sitting with a known start has start <= offset <= its "
+        "highest offset",
+        "value",
+        "Jepsen `lost-write`; Kafka's `produce_consume_validate`",
+        inconclusive="F does not judge the send, and no sitting passed its offset (`undecided`)",
+    ),
+    Kind.UNSEEN: Declaration(
+        "An acknowledged record must be read by a reader that reached the end of the partition",
+        "*missing*, and its offset is unknown or above the highest offset of F",
+        "value",
+        "Jepsen `unseen`",
+        inconclusive="F does not judge the send; or its offset is unknown and F starts above 0 (`undecided`)",
+    ),
+    Kind.LOST_BELOW_START: Declaration(
+        "The log start must not pass an acknowledged record unless retention, DeleteRecords or the topic's deletion moved it",
+        "*missing*, offset below the start of F, and replicas.jsonl has `replica` lines of the partition",
+        "value",
+        "KIP-107 (DeleteRecords), `retention.ms`, `retention.bytes`",
+        inconclusive="no `replica` line of the partition: nothing tells who moved the log start (`undecided`)",
+    ),
+    Kind.VANISHED_READ: Declaration(
+        "A record that was read once must be read by every later reader of its offset",
+        "read (offset, value) of another sitting, on a line before F's assign line, offset at or above F's start, and not "
+        "in F",
+        "(topic, partition, offset, value)",
+        "ConsistentRead of Vanlightly's TLA+ models of Kafka's replication",
+        inconclusive="no F: not judged",
+    ),
+    Kind.DUPLICATE: Declaration(
+        "A value must be at one offset only (promised by idempotent producers alone)",
+        "the value is at two or more places (topic, partition, offset), over F of each partition that has one, and over "
+        "all reads of each that has none",
+        "value",
+        "Jepsen `duplicate`; KIP-98",
+        severity="error with `idempotence` or a claim NoDuplicates; else note",
+    ),
+    Kind.INCONSISTENT_OFFSETS: Declaration(
+        "An offset must hold one value, whoever tells of it",
+        "two or more different values at one place, over all reads and all acknowledgements with an offset",
+        "(topic, partition, offset)",
+        "Jepsen `inconsistent-offsets`",
+    ),
+    Kind.ABORTED_READ: Declaration(
+        "A record whose send definitely failed must never be read",
+        "outcome `fail`, and the value is in a read",
+        "value",
+        "Jepsen `G1a`; Adya",
+    ),
+    Kind.PHANTOM: Declaration(
+        "A record that is read must have been sent",
+        "a place in the reads with a value that no send has, offset at or above what was there before (see Phantoms)",
+        "(topic, partition, offset)",
+        "Jepsen `unexpected`; Lamport's validity",
+    ),
+    Kind.INT_POLL_SKIP: Declaration(
+        "One poll must not jump over an offset that holds a record",
+        "as poll-skip, and this read and the one before it have the same `batch`, which is not null",
+        "read",
+        "Jepsen `int-poll-skip`",
+    ),
+    Kind.POLL_SKIP: Declaration(
+        "A reader must not jump over an offset that holds a record from one poll to the next",
+        "in a sitting, a *known* offset that is not deleted lies between the read before and this one",
+        "read",
+        "Jepsen `poll-skip`",
+    ),
+    Kind.INT_NONMONOTONIC_POLL: Declaration(
+        "Offsets must grow within a poll",
+        "as nonmonotonic-poll, and this read and the one before it have the same `batch`, which is not null",
+        "read",
+        "Jepsen `int-nonmonotonic-poll`",
+    ),
+    Kind.NONMONOTONIC_POLL: Declaration(
+        "Offsets must grow from poll to poll, unless the reader was placed anew",
+        "in a sitting, the offset is not above that of the read before; of the first read: below the sitting's start",
+        "read",
+        "Jepsen `nonmonotonic-poll`",
+    ),
+    Kind.NONMONOTONIC_SEND: Declaration(
+        "One producer's acknowledged offsets in a partition must grow in the order of its sends",
+        "its offset is not above the highest offset of the acknowledged sends that the same process invoked before in the "
+        "partition",
+        "value",
+        "Jepsen `nonmonotonic-send`; librdkafka #1092",
+        severity="note when the send with that highest offset completed later than this one, without `idempotence` and "
+        "without a claim NoReordering; else error",
+    ),
+    Kind.ACK_OFFSET: Declaration(
+        "A record must be where its acknowledgement said it is",
+        "acknowledged at a place, and its value was read, but never at that place (another partition counts)",
+        "value",
+        "Redpanda's log player",
+    ),
+    Kind.STALE_OFFSET: Declaration(
+        "A record must not get an offset that was already taken when its send began",
+        "the smallest offset that the value has in its partition (acknowledged or read) is at most the highest offset that "
+        "was *known* on a line before its invocation",
+        "(topic, partition, that highest known offset)",
+        "Redpanda's log player; real-time order (Herlihy and Wing)",
+    ),
+    Kind.END_OFFSET_WENT_BACK: Declaration(
+        "The end offset that one client is told must never go back",
+        "an `end_offset` line below the one before it of the same process and partition",
+        "line",
+        "MonotonicHighWatermark of Vanlightly's TLA+ models; Spark's Kafka source fails on it",
+    ),
+    Kind.SHORT_REPLICA: Declaration(
+        "Every in-sync replica must hold the log up to the end that the final reader reached",
+        "`in_sync`, and its `end` is below the end of F",
+        "(topic, partition, broker)",
+        "Kafka's definition of the ISR; KIP-966",
+        inconclusive="no F, or fewer `replica` lines than the topic's replication factor",
+    ),
+    Kind.UNEXPLAINED_START: Declaration(
+        "A replica's log must start at 0 unless retention, DeleteRecords or the topic's deletion moved it",
+        "the replica's `start` is above the partition's *deleted-to* offset",
+        "(topic, partition, broker)",
+        "KIP-107, KIP-405",
+    ),
+    Kind.DIVERGENT_REPLICAS: Declaration(
+        "Replicas must hold the same batches below their common end",
+        "between the higher start and the lower end of two replicas, one has a batch (base offset, last offset, epoch, CRC) "
+        "that the other has not",
+        "(topic, partition, pair of brokers)",
+        "KIP-101, KIP-279; LogMatching of Raft",
+        inconclusive="compacted topics: not judged",
+    ),
+    Kind.CORRUPT_BATCH: Declaration(
+        "Every batch of a replica's log must have a right CRC-32C",
+        "`crc_right` is false",
+        "batch line",
+        "Kafka's record batch v2",
+    ),
+    Kind.BROKEN_LOG: Declaration(
+        "Offsets of a replica's log must grow without overlap or hole, and leader epochs must never decrease",
+        "a batch whose base offset is not the last offset + 1 of the batch before (compacted topics: is below that), or "
+        "whose epoch is below that batch's; a first batch above the replica's `start` (not for compacted topics); "
+        "a `damage` that is not null",
+        "batch line, and one for each replica with damage",
+        "KIP-101; Kafka's log recovery",
+    ),
+    Kind.BROKEN_SEQUENCE: Declaration(
+        "In a replica's log the sequence numbers of one producer id and epoch must follow each other",
+        "a batch with a producer id (>= 0) and a base sequence (>= 0), whose base sequence is not one above the last "
+        "sequence of the batch before of the same broker, partition, producer id and producer epoch (2147483647 is followed "
+        "by 0)",
+        "batch line",
+        "KIP-98, KIP-360",
+        inconclusive="compacted topics: not judged",
+    ),
+}
+
+LOSS = frozenset((Kind.LOST_WRITE, Kind.UNSEEN, Kind.LOST_BELOW_START))
+"""The kinds that mean: an acknowledged record is gone."""
+
+ORDER = frozenset(
+    (
+        Kind.NONMONOTONIC_SEND,
+        Kind.NONMONOTONIC_POLL,
+        Kind.INT_NONMONOTONIC_POLL,
+        Kind.POLL_SKIP,
+        Kind.INT_POLL_SKIP,
+    )
+)
+DIVERGENCE = frozenset(
+    (
+        Kind.SHORT_REPLICA,
+        Kind.UNEXPLAINED_START,
+        Kind.DIVERGENT_REPLICAS,
+        Kind.CORRUPT_BATCH,
+        Kind.BROKEN_LOG,
+        Kind.BROKEN_SEQUENCE,
+    )
+)
+"""The kinds that replicas' own logs show."""
+
+LIMITED_SEVERITY = frozenset((Kind.DUPLICATE, Kind.NONMONOTONIC_SEND))
+"""The kinds that are a note where the client's settings allow them."""

@@ -1,0 +1,9 @@
+"""Runs written by hand with the verdict that each must get; both judges are held to them (docs/verdicts.md).
+
+`CASES` is the table. `case.make().write(folder)` writes the run folder of one.
+"""
+
+from tests.unit.verdict_cases.builder import Case, Run
+from tests.unit.verdict_cases.table import CASES
+
+__all__ = ["CASES", "Case", "Run"]
