@@ -1,229 +1,366 @@
-"""A history, joined and indexed: sends with their outcomes, and what each reader saw of each partition."""
+"""The evidence of a run as tables: a history and the replicas' logs, loaded into DuckDB, joined and indexed.
+
+What the words mean (sends, sittings, F, deleted-to, fate) is said in docs/verdicts.md. Everything is a join, a sort or an
+aggregate that goes to disk when it does not fit, so memory is flat: `MEMORY_LIMIT` whatever the length of the history.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
+import json
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
-from minikafka.protocol.types import TopicPartition
+import duckdb
 
-from minikafka_chaos.history import (
-    ASSIGN,
-    END_OFFSET,
-    INFO,
-    INVOKE,
-    OK,
-    POLL,
-    READ,
-    SEND,
-    HistoryError,
-    Op,
-    WorkloadSettings,
-)
+from minikafka_chaos.history import OPS, TYPES, HistoryError, check_history
 
+REPLICAS_FILE = "replicas.jsonl"
 
-@dataclass(slots=True)
-class Send:
-    """One send: its invocation joined with its outcome (`info` while there is none)."""
+MEMORY_LIMIT = "192MiB"
+"""Of DuckDB's buffers; the process needs about 150 MiB beside."""
 
-    value: str
-    process: int
-    index: int
-    """Line of the invocation: what came before it in the file happened before the send began."""
-    invoked_at: float
-    topic: str
-    partition: int | None
-    outcome: str = INFO
-    offset: int | None = None
-    completed_at: float | None = None
-    error: str | None = None
+ON_DISK_FROM_BYTES = 32 << 20
+"""A history of at least this size is loaded into a file, which is compressed; a smaller one stays in memory."""
 
-    @property
-    def topic_partition(self) -> TopicPartition | None:
-        return None if self.partition is None else TopicPartition(self.topic, self.partition)
+NEVER = float("inf")
+ALWAYS = float("-inf")
 
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One record as one reader got it."""
-
-    index: int
-    time: float
-    process: int
-    batch: int | None
-    offset: int
-    value: str
-
-
-@dataclass(slots=True)
-class Sitting:
-    """What one reader read of one partition from one placement on, in the order it came."""
-
-    process: int
-    assigned_at: float
-    start: int | None
-    """Offset that the reader was placed at; None when the history does not tell."""
-    index: int
-    records: list[Seen] = field(default_factory=list)
-    end: int | None = None
-    """The end offset that the reader reached, for a final reader that did."""
-
-    @property
-    def complete(self) -> bool:
-        return self.end is not None
+HISTORY_COLUMNS = {
+    "time": "DOUBLE",
+    "process": "INTEGER",
+    "op": "VARCHAR",
+    "type": "VARCHAR",
+    "topic": "VARCHAR",
+    "partition": "INTEGER",
+    "offset": "BIGINT",
+    "value": "VARCHAR",
+    "error": "VARCHAR",
+    "batch": "BIGINT",
+    "seq": "BIGINT",
+    "settings": "JSON",
+}
+REPLICA_COLUMNS = {
+    "kind": "VARCHAR",
+    "topic": "VARCHAR",
+    "partition": "INTEGER",
+    "broker": "INTEGER",
+    "partitions": "INTEGER",
+    "replication_factor": "INTEGER",
+    "config": "JSON",
+    "in_sync": "BOOLEAN",
+    "start": "BIGINT",
+    "end": "BIGINT",
+    "batches": "BIGINT",
+    "damage": "VARCHAR",
+    "index": "BIGINT",
+    "base_offset": "BIGINT",
+    "last_offset": "BIGINT",
+    "leader_epoch": "INTEGER",
+    "producer_id": "BIGINT",
+    "producer_epoch": "INTEGER",
+    "base_sequence": "BIGINT",
+    "crc": "BIGINT",
+    "crc_right": "BOOLEAN",
+    "segment": "VARCHAR",
+    "position": "BIGINT",
+    "time": "DOUBLE",
+    "to": "BIGINT",
+    "reason": "VARCHAR",
+}
+REPLICA_KINDS = ("topic", "replica", "batch", "start")
 
 
-@dataclass(slots=True)
-class PartitionView:
-    """Everything a history tells of one partition."""
-
-    sittings: list[Sitting] = field(default_factory=list)
-    ends: dict[int, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
-    """End offsets told to each process: (time, offset) in order."""
-    known: list[tuple[int, int]] = field(default_factory=list)
-    """(line, highest offset known to be taken by then): grows in both."""
-    values_at: dict[int, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
-    """offset -> value -> who told of it first."""
-    offsets_of: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """value -> offsets that readers found it at."""
-
-    @property
-    def final(self) -> Sitting | None:
-        """The last sitting that reached the end of the partition."""
-        return next((sitting for sitting in reversed(self.sittings) if sitting.complete), None)
-
-    def learn(self, index: int, offset: int) -> None:
-        if not self.known or offset > self.known[-1][1]:
-            self.known.append((index, offset))
-
-    def known_before(self, index: int) -> int:
-        """The highest offset that was known to be taken before that line; -1 when none was."""
-        at = bisect_left(self.known, (index, -1))
-        return self.known[at - 1][1] if at else -1
-
-
-@dataclass(slots=True)
 class Evidence:
-    """A history, joined and indexed for the checks."""
+    """The tables of one run. Close it: it holds a scratch folder.
 
-    settings: WorkloadSettings
-    sends: dict[str, Send] = field(default_factory=dict)
-    sends_of: dict[TopicPartition, list[Send]] = field(default_factory=lambda: defaultdict(list))
-    """The sends whose partition is known, in the order they were invoked."""
-    partitions: dict[TopicPartition, PartitionView] = field(default_factory=dict)
-    accepted: list[Send] = field(default_factory=list)
-    """Acknowledged, gone, and declared beforehand to be beyond what can be kept."""
+    `accept_before` is A of docs/verdicts.md, in unix seconds: what readers were told before it is no evidence, and
+    acknowledged records of before it that are gone are accepted.
 
-    def acked(self, topic_partition: TopicPartition) -> Iterator[Send]:
-        """The acknowledged sends of one partition, in the order they were invoked."""
-        return (send for send in self.sends_of.get(topic_partition, ()) if send.outcome == OK)
-
-    def view(self, topic_partition: TopicPartition) -> PartitionView:
-        view = self.partitions.get(topic_partition)
-        if view is None:
-            view = self.partitions[topic_partition] = PartitionView()
-        return view
-
-
-def collect(
-    history: Sequence[Op], settings: WorkloadSettings | None = None, accept_loss_before: float | None = None
-) -> Evidence:
-    """Join and index a history.
-
-    `accept_loss_before` (unix seconds): records that were acknowledged before that time and are gone count as unknown,
-    and what clients saw before it is left out. It is for scenarios that destroy every copy on purpose, and then ask
-    what happens *next*.
-
-    Raises HistoryError when the history contradicts itself: a value sent twice, an outcome without a send.
+    Raises HistoryError when the evidence contradicts itself or cannot be read.
     """
-    evidence = Evidence(settings or WorkloadSettings.from_history(history))
-    _join_sends(history, evidence)
-    _join_reads(history, evidence, accept_loss_before)
-    if accept_loss_before is not None:
-        _accept(evidence, accept_loss_before)
-    _index_offsets(history, evidence)
-    return evidence
+
+    def __init__(self, history: Path, replicas: Path | None = None, accept_before: float = ALWAYS) -> None:
+        self.has_replicas = replicas is not None
+        self._scratch = Path(tempfile.mkdtemp(prefix="minikafka-verdict-"))
+        self._history, self._replicas = history, replicas
+        try:
+            large = history.is_file() and history.stat().st_size >= ON_DISK_FROM_BYTES
+            self.db = duckdb.connect(str(self._scratch / "evidence.db") if large else ":memory:")
+            self.db.execute("SET threads = 1")
+            self.db.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+            self.db.execute(f"SET temp_directory = '{_quoted(self._scratch / 'spill')}'")
+            self.db.execute("SET VARIABLE accept_before = ?::DOUBLE", [accept_before])
+            self._load()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if hasattr(self, "db"):
+            self.db.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # -- asking ----------------------------------------------------------------------------------------------------------
+
+    def run(self, *statements: str) -> None:
+        for statement in statements:
+            self.db.execute(statement)
+
+    def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows of a query, each as column -> value."""
+        cursor = self.db.execute(query, list(parameters))
+        names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def one(self, query: str, parameters: Sequence[Any] = ()) -> Any:
+        """The first column of the first row; None without a row."""
+        row = self.db.execute(query, list(parameters)).fetchone()
+        return None if row is None else row[0]
+
+    # -- loading ---------------------------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        self._load_history()
+        self._load_replicas()
+        self._name_partitions()
+        self._join_sends()
+        self._join_reads()
+        self.run("DROP TABLE lines")
+
+    def _load_history(self) -> None:
+        with _whole_lines(self._history, self._scratch) as path:
+            try:
+                self.run(
+                    f"""
+                    CREATE TABLE lines AS
+                    SELECT coalesce(seq, row_number() OVER () - 1) AS n, seq, time, process, op, type, topic, partition AS part,
+                           "offset" AS pos, value, error, batch, settings
+                    FROM read_json('{_quoted(path)}', format = 'newline_delimited', columns = {HISTORY_COLUMNS})
+                    """
+                )
+            except duckdb.Error as error:
+                check_history(self._history)  # names the line
+                raise HistoryError(f"{self._history}: {_one_line(error)}") from error
+        ops, types = (", ".join(f"'{name}'" for name in sorted(names)) for names in (OPS, TYPES))
+        strange = self.one(
+            f"""
+            SELECT count(*) FROM lines
+            WHERE op IS NULL OR op NOT IN ({ops}) OR type IS NULL OR type NOT IN ({types}) OR time IS NULL OR process IS NULL
+               OR (op = 'send' AND value IS NULL)
+            """
+        )
+        if strange:
+            check_history(self._history)
+            raise HistoryError(f"{self._history}: {strange} lines are no lines of a history")
+        self.missing_lines = self.one("SELECT coalesce(max(seq) + 1 - count(*), 0) FROM lines WHERE seq IS NOT NULL")
+
+    def _load_replicas(self) -> None:
+        columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in REPLICA_COLUMNS.items())
+        source = f"(SELECT {columns} WHERE false)"
+        if self._replicas is not None:
+            with _whole_lines(self._replicas, self._scratch) as path:
+                source = f"read_json('{_quoted(path)}', format = 'newline_delimited', columns = {REPLICA_COLUMNS})"
+                try:
+                    self.run(f"CREATE TABLE told AS SELECT * FROM {source}")
+                except duckdb.Error as error:
+                    raise HistoryError(f"{self._replicas}: {_one_line(error)}") from error
+        else:
+            self.run(f"CREATE TABLE told AS SELECT * FROM {source}")
+        kinds = ", ".join(f"'{kind}'" for kind in REPLICA_KINDS)
+        strange = self.one(f"SELECT first(coalesce(kind, 'null')) FROM told WHERE kind IS NULL OR kind NOT IN ({kinds})")
+        if strange is not None:
+            raise HistoryError(f"{self._replicas}: kind is {strange!r}, allowed: {', '.join(REPLICA_KINDS)}")
+        twice = self.one(
+            "SELECT first(topic || '-' || partition || ' of broker ' || broker) FROM (SELECT topic, partition, broker FROM told "
+            "WHERE kind = 'replica' GROUP BY ALL HAVING count(*) > 1)"
+        )
+        if twice is not None:
+            raise HistoryError(f"{self._replicas}: two lines of kind replica for {twice}")
+
+    def _name_partitions(self) -> None:
+        """`partitions`: every partition that the evidence names, by number, with what is known of its topic and its start."""
+        self.run(
+            """
+            CREATE TABLE topics AS
+            SELECT topic, max(partitions) AS partitions, max(replication_factor) AS replication_factor,
+                   coalesce(bool_or(contains(coalesce(config->>'$."cleanup.policy"', ''), 'compact')), false) AS compacted
+            FROM told WHERE kind = 'topic' GROUP BY topic
+            """,
+            """
+            CREATE TABLE gone AS
+            SELECT topic, max(time) AS deleted_at FROM told WHERE kind = 'start' AND reason = 'topic_deleted' GROUP BY topic
+            """,
+            """
+            CREATE TABLE partitions AS
+            WITH named AS (
+              SELECT topic, part FROM lines WHERE op IN ('send', 'assign', 'poll', 'read', 'end_offset')
+              UNION SELECT topic, partition FROM told WHERE kind <> 'topic'
+              UNION SELECT topic, unnest(range(partitions))::INTEGER FROM topics
+            ), starts AS (
+              SELECT topic, partition AS part, max("to") AS deleted_to
+              FROM told WHERE kind = 'start' AND reason IN ('retention', 'delete_records') GROUP BY ALL
+            ), logs AS (SELECT DISTINCT topic, partition AS part FROM told WHERE kind = 'replica')
+            SELECT row_number() OVER (ORDER BY topic, part)::INTEGER AS tp, named.topic, named.part,
+                   coalesce(deleted_to, 0) AS deleted_to, coalesce(compacted, false) AS compacted,
+                   logs.topic IS NOT NULL AS has_logs, deleted_at
+            FROM named LEFT JOIN starts USING (topic, part) LEFT JOIN logs USING (topic, part)
+            LEFT JOIN topics USING (topic) LEFT JOIN gone USING (topic)
+            WHERE named.topic IS NOT NULL AND part IS NOT NULL
+            """,
+        )
+
+    def _join_sends(self) -> None:
+        """`sends`: each invocation with its outcome (`info` without one)."""
+        twice = "SELECT first(value) FROM (SELECT value FROM lines WHERE op = 'send' AND {} GROUP BY value HAVING count(*) > 1)"
+        if (value := self.one(twice.format("type = 'invoke'"))) is not None:
+            raise HistoryError(f"value {value!r} is sent twice: unique values are what every check rests on")
+        if (value := self.one(twice.format("type <> 'invoke'"))) is not None:
+            raise HistoryError(f"value {value!r} has two outcomes")
+        self.run(
+            """
+            CREATE TABLE sends AS
+            SELECT value, process, n, invoked, s.topic, coalesce(told_part, asked_part) AS part, tp, outcome, pos, done, done_n, error
+            FROM (
+              SELECT i.value, i.process, i.n, i.time AS invoked, i.topic, i.part AS asked_part, o.part AS told_part,
+                     coalesce(o.type, 'info') AS outcome, o.pos, o.time AS done, o.n AS done_n, o.error
+              FROM (SELECT * FROM lines WHERE op = 'send' AND type = 'invoke') i
+              LEFT JOIN (SELECT * FROM lines WHERE op = 'send' AND type <> 'invoke') o USING (value)
+            ) s
+            LEFT JOIN (SELECT topic, part, tp FROM partitions) p
+              ON p.topic = s.topic AND p.part = coalesce(s.told_part, s.asked_part)
+            """
+        )
+        outcomes = self.one("SELECT count(*) FROM lines WHERE op = 'send' AND type <> 'invoke'")
+        if outcomes != self.one("SELECT count(*) FROM sends WHERE done_n > n"):
+            value = self.one(
+                "SELECT first(value) FROM lines o WHERE op = 'send' AND type <> 'invoke' AND NOT EXISTS "
+                "(SELECT 1 FROM sends s WHERE s.value = o.value AND s.n < o.n)"
+            )
+            raise HistoryError(f"an outcome of value {value!r}, which was never sent (or only later)")
+
+    def _join_reads(self) -> None:
+        """`reads`, `sittings`, `finals` (F) and `present`: where each value was read."""
+        self.run(
+            """
+            CREATE VIEW seen AS
+            SELECT lines.*, tp FROM lines JOIN (SELECT topic, part, tp FROM partitions) USING (topic, part)
+            WHERE op IN ('assign', 'poll', 'read', 'end_offset') AND time >= getvariable('accept_before')
+            """,
+            """
+            CREATE TABLE assigns AS
+            SELECT process, tp, n, pos, time FROM seen WHERE op = 'assign' AND type = 'ok' AND pos IS NOT NULL ORDER BY n
+            """,
+            """
+            CREATE TABLE reads AS
+            SELECT r.n, r.time, r.process, r.tp, r.pos, r.value, r.batch, coalesce(a.n, -1) AS sitting
+            FROM (SELECT * FROM seen WHERE op = 'poll' AND type = 'ok' AND pos IS NOT NULL AND value IS NOT NULL) r
+            ASOF LEFT JOIN assigns a ON r.process = a.process AND r.tp = a.tp AND r.n > a.n
+            """,
+            """
+            CREATE TABLE sittings AS
+            WITH had AS (
+              SELECT process, tp, sitting, min(n) AS first_n, max(pos) AS highest FROM reads GROUP BY ALL
+            ), placed AS (SELECT process, tp, n AS sitting, n AS first_n, pos AS start FROM assigns)
+            SELECT process, tp, sitting, coalesce(placed.first_n, had.first_n) AS first_n, start, highest
+            FROM placed FULL OUTER JOIN had USING (process, tp, sitting)
+            """,
+            """
+            CREATE TABLE finals AS
+            WITH ended AS (
+              SELECT s.process, s.tp, s.sitting, arg_max(e.pos, e.n) AS "end"
+              FROM (SELECT * FROM seen WHERE op = 'read' AND type = 'ok' AND pos IS NOT NULL) e
+              ASOF JOIN sittings s ON e.process = s.process AND e.tp = s.tp AND e.n > s.first_n
+              GROUP BY ALL
+            )
+            SELECT tp, process, sitting, first_n, coalesce(start, 0) AS start, coalesce(highest, -1) AS highest, "end"
+            FROM ended JOIN sittings USING (process, tp, sitting)
+            QUALIFY row_number() OVER (PARTITION BY tp ORDER BY first_n DESC) = 1
+            """,
+            """
+            CREATE VIEW final_reads AS
+            SELECT r.* FROM reads r JOIN finals f ON r.tp = f.tp AND r.process = f.process AND r.sitting = f.sitting
+            """,
+            """
+            CREATE TABLE present AS
+            SELECT r.value, r.tp, min(pos) AS low, max(pos) AS high, bool_or(f.tp IS NOT NULL) AS in_final,
+                   min(pos) FILTER (f.tp IS NOT NULL) AS final_low, max(pos) FILTER (f.tp IS NOT NULL) AS final_high
+            FROM reads r LEFT JOIN finals f ON r.tp = f.tp AND r.process = f.process AND r.sitting = f.sitting
+            GROUP BY r.value, r.tp
+            """,
+            "CREATE TABLE ends AS SELECT n, process, tp, pos, time FROM seen WHERE op = 'end_offset' AND pos IS NOT NULL",
+            """
+            CREATE TABLE figures AS
+            SELECT (SELECT count(*) FROM lines WHERE op = 'poll' AND type = 'fail') AS read_failures,
+                   (SELECT settings FROM lines WHERE op = 'workload' AND settings IS NOT NULL ORDER BY n LIMIT 1) AS settings
+            """,
+            "DROP VIEW seen",
+        )
 
 
-def _join_sends(history: Sequence[Op], evidence: Evidence) -> None:
-    for index, op in enumerate(history):
-        if op.op != SEND:
-            continue
-        value = op.value or ""
-        if op.type == INVOKE:
-            if value in evidence.sends:
-                raise HistoryError(f"value {value!r} is sent twice: unique values are what every check rests on")
-            evidence.sends[value] = Send(value, op.process, index, op.time, op.topic or "", op.partition)
-            continue
-        send = evidence.sends.get(value)
-        if send is None:
-            raise HistoryError(f"an outcome ({op.type}) of value {value!r}, which was never sent")
-        send.outcome, send.offset, send.completed_at, send.error = op.type, op.offset, op.time, op.error
-        if op.partition is not None:
-            send.partition = op.partition
-    for send in evidence.sends.values():
-        topic_partition = send.topic_partition
-        if topic_partition is not None:
-            evidence.sends_of[topic_partition].append(send)
-            evidence.view(topic_partition)
+@contextmanager
+def _whole_lines(path: Path, scratch: Path) -> Iterator[Path]:
+    """The file, or a copy of it without a last line that was cut off by the death of its writer."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            cut = _cut_at(file, size)
+            if cut is None:
+                yield _named_safely(path, scratch)
+                return
+            copy = scratch / f"whole-{path.name}"
+            file.seek(0)
+            with copy.open("wb") as target:
+                left = cut
+                while left and (block := file.read(min(left, 1 << 20))):
+                    target.write(block)
+                    left -= len(block)
+    except OSError as error:
+        raise HistoryError(f"{path}: {error.strerror}") from error
+    yield copy
+    copy.unlink(missing_ok=True)
 
 
-def _join_reads(history: Sequence[Op], evidence: Evidence, not_before: float | None) -> None:
-    sitting_of: dict[tuple[int, TopicPartition], Sitting] = {}
-    for index, op in enumerate(history):
-        if not_before is not None and op.time < not_before:
-            continue
-        topic_partition = op.topic_partition
-        if topic_partition is None or op.offset is None or op.type not in (OK, INFO):
-            continue
-        key = (op.process, topic_partition)
-        if op.op == ASSIGN:
-            sitting_of[key] = Sitting(op.process, op.time, op.offset, index)
-            evidence.view(topic_partition).sittings.append(sitting_of[key])
-        elif op.op == POLL and op.value is not None:
-            sitting = sitting_of.get(key)
-            if sitting is None:
-                sitting = sitting_of[key] = Sitting(op.process, op.time, None, index)
-                evidence.view(topic_partition).sittings.append(sitting)
-            sitting.records.append(Seen(index, op.time, op.process, op.batch, op.offset, op.value))
-        elif op.op == READ and op.type == OK and key in sitting_of:
-            sitting_of[key].end = op.offset
-        elif op.op == END_OFFSET:
-            evidence.view(topic_partition).ends[op.process].append((op.time, op.offset))
+def _named_safely(path: Path, scratch: Path) -> Path:
+    """A name for the file in which DuckDB finds no pattern to expand."""
+    link = scratch / path.name
+    link.unlink(missing_ok=True)
+    link.symlink_to(path.resolve())
+    return link
 
 
-def _accept(evidence: Evidence, before: float) -> None:
-    for send in evidence.sends.values():
-        topic_partition = send.topic_partition
-        if send.outcome != OK or topic_partition is None or send.completed_at is None or send.completed_at >= before:
-            continue
-        final = evidence.view(topic_partition).final
-        if final is not None and all(seen.value != send.value for seen in final.records):
-            evidence.accepted.append(send)
-            send.outcome, send.offset = INFO, None
+def _cut_at(file: Any, size: int) -> int | None:
+    """Where the cut-off last line begins, or None when the last line is whole."""
+    at = size
+    tail = b""
+    while at and b"\n" not in tail:
+        step = min(at, 1 << 16)
+        at -= step
+        file.seek(at)
+        tail = file.read(step) + tail
+    last = tail[tail.rfind(b"\n") + 1 :]
+    if not last.strip():
+        return None
+    try:
+        json.loads(last)
+    except ValueError:
+        return size - len(last)
+    return None
 
 
-def _index_offsets(history: Sequence[Op], evidence: Evidence) -> None:
-    acked = {send.value for send in evidence.sends.values() if send.outcome == OK and send.offset is not None}
-    for index, op in enumerate(history):
-        if op.op == SEND and op.type == OK and op.value in acked and op.offset is not None:
-            topic_partition = evidence.sends[op.value].topic_partition
-            if topic_partition is not None:
-                view = evidence.view(topic_partition)
-                view.learn(index, op.offset)
-                view.values_at[op.offset].setdefault(op.value, f"acknowledged to producer {op.process}")
-    for view in evidence.partitions.values():
-        read = [seen for sitting in view.sittings for seen in sitting.records]
-        for seen in read:
-            view.values_at[seen.offset].setdefault(seen.value, f"read by reader {seen.process}")
-            view.offsets_of[seen.value].add(seen.offset)
-        _merge_known(view, read)
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
 
 
-def _merge_known(view: PartitionView, read: list[Seen]) -> None:
-    events = sorted([*view.known, *((seen.index, seen.offset) for seen in read)])
-    view.known = []
-    for index, offset in events:
-        view.learn(index, offset)
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

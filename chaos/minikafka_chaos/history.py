@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import threading
 import time as _time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
@@ -55,7 +55,8 @@ class Op(NamedTuple):
     """One line of a history.
 
     `process` numbers the client (a producer or a reader); `batch` numbers the poll that a record came with, for telling
-    a jump inside one poll from a jump between polls; `settings` is for `workload` lines only.
+    a jump inside one poll from a jump between polls; `settings` is for `workload` lines only; `seq` is the number of the
+    line in its file, from 0: lines can be told in order wherever they are read, and a missing one is noticed.
     """
 
     time: float
@@ -70,6 +71,7 @@ class Op(NamedTuple):
     leader_epoch: int | None = None
     batch: int | None = None
     settings: dict[str, Any] | None = None
+    seq: int | None = None
 
     @property
     def topic_partition(self) -> TopicPartition | None:
@@ -77,8 +79,12 @@ class Op(NamedTuple):
             return None
         return TopicPartition(self.topic, self.partition)
 
-    def line(self) -> str:
-        """The line of the file, without its newline. Optional fields are left out when they are absent."""
+    def line(self, seq: int | None = None) -> str:
+        """The line of the file, without its newline. Optional fields are left out when they are absent.
+
+        `seq` stands in for the operation's own.
+        """
+        seq = self.seq if seq is None else seq
         topic = "null" if self.topic is None else _quote(self.topic)
         value = "null" if self.value is None else _quote(self.value)
         error = "null" if self.error is None else _quote(self.error)
@@ -91,6 +97,8 @@ class Op(NamedTuple):
             text += f',"leader_epoch":{self.leader_epoch}'
         if self.batch is not None:
             text += f',"batch":{self.batch}'
+        if seq is not None:
+            text += f',"seq":{seq}'
         if self.settings is not None:
             text += f',"settings":{json.dumps(self.settings, sort_keys=True)}'
         return text + "}"
@@ -118,9 +126,13 @@ class WorkloadSettings:
         """The settings on the history's `workload` line; Kafka's strictest settings where there is none."""
         for op in history:
             if op.op == WORKLOAD and op.settings is not None:
-                known = {k: v for k, v in op.settings.items() if k in cls.__dataclass_fields__}
-                return cls(**known)
+                return cls.known(op.settings)
         return cls()
+
+    @classmethod
+    def known(cls, settings: Mapping[str, Any]) -> WorkloadSettings:
+        """From a `workload` line's settings; what means nothing here is left out."""
+        return cls(**{name: value for name, value in settings.items() if name in cls.__dataclass_fields__})
 
 
 class HistoryWriter:
@@ -136,6 +148,7 @@ class HistoryWriter:
         self._lock = threading.Lock()
         self._flushed_at = clock()
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._seq = _lines_in(path)
         self._file: TextIOWrapper | None = path.open("a", encoding="utf-8", buffering=1 << 16)
 
     def __enter__(self) -> HistoryWriter:
@@ -146,11 +159,11 @@ class HistoryWriter:
 
     def write(self, op: Op) -> None:
         """Append one line. Lines after `close()` are dropped: late callbacks of a stopped client have no reader."""
-        line = op.line() + "\n"
         with self._lock:
             if self._file is None:
                 return
-            self._file.write(line)
+            self._file.write(op.line(self._seq) + "\n")
+            self._seq += 1
             if op.time - self._flushed_at >= FLUSH_INTERVAL_S:
                 self._file.flush()
                 self._flushed_at = op.time
@@ -209,6 +222,20 @@ class HistoryWriter:
                 self._file = None
 
 
+def _lines_in(path: Path) -> int:
+    """How many lines a history has that is written on; one that was cut off stays what it is."""
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
+def check_history(path: Path) -> None:
+    """Raise HistoryError for the first line that is no line of a history."""
+    for _ in iter_history(path):
+        pass
+
+
 def read_history(path: Path) -> History:
     """All lines of a history file, in the order they were written.
 
@@ -237,7 +264,7 @@ def iter_history(path: Path) -> Iterator[Op]:
             yield _op(fields, f"{path}:{number}")
 
 
-_OPTIONAL_INTS = ("partition", "offset", "leader_epoch", "batch")
+_OPTIONAL_INTS = ("partition", "offset", "leader_epoch", "batch", "seq")
 _OPTIONAL_TEXTS = ("topic", "value", "error")
 
 
@@ -273,4 +300,5 @@ def _op(fields: Any, where: str) -> Op:
         fields.get("leader_epoch"),
         fields.get("batch"),
         fields.get("settings"),
+        fields.get("seq"),
     )

@@ -2,28 +2,28 @@
 
 Exactly one of five words, and the difference matters: `Failed` accuses the cluster, and only evidence from the data
 does that. Trouble of the tool is `Error`, a run that proves nothing is `Inconclusive`, a run that was stopped is
-`Aborted`.
+`Aborted`. The rules are in docs/verdicts.md.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
-from minikafka.protocol.types import TopicPartition
-
+from minikafka_chaos import claims as claim_types
+from minikafka_chaos import journal
 from minikafka_chaos.anomalies import DIVERGENCE, LOSS, ORDER, Anomaly, Kind, Severity
-from minikafka_chaos.evidence import Evidence, collect
-from minikafka_chaos.gaps import longest_gaps
-from minikafka_chaos.history import FAIL, INFO, OK, POLL, Op
-from minikafka_chaos.replica_logs import ReplicaLog, check_logs
-from minikafka_chaos.verifier import find_anomalies, undecided
-
-ANOMALIES_SHOWN_MAX = 20
-"""Of each kind, in a journal or on a terminal: the count tells the size, the first few tell the story."""
+from minikafka_chaos.claims import ACK_GAP, NEVER, NO_DUPLICATES, NO_REORDERING, Claim, Terms, read_terms
+from minikafka_chaos.evidence import REPLICAS_FILE, Evidence
+from minikafka_chaos.fates import deleted, join_fates, lost_since, undecided
+from minikafka_chaos.figures import count
+from minikafka_chaos.history import FILE_NAME, WorkloadSettings
+from minikafka_chaos.replica_checks import find_in_replicas, missing_evidence
+from minikafka_chaos.verifier import Found, find_in_history
 
 
 class Outcome(Enum):
@@ -59,16 +59,22 @@ class Verdict:
     summary: str
     counts: dict[str, Any] = field(default_factory=dict)
     anomalies: list[Anomaly] = field(default_factory=list)
+    """The first few of each kind, errors first; `counts["anomalies"]` has how many there are."""
     findings: list[Finding] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """Why the run could not tell everything."""
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many anomalies of each kind, notes as well."""
+        return dict(self.counts.get("anomalies", {}))
 
     def as_json(self) -> dict[str, Any]:
         return {
             "verdict": self.outcome.value,
             "summary": self.summary,
             "counts": self.counts,
-            "anomalies": [anomaly.as_json() for anomaly in shown(self.anomalies)],
+            "anomalies": [anomaly.as_json() for anomaly in self.anomalies],
             "claims": [finding.as_json() for finding in self.findings],
             "problems": self.problems,
         }
@@ -79,166 +85,193 @@ class Verdict:
         return cls(outcome, why, problems=[why])
 
 
-def shown(anomalies: Sequence[Anomaly], limit: int = ANOMALIES_SHOWN_MAX) -> list[Anomaly]:
-    """The first few of each kind, errors first."""
-    seen: Counter[Kind] = Counter()
-    kept = []
-    for anomaly in anomalies:
-        seen[anomaly.kind] += 1
-        if seen[anomaly.kind] <= limit:
-            kept.append(anomaly)
-    return kept
-
-
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What a scenario claims. `kinds` are the anomalies that break it; `strict` turns notes of these into errors."""
+class _Guarantee:
+    """What is always judged, and the anomalies that break it."""
 
     name: str
     kinds: frozenset[Kind]
-    strict: bool = False
-    needs_logs: bool = False
-    ack_gap_limit_s: float | None = None
 
 
-NO_LOSS = Claim("no acknowledged record lost", LOSS)
-DATA_CLAIMS: tuple[Claim, ...] = (
-    NO_LOSS,
-    Claim(
+NO_LOSS = "no acknowledged record lost"
+"""In claims' names; the claim's type is NoAcknowledgedRecordLost."""
+GUARANTEES = (
+    _Guarantee(
         "every offset holds one record, for every reader", frozenset((Kind.INCONSISTENT_OFFSETS, Kind.VANISHED_READ))
     ),
-    Claim("no failed record is read", frozenset((Kind.ABORTED_READ,))),
-    Claim(
-        "order is kept",
-        ORDER | {Kind.ACK_OFFSET, Kind.STALE_OFFSET, Kind.END_OFFSET_WENT_BACK},
-    ),
-    Claim("duplicates only where retries may make them", frozenset((Kind.DUPLICATE,))),
-    Claim("replicas do not diverge", DIVERGENCE, needs_logs=True),
+    _Guarantee("no failed record is read", frozenset((Kind.ABORTED_READ,))),
+    _Guarantee("no record is read that nobody sent", frozenset((Kind.PHANTOM,))),
+    _Guarantee("order is kept", ORDER | {Kind.ACK_OFFSET, Kind.STALE_OFFSET, Kind.END_OFFSET_WENT_BACK}),
+    _Guarantee("duplicates only where retries may make them", frozenset((Kind.DUPLICATE,))),
 )
-"""What is always judged, whatever a scenario claims: the verdict is about the data."""
+REPLICAS = _Guarantee("in-sync replicas are whole and alike", DIVERGENCE)
 
 
-def judge(
-    history: Sequence[Op],
-    replicas: Mapping[TopicPartition, Sequence[ReplicaLog]] | None = None,
-    claims: Iterable[Claim] = (),
-    problems: Iterable[str] = (),
-    accept_loss_before: float | None = None,
-) -> Verdict:
-    """Judge a run.
+def judge_run(folder: Path) -> Verdict:
+    """Judge a run folder again, by the claims and problems that its journal tells.
 
-    Args:
-        replicas: the replicas' logs, where they could be read; None when there is no access to them (any cluster).
-        claims: what is claimed beyond DATA_CLAIMS.
-        problems: what kept the run from showing what it was to show (a state not reached, a broker that stayed away).
-        accept_loss_before: see `minikafka_chaos.evidence.collect`.
-
-    Raises HistoryError for a history that contradicts itself.
+    Raises HistoryError for evidence that contradicts itself or cannot be read.
     """
-    evidence = collect(history, accept_loss_before=accept_loss_before)
-    extra = list(claims)
-    anomalies = _made_strict(find_anomalies(evidence), extra)
-    for logs in (replicas or {}).values():
-        anomalies.extend(check_logs(logs))
+    replicas = folder / REPLICAS_FILE
+    terms = read_terms(folder / journal.FILE_NAME)
+    return judge(folder / FILE_NAME, replicas if replicas.exists() else None, terms)
+
+
+def judge(history: Path, replicas: Path | None = None, terms: Terms | None = None) -> Verdict:
+    """Judge a history, and the replicas' logs where they could be read (`replicas.jsonl`).
+
+    Raises HistoryError for evidence that contradicts itself or cannot be read.
+    """
+    terms = terms or Terms()
+    with Evidence(history, replicas, terms.accept_before) as evidence:
+        join_fates(evidence)
+        told = evidence.one("SELECT settings FROM figures")
+        settings = WorkloadSettings.known(json.loads(told)) if told else WorkloadSettings()
+        found = find_in_history(evidence, settings, _strict(terms.claims))
+        if evidence.has_replicas:
+            found += find_in_replicas(evidence)
+        counts = count(evidence, {each.kind: each.number for each in found})
+        problems = _problems(evidence, terms, counts)
+        findings = [
+            *_loss_findings(evidence, terms, found, counts, problems),
+            *(_guarantee_finding(guarantee, found) for guarantee in GUARANTEES),
+            _guarantee_finding(REPLICAS, found) if evidence.has_replicas else Finding(REPLICAS.name, None, NO_LOGS),
+        ]
+        for claim in terms.claims:
+            finding = _claim_finding(claim, found, counts)
+            findings += [finding] if finding is not None else []
+            if claim.since == NEVER or (finding is not None and finding.held is None):
+                problems.append(f"{claim.name}: {NEVER_BEGUN if finding is None else finding.detail}")
+        outcome, summary = _outcome(evidence, findings, found, problems, counts)
+    anomalies = [example for each in found for example in each.examples]
     anomalies.sort(key=lambda anomaly: anomaly.severity is Severity.NOTE)
-    counts = count(history, evidence, anomalies, replicas)
-    blind = list(problems)
-    blind += [
-        f"{number} acknowledged records of {topic_partition} could not be judged: no reader came to its end"
-        for topic_partition, number in sorted(undecided(evidence).items())
-    ]
+    return Verdict(outcome, summary, counts, anomalies, findings, problems)
+
+
+NO_LOGS = "no access to the replicas' logs"
+NEVER_BEGUN = "the step that it is made from was never begun"
+
+
+def _strict(claims: Sequence[Claim]) -> frozenset[Kind]:
+    """The kinds of which claims make errors where they would be notes."""
+    types = {claim.type for claim in claims}
+    kinds = frozenset((Kind.DUPLICATE,)) if NO_DUPLICATES in types else frozenset()
+    return kinds | (ORDER if NO_REORDERING in types else frozenset())
+
+
+def _problems(evidence: Evidence, terms: Terms, counts: Mapping[str, Any]) -> list[str]:
+    """Why the run cannot tell everything, before any claim is looked at."""
+    found = list(terms.problems)
+    for row in undecided(evidence):
+        where = row["topic"] if row["part"] < 0 else f"{row['topic']}-{row['part']}"
+        below = row["below_start"]
+        if below:
+            found.append(f"{below:,} acknowledged records of {where} lie below its log start, and nothing tells who moved it")
+        if rest := row["number"] - below:
+            found.append(f"{rest:,} acknowledged records of {where} could not be judged: no reader tells of them to the end")
     if counts["acknowledged"] == 0:
-        blind.append("nothing was acknowledged, so nothing could be lost")
-    findings = [_finding(claim, anomalies, counts, replicas, blind) for claim in (*DATA_CLAIMS, *extra)]
-    outcome, summary = _outcome(findings, blind, counts)
-    return Verdict(outcome, summary, counts, anomalies, findings, blind)
+        found.append("nothing was acknowledged, so nothing could be lost")
+    if evidence.missing_lines:
+        found.append(f"{evidence.missing_lines:,} lines of the history are missing")
+    if evidence.has_replicas:
+        found += missing_evidence(evidence)
+    return found
 
 
-def _made_strict(anomalies: list[Anomaly], claims: Sequence[Claim]) -> list[Anomaly]:
-    strict = frozenset(kind for claim in claims if claim.strict for kind in claim.kinds)
-    return [
-        Anomaly(a.kind, Severity.ERROR, a.topic, a.partition, a.offset, a.value, a.message, a.evidence)
-        if a.kind in strict
-        else a
-        for a in anomalies
-    ]
+def _against(kinds: frozenset[Kind], found: Sequence[Found]) -> list[Found]:
+    return [each for each in found if each.kind in kinds and each.errors]
 
 
-def count(
-    history: Sequence[Op],
-    evidence: Evidence,
-    anomalies: Iterable[Anomaly],
-    replicas: Mapping[TopicPartition, Sequence[ReplicaLog]] | None,
-) -> dict[str, Any]:
-    """The numbers of a run. Records of one kind are counted once, however many readers saw them."""
-    sends = evidence.sends.values()
-    read = {(tp, s.value) for tp, view in evidence.partitions.items() for sit in view.sittings for s in sit.records}
-    read_values = {value for _, value in read}
-    kinds = Counter(anomaly.kind for anomaly in anomalies)
-    unknown = [send for send in sends if send.outcome == INFO]
-    gap = next(iter(longest_gaps(history)), None)
-    return {
-        "sent": len(evidence.sends),
-        "acknowledged": sum(1 for send in sends if send.outcome == OK) + len(evidence.accepted),
-        "failed": sum(1 for send in sends if send.outcome == FAIL),
-        "unknown": len(unknown) - len(evidence.accepted),
-        "unknown_but_there": sum(1 for send in unknown if send.value in read_values),
-        "read": len(read_values),
-        "read_failures": sum(1 for op in history if op.op == POLL and op.type == FAIL),
-        "lost": kinds[Kind.LOST_WRITE] + kinds[Kind.UNSEEN],
-        "accepted_loss": len(evidence.accepted),
-        "duplicated": kinds[Kind.DUPLICATE],
-        "reordered": sum(kinds[kind] for kind in ORDER),
-        "divergent": kinds[Kind.DIVERGENT_REPLICAS],
-        "replicas_compared": sum(len(logs) for logs in replicas.values()) if replicas is not None else None,
-        "longest_ack_gap_s": round(gap.seconds, 3) if gap else None,
-        "longest_ack_gap_in": str(gap.topic_partition) if gap else None,
-        "anomalies": {kind.value: number for kind, number in kinds.items()},
-    }
-
-
-def _finding(
-    claim: Claim,
-    anomalies: Sequence[Anomaly],
-    counts: Mapping[str, Any],
-    replicas: Mapping[TopicPartition, Sequence[ReplicaLog]] | None,
-    blind: Sequence[str],
-) -> Finding:
-    if claim.ack_gap_limit_s is not None:
-        gap = counts["longest_ack_gap_s"]
-        if gap is None:
-            return Finding(claim.name, None, "no two acknowledgements to measure between")
-        return Finding(claim.name, gap <= claim.ack_gap_limit_s, f"longest gap {gap:.3f} s")
-    against = [a for a in anomalies if a.kind in claim.kinds and a.severity is Severity.ERROR]
+def _guarantee_finding(guarantee: _Guarantee, found: Sequence[Found]) -> Finding:
+    against = _against(guarantee.kinds, found)
     if against:
-        more = f" (and {len(against) - 1} more)" if len(against) > 1 else ""
-        return Finding(claim.name, False, against[0].message + more)
-    if claim.needs_logs and replicas is None:
-        return Finding(claim.name, None, "no access to the replicas' logs")
-    if claim.kinds & LOSS and blind:
-        return Finding(claim.name, None, blind[0])
-    if claim.kinds & LOSS and counts["accepted_loss"]:
-        return Finding(claim.name, True, f"{counts['accepted_loss']:,} gone that the scenario gives up beforehand")
-    notes = sum(1 for a in anomalies if a.kind in claim.kinds)
-    return Finding(claim.name, True, f"{notes} noted" if notes else "")
+        return Finding(guarantee.name, False, _first_of(against))
+    notes = sum(each.number for each in found if each.kind in guarantee.kinds)
+    return Finding(guarantee.name, True, f"{notes:,} noted" if notes else "")
 
 
-def _outcome(findings: Sequence[Finding], blind: Sequence[str], counts: Mapping[str, Any]) -> tuple[Outcome, str]:
+def _first_of(against: Sequence[Found]) -> str:
+    more = sum(each.errors for each in against) - 1
+    first = next(example for example in against[0].examples if example.severity is Severity.ERROR)
+    return first.message + (f" (and {more:,} more)" if more else "")
+
+
+def _loss_findings(
+    evidence: Evidence, terms: Terms, found: Sequence[Found], counts: Mapping[str, Any], problems: Sequence[str]
+) -> list[Finding]:
+    """One for each claim of no loss, each with its own `since`; without such a claim the one that is always made."""
+    findings = []
+    for claim in terms.loss or [Claim("", claim_types.NO_LOSS)]:
+        name = f"{claim.name}: {NO_LOSS}" if claim.name else NO_LOSS
+        since = claim.since
+        number = lost_since(evidence, since if since is not None else float("-inf"))
+        accepted = counts["accepted_loss"]
+        if since == NEVER:
+            findings.append(Finding(name, None, NEVER_BEGUN))
+        elif number:
+            first = next(
+                example
+                for each in _against(LOSS, found)
+                for example in each.examples
+                if since is None or example.evidence["acknowledged_at"] >= since
+            ) if number == counts["lost"] else None
+            detail = first.message if first else f"{number:,} that were acknowledged since then"
+            more = f" (and {number - 1:,} more)" if first and number > 1 else ""
+            findings.append(Finding(name, False, detail + more))
+        elif problems:
+            findings.append(Finding(name, None, problems[0]))
+        else:
+            findings.append(
+                Finding(name, True, f"{accepted:,} gone that the scenario gives up beforehand" if accepted else "")
+            )
+    return findings
+
+
+def _claim_finding(claim: Claim, found: Sequence[Found], counts: Mapping[str, Any]) -> Finding | None:
+    """What became of a claim beyond the guarantees; None for one that is judged with them."""
+    if claim.type == NO_DUPLICATES:
+        return _guarantee_finding(_Guarantee(f"{claim.name}: no duplicates", frozenset((Kind.DUPLICATE,))), found)
+    if claim.type == NO_REORDERING:
+        return _guarantee_finding(_Guarantee(f"{claim.name}: no reordering", ORDER), found)
+    if claim.type == ACK_GAP:
+        limit_s = (claim.limit_millis or 0) / 1000
+        name, gap = f"{claim.name}: no ack gap above {limit_s:g} s", counts["longest_ack_gap_s"]
+        if gap is None:
+            return Finding(name, None, "no send whose partition is known")
+        return Finding(name, gap <= limit_s, f"longest gap {gap:.3f} s")
+    return None
+
+
+def _outcome(
+    evidence: Evidence,
+    findings: Sequence[Finding],
+    found: Sequence[Found],
+    problems: Sequence[str],
+    counts: Mapping[str, Any],
+) -> tuple[Outcome, str]:
     broken = [finding for finding in findings if finding.held is False]
-    if broken:
+    if broken or any(each.errors for each in found):
         others = f"; also not held: {', '.join(finding.claim for finding in broken[1:])}" if broken[1:] else ""
         return Outcome.FAILED, _broken(broken[0], counts) + others
-    if blind:
-        return Outcome.INCONCLUSIVE, "; ".join(blind)
-    acked, accepted = counts["acknowledged"], counts["accepted_loss"]
-    if accepted:
-        kept = f"{acked - accepted:,} read back, {accepted:,} given up as the scenario declares"
-        return Outcome.PASSED, f"no acknowledged record lost that was to be kept: {acked:,} acknowledged, {kept}"
-    return Outcome.PASSED, f"no acknowledged record lost: {acked:,} acknowledged, all read back"
+    if problems:
+        return Outcome.INCONCLUSIVE, "; ".join(problems)
+    return Outcome.PASSED, _passed(evidence, counts)
 
 
 def _broken(finding: Finding, counts: Mapping[str, Any]) -> str:
-    if finding.claim == NO_LOSS.name:
+    if finding.claim.endswith(NO_LOSS):
         number = counts["lost"]
-        return f"{number} acknowledged record{'s' if number != 1 else ''} lost: {finding.detail}"
+        return f"{number:,} acknowledged record{'s' if number != 1 else ''} lost: {finding.detail}"
     return f"not held: {finding.claim}: {finding.detail}"
+
+
+def _passed(evidence: Evidence, counts: Mapping[str, Any]) -> str:
+    acked, accepted = counts["acknowledged"], counts["accepted_loss"]
+    parts = [f"{number:,} deleted {how}" for how, number in deleted(evidence)]
+    kept = acked - accepted - counts["deleted"]
+    if accepted:
+        parts.append(f"{accepted:,} given up as the scenario declares")
+    what = "no acknowledged record lost" + (" that was to be kept" if accepted else "")
+    if not parts:
+        return f"{what}: {acked:,} acknowledged, all read back"
+    return f"{what}: {acked:,} acknowledged, {kept:,} read back, {', '.join(parts)}"

@@ -1,363 +1,296 @@
-"""Finds what a history proves to be wrong. Pure functions: evidence in, anomalies out.
+"""Finds what the evidence proves to be wrong: one query for each kind of anomaly, as docs/verdicts.md defines it.
 
-The rules are those of Jepsen's Kafka checker, of Redpanda's log player and of the TLA+ models of Kafka's replication;
-each function names the ones it checks. They ask nothing of the cluster but the Kafka protocol, so a history of any
-Kafka-compatible cluster can be judged.
-
-Two ideas carry all of it. *Values are unique*, so a value names its send. And *unknown is not failed*: a send without
+The rules are those of Jepsen's Kafka checker, of Redpanda's log player and of the TLA+ models of Kafka's replication.
+Two ideas carry all of them. *Values are unique*, so a value names its send. And *unknown is not failed*: a send without
 an answer may or may not be in the log, and either is right; only what was acknowledged must be there, and only what
 definitely failed must not.
+
+A query gives topic, part, pos, value and `note`, and whatever else its sentence needs.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterator
-
-from minikafka.protocol.types import TopicPartition
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from minikafka_chaos.anomalies import Anomaly, Kind, Severity
-from minikafka_chaos.evidence import Evidence, PartitionView, Send, Sitting
-from minikafka_chaos.history import FAIL, OK
+from minikafka_chaos.evidence import Evidence
+from minikafka_chaos.history import WorkloadSettings
+
+EXAMPLES_MAX = 20
+"""Of each kind: the count tells the size, the first few tell the story."""
+
+Row = Mapping[str, Any]
 
 
-def lost_writes(evidence: Evidence) -> Iterator[Anomaly]:
-    """A1 lost-write and A2 unseen (Jepsen); `produce_consume_validate` of Kafka's own system tests.
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A kind of anomaly, the query that finds it, and its sentence. Queries may use `$idempotence`."""
 
-    Where a reader came to the end of the partition after the acknowledgement, the record must be in what it read. Where
-    none did, only an offset that some reader passed can be called lost; see `undecided`.
-    """
-    for topic_partition, view in evidence.partitions.items():
-        final = view.final
-        present = {seen.value for seen in final.records} if final else set()
-        holders = {seen.offset: seen.value for seen in final.records} if final else {}
-        last_read = max(holders, default=-1)
-        for send in evidence.acked(topic_partition):
-            if final is None or (send.completed_at or 0.0) > final.assigned_at:
-                yield from _lost_by_passing(view, send)
-                continue
-            if send.value in present or _expired(send, final):
-                continue
-            offset = send.offset
-            passed = offset is not None and offset <= last_read
-            now_there = holders.get(offset) if offset is not None else None
-            where = f"offset {offset}" if offset is not None else "an untold offset"
-            fate = f"now holds {now_there!r}" if now_there is not None else f"the partition ends at {final.end}"
-            yield Anomaly(
-                Kind.LOST_WRITE if passed else Kind.UNSEEN,
-                Severity.ERROR,
-                *topic_partition,
-                offset,
-                send.value,
-                f"{send.value!r} was acknowledged at {where}, and is gone: {fate}",
-                {
-                    "acknowledged_at": send.completed_at,
-                    "producer": send.process,
-                    "offset_holds_now": now_there,
-                    "final_reader": final.process,
-                    "end_offset": final.end,
-                    "read_earlier": send.value in view.offsets_of,
-                },
-            )
+    kind: Kind
+    query: str
+    sentence: Callable[[Row], str]
 
 
-def _lost_by_passing(view: PartitionView, send: Send) -> Iterator[Anomaly]:
-    if send.offset is None or send.value in view.offsets_of:
-        return
-    for sitting in view.sittings:
-        if not sitting.records or sitting.start is None:
+@dataclass(slots=True)
+class Found:
+    """How many of one kind, how many of them are errors, and the first few."""
+
+    kind: Kind
+    number: int
+    errors: int
+    examples: list[Anomaly]
+
+
+def find(evidence: Evidence, checks: Iterable[Check], settings: WorkloadSettings, strict: frozenset[Kind]) -> list[Found]:
+    """What each check finds; kinds without any are left out. `strict` kinds are errors also where they would be notes."""
+    found = []
+    for check in checks:
+        query = check.query.replace("$idempotence", str(settings.idempotence).lower())
+        evidence.run(f"CREATE OR REPLACE TEMP TABLE found AS {query}")
+        number, notes = evidence.db.execute("SELECT count(*), count(*) FILTER (note) FROM found").fetchall()[0]
+        if not number:
             continue
-        last = max(seen.offset for seen in sitting.records)
-        if sitting.start <= send.offset <= last:
-            assert send.partition is not None
-            yield Anomaly(
-                Kind.LOST_WRITE,
-                Severity.ERROR,
-                send.topic,
-                send.partition,
-                send.offset,
-                send.value,
-                f"{send.value!r} was acknowledged at offset {send.offset}; reader {sitting.process} passed that offset "
-                f"(from {sitting.start} to {last}) and nobody has read it",
-                {"acknowledged_at": send.completed_at, "producer": send.process, "reader": sitting.process},
-            )
-            return
-
-
-def undecided(evidence: Evidence) -> dict[TopicPartition, int]:
-    """Partitions with acknowledged records of which the history cannot tell whether they survived, and how many.
-
-    They make a verdict of Passed impossible: no reader came to the end of the partition after those acknowledgements.
-    """
-    counts: dict[TopicPartition, int] = {}
-    for topic_partition, view in evidence.partitions.items():
-        final = view.final
-        waiting = sum(
-            1
-            for send in evidence.acked(topic_partition)
-            if send.value not in view.offsets_of and (final is None or (send.completed_at or 0.0) > final.assigned_at)
+        rows = evidence.rows(
+            f"SELECT * FROM found ORDER BY note, topic, part, pos NULLS FIRST, value NULLS FIRST LIMIT {EXAMPLES_MAX}"
         )
-        if waiting:
-            counts[topic_partition] = waiting
-    return counts
-
-
-def vanished_reads(evidence: Evidence) -> Iterator[Anomaly]:
-    """A13 ConsistentRead (Vanlightly's TLA+): what was read once is read by every later reader of that offset."""
-    for topic_partition, view in evidence.partitions.items():
-        final = view.final
-        if final is None:
-            continue
-        there = {(seen.offset, seen.value) for seen in final.records}
-        reported: set[tuple[int, str]] = set()
-        for sitting in view.sittings:
-            for seen in sitting.records:
-                record = (seen.offset, seen.value)
-                if seen.index >= final.index or record in there or record in reported:
-                    continue
-                if final.start is not None and seen.offset < final.start:
-                    continue
-                reported.add(record)
-                yield Anomaly(
-                    Kind.VANISHED_READ,
-                    Severity.ERROR,
-                    *topic_partition,
-                    seen.offset,
-                    seen.value,
-                    f"reader {seen.process} read {seen.value!r} at offset {seen.offset}; the final reader did not",
-                    {"reader": seen.process, "read_at": seen.time, "final_reader": final.process},
-                )
-
-
-def duplicates(evidence: Evidence) -> Iterator[Anomaly]:
-    """A3 duplicate: an error with an idempotent producer, else what retries are allowed to do."""
-    severity = Severity.ERROR if evidence.settings.idempotence else Severity.NOTE
-    places: dict[str, list[tuple[TopicPartition, int]]] = defaultdict(list)
-    for topic_partition, view in evidence.partitions.items():
-        final = view.final
-        # Across readers a truncated first copy would look like a duplicate; one reader's copies are there together.
-        records = ((s.value, s.offset) for s in final.records) if final else _all_reads(view)
-        for value, offset in sorted(set(records)):
-            places[value].append((topic_partition, offset))
-    for value, found in places.items():
-        if len(found) > 1:
-            (topic, partition), offset = found[1]
-            yield Anomaly(
-                Kind.DUPLICATE,
-                severity,
-                topic,
-                partition,
-                offset,
-                value,
-                f"{value!r} is at {len(found)} offsets: {', '.join(f'{tp}@{o}' for tp, o in found)}",
-                {"places": [[str(tp), o] for tp, o in found]},
-            )
-
-
-def _all_reads(view: PartitionView) -> Iterator[tuple[str, int]]:
-    return ((value, offset) for value, offsets in view.offsets_of.items() for offset in offsets)
-
-
-def inconsistent_offsets(evidence: Evidence) -> Iterator[Anomaly]:
-    """A4 inconsistent-offsets: one offset, two values, over all acknowledgements and reads."""
-    for topic_partition, view in evidence.partitions.items():
-        for offset, values in sorted(view.values_at.items()):
-            if len(values) > 1:
-                told = ", ".join(f"{value!r} ({by})" for value, by in values.items())
-                yield Anomaly(
-                    Kind.INCONSISTENT_OFFSETS,
-                    Severity.ERROR,
-                    *topic_partition,
-                    offset,
-                    next(iter(values)),
-                    f"offset {offset} holds {len(values)} values: {told}",
-                    {"values": dict(values)},
-                )
-
-
-def aborted_reads(evidence: Evidence) -> Iterator[Anomaly]:
-    """A5 aborted read (G1a): a record whose send definitely failed was read."""
-    for topic_partition, view in evidence.partitions.items():
-        for value, offsets in view.offsets_of.items():
-            send = evidence.sends.get(value)
-            if send is not None and send.outcome == FAIL:
-                yield Anomaly(
-                    Kind.ABORTED_READ,
-                    Severity.ERROR,
-                    *topic_partition,
-                    min(offsets),
-                    value,
-                    f"the send of {value!r} failed ({send.error}), yet it was read at offset {min(offsets)}",
-                    {"failed_at": send.completed_at, "error": send.error, "offsets": sorted(offsets)},
-                )
-
-
-def poll_order(evidence: Evidence) -> Iterator[Anomaly]:
-    """A7 poll-skip and A8 nonmonotonic-poll, inside one poll (`int-`) and across polls.
-
-    Offsets need not be contiguous (transaction markers and compaction leave holes); a hole is a skip only when the
-    history knows of a record in it.
-    """
-    for topic_partition, view in evidence.partitions.items():
-        taken = sorted(view.values_at)
-        for sitting in view.sittings:
-            previous = -1 if sitting.start is None else sitting.start - 1
-            batch: int | None = None
-            first = sitting.start is None
-            for seen in sitting.records:
-                inside = batch is not None and seen.batch == batch
-                if not first and seen.offset <= previous:
-                    kind = Kind.INT_NONMONOTONIC_POLL if inside else Kind.NONMONOTONIC_POLL
-                    yield Anomaly(
-                        kind,
-                        Severity.ERROR,
-                        *topic_partition,
-                        seen.offset,
-                        seen.value,
-                        f"reader {seen.process} got offset {seen.offset} after offset {previous}",
-                        {"reader": seen.process, "before": previous, "read_at": seen.time},
-                    )
-                elif not first and seen.offset > previous + 1:
-                    missed = taken[bisect_right(taken, previous) : bisect_left(taken, seen.offset)]
-                    if missed:
-                        kind = Kind.INT_POLL_SKIP if inside else Kind.POLL_SKIP
-                        yield Anomaly(
-                            kind,
-                            Severity.ERROR,
-                            *topic_partition,
-                            missed[0],
-                            next(iter(view.values_at[missed[0]])),
-                            f"reader {seen.process} jumped from offset {previous} to {seen.offset}, over "
-                            f"{len(missed)} records that are known",
-                            {"reader": seen.process, "from": previous, "to": seen.offset, "missed": missed[:20]},
-                        )
-                previous, batch, first = seen.offset, seen.batch, False
-
-
-def send_order(evidence: Evidence) -> Iterator[Anomaly]:
-    """A9 nonmonotonic-send: one producer's acknowledgements in a partition, in the order of its sends.
-
-    Without idempotence a client may overtake itself, and then it is a note only. It does so with several requests in
-    flight; and with one, where that is one for each connection: what the old leader never answered is sent again behind
-    what the new leader has taken meanwhile (librdkafka #1092, #1969). Both show in the history: the earlier send was
-    still open when the later one was acknowledged. Where it was not, the brokers have changed the order.
-    """
-    for topic_partition in evidence.partitions:
-        highest: dict[int, Send] = {}
-        for send in evidence.acked(topic_partition):
-            if send.offset is None:
-                continue
-            before = highest.get(send.process)
-            if before is not None and before.offset is not None and send.offset <= before.offset:
-                overtaken = (before.completed_at or 0.0) > (send.completed_at or 0.0)
-                excused = overtaken and not evidence.settings.idempotence
-                yield Anomaly(
-                    Kind.NONMONOTONIC_SEND,
-                    Severity.NOTE if excused else Severity.ERROR,
-                    *topic_partition,
-                    send.offset,
-                    send.value,
-                    f"producer {send.process} sent {send.value!r} after {before.value!r}, and was told offsets "
-                    f"{send.offset} and {before.offset}",
-                    {"producer": send.process, "before": before.value, "before_offset": before.offset},
-                )
-            else:
-                highest[send.process] = send
-
-
-def ack_offsets(evidence: Evidence) -> Iterator[Anomaly]:
-    """A15, first half (Redpanda's log player): a record is where its acknowledgement said it is."""
-    for topic_partition, view in evidence.partitions.items():
-        for value, offsets in view.offsets_of.items():
-            send = evidence.sends.get(value)
-            if send is None:
-                continue
-            if send.outcome == OK and send.offset is not None and send.offset not in offsets:
-                yield Anomaly(
-                    Kind.ACK_OFFSET,
-                    Severity.ERROR,
-                    *topic_partition,
-                    send.offset,
-                    value,
-                    f"{value!r} was acknowledged at offset {send.offset} and is read at {_some(offsets)}",
-                    {"acknowledged_offset": send.offset, "read_offsets": sorted(offsets)},
-                )
-
-
-def stale_offsets(evidence: Evidence) -> Iterator[Anomaly]:
-    """A15, second half: a record gets no offset that somebody already knew to be taken when its send began.
-
-    It holds for unknown sends as well: they may turn up late, but never so low. A log that was cut and written again
-    breaks it for every record until the old end is passed: the first of each such run is reported.
-    """
-    for topic_partition, view in evidence.partitions.items():
-        reported = -1
-        for send in evidence.sends_of.get(topic_partition, ()):
-            told = set(view.offsets_of.get(send.value, ()))
-            if send.outcome == OK and send.offset is not None:
-                told.add(send.offset)
-            known = view.known_before(send.index)
-            if told and min(told) <= known and known != reported:
-                reported = known
-                yield Anomaly(
-                    Kind.STALE_OFFSET,
-                    Severity.ERROR,
-                    *topic_partition,
-                    min(told),
-                    send.value,
-                    f"{send.value!r} got offset {min(told)}, but offset {known} was known to be taken before it was "
-                    "sent",
-                    {"offsets": sorted(told), "known": known, "invoked_at": send.invoked_at},
-                )
-
-
-def end_offsets(evidence: Evidence) -> Iterator[Anomaly]:
-    """A14: the end offset that one client is told never goes back (Spark refuses to go on when it does)."""
-    for topic_partition, view in evidence.partitions.items():
-        for process, told in view.ends.items():
-            highest_at, highest = 0.0, -1
-            for time, offset in told:
-                if offset < highest:
-                    yield Anomaly(
-                        Kind.END_OFFSET_WENT_BACK,
-                        Severity.ERROR,
-                        *topic_partition,
-                        offset,
-                        None,
-                        f"client {process} was told end offset {highest}, and later {offset}",
-                        {"client": process, "first": [highest_at, highest], "then": [time, offset]},
-                    )
-                    # Report each fall once, then watch from the new level.
-                highest_at, highest = time, offset
-
-
-CHECKS = (
-    lost_writes,
-    vanished_reads,
-    duplicates,
-    inconsistent_offsets,
-    aborted_reads,
-    poll_order,
-    send_order,
-    ack_offsets,
-    stale_offsets,
-    end_offsets,
-)
-
-
-def find_anomalies(evidence: Evidence) -> list[Anomaly]:
-    """Every anomaly of every check, errors first."""
-    found = [anomaly for check in CHECKS for anomaly in check(evidence)]
-    found.sort(key=lambda anomaly: anomaly.severity is Severity.NOTE)
+        lenient = check.kind not in strict
+        examples = [_anomaly(check, row, lenient) for row in rows]
+        found.append(Found(check.kind, number, number - notes * lenient, examples))
     return found
 
 
-def _expired(send: Send, final: Sitting) -> bool:
-    """Retention or DeleteRecords moved the start of the log past the record: gone, and rightly so."""
-    return send.offset is not None and final.start is not None and send.offset < final.start
+def _anomaly(check: Check, row: Row, lenient: bool) -> Anomaly:
+    severity = Severity.NOTE if row["note"] and lenient else Severity.ERROR
+    about = {name: value for name, value in row.items() if name not in ("topic", "part", "pos", "value", "note")}
+    return Anomaly(
+        check.kind, severity, row["topic"], row["part"], row["pos"], row["value"], check.sentence(row), about
+    )
 
 
-def _some(offsets: set[int]) -> str:
-    ordered = sorted(offsets)
-    return ", ".join(map(str, ordered[:5])) + (" ..." if len(ordered) > 5 else "")
+# -- loss --------------------------------------------------------------------------------------------------------------
+
+_LOST = """
+    SELECT s.topic, s.part, s.pos, s.value, false AS note, s.done AS acknowledged_at, s.process AS producer,
+           h.value AS offset_holds_now, f.start AS log_start, f."end" AS end_offset, r.value IS NOT NULL AS read_earlier
+    FROM (SELECT * FROM fates WHERE fate = '{}') s LEFT JOIN finals f USING (tp)
+    LEFT JOIN (SELECT tp, pos, min(value) AS value FROM final_reads
+               WHERE EXISTS (SELECT 1 FROM fates WHERE fate = '{}') GROUP BY ALL) h ON h.tp = s.tp AND h.pos = s.pos
+    LEFT JOIN present r ON r.tp = s.tp AND r.value = s.value
+"""
+
+
+def _lost_query(kind: Kind) -> str:
+    return _LOST.format(kind.value, kind.value)
+
+
+def _where(row: Row) -> str:
+    return "an untold offset" if row["pos"] is None else f"offset {row['pos']}"
+
+
+def _lost(row: Row) -> str:
+    if row["offset_holds_now"] is not None:
+        fate = f"now holds {row['offset_holds_now']!r}"
+    elif row["end_offset"] is not None:
+        fate = f"the partition ends at {row['end_offset']}"
+    else:
+        fate = "a reader passed that offset, and nobody has read it"
+    return f"{row['value']!r} was acknowledged at {_where(row)}, and is gone: {fate}"
+
+
+def _below_start(row: Row) -> str:
+    return (
+        f"{row['value']!r} was acknowledged at {_where(row)}, and the log starts at {row['log_start']}: neither retention "
+        "nor a request moved it there"
+    )
+
+
+# -- the checks ----------------------------------------------------------------------------------------------------------
+
+_JUMPS = """
+    SELECT * FROM (
+      SELECT n, time, process, tp, sitting, pos, value,
+             coalesce(lag(pos) OVER run, start - 1) AS before, coalesce(batch = lag(batch) OVER run, false) AS inside
+      FROM reads JOIN (SELECT process, tp, sitting, start FROM sittings) USING (process, tp, sitting)
+      WINDOW run AS (PARTITION BY process, tp, sitting ORDER BY n)
+    ) WHERE before IS NOT NULL AND pos <> before + 1
+"""
+"""Reads that do not follow the one before them."""
+
+
+def _back_query(inside: bool) -> str:
+    return f"""
+        SELECT topic, part, pos, value, false AS note, process AS reader, before, time AS read_at
+        FROM jumps JOIN partitions USING (tp) WHERE pos <= before AND inside = {inside}
+    """
+
+
+def _skip_query(inside: bool) -> str:
+    return f"""
+        SELECT topic, part, k.pos, k.value, false AS note, j.process AS reader, j.before, j.pos AS after, j.time AS read_at
+        FROM (SELECT * FROM jumps WHERE pos > before AND inside = {inside}) j JOIN partitions p USING (tp)
+        ASOF JOIN (SELECT tp, pos, min(value) AS value FROM known WHERE EXISTS (SELECT 1 FROM jumps WHERE pos > before) GROUP BY ALL) k
+          ON k.tp = j.tp AND k.pos < j.pos
+        WHERE k.pos > j.before AND k.pos >= p.deleted_to
+    """
+
+
+def _went_back(row: Row) -> str:
+    return f"reader {row['reader']} got offset {row['pos']} after offset {row['before']}"
+
+
+def _skipped(row: Row) -> str:
+    return (
+        f"reader {row['reader']} jumped from offset {row['before']} to {row['after']}, over offset {row['pos']}, which is "
+        f"known to hold {row['value']!r}"
+    )
+
+
+CHECKS = (
+    Check(Kind.LOST_WRITE, _lost_query(Kind.LOST_WRITE), _lost),
+    Check(Kind.UNSEEN, _lost_query(Kind.UNSEEN), _lost),
+    Check(Kind.LOST_BELOW_START, _lost_query(Kind.LOST_BELOW_START), _below_start),
+    Check(
+        Kind.VANISHED_READ,
+        """
+        SELECT topic, part, v.pos, v.value, false AS note, min(v.process) AS reader, min(v.time) AS read_at
+        FROM reads v JOIN finals f USING (tp) JOIN partitions p USING (tp)
+        WHERE v.n < f.first_n AND v.pos >= f.start AND NOT p.compacted
+          AND NOT EXISTS (SELECT 1 FROM final_reads r WHERE r.tp = v.tp AND r.pos = v.pos AND r.value = v.value)
+        GROUP BY ALL
+        """,
+        lambda row: f"reader {row['reader']} read {row['value']!r} at offset {row['pos']}; the final reader did not",
+    ),
+    Check(
+        Kind.DUPLICATE,
+        """
+        SELECT topic, part, pos, value, NOT $idempotence AS note, low AS first_offset
+        FROM (
+          SELECT value, min(tp) AS tp, min(low) AS low, max(high) AS pos, count(*) > 1 OR min(low) <> max(high) AS several
+          FROM (
+            SELECT value, tp, CASE WHEN f.tp IS NULL THEN low ELSE final_low END AS low,
+                   CASE WHEN f.tp IS NULL THEN high ELSE final_high END AS high
+            FROM present LEFT JOIN (SELECT tp FROM finals) f USING (tp)
+          ) WHERE low IS NOT NULL GROUP BY value
+        ) JOIN partitions USING (tp)
+        WHERE several
+        """,
+        lambda row: f"{row['value']!r} is at two or more offsets, {row['first_offset']} and {row['pos']} among them",
+    ),
+    Check(
+        Kind.INCONSISTENT_OFFSETS,
+        """
+        SELECT topic, part, o.pos, k.value, false AS note, k.values
+        FROM (SELECT tp, pos FROM known GROUP BY tp, pos HAVING min(hash(value)) <> max(hash(value))) o
+        JOIN (SELECT tp, pos, min(value) AS value, list(DISTINCT value ORDER BY value) AS values FROM known
+              SEMI JOIN (SELECT tp, pos FROM known GROUP BY tp, pos HAVING min(hash(value)) <> max(hash(value))) USING (tp, pos)
+              GROUP BY tp, pos) k USING (tp, pos)
+        JOIN partitions USING (tp)
+        """,
+        lambda row: f"offset {row['pos']} holds {len(row['values'])} values: {', '.join(map(repr, row['values'][:5]))}",
+    ),
+    Check(
+        Kind.ABORTED_READ,
+        """
+        SELECT min(p.topic) AS topic, min(p.part) AS part, min(r.low) AS pos, s.value, false AS note, s.done AS failed_at, s.error
+        FROM (SELECT * FROM sends WHERE outcome = 'fail') s JOIN present r USING (value) JOIN partitions p ON p.tp = r.tp
+        GROUP BY s.value, s.done, s.error
+        """,
+        lambda row: f"the send of {row['value']!r} failed ({row['error']}), yet it was read at offset {row['pos']}",
+    ),
+    Check(
+        Kind.PHANTOM,
+        """
+        WITH strangers AS (SELECT value, tp FROM present ANTI JOIN sends USING (value)),
+        before AS (
+          SELECT tp, max(pos) AS was_there FROM ends
+          WHERE n < (SELECT coalesce(min(n), 0) FROM sends) GROUP BY tp
+        )
+        SELECT topic, part, r.pos, min(r.value) AS value, false AS note, min(r.process) AS reader, min(r.time) AS read_at
+        FROM reads r SEMI JOIN strangers USING (value, tp) JOIN partitions USING (tp) LEFT JOIN before USING (tp)
+        WHERE r.pos >= coalesce(was_there, 0)
+        GROUP BY topic, part, r.pos
+        """,
+        lambda row: f"reader {row['reader']} read {row['value']!r} at offset {row['pos']}, which nobody has sent",
+    ),
+    Check(Kind.INT_POLL_SKIP, _skip_query(True), _skipped),
+    Check(Kind.POLL_SKIP, _skip_query(False), _skipped),
+    Check(Kind.INT_NONMONOTONIC_POLL, _back_query(True), _went_back),
+    Check(Kind.NONMONOTONIC_POLL, _back_query(False), _went_back),
+    Check(
+        Kind.NONMONOTONIC_SEND,
+        """
+        WITH late AS (
+          SELECT * FROM (
+            SELECT value, process, tp, pos, done_n,
+                   max(pos) OVER (PARTITION BY process, tp ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest
+            FROM acks
+          ) WHERE pos <= highest
+        ), holders AS (
+          SELECT process, tp, pos, arg_min(done_n, n) AS done_n, arg_min(value, n) AS value
+          FROM acks SEMI JOIN (SELECT process, tp, highest AS pos FROM late) USING (process, tp, pos) GROUP BY ALL
+        )
+        SELECT topic, part, late.pos, late.value, holders.done_n > late.done_n AND NOT $idempotence AS note,
+               late.process AS producer, holders.value AS before, late.highest AS before_offset
+        FROM late JOIN holders ON holders.process = late.process AND holders.tp = late.tp AND holders.pos = late.highest
+        JOIN partitions p ON p.tp = late.tp
+        """,
+        lambda row: (
+            f"producer {row['producer']} sent {row['value']!r} after {row['before']!r}, and was told offsets {row['pos']} "
+            f"and {row['before_offset']}"
+        ),
+    ),
+    Check(
+        Kind.ACK_OFFSET,
+        """
+        WITH doubtful AS (
+          SELECT DISTINCT a.value, a.tp, a.pos FROM acks a JOIN present r USING (value)
+          WHERE r.tp <> a.tp OR (r.low <> a.pos AND r.high <> a.pos)
+        )
+        SELECT topic, part, d.pos, d.value, false AS note, told.read_offsets
+        FROM doubtful d JOIN partitions USING (tp)
+        JOIN (SELECT value, list(low) AS read_offsets FROM present SEMI JOIN doubtful USING (value) GROUP BY value) told USING (value)
+        WHERE NOT EXISTS (SELECT 1 FROM reads r WHERE r.value = d.value AND r.tp = d.tp AND r.pos = d.pos)
+        """,
+        lambda row: (
+            f"{row['value']!r} was acknowledged at offset {row['pos']} and is read at "
+            f"{', '.join(map(str, row['read_offsets'][:5]))}"
+        ),
+    ),
+    Check(
+        Kind.STALE_OFFSET,
+        """
+        WITH told AS (
+          SELECT s.n, s.tp, s.value, least(a.pos, r.low) AS pos
+          FROM sends s LEFT JOIN acks a USING (value) LEFT JOIN present r ON r.value = s.value AND r.tp = s.tp
+          WHERE s.tp IS NOT NULL AND (a.pos IS NOT NULL OR r.low IS NOT NULL)
+        ), events AS (
+          SELECT n, tp, value, pos, NULL::BIGINT AS learnt FROM told
+          UNION ALL SELECT n, tp, NULL, NULL, pos FROM known WHERE n < (SELECT max(n) FROM sends)
+        )
+        SELECT topic, part, min(late.pos) AS pos, arg_min(late.value, late.n) AS value, false AS note, late.known
+        FROM (SELECT *, max(learnt) OVER (PARTITION BY tp ORDER BY n ROWS UNBOUNDED PRECEDING) AS known FROM events) late
+        JOIN partitions USING (tp)
+        WHERE late.pos <= late.known GROUP BY topic, part, late.known
+        """,
+        lambda row: (
+            f"{row['value']!r} got offset {row['pos']}, but offset {row['known']} was known to be taken before it was sent"
+        ),
+    ),
+    Check(
+        Kind.END_OFFSET_WENT_BACK,
+        """
+        SELECT topic, part, pos, NULL::VARCHAR AS value, false AS note, process AS client, before, time AS told_at
+        FROM (SELECT *, lag(pos) OVER (PARTITION BY process, tp ORDER BY n) AS before FROM ends) JOIN partitions USING (tp)
+        WHERE pos < before
+        """,
+        lambda row: f"client {row['client']} was told end offset {row['before']}, and later {row['pos']}",
+    ),
+)
+
+
+def find_in_history(evidence: Evidence, settings: WorkloadSettings, strict: frozenset[Kind] = frozenset()) -> list[Found]:
+    """Every anomaly that the history shows; `fates.join_fates` has to come first."""
+    evidence.run(f"CREATE TEMP TABLE jumps AS {_JUMPS}")
+    return find(evidence, CHECKS, settings, strict)

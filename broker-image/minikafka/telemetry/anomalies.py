@@ -103,7 +103,7 @@ DECLARATIONS: dict[Kind, Declaration] = {
         "in F",
         "(topic, partition, offset, value)",
         "ConsistentRead of Vanlightly's TLA+ models of Kafka's replication",
-        inconclusive="no F: not judged",
+        inconclusive="no F, or a compacted topic: not judged",
     ),
     Kind.DUPLICATE: Declaration(
         "A value must be at one offset only (promised by idempotent producers alone)",

@@ -28,7 +28,7 @@ CASES = (
         "lost-in-the-middle",
         lambda: Run().acked("a", 0).acked("b", 1).invoke("c").unknown("c").final(["a", "c"]),
         "Failed",
-        {"lost-write": 1, "inconsistent-offsets": 1},
+        {"lost-write": 1, "inconsistent-offsets": 1, "stale-offset": 1},
         {"lost": 1},
     ),
     Case(

@@ -1,0 +1,31 @@
+"""The verifier on the table of cases: the verdict, the kinds and the counts that docs/verdicts.md gives them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from minikafka_chaos.history import HistoryError
+from minikafka_chaos.verdict import Outcome, Verdict, judge_run
+
+from tests.unit.verdict_cases import CASES, Case
+
+
+def judged(folder: Path) -> Verdict:
+    try:
+        return judge_run(folder)
+    except HistoryError as error:
+        return Verdict.trouble(Outcome.ERROR, str(error))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_verifier_says_what_the_case_expects(case: Case, tmp_path: Path) -> None:
+    verdict = judged(case.make().write(tmp_path / case.name))
+    told = {name: verdict.counts.get(name) for name in case.counts}
+    assert (verdict.outcome.value, verdict.kinds, told) == (case.verdict, dict(case.anomalies), dict(case.counts))
+
+
+def test_names_are_used_once_and_every_proven_run_is_there() -> None:
+    names = [case.name for case in CASES]
+    assert len(names) == len(set(names))
+    assert {case.proven for case in CASES} >= {1, 2, 3, 4, 5}
