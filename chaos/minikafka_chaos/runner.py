@@ -10,7 +10,7 @@ import contextlib
 import random
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,21 +19,21 @@ from rich.markup import escape
 
 from minikafka_chaos import history as history_file
 from minikafka_chaos import journal as journal_file
-from minikafka_chaos.anomalies import ORDER, Kind
+from minikafka_chaos.claims import LINE_KIND, NEVER, Claim, Terms
 from minikafka_chaos.conditions import World
 from minikafka_chaos.document import as_config
 from minikafka_chaos.errors import NotSupported, ToolTrouble
 from minikafka_chaos.grounds import Ground
-from minikafka_chaos.grounds.clients import Load, Stoppable, TopicPlan
-from minikafka_chaos.history import FAIL, INFO, OK, HistoryError, HistoryWriter, read_history
+from minikafka_chaos.grounds.clients import Load, PartitionView, Stoppable, TopicPlan
+from minikafka_chaos.history import FAIL, INFO, OK, HistoryError, HistoryWriter
 from minikafka_chaos.interrupts import Interrupts
 from minikafka_chaos.journal import Journal
 from minikafka_chaos.load import LoadSettings, ProducerSettings, Tally
-from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError
+from minikafka_chaos.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.reporter import Reporter, Silent
-from minikafka_chaos.scenario import ClaimSpec, ClaimType, Delivery, Mode, Scenario, TailReaders
+from minikafka_chaos.scenario import ClaimSpec, Delivery, Mode, Scenario, TailReaders, TopicSpec
 from minikafka_chaos.story import Story, told
-from minikafka_chaos.verdict import Claim, Outcome, Verdict, judge
+from minikafka_chaos.verdict import Outcome, Verdict, judge_run
 
 POLL_S = 0.05
 TOPIC_TIMEOUT_S = 30.0
@@ -125,6 +125,8 @@ class _Run:
         self.problems: list[str] = []
         self.fault_times: list[tuple[str, float]] = []
         self.step_times: dict[str, float] = {}
+        self.placement: dict[str, dict[TopicPartition, PartitionView]] = {}
+        """Where the replicas were when the final read was over, by topic."""
         self._load: Load | None = None
 
     def run(self) -> Verdict:
@@ -143,7 +145,6 @@ class _Run:
             return Verdict.trouble(Outcome.ERROR, f"internal error: {type(error).__name__}: {error} (see the journal)")
 
     def _tell_and_judge(self) -> Verdict:
-        path = self.directory / history_file.FILE_NAME
         observer: Stoppable | None = None
         try:
             self._bring_up()
@@ -151,13 +152,15 @@ class _Run:
             if observer is not None:
                 observer.start()
             self._make_topics()
-            with HistoryWriter(path, self.clock.time) as history:
+            with HistoryWriter(self.directory / history_file.FILE_NAME, self.clock.time) as history:
                 self._under_load(history)
                 self._read_back(history)
+            self._note_placement()
         finally:
             with self.interrupts.held():
                 self._take_down(observer)
-        return self._judge(path, self._replica_logs())
+        self._write_replicas()
+        return self._judge()
 
     # -- up and down -------------------------------------------------------------------------------------------------
 
@@ -324,54 +327,43 @@ class _Run:
         self.journal.note("read back", records=found.records, complete=found.complete, seconds=round(took, 3))
         self.reporter.say(f"read back {found.records:,} records (took {took:.1f} s)")
 
-    def _replica_logs(self) -> dict[TopicPartition, list[ReplicaLog]]:
-        self.reporter.status("comparing the replicas' logs")
-        found: dict[TopicPartition, list[ReplicaLog]] = {}
+    def _note_placement(self) -> None:
         for topic in self.spec.topics:
-            for topic_partition in self._partitions(topic.name):
-                found[topic_partition] = self._logs_of(topic_partition)
-        return found
+            found = self.clients.view().partitions(topic.name)
+            if found is None or len(found) != topic.partitions:
+                self.problems.append(f"nobody told where the replicas of {topic.name} are")
+            else:
+                self.placement[topic.name] = found
 
-    def _logs_of(self, topic_partition: TopicPartition) -> list[ReplicaLog]:
-        topic = self.spec.topic(topic_partition.topic)
-        assigned = [a.replicas for a in topic.replica_assignments if a.partition == topic_partition.partition]
-        replicas: Sequence[int] = assigned[0] if assigned else self.ground.brokers
-        expected = len(assigned[0]) if assigned else topic.replication_factor
-        logs: list[ReplicaLog] = []
-        missing: list[str] = []
-        for broker in replicas:
-            try:
-                logs.append(self.ground.replica_log(broker, topic_partition))
-            except ReplicaLogError as error:
-                missing.append(str(error))  # where the cluster placed the replicas, not every broker has one
-        if len(logs) < expected:
-            self.problems.append(f"{len(logs)} of {expected} replica logs found: {'; '.join(missing)}")
-        return logs
-
-    def _judge(self, path: Path, logs: dict[TopicPartition, list[ReplicaLog]]) -> Verdict:
-        since = [
-            self.step_times[c.since] for c in self.spec.claims if c.since is not None and c.since in self.step_times
+    def _write_replicas(self) -> None:
+        self.reporter.status("reading the replicas' logs")
+        topics = [
+            TopicEvidence(
+                topic.name, self._replication_factor(topic), self.placement[topic.name], as_config(topic.config)
+            )
+            for topic in self.spec.topics
+            if topic.name in self.placement
         ]
-        claims = [claim for spec in self.spec.claims if (claim := _claim(spec)) is not None]
+        events = self.directory / EVENTS_FOLDER
+        self.problems += write_replicas(self.directory, topics, self.ground.replica_log, events)
+
+    @staticmethod
+    def _replication_factor(topic: TopicSpec) -> int:
+        assigned = [len(assignment.replicas) for assignment in topic.replica_assignments]
+        return min(assigned, default=topic.replication_factor)
+
+    def _judge(self) -> Verdict:
+        self.reporter.status("judging")
+        claims = [self._claim(spec) for spec in self.spec.claims]
+        self.journal.write(LINE_KIND, Terms(claims, self.problems).as_json())
         try:
-            verdict = judge(read_history(path), logs, claims, self.problems, max(since, default=None))
+            verdict = judge_run(self.directory)
         except HistoryError as error:
             return Verdict.trouble(Outcome.ERROR, str(error))
         for finding in verdict.findings:
             self.journal.write("check", finding.as_json())
         return verdict
 
-
-def _claim(spec: ClaimSpec) -> Claim | None:
-    """What a declared claim adds to the claims that are always judged."""
-    match spec.type:
-        case ClaimType.NO_DUPLICATES:
-            return Claim(f"{spec.name}: no duplicates", frozenset((Kind.DUPLICATE,)), strict=True)
-        case ClaimType.NO_REORDERING:
-            return Claim(f"{spec.name}: no reordering", ORDER, strict=True)
-        case ClaimType.ACK_GAP_AT_MOST:
-            assert spec.limit_millis is not None
-            seconds = spec.limit_millis / 1000
-            return Claim(f"{spec.name}: no ack gap above {seconds:g} s", frozenset(), ack_gap_limit_s=seconds)
-        case _:
-            return None
+    def _claim(self, spec: ClaimSpec) -> Claim:
+        since = None if spec.since is None else self.step_times.get(spec.since, NEVER)
+        return Claim(spec.name, spec.type.value, since, spec.limit_millis)

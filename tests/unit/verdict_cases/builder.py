@@ -216,7 +216,7 @@ class Case:
     make: Callable[[], Run]
     verdict: str
     anomalies: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, int | float] = field(default_factory=dict)
+    counts: Mapping[str, int | float | None] = field(default_factory=dict)
     """Only those of interest."""
     proven: int | None = None
     """The number of the falsified run in the audit that both judges, or one, once called Passed."""

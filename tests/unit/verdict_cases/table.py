@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.verdict_cases import honest, lost, replicas
+from tests.unit.verdict_cases import honest, lost, replicas, told
 from tests.unit.verdict_cases.builder import Case
 
-CASES: tuple[Case, ...] = (*honest.CASES, *lost.CASES, *replicas.CASES)
+CASES: tuple[Case, ...] = (*honest.CASES, *lost.CASES, *told.CASES, *replicas.CASES)
