@@ -1,7 +1,8 @@
 """`minikafka verify`: put a load on any Kafka-compatible cluster, read it back, and say what was lost.
 
 It needs nothing but the Kafka protocol. Break the cluster meanwhile, by whatever means: the verdict is found from what
-the clients were told. With `--history FILE` it judges a history that was written before.
+the clients were told. With `--history FILE` it judges a history that was written before, with `--run RUN_DIR` a whole run
+folder: the replicas' logs and the scenario's claims as well. A judgement of files changes no file.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.history import FILE_NAME, HistoryError, HistoryWriter, read_history
+from minikafka_chaos.history import FILE_NAME, HistoryError, HistoryWriter
 from minikafka_chaos.interrupts import Interrupts
-from minikafka_chaos.verdict import Outcome, Verdict, judge
+from minikafka_chaos.verdict import Outcome, Verdict, judge, judge_run
 
 if TYPE_CHECKING:
     from minikafka_chaos.grounds.clients import TopicPlan
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--bootstrap", metavar="H:P", help="the cluster to load and judge")
     source.add_argument("--history", metavar="FILE", type=Path, help="judge this history.jsonl instead")
+    source.add_argument("--run", metavar="RUN_DIR", type=Path, help="judge this run folder again")
     parser.add_argument("--acks", choices=list(ACKS), default="all", help="what producers wait for (default all)")
     parser.add_argument("--seconds", type=_positive, default=10.0, metavar="N", help="how long to send (default 10)")
     parser.add_argument("--topic", help="an existing, unused topic; default: a new one, deleted at the end")
@@ -70,7 +72,9 @@ def run(args: argparse.Namespace) -> int:
     console = Console(stderr=args.json)
     try:
         if args.history is not None:
-            verdict = judge(read_history(args.history))
+            verdict = judge(args.history)
+        elif args.run is not None:
+            verdict = judge_run(args.run)
         else:
             with tempfile.TemporaryDirectory(prefix="minikafka-verify-") as scratch:
                 out = args.out or Path(scratch)
@@ -81,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     except (HistoryError, _BadInput) as error:
         print(f"minikafka verify: {error}", file=sys.stderr)
         return 2
-    if args.out is not None and args.history is None:
+    if args.out is not None and args.bootstrap is not None:
         (args.out / "verdict.json").write_text(json.dumps(verdict.as_json(), indent=2) + "\n")
     if args.json:
         print(json.dumps(verdict.as_json(), indent=2))
@@ -170,6 +174,7 @@ def _drive(args: argparse.Namespace, path: Path, console: Console, topic: str, p
         load = Load(args.bootstrap, settings, history, tally)
         tail = TailReader(args.bootstrap, everywhere, history)
         try:
+            tail.note_ends()
             tail.start()
             load.start()
             with console.status("sending") as status:
@@ -188,4 +193,4 @@ def _drive(args: argparse.Namespace, path: Path, console: Console, topic: str, p
                 raise ToolTrouble(f"{type(part).__name__}: {part.failure!r}")
         with console.status("reading back"):
             read_back(args.bootstrap, everywhere, history, args.read_deadline)
-    return judge(read_history(path))
+    return judge(path)

@@ -71,6 +71,7 @@ REPLICA_COLUMNS = {
     "time": "DOUBLE",
     "to": "BIGINT",
     "reason": "VARCHAR",
+    "values": "VARCHAR[]",
 }
 REPLICA_KINDS = ("topic", "replica", "batch", "start")
 
@@ -178,7 +179,9 @@ class Evidence:
         else:
             self.run(f"CREATE TABLE told AS SELECT * FROM {source}")
         kinds = ", ".join(f"'{kind}'" for kind in REPLICA_KINDS)
-        strange = self.one(f"SELECT first(coalesce(kind, 'null')) FROM told WHERE kind IS NULL OR kind NOT IN ({kinds})")
+        strange = self.one(
+            f"SELECT first(coalesce(kind, 'null')) FROM told WHERE kind IS NULL OR kind NOT IN ({kinds})"
+        )
         if strange is not None:
             raise HistoryError(f"{self._replicas}: kind is {strange!r}, allowed: {', '.join(REPLICA_KINDS)}")
         twice = self.one(
@@ -230,7 +233,8 @@ class Evidence:
         self.run(
             """
             CREATE TABLE sends AS
-            SELECT value, process, n, invoked, s.topic, coalesce(told_part, asked_part) AS part, tp, outcome, pos, done, done_n, error
+            SELECT value, process, n, invoked, s.topic, coalesce(told_part, asked_part) AS part, tp, outcome, pos, done, done_n,
+                   error
             FROM (
               SELECT i.value, i.process, i.n, i.time AS invoked, i.topic, i.part AS asked_part, o.part AS told_part,
                      coalesce(o.type, 'info') AS outcome, o.pos, o.time AS done, o.n AS done_n, o.error

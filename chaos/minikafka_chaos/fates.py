@@ -47,7 +47,8 @@ def join_fates(evidence: Evidence) -> None:
         """
         INSERT INTO fates
         WITH covered AS (
-          SELECT topic, min(f.first_n) AS first_n, bool_and(f.tp IS NOT NULL AND f.start = 0 AND deleted_to = 0) AND NOT bool_or(compacted) AS whole
+          SELECT topic, min(f.first_n) AS first_n,
+                 bool_and(f.tp IS NOT NULL AND f.start = 0 AND deleted_to = 0 AND NOT compacted) AS whole
           FROM partitions LEFT JOIN finals f USING (tp) GROUP BY topic
         ), there AS (SELECT DISTINCT value, topic FROM present JOIN partitions USING (tp))
         SELECT s.value, s.process, s.topic, -1, NULL, s.pos, s.done, s.n,
@@ -93,9 +94,10 @@ def deleted(evidence: Evidence) -> list[tuple[str, int]]:
           SELECT tp, max("to") AS up_to FROM told t JOIN partitions p ON p.topic = t.topic AND p.part = t.partition
           WHERE kind = 'start' AND reason = 'delete_records' GROUP BY tp
         )
-        SELECT CASE WHEN deleted_at IS NOT NULL THEN 'with their topic' WHEN s.pos < up_to THEN 'by request' ELSE 'by retention' END AS how,
-               count(*) AS number
-        FROM fates s LEFT JOIN partitions USING (tp) LEFT JOIN requested USING (tp) WHERE fate = 'deleted' GROUP BY how ORDER BY how
+        SELECT CASE WHEN deleted_at IS NOT NULL THEN 'with their topic' WHEN s.pos < up_to THEN 'by request'
+                    ELSE 'by retention' END AS how, count(*) AS number
+        FROM fates s LEFT JOIN partitions USING (tp) LEFT JOIN requested USING (tp)
+        WHERE fate = 'deleted' GROUP BY how ORDER BY how
         """
     )
     return [(row["how"], row["number"]) for row in rows]
@@ -103,5 +105,7 @@ def deleted(evidence: Evidence) -> list[tuple[str, int]]:
 
 def lost_since(evidence: Evidence, since: float) -> int:
     """Lost records that were acknowledged at or after `since` (unix seconds)."""
-    found: int = evidence.one("SELECT count(*) FROM fates WHERE fate IN ('lost-write', 'unseen', 'lost-below-start') AND done >= ?", [since])
+    found: int = evidence.one(
+        "SELECT count(*) FROM fates WHERE fate IN ('lost-write', 'unseen', 'lost-below-start') AND done >= ?", [since]
+    )
     return found

@@ -12,7 +12,9 @@ _GAPS = """
     WITH ours AS (SELECT tp, invoked, done, outcome FROM sends WHERE tp IS NOT NULL),
     edges AS (SELECT tp, min(invoked) AS first, max(greatest(invoked, coalesce(done, invoked))) AS last FROM ours GROUP BY tp),
     points AS (
-      SELECT tp, first AS time FROM edges UNION ALL SELECT tp, done FROM ours WHERE outcome = 'ok' UNION ALL SELECT tp, last FROM edges
+      SELECT tp, first AS time FROM edges
+      UNION ALL SELECT tp, done FROM ours WHERE outcome = 'ok'
+      UNION ALL SELECT tp, last FROM edges
     ), gaps AS (SELECT tp, time - lag(time) OVER (PARTITION BY tp ORDER BY time) AS seconds FROM points)
     SELECT topic, part, max(seconds) AS seconds FROM gaps JOIN partitions USING (tp)
     GROUP BY topic, part ORDER BY seconds DESC NULLS LAST, topic, part LIMIT 1
@@ -32,7 +34,9 @@ def count(evidence: Evidence, kinds: Mapping[Kind, int]) -> dict[str, Any]:
     gap = next((row for row in evidence.rows(_GAPS) if row["seconds"] is not None), None)
     return {
         **sends,
-        "unknown_but_there": evidence.one("SELECT count(*) FROM sends SEMI JOIN present USING (value) WHERE outcome = 'info'"),
+        "unknown_but_there": evidence.one(
+            "SELECT count(*) FROM sends SEMI JOIN present USING (value) WHERE outcome = 'info'"
+        ),
         "read": evidence.one("SELECT count(DISTINCT value) FROM present"),
         "read_failures": evidence.one("SELECT read_failures FROM figures"),
         "lost": sum(kinds.get(kind, 0) for kind in LOSS),

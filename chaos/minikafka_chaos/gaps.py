@@ -36,17 +36,6 @@ def ack_times(history: Iterable[Op]) -> dict[TopicPartition, list[float]]:
     return dict(times)
 
 
-def longest_gaps(history: Iterable[Op], count: int = 1) -> list[Gap]:
-    """The longest gaps of all partitions, longest first. Before the first and after the last ack nothing is counted."""
-    gaps = [
-        Gap(topic_partition, before, after)
-        for topic_partition, times in ack_times(history).items()
-        for before, after in pairwise(times)
-    ]
-    gaps.sort(key=lambda gap: -gap.seconds)
-    return gaps[:count]
-
-
 def gaps_around(history: Sequence[Op], moments: Iterable[float], within_s: float) -> list[Gap | None]:
     """For each moment (say, of a kill) the longest gap that begins or lasts in the `within_s` seconds after it.
 

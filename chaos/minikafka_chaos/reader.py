@@ -97,6 +97,11 @@ class TailReader(threading.Thread):
         self._stop_asked = threading.Event()
         self.failure: BaseException | None = None
 
+    def note_ends(self) -> None:
+        """Before the first send: what the partitions hold by now is not the load's."""
+        for topic_partition in self._partitions:
+            self._reader.bounds(topic_partition)
+
     def run(self) -> None:
         try:
             self._follow()

@@ -21,7 +21,7 @@ def _tables(evidence: Evidence) -> None:
         """
         CREATE TABLE batches AS
         SELECT r.tp, r.topic, r.part, t.broker, t.index, base_offset, last_offset, leader_epoch, producer_id, producer_epoch,
-               base_sequence, crc, coalesce(crc_right, true) AS crc_right, segment, position, r.compacted, r.start
+               base_sequence, crc, coalesce(crc_right, true) AS crc_right, segment, position, values, r.compacted, r.start
         FROM told t JOIN replicas r ON r.topic = t.topic AND r.part = t.partition AND r.broker = t.broker WHERE kind = 'batch'
         """,
         """
@@ -61,7 +61,8 @@ def _told(broker: int, batches: list[dict[str, Any]]) -> str:
         return f"broker {broker} has nothing there"
     batch = ours[0]
     span = f"{batch['base_offset']}-{batch['last_offset']}"
-    return f"broker {broker} has offsets {span} of epoch {batch['leader_epoch']}, CRC {batch['crc']:08x}"
+    values = f" ({', '.join(map(repr, batch['values']))})" if batch["values"] else ""
+    return f"broker {broker} has offsets {span} of epoch {batch['leader_epoch']}, CRC {batch['crc']:08x}{values}"
 
 
 def _broken(row: Row) -> str:
@@ -101,14 +102,16 @@ CHECKS = (
                  least(a."end", b."end") AS high
           FROM replicas a JOIN replicas b ON a.tp = b.tp AND a.broker < b.broker WHERE NOT a.compacted
         ), unlike AS (
-          SELECT p.topic, p.part, one, other, high, base_offset, last_offset, leader_epoch, crc, min(b.broker) AS broker
-          FROM pairs p JOIN batches b ON b.tp = p.tp AND b.broker IN (p.one, p.other) AND last_offset >= low AND base_offset < high
+          SELECT p.topic, p.part, one, other, high, base_offset, last_offset, leader_epoch, crc, min(b.broker) AS broker,
+                 any_value(values) AS values
+          FROM pairs p JOIN batches b
+            ON b.tp = p.tp AND b.broker IN (p.one, p.other) AND last_offset >= low AND base_offset < high
           GROUP BY ALL HAVING count(DISTINCT b.broker) = 1
         )
         SELECT topic, part, min(base_offset) AS pos, NULL::VARCHAR AS value, false AS note, [one, other] AS brokers,
                high AS common_end, count(*) AS differing_batches,
-               list({'broker': broker, 'base_offset': base_offset, 'last_offset': last_offset, 'leader_epoch': leader_epoch, 'crc': crc}
-                    ORDER BY base_offset)[:4] AS batches
+               list({'broker': broker, 'base_offset': base_offset, 'last_offset': last_offset,
+                     'leader_epoch': leader_epoch, 'crc': crc, 'values': values} ORDER BY base_offset, broker)[:2] AS batches
         FROM unlike GROUP BY topic, part, one, other, high
         """,
         _differ,
@@ -119,9 +122,7 @@ CHECKS = (
         SELECT topic, part, base_offset AS pos, NULL::VARCHAR AS value, false AS note, broker, segment, position
         FROM batches WHERE NOT crc_right
         """,
-        lambda row: (
-            f"{_at(row)}: wrong CRC of the batch at offset {row['pos']} ({row['segment']}:{row['position']})"
-        ),
+        lambda row: f"{_at(row)}: wrong CRC of the batch at offset {row['pos']} ({row['segment']}:{row['position']})",
     ),
     Check(
         Kind.BROKEN_LOG,
@@ -132,7 +133,8 @@ CHECKS = (
         WHERE leader_epoch < epoch_before OR base_offset <= last_before
            OR (NOT compacted AND base_offset > coalesce(last_before + 1, start))
         UNION ALL
-        SELECT topic, part, "end", NULL, false, broker, damage, start, NULL, NULL, NULL, NULL, NULL FROM replicas WHERE damage IS NOT NULL
+        SELECT topic, part, "end", NULL, false, broker, damage, start, NULL, NULL, NULL, NULL, NULL
+        FROM replicas WHERE damage IS NOT NULL
         """,
         _broken,
     ),

@@ -7,15 +7,20 @@ replicas must have in common is judged elsewhere, from what `replica_evidence` w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minikafka.log.checkpoints import LOG_START_OFFSETS, parse_checkpoint
 from minikafka.log.errors import MalformedCheckpoint
-from minikafka.protocol.records import MalformedRecords, RecordBatch, iterate_batches
+from minikafka.protocol.records import MalformedRecords, RecordBatch, UnsupportedCompression, iterate_batches
 from minikafka.protocol.types import TopicPartition
 
 LOG_SUFFIX = ".log"
+VALUES_OF_BATCHES_MAX = 100
+"""Of so many batches at the beginning of a log a few values are kept: a story's whole log, and little of a load's."""
+VALUES_MAX = 5
+VALUE_CHARACTERS = 80
 
 
 class ReplicaLogError(Exception):
@@ -43,9 +48,11 @@ class Batch(NamedTuple):
     position: int
     size: int
     """Bytes."""
+    values: tuple[str, ...] = ()
+    """The first few values, shortened, for people."""
 
     def as_json(self) -> dict[str, Any]:
-        return self._asdict()
+        return self._asdict() if self.values else {k: v for k, v in self._asdict().items() if k != "values"}
 
 
 @dataclass(slots=True)
@@ -138,7 +145,8 @@ def _segment_bytes(data_file: Path, tails: Path | None) -> bytearray:
 def _read_segment(log: ReplicaLog, name: str, content: bytearray) -> None:
     try:
         for batch in iterate_batches(content):
-            log.batches.append(_batch(name, batch))
+            values = _first_values(batch) if len(log.batches) < VALUES_OF_BATCHES_MAX else ()
+            log.batches.append(_batch(name, batch, values))
     except MalformedRecords as error:
         # Zeros after the last batch are the preallocated rest of a file, not damage.
         position = sum(batch.size for batch in log.batches if batch.segment == name)
@@ -146,7 +154,7 @@ def _read_segment(log: ReplicaLog, name: str, content: bytearray) -> None:
             log.damage = f"{name}: {error}"
 
 
-def _batch(name: str, batch: RecordBatch) -> Batch:
+def _batch(name: str, batch: RecordBatch, values: tuple[str, ...]) -> Batch:
     header = batch.header
     return Batch(
         header.base_offset,
@@ -161,4 +169,14 @@ def _batch(name: str, batch: RecordBatch) -> Batch:
         name,
         batch.position,
         len(batch.data),
+        values,
     )
+
+
+def _first_values(batch: RecordBatch) -> tuple[str, ...]:
+    """The first few values of a batch; none of one that cannot be read."""
+    try:
+        found = [record.value or b"" for record in islice(batch.records(), VALUES_MAX)]
+    except (MalformedRecords, UnsupportedCompression, ValueError):
+        return ()
+    return tuple(value.split(b"|", 1)[0].decode(errors="backslashreplace")[:VALUE_CHARACTERS] for value in found)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from minikafka_chaos.anomalies import Severity
-from minikafka_chaos.verdict import Outcome, Verdict, shown
+from minikafka_chaos.anomalies import Kind, Severity
+from minikafka_chaos.verdict import Outcome, Verdict
 
 COLOURS = {
     Outcome.PASSED: "bold green",
@@ -23,7 +24,11 @@ EVIDENCE_SHOWN_MAX = 5
 
 def print_verdict(console: Console, verdict: Verdict, more: Iterable[tuple[str, str]] = ()) -> None:
     """Print a verdict; `more` are further rows (name, value), such as where the report is."""
-    for anomaly in shown([a for a in verdict.anomalies if a.severity is Severity.ERROR], EVIDENCE_SHOWN_MAX):
+    shown: Counter[Kind] = Counter()
+    for anomaly in verdict.anomalies:
+        shown[anomaly.kind] += 1
+        if anomaly.severity is not Severity.ERROR or shown[anomaly.kind] > EVIDENCE_SHOWN_MAX:
+            continue
         console.print(f"[red]{anomaly.kind.value}[/]: {escape(anomaly.message)}", highlight=False)
     colour = COLOURS[verdict.outcome]
     table = Table(
@@ -59,6 +64,9 @@ def _rows(verdict: Verdict) -> Iterable[tuple[str, str]]:
     yield "failed / unknown", f"{counts['failed']:,} / {counts['unknown']:,} ({counts['unknown_but_there']:,} there)"
     yield "read back", f"{counts['read']:,}"
     yield "lost", f"{counts['lost']:,}"
+    for name, word in (("deleted", "deleted"), ("accepted_loss", "given up"), ("phantoms", "phantoms")):
+        if counts[name]:
+            yield word, f"{counts[name]:,}"
     yield "duplicated", f"{counts['duplicated']:,}"
     yield "reordered", f"{counts['reordered']:,}"
     compared = counts["replicas_compared"]

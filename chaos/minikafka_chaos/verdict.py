@@ -166,9 +166,13 @@ def _problems(evidence: Evidence, terms: Terms, counts: Mapping[str, Any]) -> li
         where = row["topic"] if row["part"] < 0 else f"{row['topic']}-{row['part']}"
         below = row["below_start"]
         if below:
-            found.append(f"{below:,} acknowledged records of {where} lie below its log start, and nothing tells who moved it")
+            found.append(
+                f"{below:,} acknowledged records of {where} lie below its log start, and nothing tells who moved it"
+            )
         if rest := row["number"] - below:
-            found.append(f"{rest:,} acknowledged records of {where} could not be judged: no reader tells of them to the end")
+            found.append(
+                f"{rest:,} acknowledged records of {where} could not be judged: no reader tells of them to the end"
+            )
     if counts["acknowledged"] == 0:
         found.append("nothing was acknowledged, so nothing could be lost")
     if evidence.missing_lines:
@@ -209,12 +213,16 @@ def _loss_findings(
         if since == NEVER:
             findings.append(Finding(name, None, NEVER_BEGUN))
         elif number:
-            first = next(
-                example
-                for each in _against(LOSS, found)
-                for example in each.examples
-                if since is None or example.evidence["acknowledged_at"] >= since
-            ) if number == counts["lost"] else None
+            first = (
+                next(
+                    example
+                    for each in _against(LOSS, found)
+                    for example in each.examples
+                    if since is None or example.evidence["acknowledged_at"] >= since
+                )
+                if number == counts["lost"]
+                else None
+            )
             detail = first.message if first else f"{number:,} that were acknowledged since then"
             more = f" (and {number - 1:,} more)" if first and number > 1 else ""
             findings.append(Finding(name, False, detail + more))

@@ -43,7 +43,9 @@ class Found:
     examples: list[Anomaly]
 
 
-def find(evidence: Evidence, checks: Iterable[Check], settings: WorkloadSettings, strict: frozenset[Kind]) -> list[Found]:
+def find(
+    evidence: Evidence, checks: Iterable[Check], settings: WorkloadSettings, strict: frozenset[Kind]
+) -> list[Found]:
     """What each check finds; kinds without any are left out. `strict` kinds are errors also where they would be notes."""
     found = []
     for check in checks:
@@ -130,8 +132,8 @@ def _skip_query(inside: bool) -> str:
     return f"""
         SELECT topic, part, k.pos, k.value, false AS note, j.process AS reader, j.before, j.pos AS after, j.time AS read_at
         FROM (SELECT * FROM jumps WHERE pos > before AND inside = {inside}) j JOIN partitions p USING (tp)
-        ASOF JOIN (SELECT tp, pos, min(value) AS value FROM known WHERE EXISTS (SELECT 1 FROM jumps WHERE pos > before) GROUP BY ALL) k
-          ON k.tp = j.tp AND k.pos < j.pos
+        ASOF JOIN (SELECT tp, pos, min(value) AS value FROM known
+                   WHERE EXISTS (SELECT 1 FROM jumps WHERE pos > before) GROUP BY ALL) k ON k.tp = j.tp AND k.pos < j.pos
         WHERE k.pos > j.before AND k.pos >= p.deleted_to
     """
 
@@ -250,7 +252,8 @@ CHECKS = (
         )
         SELECT topic, part, d.pos, d.value, false AS note, told.read_offsets
         FROM doubtful d JOIN partitions USING (tp)
-        JOIN (SELECT value, list(low) AS read_offsets FROM present SEMI JOIN doubtful USING (value) GROUP BY value) told USING (value)
+        JOIN (SELECT value, list(low) AS read_offsets FROM present SEMI JOIN doubtful USING (value)
+              GROUP BY value) told USING (value)
         WHERE NOT EXISTS (SELECT 1 FROM reads r WHERE r.value = d.value AND r.tp = d.tp AND r.pos = d.pos)
         """,
         lambda row: (
@@ -290,7 +293,9 @@ CHECKS = (
 )
 
 
-def find_in_history(evidence: Evidence, settings: WorkloadSettings, strict: frozenset[Kind] = frozenset()) -> list[Found]:
+def find_in_history(
+    evidence: Evidence, settings: WorkloadSettings, strict: frozenset[Kind] = frozenset()
+) -> list[Found]:
     """Every anomaly that the history shows; `fates.join_fates` has to come first."""
     evidence.run(f"CREATE TEMP TABLE jumps AS {_JUMPS}")
     return find(evidence, CHECKS, settings, strict)

@@ -90,7 +90,7 @@ class Scripted:
         """Read everything back, and judge."""
         with HistoryWriter(self._path) as history:
             self._clients.read_back(self.plan.topic_partitions, history, READ_SECONDS_MAX)
-        return judge(read_history(self._path))
+        return judge(self._path)
 
 
 @contextmanager
@@ -131,4 +131,4 @@ def under_load(
         for part in (load, tail):
             assert part.failure is None, f"{type(part).__name__} ended: {part.failure!r}"
         clients.read_back(plan.topic_partitions, history, READ_SECONDS_MAX)
-    watched.verdict = judge(read_history(folder / FILE_NAME))
+    watched.verdict = judge(folder / FILE_NAME)

@@ -8,30 +8,31 @@ from pathlib import Path
 import pytest
 from minikafka.cli.main import main
 
-from .story import Story
+from tests.unit.verdict_cases.builder import Run
 
 
-def history(path: Path, story: Story) -> str:
-    path.write_text("".join(op.line() + "\n" for op in story.lines))
-    return str(path)
+def history(path: Path, run: Run) -> str:
+    return str(run.write(path) / "history.jsonl")
 
 
 @pytest.mark.parametrize(
-    ("story", "code", "verdict"),
+    ("run", "code", "verdict"),
     [
-        (Story().acked("a", 0).final(["a"]), 0, "Passed"),
-        (Story().acked("a", 0).final([]), 1, "Failed"),
-        (Story().invoke("a").unknown("a").final([]), 3, "Inconclusive"),
+        (Run().acked("a", 0).final(["a"]), 0, "Passed"),
+        (Run().acked("a", 0).final([]), 1, "Failed"),
+        (Run().invoke("a").unknown("a").final([]), 3, "Inconclusive"),
     ],
 )
 def test_verify_judges_a_history(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], story: Story, code: int, verdict: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], run: Run, code: int, verdict: str
 ) -> None:
-    file = history(tmp_path / "h.jsonl", story)
+    file = history(tmp_path, run)
     assert main(["verify", "--history", file, "--json"]) == code
     assert json.loads(capsys.readouterr().out)["verdict"] == verdict
     assert main(["verify", "--history", file]) == code
     assert verdict in capsys.readouterr().out
+    assert main(["verify", "--run", str(tmp_path), "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["verdict"] == verdict
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,7 @@ def test_verify_judges_a_history(
     [
         (["verify"], "--bootstrap --history"),
         (["verify", "--history", "nowhere.jsonl"], "No such file"),
+        (["verify", "--run", "nowhere"], "No such file"),
         (["verify", "--bootstrap", "h:1", "--rate", "0"], "--rate 0"),
         (["verify", "--bootstrap", "h:1", "--seconds", "0"], "--seconds"),
         (["verify", "--bootstrap", "h:1", "--acks", "2"], "--acks"),

@@ -37,8 +37,8 @@ def test_every_kind_of_line_survives_a_round_trip(tmp_path: Path) -> None:
         history.log_bounds(9, "t", 2, 0, 18)
     lines = read_history(path)
     assert [json.loads(line)["op"] for line in path.read_text().splitlines()] == [op.op for op in lines]
-    assert lines[2] == Op(lines[2].time, 1, SEND, OK, "t", 2, 17, 'p1-"1"\n')
-    assert lines[5] == Op(lines[5].time, 9, POLL, OK, "t", 2, 17, "p1-é", None, 4, 3)
+    assert lines[2] == Op(lines[2].time, 1, SEND, OK, "t", 2, 17, 'p1-"1"\n', seq=2)
+    assert lines[5] == Op(lines[5].time, 9, POLL, OK, "t", 2, 17, "p1-é", None, 4, 3, seq=5)
     assert WorkloadSettings.from_history(lines) == WorkloadSettings("1", True, 5)
 
 
@@ -47,7 +47,7 @@ def test_lines_have_the_documented_fields(tmp_path: Path) -> None:
     with HistoryWriter(path) as history:
         history.invoke_send(1, "t", 0, "v")
     line = json.loads(path.read_text())
-    assert set(line) == {"time", "process", "op", "type", "topic", "partition", "offset", "value", "error"}
+    assert set(line) == {"time", "process", "op", "type", "topic", "partition", "offset", "value", "error", "seq"}
     assert (line["op"], line["type"], line["offset"]) == ("send", "invoke", None)
 
 
@@ -114,3 +114,12 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str, names: str) -> None:
 def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="No such file"):
         read_history(tmp_path / "nowhere.jsonl")
+
+
+def test_lines_are_numbered_also_by_a_second_writer(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    for value in ("a", "b"):
+        with HistoryWriter(path) as writer:
+            writer.invoke_send(1, "t", 0, value)
+            writer.complete_send(1, OK, "t", 0, 0, value)
+    assert [op.seq for op in read_history(path)] == [0, 1, 2, 3]

@@ -154,7 +154,11 @@ CASES = (
         "a-sequence-is-there-twice",
         lambda: _everywhere(
             3,
-            [batch(0, base_sequence=0, **_OURS), batch(1, base_sequence=1, **_OURS), batch(2, base_sequence=1, **_OURS)],
+            [
+                batch(0, base_sequence=0, **_OURS),
+                batch(1, base_sequence=1, **_OURS),
+                batch(2, base_sequence=1, **_OURS),
+            ],
         ),
         "Failed",
         {"broken-sequence": 3},
@@ -167,11 +171,7 @@ CASES = (
     ),
     Case(
         "a-compacted-topic-has-holes-of-its-own",
-        lambda: (
-            _sent(4, cleanup_policy="compact,delete")
-            .alike(4, brokers=(1, 2))
-            .replica(3, [batch(0), batch(3)])
-        ),
+        lambda: _sent(4, cleanup_policy="compact,delete").alike(4, brokers=(1, 2)).replica(3, [batch(0), batch(3)]),
         "Passed",
     ),
     Case("a-replica-is-not-told-of", lambda: _sent(3).alike(3, brokers=(1, 2)), "Inconclusive"),

@@ -92,7 +92,16 @@ CASES = (
     ),
     Case(
         "read-below-the-log-start-has-not-vanished",
-        lambda: Run().acked_many(2).assign().poll([(0, "v0"), (1, "v1")]).start_moved(1).final(["v1"], 1).topic().alike(2, start=1),
+        lambda: (
+            Run()
+            .acked_many(2)
+            .assign()
+            .poll([(0, "v0"), (1, "v1")])
+            .start_moved(1)
+            .final(["v1"], 1)
+            .topic()
+            .alike(2, start=1)
+        ),
         "Passed",
         {},
         {"deleted": 1},
@@ -132,7 +141,15 @@ CASES = (
     Case(
         "a-reader-jumps-over-deleted-records",
         lambda: (
-            Run().acked_many(4).assign().poll([(0, "v0")]).start_moved(3).poll([(3, "v3")], batch=2).final(["v3"], 3).topic().alike(4, start=3)
+            Run()
+            .acked_many(4)
+            .assign()
+            .poll([(0, "v0")])
+            .start_moved(3)
+            .poll([(3, "v3")], batch=2)
+            .final(["v3"], 3)
+            .topic()
+            .alike(4, start=3)
         ),
         "Passed",
         {},
@@ -166,7 +183,14 @@ CASES = (
     ),
     Case(
         "elsewhere-than-acknowledged",
-        lambda: Run().acked("a", 0).acked("b", 5).assign(process=FINAL).poll([(0, "a"), (1, "b")], process=FINAL).read_to(2, FINAL),
+        lambda: (
+            Run()
+            .acked("a", 0)
+            .acked("b", 5)
+            .assign(process=FINAL)
+            .poll([(0, "a"), (1, "b")], process=FINAL)
+            .read_to(2, FINAL)
+        ),
         "Failed",
         {"ack-offset": 1},
     ),
@@ -191,7 +215,12 @@ CASES = (
     Case(
         "a-log-that-was-cut-and-written-again",
         lambda: (
-            Run().acked_many(4).acked("w1", 2, 2).acked("w2", 3, 2).acked("w3", 4, 2).final(["v0", "v1", "w1", "w2", "w3"])
+            Run()
+            .acked_many(4)
+            .acked("w1", 2, 2)
+            .acked("w2", 3, 2)
+            .acked("w3", 4, 2)
+            .final(["v0", "v1", "w1", "w2", "w3"])
         ),
         "Failed",
         {"stale-offset": 1, "inconsistent-offsets": 2, "lost-write": 2},
