@@ -1,4 +1,4 @@
-"""`minikafka chaos`: run a scenario and say what became of the data; list and show the scenarios that come along."""
+"""`minikafka chaos`: run a scenario and say what became of the data; list and show scenarios; abort runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from minikafka_chaos.errors import BadScenario, ToolTrouble
 if TYPE_CHECKING:
     from minikafka_chaos.grounds import Ground
 
-HELP = "run, list and show scenarios of faults"
+HELP = "run, list, show and abort scenarios of faults"
+SET_HELP = "change a field (workload.acks=Leader) or a setting of the brokers (min.insync.replicas=1), repeatable"
 
 GROUNDS = ("processes", "simulation", "kubernetes")
 CLUSTER_FOLDER = "cluster"
@@ -24,9 +25,12 @@ CLUSTER_FOLDER = "cluster"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands of `minikafka chaos`."""
-    commands = parser.add_subparsers(dest="action", required=True, metavar="run | list | show")
+    commands = parser.add_subparsers(dest="action", required=True, metavar="run | list | show | abort")
     run_parser = commands.add_parser("run", help="run a scenario and judge it")
     run_parser.add_argument("scenario", metavar="FILE", help="a scenario file, or the name of one of `chaos list`")
+    run_parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=SET_HELP
+    )
     run_parser.add_argument("--seconds", type=int, metavar="N", help="least time that a steady load (and rounds) last")
     run_parser.add_argument("--ground", choices=GROUNDS, default="processes", help="where (default processes)")
     add_run_arguments(run_parser)
@@ -35,7 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     list_parser.add_argument("--json", action="store_true", help="print them as JSON")
     show_parser = commands.add_parser("show", help="one scenario, as the runner understands it")
     show_parser.add_argument("scenario", metavar="NAME", help="a name of `chaos list`, or a file")
+    show_parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=SET_HELP
+    )
     show_parser.add_argument("--json", action="store_true", help="print it as JSON")
+    abort_parser = commands.add_parser("abort", help="end a run, and every broker of it")
+    abort_parser.add_argument(
+        "run", metavar="RUN_DIR", nargs="?", type=Path, help="the run's directory; default: every run below --out that goes on"
+    )
+    abort_parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs are (runs)")
+    abort_parser.add_argument("--json", action="store_true", help="print what was ended as JSON")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
             return _list(args)
         if args.action == "show":
             return _show(args)
+        if args.action == "abort":
+            return _abort(args)
         return _run(args)
     except (BadScenario, ToolTrouble) as error:
         print(f"minikafka chaos: {error}", file=sys.stderr)
@@ -74,7 +89,7 @@ def _list(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace) -> int:
     from minikafka_chaos import library
 
-    document = library.find(args.scenario).as_json()
+    document = library.find(args.scenario, args.settings).as_json()
     if args.json:
         print(json.dumps(document, indent=2))
     else:
@@ -86,11 +101,12 @@ def _show(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from minikafka_chaos import library
+    from minikafka_chaos.expectation import AS_EXPECTED, difference, exit_code
     from minikafka_chaos.progress import ConsoleReporter, new_console
     from minikafka_chaos.report_table import print_verdict
     from minikafka_chaos.runner import new_run_directory, run_scenario
 
-    scenario = library.find(args.scenario)
+    scenario = library.find(args.scenario, args.settings)
     if args.seconds is not None:
         scenario = scenario.lasting(args.seconds)
     make = _ground_maker(args.ground)
@@ -99,13 +115,36 @@ def _run(args: argparse.Namespace) -> int:
     ground = make(directory / CLUSTER_FOLDER)
     with ConsoleReporter(console, ground.clock.monotonic) as reporter:
         result = run_scenario(scenario, ground, directory, seed=args.seed, reporter=reporter)
-    code = result.verdict.outcome.exit_code
+    expected = scenario.spec.expected
+    code = exit_code(expected, result.verdict)
     rows = [("run directory", str(directory)), *keep_or_drop_data(directory, args.keep_data, code)]
+    told: dict[str, object] = {"run": str(directory)}
+    if expected is not None:
+        unlike = difference(expected, result.verdict)
+        told |= {"expected": unlike is None, "expectation": unlike or AS_EXPECTED}
+        rows.insert(0, ("expectation", unlike or f"{AS_EXPECTED}: {expected.verdict.value}"))
     if args.json:
-        print(json.dumps({**result.verdict.as_json(), "run": str(directory)}, indent=2))
+        print(json.dumps({**result.verdict.as_json(), **told}, indent=2))
     else:
         print_verdict(console, result.verdict, rows)
     return code
+
+
+def _abort(args: argparse.Namespace) -> int:
+    from minikafka_chaos.abort import abort, runs_going_on
+
+    if args.run is not None and not args.run.is_dir():
+        raise BadScenario(f"{args.run}: no such run directory")
+    directories = [args.run] if args.run is not None else runs_going_on(args.out)
+    ended = [abort(directory) for directory in directories]
+    if args.json:
+        print(json.dumps([each._asdict() | {"directory": str(each.directory)} for each in ended], indent=2))
+    else:
+        for each in ended:
+            print(each)
+        if not ended:
+            print(f"no run goes on below {args.out}")
+    return 0 if all(each.left == 0 for each in ended) else 3
 
 
 def _ground_maker(name: str) -> Callable[[Path], Ground]:

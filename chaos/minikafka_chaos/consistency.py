@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from minikafka_chaos.document import Part, UnflushedVolume
+from minikafka.config import BROKER_KEYS, TOPIC_KEYS, ConfigError
+from minikafka.config.broker import ALIASES
+from minikafka.config.keys import Key
+from minikafka.config.refusals import refusal
+
+from minikafka_chaos.document import ConfigEntry, Part, UnflushedVolume
 from minikafka_chaos.steps import Step, Verb
 
 if TYPE_CHECKING:
@@ -27,6 +32,7 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
         if not replicas and topic.replication_factor > spec.cluster.brokers:
             many = f"replicationFactor {topic.replication_factor} with {spec.cluster.brokers} brokers"
             yield f"topic {topic.name}: {many}"
+    yield from _bad_settings(spec)
     if spec.workload.topic not in partitions:
         yield f"workload.topic {spec.workload.topic}: no such topic, there are {', '.join(partitions)}"
     earlier: set[str] = set()
@@ -48,6 +54,32 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
     for claim in spec.claims:
         if claim.since is not None and claim.since not in earlier:
             yield f"claim {claim.name}: since names no step: {claim.since}"
+
+
+def _bad_settings(spec: ScenarioSpec) -> Iterator[str]:
+    """Settings that no broker would take: better known now than when the brokers do not start."""
+    brokers = [("cluster.config", spec.cluster.config), *(("expect.when", each.when) for each in spec.expect)]
+    for where, entries in brokers:
+        yield from _repeated(where, [entry.name for entry in entries])
+        for entry in entries:
+            yield from (f"{where}: {problem}" for problem in _refused(BROKER_KEYS, entry, topic=False))
+    for topic in spec.topics:
+        where = f"topics.{topic.name}.config"
+        yield from _repeated(where, [entry.name for entry in topic.config])
+        for entry in topic.config:
+            yield from (f"{where}: {problem}" for problem in _refused(TOPIC_KEYS, entry, topic=True))
+
+
+def _refused(known: Mapping[str, Key[Any]], entry: ConfigEntry, *, topic: bool) -> Iterator[str]:
+    key = known.get(entry.name)
+    if key is None:
+        if topic or entry.name not in ALIASES:
+            yield refusal(entry.name, entry.value, known, topic=topic)
+        return
+    try:
+        key.read(entry.value)
+    except ConfigError as error:
+        yield from error.problems
 
 
 def _repeated(where: str, names: list[str]) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from pathlib import Path
 
 from minikafka_chaos.errors import BadScenario
@@ -21,11 +23,18 @@ def names() -> list[str]:
     return sorted(path.stem for path in folder().glob(f"*{SUFFIX}"))
 
 
-def find(name_or_file: str) -> Scenario:
-    """A scenario by its file, or by the name of one that comes with the project. Raises BadScenario."""
+def find(name_or_file: str, settings: Sequence[str] = ()) -> Scenario:
+    """A scenario by its file, or by the name of one that comes with the project, with `settings` changed.
+
+    A folder is no scenario, whatever its name. Raises BadScenario.
+    """
     path = Path(name_or_file)
-    if not path.exists() and name_or_file in names():
+    if not path.is_file() and name_or_file in names():
         path = folder() / f"{name_or_file}{SUFFIX}"
+    if path.is_dir():
+        raise BadScenario(f"{name_or_file}: a folder; allowed: a scenario file, or one of {', '.join(names())}")
     if not path.exists():
-        raise BadScenario(f"{name_or_file}: no such file, and no scenario of that name ({', '.join(names())})")
-    return load_scenario(path)
+        near = difflib.get_close_matches(name_or_file, names(), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"allowed: a file, or one of {', '.join(names())}"
+        raise BadScenario(f"{name_or_file}: no such file, and no scenario of that name; {hint}")
+    return load_scenario(path, settings)

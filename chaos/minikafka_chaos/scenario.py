@@ -12,11 +12,14 @@ and claims refer to.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
+from minikafka.config import BROKER_KEYS
+from minikafka.telemetry.anomalies import Kind
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from minikafka_chaos.consistency import problems
@@ -29,9 +32,14 @@ from minikafka_chaos.document import (
     Seconds,
     TopicName,
     UnflushedVolume,
+    as_config,
 )
+from minikafka_chaos.document_lines import Lines, explain
 from minikafka_chaos.errors import BadScenario
+from minikafka_chaos.overrides import apply
 from minikafka_chaos.steps import Step
+
+KINDS = tuple(kind.value for kind in Kind)
 
 # --- the cluster and its topics ---------------------------------------------------------------------------------------
 
@@ -162,6 +170,38 @@ class ClaimSpec(Part):
         return self
 
 
+class ExpectedVerdict(StrEnum):
+    """The verdicts that a scenario can be meant to have."""
+
+    PASSED = "Passed"
+    FAILED = "Failed"
+    INCONCLUSIVE = "Inconclusive"
+
+
+class ExpectedAnomaly(Part):
+    """A kind of anomaly that is meant to be found; `count` where it matters."""
+
+    kind: Literal[KINDS]  # type: ignore[valid-type]
+    count: Annotated[int, Field(ge=1)] | None = None
+
+
+class ExpectSpec(Part):
+    """What the scenario is meant to show: then a run that finds exactly that ends with exit code 0.
+
+    `anomalies` are all that are meant (notes aside). `when` limits it to these settings of the brokers.
+    """
+
+    verdict: ExpectedVerdict
+    anomalies: list[ExpectedAnomaly] = Field(default_factory=list)
+    when: list[ConfigEntry] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _fits_its_verdict(self) -> Self:
+        if self.anomalies and self.verdict is not ExpectedVerdict.FAILED:
+            raise ValueError(f"expect: anomalies mean Failed, not {self.verdict.value}")
+        return self
+
+
 class RecoverySpec(Part):
     """After the last step everything is healed; how long the cluster and the final reader may then take."""
 
@@ -183,6 +223,8 @@ class ScenarioSpec(Part):
     workload: WorkloadSpec
     steps: list[Step] = Field(default_factory=list)
     claims: list[ClaimSpec] = Field(default_factory=list)
+    expect: list[ExpectSpec] = Field(default_factory=list)
+    """The first that fits the brokers' settings counts."""
     recovery: RecoverySpec = RecoverySpec()
 
     @model_validator(mode="after")
@@ -190,6 +232,17 @@ class ScenarioSpec(Part):
         for problem in problems(self):
             raise ValueError(problem)
         return self
+
+    @property
+    def expected(self) -> ExpectSpec | None:
+        """What this scenario is meant to show with the settings that it has; None when it does not say."""
+        config = as_config(self.cluster.config)
+
+        def setting(name: str) -> str | None:
+            return config.get(name, BROKER_KEYS[name].default_text)
+
+        fitting = (each for each in self.expect if all(setting(entry.name) == entry.value for entry in each.when))
+        return next(fitting, None)
 
     def topic(self, name: str) -> TopicSpec:
         """The topic of that name; it exists in a validated scenario."""
@@ -237,27 +290,32 @@ class Scenario(Part):
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def load_scenario(path: Path) -> Scenario:
-    """Read a scenario file. Raises BadScenario: one line that names the file, the field and what is allowed."""
+def load_scenario(path: Path, settings: Sequence[str] = ()) -> Scenario:
+    """Read a scenario file, with `settings` (`KEY=VALUE`, see `overrides`) changed.
+
+    Raises BadScenario: one line that names the file, the line, the field and what is allowed.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadScenario(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    return parse_scenario(text, str(path))
+    return parse_scenario(text, str(path), settings)
 
 
-def parse_scenario(text: str, origin: str = "scenario") -> Scenario:
+def parse_scenario(text: str, origin: str = "scenario", settings: Sequence[str] = ()) -> Scenario:
     """Like `load_scenario`, from text."""
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
+        lines = Lines(text)
     except yaml.YAMLError as error:
         raise BadScenario(f"{origin}: not YAML: {' '.join(str(error).split())}") from error
     if len(documents) != 1:
         raise BadScenario(f"{origin}: {len(documents)} documents, a scenario is one")
+    apply(documents[0], settings, [field.alias or name for name, field in ScenarioSpec.model_fields.items()])
     try:
         return Scenario.model_validate_json(_as_json(documents[0], origin))
     except ValidationError as error:
-        raise BadScenario(f"{origin}: {explain(error)}") from error
+        raise BadScenario(explain(error, Scenario, lines, origin)) from error
 
 
 def _as_json(document: Any, origin: str) -> str:
@@ -266,17 +324,3 @@ def _as_json(document: Any, origin: str) -> str:
         return json.dumps(document)
     except TypeError as error:
         raise BadScenario(f"{origin}: {error}") from error
-
-
-def explain(error: ValidationError) -> str:
-    """The first few things that are wrong, in one line: field, what is wrong, what was given."""
-    told = []
-    for problem in error.errors()[:3]:
-        # Union members and model names are pydantic's own steps on the way to the field, not the document's.
-        path = ".".join(str(part) for part in problem["loc"] if part != "function-after")
-        message = problem["msg"].removeprefix("Value error, ")
-        given = problem.get("input")
-        shown = f" (given: {given!r})" if isinstance(given, str | int | float) else ""
-        told.append(f"{path}: {message}{shown}" if path else message)
-    more = len(error.errors()) - len(told)
-    return "; ".join(told) + (f"; and {more} more" if more > 0 else "")

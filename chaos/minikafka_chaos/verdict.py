@@ -69,6 +69,11 @@ class Verdict:
         """How many anomalies of each kind, notes as well."""
         return dict(self.counts.get("anomalies", {}))
 
+    @property
+    def errors(self) -> dict[str, int]:
+        """Like `kinds`, without notes."""
+        return dict(self.counts.get("errors", {}))
+
     def as_json(self) -> dict[str, Any]:
         return {
             "verdict": self.outcome.value,
@@ -131,6 +136,7 @@ def judge(history: Path, replicas: Path | None = None, terms: Terms | None = Non
         if evidence.has_replicas:
             found += find_in_replicas(evidence)
         counts = count(evidence, {each.kind: each.number for each in found})
+        counts["errors"] = {each.kind.value: each.errors for each in found if each.errors}
         problems = _problems(evidence, terms, counts)
         findings = [
             *_loss_findings(evidence, terms, found, counts, problems),
