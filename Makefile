@@ -56,6 +56,7 @@ format: venv ## let ruff put files in form
 docs: venv ## write the generated pages in docs/ anew
 	@$(RUN) -m minikafka.telemetry.docs --write
 	@$(RUN) -m minikafka_chaos.simulation.docs --write
+	@$(RUN) -m minikafka_chaos.scenario_files --write
 	@$(RUN) -m minikafka_operator.crds --write
 	@$(RUN) tools/rules_map.py --write
 	@$(RUN) -m tests.adversary --page

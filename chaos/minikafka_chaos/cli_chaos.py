@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minikafka_chaos.errors import BadScenario, ToolTrouble
+from minikafka_chaos.journal import CLUSTER_FOLDER
 
 if TYPE_CHECKING:
     from minikafka_chaos.grounds import Ground
@@ -19,8 +20,6 @@ HELP = "run, list, show and abort scenarios of faults"
 SET_HELP = "change a field (workload.acks=Leader) or a setting of the brokers (min.insync.replicas=1), repeatable"
 
 GROUNDS = ("processes", "simulation", "kubernetes")
-CLUSTER_FOLDER = "cluster"
-"""Inside a run's directory: the brokers' data while it runs, and afterwards where there is something to look into."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", required=True, metavar="run | list | show | abort")
     run_parser = commands.add_parser("run", help="run a scenario and judge it")
     run_parser.add_argument("scenario", metavar="FILE", help="a scenario file, or the name of one of `chaos list`")
-    run_parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=SET_HELP
-    )
+    run_parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=SET_HELP)
     run_parser.add_argument("--seconds", type=int, metavar="N", help="least time that a steady load (and rounds) last")
     run_parser.add_argument("--ground", choices=GROUNDS, default="processes", help="where (default processes)")
     add_run_arguments(run_parser)
@@ -39,13 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     list_parser.add_argument("--json", action="store_true", help="print them as JSON")
     show_parser = commands.add_parser("show", help="one scenario, as the runner understands it")
     show_parser.add_argument("scenario", metavar="NAME", help="a name of `chaos list`, or a file")
-    show_parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=SET_HELP
-    )
+    show_parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=SET_HELP)
     show_parser.add_argument("--json", action="store_true", help="print it as JSON")
     abort_parser = commands.add_parser("abort", help="end a run, and every broker of it")
     abort_parser.add_argument(
-        "run", metavar="RUN_DIR", nargs="?", type=Path, help="the run's directory; default: every run below --out that goes on"
+        "run",
+        metavar="RUN_DIR",
+        nargs="?",
+        type=Path,
+        help="the run's directory; default: every run below --out that goes on",
     )
     abort_parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs are (runs)")
     abort_parser.add_argument("--json", action="store_true", help="print what was ended as JSON")
@@ -117,7 +116,8 @@ def _run(args: argparse.Namespace) -> int:
         result = run_scenario(scenario, ground, directory, seed=args.seed, reporter=reporter)
     expected = scenario.spec.expected
     code = exit_code(expected, result.verdict)
-    rows = [("run directory", str(directory)), *keep_or_drop_data(directory, args.keep_data, code)]
+    kept = keep_or_drop_data(directory, args.keep_data, result.verdict.outcome.exit_code)
+    rows = [("run directory", str(directory)), *kept]
     told: dict[str, object] = {"run": str(directory)}
     if expected is not None:
         unlike = difference(expected, result.verdict)

@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minikafka_chaos.cli_chaos import CLUSTER_FOLDER, add_run_arguments, keep_or_drop_data
+from minikafka_chaos.cli_chaos import add_run_arguments, keep_or_drop_data
 from minikafka_chaos.errors import BadScenario, ToolTrouble
+from minikafka_chaos.journal import CLUSTER_FOLDER
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikafka.config import BROKER_KEYS, TOPIC_KEYS, ConfigError
-from minikafka.config.broker import ALIASES
+from minikafka.config.broker_keys import ALIASES
 from minikafka.config.keys import Key
 from minikafka.config.refusals import refusal
 

@@ -7,6 +7,7 @@ it is done. So a run that dies leaves behind what it may have broken. Kinds of l
 - `action`    phase `begin` (written ahead) and phase `end` (with `ok` and a detail) of every fault, send and heal;
 - `check`     a condition that was waited for, or a claim that was judged, with what was seen;
 - `note`      anything else a reader will want to know;
+- `claims`   what the run is judged by, and what kept it from showing more (docs/verdicts.md);
 - `verdict`   the last line of every run that ended.
 """
 
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 FILE_NAME = "journal.jsonl"
+CLUSTER_FOLDER = "cluster"
+"""Beside it: the brokers' data while the run goes on, and afterwards where there is something to look into."""
 
 
 class Action:

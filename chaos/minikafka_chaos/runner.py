@@ -19,6 +19,7 @@ from rich.markup import escape
 
 from minikafka_chaos import history as history_file
 from minikafka_chaos import journal as journal_file
+from minikafka_chaos.abort import recorded_runner
 from minikafka_chaos.claims import LINE_KIND, NEVER, Claim, Terms
 from minikafka_chaos.conditions import World
 from minikafka_chaos.document import as_config
@@ -88,7 +89,8 @@ def run_scenario(
     for line in ground.refusals(scenario.spec):
         raise NotSupported(f"scenario {scenario.name}: {line}")
     path = directory / journal_file.FILE_NAME
-    with contextlib.closing(Journal(path, ground.clock.time, durable=not ground.replayable)) as journal:
+    on_record = contextlib.nullcontext() if ground.replayable else recorded_runner(directory)
+    with on_record, contextlib.closing(Journal(path, ground.clock.time, durable=not ground.replayable)) as journal:
         run = _Run(scenario, ground, directory, journal, scenario.spec.seed if seed is None else seed, reporter)
         with run.interrupts.watched():
             verdict = run.run()

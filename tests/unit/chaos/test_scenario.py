@@ -99,12 +99,12 @@ def claim(kind: str, **more: Any) -> dict[str, Any]:
 WAIT_FOR_OTHER = {"name": "a", "wait": {"conditions": [{"type": "Acked", "atLeast": 1, "since": "b"}]}}
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("an unknown field", {"colour": "red"}, "spec.colour: Extra inputs are not permitted"),
+    ("an unknown field", {"colour": "red"}, "spec.colour: unknown field"),
     ("a float", {"seed": 1.5}, "spec.seed"),
     ("text for a number", {"rounds": "3"}, "spec.rounds: Input should be a valid integer (given: '3')"),
     ("a number for text", {"cluster": {"config": [{"name": "a", "value": 1}]}}, "spec.cluster.config.0.value"),
     ("no topics", {"topics": []}, "spec.topics"),
-    ("an unknown verb", {"steps": [fault("a", "Explode", type="Any")]}, "'Kill'"),
+    ("an unknown verb", {"steps": [fault("a", "Explode", type="Any")]}, "allowed: Start, Kill"),
     ("a step that does two things", {"steps": [fault("a", type="Any") | WAIT_FOR_OTHER]}, "exactly one of"),
     ("a step that does nothing", {"steps": [{"name": "a"}]}, "exactly one of"),
     ("a leader of nothing", {"steps": [fault("a", type="Leader")]}, "topic: needed by"),

@@ -1,0 +1,60 @@
+"""A story that loses data as it is told: exit code 0, and only when exactly that was found."""
+
+from __future__ import annotations
+
+import pytest
+from minikafka_chaos.errors import BadScenario
+from minikafka_chaos.expectation import difference, exit_code
+from minikafka_chaos.scenario import ExpectSpec
+from minikafka_chaos.verdict import Outcome, Verdict
+
+from .test_scenario import parse
+
+MEANT = ExpectSpec.model_validate_json(
+    '{"verdict": "Failed", "anomalies": [{"kind": "unseen", "count": 1}, {"kind": "phantom"}]}'
+)
+FINE = ExpectSpec.model_validate_json('{"verdict": "Passed"}')
+
+
+def failed(**errors: int) -> Verdict:
+    return Verdict(Outcome.FAILED, "", {"errors": errors})
+
+
+@pytest.mark.parametrize(
+    ("expected", "verdict", "code", "told"),
+    [
+        (MEANT, failed(unseen=1, phantom=7), 0, None),
+        (MEANT, failed(unseen=2, phantom=7), 1, "expected 1 unseen, found 2"),
+        (MEANT, failed(phantom=7), 1, "expected 1 unseen, found none"),
+        (MEANT, failed(unseen=1, phantom=1, duplicate=3), 1, "did not expect duplicate, found 3"),
+        (MEANT, Verdict(Outcome.PASSED, ""), 1, "expected Failed, found Passed"),
+        (MEANT, Verdict(Outcome.INCONCLUSIVE, ""), 3, "expected Failed, found Inconclusive"),
+        (MEANT, Verdict(Outcome.ERROR, ""), 3, "expected Failed, found Error"),
+        (FINE, Verdict(Outcome.PASSED, ""), 0, None),
+        (FINE, failed(unseen=1), 1, "expected Passed, found Failed"),
+    ],
+)
+def test_exit_codes(expected: ExpectSpec, verdict: Verdict, code: int, told: str | None) -> None:
+    assert difference(expected, verdict) == told
+    assert exit_code(expected, verdict) == code
+
+
+def test_without_an_expectation_the_code_is_the_verdicts() -> None:
+    assert [exit_code(None, Verdict(outcome, "")) for outcome in Outcome] == [0, 1, 3, 3, 3]
+
+
+def test_an_expectation_may_depend_on_the_brokers_settings() -> None:
+    when = [{"name": "minikafka.truncation.mode", "value": "high_watermark"}]
+    expect = [{"verdict": "Failed", "when": when}, {"verdict": "Passed"}]
+    config = {"brokers": 3, "config": when}
+    told = parse(expect=expect).spec.expected
+    changed = parse(expect=expect, cluster=config).spec.expected
+    assert told is not None and changed is not None
+    assert (told.verdict.value, changed.verdict.value) == ("Passed", "Failed")
+    assert parse(expect=expect[:1]).spec.expected is None
+    assert parse().spec.expected is None
+
+
+def test_anomalies_mean_failed() -> None:
+    with pytest.raises(BadScenario, match="anomalies mean Failed"):
+        parse(expect=[{"verdict": "Passed", "anomalies": [{"kind": "unseen"}]}])
