@@ -22,6 +22,7 @@ from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_repli
 from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.configured import ConfiguredCluster, RanWild, VirtualClock, refusals
+from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.sim_clients import SimClients
 from minikafka_chaos.steps import Verb
 
@@ -34,15 +35,16 @@ ADDRESS = "the simulation"
 
 
 class SimulationGround:
-    """A new simulated cluster; see the module."""
+    """A new simulated cluster; see the module. `rules` are production's unless a bug seed is to be judged."""
 
     name = "simulation"
     replayable = True
     verbs = frozenset(Verb)
     address = ADDRESS
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, rules: Rules | None = None) -> None:
         self.data = data
+        self._rules = rules
         self.clock = VirtualClock()
         self.clients = SimClients(lambda: self.cluster)
         self._written_out = False
@@ -65,7 +67,7 @@ class SimulationGround:
 
     def up(self, cluster: ClusterSpec, seed: int) -> None:
         self.data.mkdir(parents=True, exist_ok=True)
-        self.clock.cluster = ConfiguredCluster(cluster, seed, self.data)
+        self.clock.cluster = ConfiguredCluster(cluster, seed, self.data, self._rules)
         for broker in self.cluster.brokers.values():
             broker.start()
         for number in self.brokers:

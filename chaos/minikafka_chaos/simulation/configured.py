@@ -132,10 +132,10 @@ class RanWild(ToolTrouble):
 
 
 class ConfiguredCluster(SimCluster):
-    """Brokers 1 to N, with event logs in ``folder``. Raises ConfigError."""
+    """Brokers 1 to N, with event logs in ``folder``; ``rules`` may have a mistake put in. Raises ConfigError."""
 
-    def __init__(self, cluster: ClusterSpec, seed: int, folder: Path) -> None:
-        super().__init__(Scheduler(seed), Rules())
+    def __init__(self, cluster: ClusterSpec, seed: int, folder: Path, rules: Rules | None = None) -> None:
+        super().__init__(Scheduler(seed), rules or Rules())
         self.config = broker_config(cluster)
         self._racks = {broker: _record(cluster).rack(broker) for broker in range(1, cluster.brokers + 1)}
         config = self.config
