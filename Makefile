@@ -4,10 +4,11 @@ SHELL := bash
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: help demo venv test quick long adversary apiserver e2e kind kind-down check bench format docs constraints clean
+.PHONY: help demo venv test quick long adversary apiserver e2e kind kind-down check bench bench-judging judged-runs format docs
+.PHONY: constraints clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: ## break three brokers on this machine, judge what was lost, write runs/<id>/report.html
 	@tools/venv demo
@@ -49,6 +50,12 @@ check: venv ## format, lint, types, import contracts, generated docs
 bench: venv ## side by side with Apache Kafka on this machine; ARGS=--full for the long form
 	@tools/system java maven
 	@$(RUN) -m bench.run $(ARGS)
+
+bench-judging: venv ## CPU and memory of a verdict on up to ten million sends (7 GB of scratch files); ARGS='--sends 1000000'
+	@$(RUN) -m bench.judging $(or $(ARGS),--sends 100000 1000000 10000000)
+
+judged-runs: venv ## a thousand simulated runs, bug seeds on and off, whose verdicts are held against the disks; ARGS='--runs 100'
+	@$(RUN) -m bench.judged_runs $(or $(ARGS),--runs 1000)
 
 format: venv ## let ruff put files in form
 	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format .

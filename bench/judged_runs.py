@@ -122,6 +122,13 @@ def _steps(rng: random.Random) -> Iterator[dict[str, Any]]:
 
     first = {"type": "Leader", "topic": TOPIC, "partition": 0} if rng.random() < 0.5 else {"type": "Any"}
     yield breath("calm", 2)
+    if rng.random() < 0.35:
+        yield {"name": "blackout", "fault": {"verb": "PowerLoss", "target": {"type": "All"}}}
+        for number in rng.sample((1, 2, 3), 3):
+            target = {"type": "Brokers", "brokers": [number]}
+            yield {"name": f"back-{number}", "fault": {"verb": "Start", "target": target, "waitFor": "Nothing"}}
+            yield breath(f"after-{number}", 5)
+        return
     yield {"name": "first", "fault": {"oneOf": verbs, "target": first}}
     yield breath("between", 4)
     yield {"name": "second", "fault": {"oneOf": verbs, "target": {"type": "Any", "otherThan": ["first"]}}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from bench.judged_runs import bug_of, run_one, scenario_of
 
 
