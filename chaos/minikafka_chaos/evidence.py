@@ -305,9 +305,12 @@ class Evidence:
             "CREATE TABLE ends AS SELECT n, process, tp, pos, time FROM seen WHERE op = 'end_offset' AND pos IS NOT NULL",
             """
             CREATE TABLE figures AS
-            SELECT (SELECT count(*) FROM lines WHERE op = 'poll' AND type = 'fail') AS read_failures,
-                   (SELECT settings FROM lines WHERE op = 'workload' AND settings IS NOT NULL ORDER BY n LIMIT 1) AS settings
+            SELECT count(*) FILTER (op = 'poll' AND type = 'fail') AS read_failures,
+                   arg_min(settings, n) FILTER (op = 'workload' AND settings IS NOT NULL) AS settings
+            FROM lines WHERE op IN ('poll', 'workload')
             """,
+            "SET VARIABLE first_send = (SELECT coalesce(min(n), 0) FROM sends)",
+            "SET VARIABLE last_send = (SELECT coalesce(max(n), 0) FROM sends)",
             "DROP VIEW seen",
         )
 

@@ -24,6 +24,7 @@ from minikafka_chaos.claims import LINE_KIND, NEVER, Claim, Terms
 from minikafka_chaos.conditions import World
 from minikafka_chaos.document import as_config
 from minikafka_chaos.errors import NotSupported, ToolTrouble
+from minikafka_chaos.expectation import AS_EXPECTED, difference
 from minikafka_chaos.grounds import Ground
 from minikafka_chaos.grounds.clients import Load, PartitionView, Stoppable, TopicPlan
 from minikafka_chaos.history import FAIL, INFO, OK, HistoryError, HistoryWriter
@@ -331,11 +332,27 @@ class _Run:
 
     def _note_placement(self) -> None:
         for topic in self.spec.topics:
-            found = self.clients.view().partitions(topic.name)
-            if found is None or len(found) != topic.partitions:
-                self.problems.append(f"nobody told where the replicas of {topic.name} are")
-            else:
-                self.placement[topic.name] = found
+            self._note_placement_of(topic)
+
+    def _note_placement_of(self, topic: TopicSpec) -> None:
+        """Who is in sync now is who must have everything; while one is out, nobody could say that all have it."""
+        view = self.clients.view()
+        found: list[dict[TopicPartition, PartitionView]] = []
+
+        def full() -> bool:
+            told = view.partitions(topic.name)
+            if told is not None and len(told) == topic.partitions:
+                found[:] = [told]
+            return bool(found) and all(partition.full for partition in found[0].values())
+
+        patience_s = 0 if self.problems else self.spec.recovery.full_isr_deadline_seconds
+        held = self._until(full, patience_s)
+        if not found:
+            self.problems.append(f"nobody told where the replicas of {topic.name} are")
+            return
+        self.placement[topic.name] = found[0]
+        if not held and not self.problems:
+            self.problems.append(f"{topic.name} was not in full ISR after the final read")
 
     def _write_replicas(self) -> None:
         self.reporter.status("reading the replicas' logs")
@@ -364,6 +381,10 @@ class _Run:
             return Verdict.trouble(Outcome.ERROR, str(error))
         for finding in verdict.findings:
             self.journal.write("check", finding.as_json())
+        if (expected := self.spec.expected) is not None:
+            unlike = difference(expected, verdict)
+            told = {"expectation": expected.model_dump(mode="json", by_alias=True, exclude_none=True)}
+            self.journal.write("check", {**told, "held": unlike is None, "detail": unlike or AS_EXPECTED})
         return verdict
 
     def _claim(self, spec: ClaimSpec) -> Claim:

@@ -78,7 +78,8 @@ _LOST = """
            h.value AS offset_holds_now, f.start AS log_start, f."end" AS end_offset, r.value IS NOT NULL AS read_earlier
     FROM (SELECT * FROM fates WHERE fate = '{}') s LEFT JOIN finals f USING (tp)
     LEFT JOIN (SELECT tp, pos, min(value) AS value FROM final_reads
-               WHERE EXISTS (SELECT 1 FROM fates WHERE fate = '{}') GROUP BY ALL) h ON h.tp = s.tp AND h.pos = s.pos
+               SEMI JOIN (SELECT tp, pos FROM fates WHERE fate = '{}') USING (tp, pos) GROUP BY tp, pos) h
+      ON h.tp = s.tp AND h.pos = s.pos
     LEFT JOIN present r ON r.tp = s.tp AND r.value = s.value
 """
 
@@ -207,7 +208,7 @@ CHECKS = (
         WITH strangers AS (SELECT value, tp FROM present ANTI JOIN sends USING (value)),
         before AS (
           SELECT tp, max(pos) AS was_there FROM ends
-          WHERE n < (SELECT coalesce(min(n), 0) FROM sends) GROUP BY tp
+          WHERE n < getvariable('first_send') GROUP BY tp
         )
         SELECT topic, part, r.pos, min(r.value) AS value, false AS note, min(r.process) AS reader, min(r.time) AS read_at
         FROM reads r SEMI JOIN strangers USING (value, tp) JOIN partitions USING (tp) LEFT JOIN before USING (tp)
@@ -270,7 +271,7 @@ CHECKS = (
           WHERE s.tp IS NOT NULL AND (a.pos IS NOT NULL OR r.low IS NOT NULL)
         ), events AS (
           SELECT n, tp, value, pos, NULL::BIGINT AS learnt FROM told
-          UNION ALL SELECT n, tp, NULL, NULL, pos FROM known WHERE n < (SELECT max(n) FROM sends)
+          UNION ALL SELECT n, tp, NULL, NULL, pos FROM known WHERE n < getvariable('last_send')
         )
         SELECT topic, part, min(late.pos) AS pos, arg_min(late.value, late.n) AS value, false AS note, late.known
         FROM (SELECT *, max(learnt) OVER (PARTITION BY tp ORDER BY n ROWS UNBOUNDED PRECEDING) AS known FROM events) late

@@ -1,0 +1,45 @@
+"""Judging is linear: no query compares every row of a table with every row of another (it once took 59 s for 108,000 sends)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+from minikafka_chaos.evidence import Evidence
+from minikafka_chaos.verdict import Outcome, judge_run
+
+from bench.judging import write_run
+
+QUADRATIC = re.compile("(nested loop|blockwise nl|ie|piecewise merge) join|cross product", re.IGNORECASE)
+SENDS = 3_000
+"""Enough rows that DuckDB plans for tables, and not for handfuls."""
+
+
+def plan(db: duckdb.DuckDBPyConnection, statement: str) -> str:
+    return str(db.execute(f"EXPLAIN {statement}").fetchall()[0][1])
+
+
+def test_no_query_multiplies_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path, SENDS)
+    run, looked_at, bad = Evidence.run, [], []
+
+    def explained(self: Evidence, *statements: str) -> None:
+        for statement in statements:
+            if "SELECT" in statement and not statement.lstrip().startswith(("CREATE VIEW", "CREATE TABLE lines")):
+                looked_at.append(statement)
+                if found := QUADRATIC.search(plan(self.db, statement)):
+                    bad.append((found.group(), statement))
+            run(self, statement)
+
+    monkeypatch.setattr(Evidence, "run", explained)
+    assert judge_run(tmp_path).outcome is Outcome.PASSED
+    assert len(looked_at) > 30
+    assert bad == []
+
+
+def test_such_a_query_would_be_seen() -> None:
+    db = duckdb.connect()
+    db.execute("CREATE TABLE t AS SELECT range AS n FROM range(3000)")
+    assert QUADRATIC.search(plan(db, "SELECT count(*) FROM t a JOIN t b ON a.n + b.n > 7"))
