@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from minikafka.cli.main import main
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import free_base_port
@@ -21,8 +25,6 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 def topics(bootstrap: str) -> set[str]:
-    from confluent_kafka.admin import AdminClient
-
     names = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics
     return {name for name in names if not name.startswith("__")}
 
@@ -49,3 +51,34 @@ def test_acks_0_proves_nothing(cluster: LocalCluster, capsys: pytest.CaptureFixt
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["verdict"] == "Inconclusive"
     assert verdict["counts"]["unknown_but_there"] > 0
+
+
+def delete_some_records(bootstrap: str, deleted: list[int]) -> None:
+    """As soon as a verify topic holds records, delete the first ones of a partition."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "deleter"})
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not deleted:
+        for name in topics(bootstrap):
+            end = consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=5)[1]
+            if end > 50:
+                partition = TopicPartition(name, 0, end // 2)
+                deleted.append(admin.delete_records([partition])[partition].result(10).low_watermark)
+        time.sleep(0.05)
+    consumer.close()
+
+
+def test_records_that_somebody_deletes_meanwhile_are_not_passed_over(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The audit: DeleteRecords took 1,114 of 2,423 acknowledged records, and the verdict was Passed, all read back."""
+    deleted: list[int] = []
+    deleter = threading.Thread(target=delete_some_records, args=(cluster.bootstrap, deleted))
+    deleter.start()
+    code = main(["verify", "--bootstrap", cluster.bootstrap, "--seconds", "6", "--json"])
+    deleter.join()
+    verdict = json.loads(capsys.readouterr().out)
+    assert deleted and deleted[0] > 0
+    assert (code, verdict["verdict"]) == (3, "Inconclusive"), verdict["summary"]
+    assert verdict["counts"]["undecided"] == deleted[0]
+    assert "lie below its log start, and nothing tells who moved it" in verdict["summary"]
