@@ -181,6 +181,14 @@ def missing_evidence(evidence: Evidence) -> list[str]:
         )
     ]
     found += [
+        f"nothing tells how many replicas {row['topic']} has"
+        for row in evidence.rows("SELECT DISTINCT topic FROM partitions ANTI JOIN topics USING (topic) ORDER BY topic")
+    ]
+    found += [
+        f"{row['topic']}-{row['part']}: the replica of broker {row['broker']} was not in sync when all was over"
+        for row in evidence.rows("SELECT topic, part, broker FROM replicas WHERE NOT in_sync ORDER BY ALL")
+    ]
+    found += [
         f"{row['topic']}-{row['part']}: {row['found']} of {row['batches']} batches of broker {row['broker']} are told of"
         for row in evidence.rows(
             """

@@ -49,7 +49,17 @@ CASES = (
     Case(
         "a-short-replica-that-is-not-in-sync",
         lambda: _third(4, records(0, 2), in_sync=False),
-        "Passed",
+        "Inconclusive",
+    ),
+    Case(
+        "no-replica-is-in-sync",
+        lambda: _sent(3).replica(1, in_sync=False).replica(2, in_sync=False).replica(3, in_sync=False),
+        "Inconclusive",
+    ),
+    Case(
+        "nothing-tells-how-many-replicas-there-are",
+        lambda: Run().acked_many(3).final_many(0, 3).alike(3, brokers=(1,)),
+        "Inconclusive",
     ),
     Case(
         "a-replica-has-an-unacknowledged-tail",
