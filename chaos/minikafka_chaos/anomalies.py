@@ -9,17 +9,13 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.telemetry.anomalies import (
     DECLARATIONS,
     DIVERGENCE,
-    LIMITED_SEVERITY,
     LOSS,
     ORDER,
     Kind,
     Severity,
 )
 
-__all__ = ["DECLARATIONS", "DIVERGENCE", "LIMITED_SEVERITY", "LOSS", "ORDER", "Anomaly", "Kind", "Severity"]
-
-NO_PARTITION = -1
-"""Of an anomaly whose partition nobody told."""
+__all__ = ["DECLARATIONS", "DIVERGENCE", "LOSS", "ORDER", "Anomaly", "Kind", "Severity"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from minikafka_chaos import journal
+from minikafka_chaos.evidence import ALWAYS
 from minikafka_chaos.history import HistoryError
 
 LINE_KIND = "claims"
 NEVER = math.inf
 """The `since` of a claim whose step was never begun."""
-ALWAYS = -math.inf
 
 NO_LOSS, NO_DIVERGENCE, NO_DUPLICATES, NO_REORDERING, ACK_GAP = (
     "NoAcknowledgedRecordLost",

@@ -27,7 +27,6 @@ MEMORY_LIMIT = "192MiB"
 ON_DISK_FROM_BYTES = 32 << 20
 """A history of at least this size is loaded into a file, which is compressed; a smaller one stays in memory."""
 
-NEVER = float("inf")
 ALWAYS = float("-inf")
 
 HISTORY_COLUMNS = {

@@ -6,8 +6,6 @@ from typing import Any
 
 from minikafka_chaos.evidence import Evidence
 
-KEPT, DELETED, ACCEPTED, UNDECIDED = "kept", "deleted", "accepted", "undecided"
-
 
 def join_fates(evidence: Evidence) -> None:
     """Make `fates` (value, tp, pos, done, fate), and `acks`: the acknowledged sends that other checks may rely on."""

@@ -252,6 +252,3 @@ DIVERGENCE = frozenset(
     )
 )
 """The kinds that replicas' own logs show."""
-
-LIMITED_SEVERITY = frozenset((Kind.DUPLICATE, Kind.NONMONOTONIC_SEND))
-"""The kinds that are a note where the client's settings allow them."""
