@@ -22,11 +22,13 @@ from minikafka.telemetry.events import problem
 from minikafka_chaos import library
 from minikafka_chaos.anomalies import Kind, Severity
 from minikafka_chaos.errors import NotSupported
+from minikafka_chaos.expectation import difference
 from minikafka_chaos.grounds.simulation import SimulationGround
 from minikafka_chaos.history import POLL, read_history
 from minikafka_chaos.journal import read_journal
 from minikafka_chaos.runner import RunResult, run_scenario
 from minikafka_chaos.scenario import Scenario, parse_scenario
+from minikafka_chaos.scenario_files import TOLD
 from minikafka_chaos.verdict import Outcome, Verdict
 
 SEEDS = range(1, 21)
@@ -112,7 +114,7 @@ LOADS = ("demo", "kill-leader", "soak")
 
 
 def test_every_scenario_that_comes_along_is_tried_here() -> None:
-    assert {*STORIES, *LOADS} == set(library.names())
+    assert {*STORIES, *LOADS, *TOLD} == set(library.names())  # a story that is told twice is the two files made of it
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -122,6 +124,9 @@ def test_a_story_ends_as_it_does_on_real_brokers(tmp_path: Path, name: str) -> N
         directory = tmp_path / str(seed)
         verdict = run(scenario, directory, seed).verdict
         STORIES[name](verdict)
+        expected = scenario.spec.expected
+        assert expected is not None
+        assert difference(expected, verdict) is None
         assert read_journal(directory / "journal.jsonl")[-1]["verdict"] == verdict.outcome.value
 
 
