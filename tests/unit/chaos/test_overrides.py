@@ -45,6 +45,8 @@ def test_fields_elements_by_name_and_settings_can_be_set() -> None:
         ("minikafka.truncation.mode=low", "minikafka.truncation.mode=low: allowed: "),
         ("topics.bunk.partitions=3", "did you mean bank?"),
         ("topics.bank=3", "names a whole element"),
+        ("cluster.config.min.insync.replicas=x", "min.insync.replicas=x: not a whole number"),
+        ("topics.bank.config.min.insync.replicas=0", "min.insync.replicas=0: too small"),
         ("topics.bank.config.retention.mss=3", "did you mean retention.ms?"),
         ("workload.acks.x=3", "acks has no fields"),
         ("workload.acks=[", "not YAML"),
