@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,7 +97,10 @@ def scrape_status(url: str, topic_partition: TopicPartition) -> ReplicaStatus:
 
 
 class Observer:
-    """Scrapes all brokers in a thread of its own and writes `samples.jsonl`."""
+    """Scrapes all brokers at once, again and again, in threads of its own, and writes `samples.jsonl`.
+
+    The lines of one round have one time. `interval_s` seconds from round to round, `timeout_s` seconds for one answer.
+    """
 
     def __init__(
         self,
@@ -104,12 +108,14 @@ class Observer:
         urls: Mapping[int, str],
         interval_s: float = INTERVAL_S,
         clock: Callable[[], float] = time.time,
+        timeout_s: float = SCRAPE_TIMEOUT_S,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / SAMPLES_FILE
         self._urls = dict(urls)
         self._interval_s = interval_s
         self._clock = clock
+        self._timeout_s = timeout_s
         self._stop_asked = threading.Event()
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
         self.failure: BaseException | None = None
@@ -125,24 +131,29 @@ class Observer:
 
     def _run(self) -> None:
         try:
-            with self.path.open("a", encoding="utf-8") as file:
+            with (
+                self.path.open("a", encoding="utf-8") as file,
+                ThreadPoolExecutor(max(len(self._urls), 1), "scrape") as pool,
+            ):
                 while not self._stop_asked.is_set():
                     began = time.monotonic()
-                    self._round(file.write)
+                    self._round(pool, file.write)
                     file.flush()
                     self._stop_asked.wait(max(0.0, self._interval_s - (time.monotonic() - began)))
-                self._round(file.write)
+                self._round(pool, file.write)
         except BaseException as error:
             self.failure = error
 
-    def _round(self, write: Callable[[str], object]) -> None:
-        for broker, url in self._urls.items():
-            write(self._line(broker, url) + "\n")
-
-    def _line(self, broker: int, url: str) -> str:
+    def _round(self, pool: ThreadPoolExecutor, write: Callable[[str], object]) -> None:
+        """Ask all brokers at once: asked one after the other, whoever is last looks furthest, and a broker that does not
+        answer makes the others' samples late."""
         now = self._clock()
+        for line in pool.map(lambda each: self._line(now, *each), self._urls.items()):
+            write(line + "\n")
+
+    def _line(self, now: float, broker: int, url: str) -> str:
         try:
-            samples: Sequence[Sample] = scrape(url)
+            samples: Sequence[Sample] = scrape(url, self._timeout_s)
         except OSError as error:
             return json.dumps({"time": round(now, 6), "broker": broker, "error": str(error)})
         line = {

@@ -111,6 +111,11 @@ class LeaderState:
         """
         return previous is not None and previous.epoch + 1 == self.epoch
 
+    def follower_lags(self) -> tuple[tuple[int, int], ...]:
+        """(broker id, records behind this leader's log end) of every follower whose position is known."""
+        end = self.partition.log.log_end_offset
+        return tuple((broker, max(end - r.leo, 0)) for broker, r in self.remotes.items() if r.leo != UNKNOWN)
+
     # -- state from the controller within the term ----------------------------------------------------------------
 
     def take_state(self, state: PartitionState, now: float) -> None:

@@ -339,6 +339,7 @@ class PartitionHost:
                     is_controller and state is not None and state.leader < 0,
                     log.size_bytes,
                     partition.partition_epoch,
+                    leader.follower_lags() if leader is not None else (),
                 )
             )
         if is_controller:

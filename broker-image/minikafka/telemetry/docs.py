@@ -23,6 +23,7 @@ from minikafka.telemetry.metrics import (
     EVENTS_DROPPED,
     EVENTS_TOTAL,
     FLUSH_DURATION,
+    FOLLOWER_LAG,
     PARTITION_METRICS,
     REQUEST_DURATION,
     REQUEST_ERRORS,
@@ -47,6 +48,7 @@ def metrics_page() -> str:
     bounds = ", ".join(f"{bound:g}" for bound in DURATION_BOUNDS)
     sections: tuple[tuple[str, str, tuple[Metric, ...]], ...] = (
         ("Per partition, on each replica", "", PARTITION_METRICS),
+        ("Per partition and follower, on its leader", "", (FOLLOWER_LAG,)),
         ("Partitions of a broker", "", COUNT_METRICS),
         ("Broker", "", (*BROKER_METRICS, ELECTIONS, EVENTS_TOTAL, EVENTS_DROPPED, COMPONENT_FAILED, BUILD_INFO)),
         (

@@ -90,6 +90,15 @@ class BrokerCollector:
             _header(lines, metric)
             name, field = metric.name, _FIELD[metric.source]
             lines.extend([f"{name}{label} {r[field]}" for label, r in zip(labels, hosted, strict=True)])
+        _header(lines, metrics.FOLLOWER_LAG)
+        name = metrics.FOLLOWER_LAG.name
+        lines.extend(
+            [
+                f'{name}{label[:-1]},follower="{follower}"}} {lag}'
+                for label, r in zip(labels, hosted, strict=True)
+                for follower, lag in r.followers
+            ]
+        )
 
     def _counts(self, lines: list[str], replicas: list[ReplicaStatus]) -> None:
         counts = {

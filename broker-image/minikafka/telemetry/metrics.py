@@ -56,6 +56,8 @@ class ReplicaStatus(NamedTuple):
     offline: bool
     size_bytes: int = 0
     partition_epoch: int = -1
+    followers: tuple[tuple[int, int], ...] = ()
+    """(broker id, records behind) of each follower that has fetched in this term; said by leaders only."""
 
 
 class Histogram:
@@ -216,6 +218,18 @@ PARTITION_METRICS: tuple[Metric, ...] = (
     Metric("minikafka_partition_replicas", GAUGE, "Replicas assigned to the partition.", _PARTITION, "replicas"),
 )
 
+FOLLOWER_LAG = Metric(
+    "minikafka_follower_lag",
+    GAUGE,
+    "Records the follower lacks, as its leader counts them: log end offset minus the offset it fetched from last.",
+    (*_PARTITION, "follower"),
+    "followers",
+)
+"""Kafka has the same number on the follower's side (``kafka.server:type=FetcherLagMetrics,name=ConsumerLag``), where it stops
+with a follower that is down or cut off. The leader goes on counting, and both ends of the difference are its own, so
+that the number is of one moment and never negative. A follower that has not fetched in the leader's term has no
+sample: the leader does not know."""
+
 COUNT_METRICS: tuple[Metric, ...] = (
     Metric("minikafka_partitions", GAUGE, "Replicas on this broker."),
     Metric("minikafka_leader_partitions", GAUGE, "Partitions led by this broker."),
@@ -373,6 +387,7 @@ BUILD_INFO = Metric("minikafka_build_info", GAUGE, "Always 1; versions are in th
 
 METRICS: tuple[Metric, ...] = (
     *PARTITION_METRICS,
+    FOLLOWER_LAG,
     *COUNT_METRICS,
     *BROKER_METRICS,
     ELECTIONS,

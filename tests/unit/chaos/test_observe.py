@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -81,6 +81,34 @@ def test_a_scrape_that_fails_is_a_line_too(tmp_path: Path, broker: str) -> None:
     assert ["samples" in line for line in lines[:2]] == [True, False]
     assert lines[0]["samples"][0] == ["minikafka_log_end_offset", {"topic": "t", "partition": "0"}, 12.0]
     assert "refused" in lines[1]["error"]
+
+
+def test_all_brokers_are_asked_at_once(tmp_path: Path) -> None:
+    """No broker answers before every broker has been asked, and all samples of a round have one time."""
+    together = threading.Barrier(3, timeout=30)
+
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            together.wait()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(TEXT.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metrics) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        url = f"http://127.0.0.1:{server.server_port}/metrics"
+        observer = Observer(tmp_path, dict.fromkeys((1, 2, 3), url), interval_s=60, timeout_s=30)
+        observer.start()
+        observer.stop(30)
+        server.shutdown()
+    assert observer.failure is None
+    lines = [json.loads(line) for line in (tmp_path / SAMPLES_FILE).read_text().splitlines()]
+    assert [line["broker"] for line in lines] == [1, 2, 3] * (len(lines) // 3)
+    assert all("samples" in line for line in lines)
+    assert [line["time"] for line in lines[:3]] == [lines[0]["time"]] * 3
 
 
 def test_a_broker_that_does_not_answer_is_an_oserror() -> None:

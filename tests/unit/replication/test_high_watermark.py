@@ -180,3 +180,14 @@ def test_acks_all_is_refused_before_the_append_below_the_minimum() -> None:
     assert term(leader).check_enough_replicas(1) is ErrorCode.NONE
     proposed(fetch_at(leader, 2, 0))
     assert term(leader).check_enough_replicas(-1) is ErrorCode.NOT_ENOUGH_REPLICAS, "a pending member does not count"
+
+
+def test_the_leader_tells_how_far_each_follower_is_behind() -> None:
+    """Against its own end, and never below zero; of a follower that has not fetched in this term it knows nothing."""
+    leader = lead(records=5)
+    assert term(leader).follower_lags() == ()
+    fetch_at(leader, 2, 5)
+    fetch_at(leader, 3, 1)
+    assert term(leader).follower_lags() == ((2, 0), (3, 4))
+    produce(leader, 2)
+    assert term(leader).follower_lags() == ((2, 2), (3, 6)), "it grows also while a follower says nothing"

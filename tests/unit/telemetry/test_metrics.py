@@ -28,6 +28,7 @@ PUBLISHED = {
     "minikafka_leader_epoch",
     "minikafka_replica_role",
     "minikafka_isr_size",
+    "minikafka_follower_lag",
     "minikafka_under_replicated_partitions",
     "minikafka_under_min_isr_partitions",
     "minikafka_offline_partitions",
@@ -46,7 +47,7 @@ PUBLISHED = {
 }
 """Names that people's dashboards and alerts rely on: never rename one."""
 
-LEADER = ReplicaStatus("bank", 0, 2, 7, 3, 42, 40, 38, 1, 3, True, True, False, 4096)
+LEADER = ReplicaStatus("bank", 0, 2, 7, 3, 42, 40, 38, 1, 3, True, True, False, 4096, 9, ((2, 0), (3, 30)))
 FOLLOWER = ReplicaStatus("bank", 1, 1, 5, 0, 12, 11, 10, 3, 3, False, False, False)
 ELSEWHERE = ReplicaStatus("bank", 2, 0, 9, 0, 0, 0, 0, 0, 3, False, False, True)
 
@@ -119,6 +120,8 @@ def test_partitions() -> None:
     }
     assert {name: value(found, name, **bank) for name in expected} == expected
     assert len(found["minikafka_log_end_offset"].samples) == 2, "only replicas that are here"
+    assert value(found, "minikafka_follower_lag", **bank, follower="3") == 30
+    assert len(found["minikafka_follower_lag"].samples) == 2, "only a leader knows how far its followers are"
     counts = {
         "minikafka_partitions": 2,
         "minikafka_leader_partitions": 1,
