@@ -4,7 +4,7 @@ SHELL := bash
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: help demo venv test quick long adversary apiserver e2e kind kind-down check bench bench-judging judged-runs format docs
+.PHONY: help demo venv test quick long adversary apiserver e2e kind kind-down check bench bench-judging bench-spark judged-runs judges format docs
 .PHONY: constraints clean
 
 help: ## this list
@@ -56,6 +56,15 @@ bench-judging: venv ## CPU and memory of a verdict on up to ten million sends (7
 
 judged-runs: venv ## a thousand simulated runs, bug seeds on and off, whose verdicts are held against the disks; ARGS='--runs 100'
 	@$(RUN) -m bench.judged_runs $(or $(ARGS),--runs 1000)
+
+bench-spark: venv ## core seconds and memory of the Spark analysis as runs grow; ARGS='--sizes 1 --faults 100'
+	@tools/system java
+	@$(RUN) -m bench.spark_scale $(or $(ARGS),--sizes 1,10,100)
+
+judges: venv ## simulated runs judged by the verifier and by Spark; RUNS=1000 for the long form
+	@tools/system java
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	  $(RUN) -m bench.judged_runs --runs $(or $(RUNS),20) --keep "$$folder" && $(RUN) -m bench.judged_twice "$$folder"
 
 format: venv ## let ruff put files in form
 	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format .

@@ -10,13 +10,17 @@ from typing import Any, NamedTuple
 
 from minikafka import __version__
 
-from minikafka_analytics import assemble
-from minikafka_analytics.landing import land
-from minikafka_analytics.measure import measure
+from minikafka_analytics import assemble, measure
+from minikafka_analytics.landing import land, typed
 from minikafka_analytics.page import page
 from minikafka_analytics.run_folder import open_runs
-from minikafka_analytics.schemas import TABLES
+from minikafka_analytics.schemas import HISTORY, JOURNAL, REPLICAS, TABLES
 from minikafka_analytics.session import spark_session
+from minikafka_analytics.steps import Steps
+from minikafka_analytics.trouble import in_one_line
+
+JUDGED = (HISTORY, JOURNAL, REPLICAS)
+"""The evidence that a verdict follows from."""
 
 
 class ReportPaths(NamedTuple):
@@ -33,7 +37,8 @@ def analyze(
     """Writes `report.html`, `report.json` and `parquet/` of one or more runs into `out`, and says where they are.
 
     `master` and `settings` go to Spark. Raises NoRun for a folder that is no run, JavaMissing without a Java that Spark
-    can run on, SparkDidNotStart when Spark cannot start there, and OSError when `out` cannot be written. Files that are
+    can run on, SparkDidNotStart when Spark cannot start there, SparkFailed when it cannot
+    finish, and OSError when `out` cannot be written. Files that are
     in `out` already are replaced.
     """
     runs = open_runs(run_dirs)
@@ -41,13 +46,28 @@ def analyze(
     paths = ReportPaths(out / "report.html", out / "report.json", out / "parquet")
     paths.parquet.mkdir(parents=True, exist_ok=True)
     size = sum(path.stat().st_size for run in runs for table in TABLES for path in run.files(table.name))
-    with spark_session(master, settings, size) as spark:
-        answers = measure(land(spark, runs, paths.parquet))
+    with spark_session(master, settings, size) as spark, in_one_line(out), Steps(paths.parquet) as steps:
+        answers = measure.measure(land(spark, runs, paths.parquet), steps)
     report = assemble.report(runs, answers, __version__)
     points = {run["id"]: assemble.series(answers, run) for run in report["runs"]}
     _write(paths.json, json.dumps(report, indent=1, ensure_ascii=False, default=_jsonable) + "\n")
     _write(paths.html, page(report, points))
     return paths
+
+
+def judge(
+    run_dirs: Sequence[Path], scratch: Path, master: str = "local[*]", settings: Mapping[str, str] | None = None
+) -> list[Any]:
+    """The verdict of each run, without a report: a record with id, verdict, counts and kinds; any number of runs at once.
+
+    `scratch`: a folder for what Spark puts down meanwhile. Raises what `analyze` raises.
+    """
+    runs = open_runs(run_dirs)
+    size = sum(path.stat().st_size for run in runs for table in JUDGED for path in run.files(table.name))
+    with spark_session(master, settings, size) as spark, in_one_line(scratch), Steps(scratch) as steps:
+        landed = {table.name: steps.land(f"landed-{table.name}", typed(spark, runs, table)) for table in JUDGED}
+        answers = measure.judge(landed, steps)
+    return assemble.judged(runs, answers)
 
 
 def verdicts(paths: ReportPaths) -> list[str]:

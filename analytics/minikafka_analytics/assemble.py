@@ -12,24 +12,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from minikafka_analytics import judgement
+from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 from minikafka_analytics.run_folder import RunFolder
 from minikafka_analytics.schemas import SCHEMA_VERSION
 from minikafka_analytics.words import brokers, fault_name
 
 Record = dict[str, Any]
 
-NOTABLE_GAP_SECONDS = (
-    0.25  # a pause of acknowledgements that a client would notice; librdkafka's retry backoff is 0.1 s
-)
 LONGEST_SETTING = 200  # characters of one value in the table of settings
 
-EMPTY_COUNTS = dict.fromkeys(
-    (
-        "sent", "acked", "failed", "unknown", "read", "lost", "accepted_loss", "expired", "undecided",
-        "duplicated", "reordered", "moved", "never_sent", "failed_but_present", "unknown_present",
-    ),
-    0,
+ALIASES = {"acked": "acknowledged", "unknown_present": "unknown_but_there", "expired": "deleted"}
+"""Names of counts in reports from before the rules named them."""
+COUNTED = (
+    "sent", "acknowledged", "failed", "unknown", "unknown_but_there", "read", "lost", "accepted_loss", "deleted", "undecided",
 )  # fmt: skip
+
+OF_A_RUN = ("longest_ack_gap_s", "duplicated", "reordered", "phantoms")
 
 
 def report(runs: Sequence[RunFolder], answers: Mapping[str, list[Record]], version: str) -> Record:
@@ -45,6 +43,18 @@ def report(runs: Sequence[RunFolder], answers: Mapping[str, list[Record]], versi
         "runs": documents,
         "differing_settings": _differing([document["settings"] for document in documents]),
     }
+
+
+def judged(runs: Sequence[RunFolder], answers: Mapping[str, list[Record]]) -> list[Record]:
+    """Of each run: id, verdict (both judges' words and whether they agree), counts and kinds; from `measure.judge`."""
+    found = []
+    for run in runs:
+        rows = {name: _of(answer, run.id) for name, answer in answers.items()}
+        own = judgement.judged(rows, _broken_lines(run, rows["lines"]))
+        told = [json.loads(row["body"]) for row in sorted(rows["journal"], key=lambda row: row["seq"])]
+        verdict = judgement.verdict(told[-1] if told else None, own)
+        found.append({"id": run.id, "verdict": verdict, "counts": own["counts"], "kinds": own["counts"]["anomalies"]})
+    return found
 
 
 def label(n: int) -> str:
@@ -66,7 +76,8 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
     told = [json.loads(row["body"]) for row in sorted(found["journal"], key=lambda row: row["seq"])]
     verifier = next((line for line in reversed(told) if line.get("kind") == "verdict"), None)
     scenario: Record = next((line for line in told if line.get("kind") == "scenario"), {})
-    counts = next((row for row in found["counts"] if row["topic"] is None and row["partition"] is None), EMPTY_COUNTS)
+    own = judgement.judged(found, _broken_lines(folder, found["lines"]))
+    counts = _counts(own["counts"])
     faults = _faults(since(found["faults"], "began", "struck", "ended"), found)
     rates = {"step": clock["rate_step"], **_rates(found["rates"])}
     run: Record = {
@@ -77,14 +88,14 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         "began_at": datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds"),
         "seconds": clock["ended"] - began,
         "clock": {"interval": clock["interval"], "scraped": clock["scraped"], "scrapes": clock["scrapes"]},
-        "verdict": judgement.verdict(verifier, counts, found["coverage"], found["rewritten"]),
+        "verdict": judgement.verdict(verifier, own),
         "verifier": verifier and {key: value for key, value in verifier.items() if key not in {"kind", "time"}},
-        "counts": {name: counts[name] for name in EMPTY_COUNTS},
+        "counts": counts,
+        "kinds": own["counts"]["anomalies"],
         "partitions": _partitions(found),
         "brokers": _brokers(found),
         "errors": since(found["errors"], "first_at", "last_at"),
         "anomalies": since(found["examples"], "invoked_at", "completed_at"),
-        "rewritten": since(found["rewritten"], "first_at", "last_at"),
         "coverage": _sorted(found["coverage"], "topic", "partition"),
         "faults": faults,
         "gaps": _gaps(since(found["gaps"], "began", "ended")),
@@ -111,8 +122,21 @@ def series(answers: Mapping[str, list[Record]], run: Record) -> Record:
     began = run["began_unix"]
     return {
         name: [{**row, "time": row["time"] - began} for row in _of(answers[name], run["id"])]
-        for name in ("series", "exposure")
+        for name in ("series", "lag", "exposure")
     }
+
+
+def _counts(counts: Mapping[str, Any]) -> Record:
+    """The counts of a run or a partition, also under the names of older reports."""
+    found = {name: counts.get(name, 0) for name in COUNTED}
+    found |= {old: found[new] for old, new in ALIASES.items()}
+    return found | {name: counts[name] for name in OF_A_RUN if name in counts}
+
+
+def _broken_lines(folder: RunFolder, lines: Iterable[Record]) -> int:
+    """Lines of the evidence that are no such lines; a last line that was cut off by its writer's death is none of them."""
+    malformed = {row["table"]: row["malformed"] for row in lines}
+    return sum(max(malformed.get(table, 0) - folder.torn_ends(table), 0) for table in ("history", "replicas"))
 
 
 def _no_clock() -> Record:
@@ -213,7 +237,7 @@ def _partitions(found: Mapping[str, list[Record]]) -> list[Record]:
             "topic": row["topic"],
             "partition": row["partition"],
             "replicas": row["replicas"],
-            **{name: counts.get((row["topic"], row["partition"]), EMPTY_COUNTS)[name] for name in EMPTY_COUNTS},
+            **_counts(counts.get((row["topic"], row["partition"]), {})),
         }
         for row in rows
     ]
@@ -245,7 +269,7 @@ def _figures(run: Record) -> Record:
     faults, whole = run["faults"], run["throughput"]["whole_run"]
     first, second = run["exposure"]["one_broker"], run["exposure"]["committed_on_no_disk"]
     return {
-        "lost": run["counts"]["lost"] - run["counts"]["accepted_loss"],
+        "lost": run["counts"]["lost"],
         "longest_gap": _most(gap["seconds"] for gap in run["gaps"]),
         "re_elected": _most(fault["worst"]["re_elected"] for fault in faults),
         "re_acknowledged": _most(fault["worst"]["re_acknowledged"] for fault in faults),

@@ -7,7 +7,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import Any
 
-from minikafka_analytics.assemble import NOTABLE_GAP_SECONDS
+from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 from minikafka_analytics.svg import BOTTOM, LEFT, TOP, Plot, Point
 from minikafka_analytics.words import count, seconds, span
 
@@ -207,12 +207,12 @@ def offsets(run: Record, points: list[Record], partition: Record) -> str:
 
 
 def behind(run: Record, points: list[Record], partition: Record) -> str:
-    """How many records each replica lacked of the furthest one."""
+    """How many records each follower lacked, as its leader counted."""
     rows = [row for row in points if same_partition(partition, row)]
     highest = max((row["behind"] or 0 for row in rows), default=0)
     if not highest:
         return ""
-    plot = Plot("Records behind the furthest replica", run["seconds"], 116, highest, unit="records")
+    plot = Plot("Records behind the leader", run["seconds"], 116, highest, unit="records")
     plot.bands(bands(run))
     for broker, found in _by_broker(rows).items():
         plot.line(_line(found, "behind"), colour(run, broker), f"records that broker {broker} lacked")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import sys
 from pathlib import Path
@@ -33,8 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run `minikafka analyze`: 0 no run lost an acknowledged record, 1 one did or broke a claim, 2 bad input, 3 could
-    not tell.
+    """Run `minikafka analyze`: 0 every run passed, 1 a run failed, 2 bad input, 3 could not tell.
+
+    Could not tell: no Java, Spark failed, the disk is full, a run is Inconclusive, or the verifier says something else.
     """
     settings = dict(pair.split("=", 1) for pair in args.conf if "=" in pair)
     if len(settings) < len(args.conf):
@@ -44,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
         from minikafka_analytics.java import JavaMissing
         from minikafka_analytics.run_folder import NoRun
         from minikafka_analytics.session import SparkDidNotStart
+        from minikafka_analytics.trouble import SparkFailed
     except ModuleNotFoundError as error:
         return _fail(f"{error.name} is not installed: pip install 'minikafka[analytics]'", COULD_NOT_TELL)
     out = args.out or (
@@ -53,10 +56,11 @@ def run(args: argparse.Namespace) -> int:
         paths = analyze(args.run_dirs, out, args.master, settings)
     except NoRun as error:
         return _fail(str(error), BAD_INPUT)
-    except (JavaMissing, SparkDidNotStart) as error:
+    except (JavaMissing, SparkDidNotStart, SparkFailed) as error:
         return _fail(str(error), COULD_NOT_TELL)
     except OSError as error:
-        return _fail(f"{out}: {error.strerror or error}", BAD_INPUT)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return _fail(f"{out}: {error.strerror or error}", COULD_NOT_TELL if full else BAD_INPUT)
     found = verdicts(paths)
     if args.json:
         print(

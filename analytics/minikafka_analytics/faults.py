@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minikafka_analytics.asof import latest, within
+from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -87,105 +90,123 @@ def episodes(journal: DataFrame) -> DataFrame:
     )
 
 
+def blows(faults: DataFrame) -> DataFrame:
+    """One row per fault and broker that it struck: (run, lane, number, time, began, until, ended); the lane is the broker."""
+    return faults.selectExpr(
+        "run",
+        "explode(brokers) AS lane",
+        "number",
+        "began AS time",
+        "began",
+        "ended",
+        "coalesce(ended, double('Infinity')) AS until",
+    )
+
+
 def preceding(occurrences: DataFrame, faults: DataFrame) -> DataFrame:
     """Adds `fault` (number, null for none) and `after_fault` (seconds since it began) to rows with (run, id, time, concerned).
 
     The fault named is the latest that had begun and was not healed for long; one that hit a broker that the row concerns goes
     before one that did not. It says what came before, which is as far as an observer can go.
     """
+    blamed = f"until + {BLAMED_FOR_SECONDS} AS until"
+    spans = blows(faults).selectExpr("run", "lane", "number", "began", blamed)
+    anyone = faults.selectExpr(
+        "run", "-1 AS lane", "number", "began", "coalesce(ended, double('Infinity')) AS until"
+    ).selectExpr("run", "lane", "number", "began", blamed)
+    rows = occurrences.selectExpr("run", "explode(array_append(concerned, -1)) AS lane", "id", "time")
     return occurrences.sparkSession.sql(
         """
-        WITH candidate AS (
-          SELECT o.run, o.id, f.number AS fault, o.time - f.began AS after_fault,
-                 row_number() OVER (PARTITION BY o.run, o.id
-                                    ORDER BY arrays_overlap(f.brokers, o.concerned) DESC, f.began DESC) AS rank
-          FROM {occurrences} o JOIN {faults} f
-            ON f.run = o.run AND f.began <= o.time AND o.time <= coalesce(f.ended, o.time) + {blamed_for}
-        )
-        SELECT o.*, c.fault, c.after_fault FROM {occurrences} o
-        LEFT JOIN candidate c ON c.run = o.run AND c.id = o.id AND c.rank = 1
+        SELECT o.*, c.best.number AS fault, o.time - c.best.began AS after_fault
+        FROM {occurrences} o LEFT JOIN (
+          SELECT run, id, max(struct(lane >= 0 AS own, began, number)) AS best FROM {candidates} GROUP BY run, id) c
+          ON c.run = o.run AND c.id = o.id
         """,
         occurrences=occurrences,
-        faults=faults,
-        blamed_for=BLAMED_FOR_SECONDS,
+        candidates=latest(rows, spans.unionAll(anyone)),
     )
 
 
 def noticed(faults: DataFrame, events: DataFrame) -> DataFrame:
     """Seconds from each fault to the moment when the controller fenced a broker of it; no row where it never did."""
+    fenced = events.where("event = 'broker_fenced' AND target IS NOT NULL").selectExpr(
+        "run", "target AS lane", "row_number() OVER (PARTITION BY run ORDER BY time, seq) AS id", "time"
+    )
     return faults.sparkSession.sql(
         """
-        SELECT f.run, f.number, min(e.time) - min(f.began) AS noticed
-        FROM {faults} f JOIN {events} e
-          ON e.run = f.run AND e.event = 'broker_fenced' AND array_contains(f.brokers, e.target)
-         AND e.time >= f.began AND e.time <= coalesce(f.ended, e.time)
-        GROUP BY f.run, f.number
+        SELECT f.run, f.number, min(e.time - f.began) AS noticed
+        FROM {held} f JOIN {fenced} e ON e.run = f.run AND e.id = f.id AND e.lane = f.lane GROUP BY f.run, f.number
         """,
-        faults=faults,
-        events=events,
+        held=latest(fenced, blows(faults).select("run", "lane", "number", "began", "until")),
+        fenced=fenced,
     )
 
 
 def recoveries(
     faults: DataFrame, terms: DataFrame, isr: DataFrame, gaps: DataFrame, partitions: DataFrame
 ) -> DataFrame:
-    """How each partition came through each fault, in seconds after it began; null where it did not happen or need not.
+    """How partitions came through faults, in seconds after these began: a row only where something happened, null where not.
 
     - led: a broker of the fault led the partition when it began. re_elected: until the next leader took over (null with
       `led`: it kept the lead or nobody was elected before the broker was struck again).
-    - gap: the longest pause of acknowledgements that began before the fault or within a second of it and ended after it began;
-      re_acknowledged: from the fault to the end of that pause.
+    - gap: the longest pause of acknowledgements that a client would notice, and that began before the fault or within a
+      second of it and ended after it began; re_acknowledged: from the fault to the end of that pause.
     - shrunk: until the ISR first lost a broker of the fault; full_isr: until the ISR had every replica again.
     """
+    struck = blows(faults)
+    offices = terms.where("leader >= 0").selectExpr(
+        "run", "leader AS lane", "struct(topic, partition, leader_epoch) AS id", "began AS low", "until AS high"
+    )
+    moments = faults.selectExpr("run", "0 AS lane", "number", "began AS time")
+    pauses = gaps.where(f"seconds >= {NOTABLE_GAP_SECONDS}").selectExpr(
+        "run", "0 AS lane", "struct(topic, partition, rank) AS id", "began - 1.0 AS low", "ended AS high"
+    )
+    left = isr.where("NOT first AND size(removed) > 0").selectExpr(
+        "run", "explode(removed) AS lane", "struct(topic, partition, time, full_at) AS id", "time"
+    )
+    blamed = struck.selectExpr("run", "lane", "number", "began", "until + 5.0 AS until")
     return faults.sparkSession.sql(
         """
-        WITH pair AS (
-          SELECT f.run, f.number, f.brokers, f.began, f.ended, p.topic, p.partition, p.replicas,
-                 lead(f.began) OVER (PARTITION BY f.run, p.topic, p.partition ORDER BY f.began) AS next_fault
-          FROM {faults} f JOIN {partitions} p ON p.run = f.run
+        WITH fault AS (
+          SELECT run, number, began, ended, lead(began) OVER (PARTITION BY run ORDER BY began) AS next_fault FROM {faults}
         ), office AS (
-          SELECT a.run, a.number, a.topic, a.partition, true AS led, max(t.leader) AS old_leader,
-                 max(t.next_leader) AS new_leader, min(t.next_led_from) - min(a.began) AS re_elected
-          FROM pair a JOIN {terms} t
-            ON t.run = a.run AND t.topic = a.topic AND t.partition = a.partition
-           AND array_contains(a.brokers, t.leader) AND t.began <= a.began AND (t.until IS NULL OR t.until > a.began)
-          GROUP BY a.run, a.number, a.topic, a.partition
+          SELECT a.run, a.number, t.topic, t.partition, true AS led, max(t.leader) AS old_leader,
+                 max(t.next_leader) AS new_leader, min(t.next_led_from) AS led_from
+          FROM {led} a JOIN {terms} t ON t.run = a.run AND t.topic = a.id.topic AND t.partition = a.id.partition
+                                     AND t.leader_epoch = a.id.leader_epoch
+          GROUP BY a.run, a.number, t.topic, t.partition
         ), pause AS (
-          SELECT a.run, a.number, a.topic, a.partition, max(g.seconds) AS gap,
-                 max_by(g.ended, g.seconds) - min(a.began) AS re_acknowledged, max_by(g.open, g.seconds) AS never_again
-          FROM pair a JOIN {gaps} g
-            ON g.run = a.run AND g.topic = a.topic AND g.partition = a.partition
-           AND g.ended > a.began AND g.began < least(a.began + 1.0, coalesce(a.next_fault, a.began + 1.0))
-          GROUP BY a.run, a.number, a.topic, a.partition
-        ), lost_seat AS (
-          SELECT a.run, a.number, a.topic, a.partition, min(i.time) AS shrunk_at
-          FROM pair a JOIN {isr} i
-            ON i.run = a.run AND i.topic = a.topic AND i.partition = a.partition
-           AND i.time >= a.began AND i.time < coalesce(a.ended + 5.0, i.time + 1) AND arrays_overlap(i.removed, a.brokers)
-          GROUP BY a.run, a.number, a.topic, a.partition
-        ), full_again AS (
-          SELECT s.run, s.number, s.topic, s.partition, min(i.time) AS full_at
-          FROM lost_seat s JOIN pair a USING (run, number, topic, partition) JOIN {isr} i
-            ON i.run = s.run AND i.topic = s.topic AND i.partition = s.partition
-           AND i.time > s.shrunk_at AND size(i.isr) >= a.replicas
-          GROUP BY s.run, s.number, s.topic, s.partition
+          SELECT a.run, a.number, g.topic, g.partition, max(g.seconds) AS gap, max_by(g.ended, g.seconds) AS acked_at,
+                 max_by(g.open, g.seconds) AS never_again
+          FROM {paused} a
+          JOIN {gaps} g ON g.run = a.run AND g.topic = a.id.topic AND g.partition = a.id.partition AND g.rank = a.id.rank
+          JOIN fault f ON f.run = a.run AND f.number = a.number
+          WHERE f.next_fault IS NULL OR g.began < f.next_fault
+          GROUP BY a.run, a.number, g.topic, g.partition
+        ), seat AS (
+          SELECT run, number, id.topic AS topic, id.partition AS partition, min(id.time) AS shrunk_at,
+                 min_by(id.full_at, id.time) AS full_at
+          FROM {unseated} GROUP BY run, number, id.topic, id.partition
+        ), pair AS (
+          SELECT * FROM office FULL OUTER JOIN pause USING (run, number, topic, partition)
+          FULL OUTER JOIN seat USING (run, number, topic, partition)
         )
-        SELECT a.run, a.number, a.topic, a.partition, coalesce(o.led, false) AS led, o.old_leader, o.new_leader,
-               IF(o.re_elected <= coalesce(a.ended - a.began, o.re_elected) + 5.0, o.re_elected, NULL) AS re_elected,
-               p.gap, p.re_acknowledged, coalesce(p.never_again, false) AS never_again,
-               s.shrunk_at - a.began AS shrunk, u.full_at - a.began AS full_isr
-        FROM pair a
-        LEFT JOIN office o USING (run, number, topic, partition)
-        LEFT JOIN pause p USING (run, number, topic, partition)
-        LEFT JOIN lost_seat s USING (run, number, topic, partition)
-        LEFT JOIN full_again u USING (run, number, topic, partition)
+        SELECT p.run, p.number, p.topic, p.partition, coalesce(led, false) AS led, old_leader, new_leader,
+               IF(led_from <= coalesce(f.ended, led_from) + 5.0, led_from - f.began, NULL) AS re_elected,
+               gap, acked_at - f.began AS re_acknowledged, coalesce(never_again, false) AS never_again,
+               shrunk_at - f.began AS shrunk, full_at - f.began AS full_isr
+        FROM pair p JOIN fault f ON f.run = p.run AND f.number = p.number
+        LEFT SEMI JOIN (SELECT * FROM {partitions} WHERE watched) w
+          ON w.run = p.run AND w.topic = p.topic AND w.partition = p.partition
         ORDER BY run, number, topic, partition
         """,
         faults=faults,
         terms=terms,
-        isr=isr,
         gaps=gaps,
         partitions=partitions,
+        led=within(struck.select("run", "lane", "number", "time"), offices),
+        paused=within(moments, pauses),
+        unseated=latest(left, blamed),
     )
 
 

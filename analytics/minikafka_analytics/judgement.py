@@ -1,14 +1,15 @@
-"""What the figures of a run add up to: the verdict, whether the verifier found the same, and what cannot be known.
+"""What the figures of a run add up to: the verdict, whether the verifier agrees, and what nobody can know.
 
-Two judges look at a run. The verifier, in the run itself, had the replicas' logs as well as the history; its word is
-the verdict. The analysis counts acknowledged records again from the history alone, by other code; where the two differ,
-that is said first.
+Spark judges every run from the raw evidence, by the rules of docs/verdicts.md and by other code than the verifier's. Where the
+two differ in the verdict, in a kind or in a count, the run is Inconclusive, and that is said first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from minikafka.telemetry.anomalies import ORDER, Kind
 
 from minikafka_analytics.words import count, seconds, these
 
@@ -17,81 +18,151 @@ Record = dict[str, Any]
 PASSED, FAILED, INCONCLUSIVE, ABORTED, ERROR = "Passed", "Failed", "Inconclusive", "Aborted", "Error"
 EXIT_CODES = {PASSED: 0, FAILED: 1}  # of `minikafka analyze`; any other verdict is 3, could not tell
 
-COMPARED = {
-    # the verifier's count -> ours; of the same history both must count the same
-    "sent": "sent",
-    "acknowledged": "acked",
-    "failed": "failed",
-    "unknown": "unknown",
-    "lost": "lost",
-}
+COMPARED = (
+    "sent", "acknowledged", "failed", "unknown", "unknown_but_there", "read", "lost", "accepted_loss", "deleted", "undecided",
+    "longest_ack_gap_s",
+)  # fmt: skip
+"""Counts that both judges give (docs/verdicts.md, Counts); beside them every kind of anomaly."""
 
 
-def recomputed(counts: Record, coverage: Sequence[Record], rewritten: Sequence[Record]) -> tuple[str, list[str]]:
-    """The verdict that follows from the history alone, and the reasons when it is not plain."""
-    lost = counts["lost"] - counts["accepted_loss"]
+def judged(found: Mapping[str, Sequence[Record]], broken_lines: int) -> Record:
+    """The verdict that follows from one run's evidence alone: verdict, reasons, counts and kinds.
+
+    `found`: Spark's answers on this run: bases, counts, kinds, losses, torn, gaps. `broken_lines`: lines of the evidence that
+    are not as the rules say.
+    """
+    base: Record = next(iter(found["bases"]), {"claims": [], "problems": [], "missing_lines": 0, "has_logs": False})
+    whole: Record = next((row for row in found["counts"] if row["topic"] is None and row["partition"] is None), {})
+    kinds: dict[str, int] = {}
+    errors: dict[str, int] = {}
+    for row in found["kinds"]:
+        kinds[row["kind"]] = kinds.get(row["kind"], 0) + row["count"]
+        if not row["note"]:
+            errors[row["kind"]] = errors.get(row["kind"], 0) + row["count"]
+    gap = max((row["seconds"] for row in found["gaps"]), default=None)
+    counts = {name: whole.get(name, 0) for name in COMPARED} | {
+        "longest_ack_gap_s": None if gap is None else round(gap, 3),
+        "anomalies": dict(sorted(kinds.items())),
+        "errors": dict(sorted(errors.items())),
+        "duplicated": kinds.get(Kind.DUPLICATE.value, 0),
+        "reordered": sum(kinds.get(kind.value, 0) for kind in ORDER),
+        "phantoms": kinds.get(Kind.PHANTOM.value, 0),
+    }
+    contradictions = whole.get("contradictions", 0) + broken_lines + sum(row["twice"] for row in found["torn"])
+    if contradictions:
+        reason = f"the evidence contradicts itself or cannot be read in {count(contradictions, 'place')}"
+        return {"verdict": ERROR, "reasons": [reason], "counts": counts}
+    failures = [f"{number:,} x {kind}" for kind, number in sorted(errors.items())]
+    blind = [*base["problems"], *_blind(found, base, counts)]
+    for number, claim in enumerate(base["claims"]):
+        broken, untold = _claim(number, claim, found["losses"], gap)
+        failures += broken
+        blind += untold
+    if failures:
+        return {"verdict": FAILED, "reasons": failures, "counts": counts}
+    return {"verdict": INCONCLUSIVE if blind else PASSED, "reasons": blind, "counts": counts}
+
+
+def _blind(found: Mapping[str, Sequence[Record]], base: Record, counts: Record) -> list[str]:
+    """Why the run cannot tell everything (rule Problems)."""
     reasons = []
-    if lost:
-        reasons.append(f"{count(lost, 'acknowledged record')} not in the final read")
-    if rewritten:
-        reasons.append(f"{count(len(rewritten), 'offset')} held different records for different clients")
-    if reasons:
-        return FAILED, reasons
-    if not counts["acked"]:
+    if not counts["acknowledged"]:
         reasons.append("nothing was acknowledged, so nothing could be lost")
-    if not any(each["records"] for each in coverage):
-        reasons.append("nothing was read back after the last send")
-    if counts["undecided"] and len(reasons) == 0:
-        reasons.append(f"{count(counts['undecided'], 'acknowledged record')} lie beyond what was read back")
-    for each in coverage:
-        place = f"{each['topic']}-{each['partition']}"
-        if each["read_error"] is not None:
-            reasons.append(f"the final read of {place} did not reach the end ({each['read_error']})")
-    return (INCONCLUSIVE if reasons else PASSED), reasons
+    if base["missing_lines"]:
+        reasons.append(f"{count(base['missing_lines'], 'line')} of the history are missing")
+    for row in found["counts"]:
+        if row["topic"] is not None and row["undecided"]:
+            place = row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
+            what = count(row["undecided"], "acknowledged record")
+            reasons.append(f"{what} of {place} could not be judged: no reader tells of them to the end")
+    for row in found["torn"]:
+        place = f"{row['topic']}-{row['partition']}"
+        if row["untold"]:
+            reasons.append(f"nothing tells how many replicas {row['topic']} has")
+        if row["astray"]:
+            reasons.append(f"{count(row['astray'], 'replica')} of {place} not in sync when all was over")
+        if row["replicas"] < (row["replication_factor"] or 0):
+            reasons.append(f"only {row['replicas']} of {row['replication_factor']} replicas of {place} are in evidence")
+        if row["torn"]:
+            reasons.append(f"batches of {count(row['torn'], 'replica')} of {place} are missing")
+    return reasons
 
 
-def compare(verifier: Record | None, counts: Record) -> list[Record]:
-    """What verifier and analysis counted differently; accepted losses are counted alike before."""
-    if verifier is None:
+def _claim(number: int, claim: Record, losses: Sequence[Record], gap: float | None) -> tuple[list[str], list[str]]:
+    """What breaks a claim, and why it could not be told; claims about kinds are judged with these."""
+    name = claim["name"]
+    if claim["since"] == float("inf"):
+        return [], [f"{name}: the step that it is made from was never begun"]
+    if claim["type"] == "AckGapAtMost":
+        if gap is None:
+            return [], [f"{name}: no send whose partition is known"]
+        limit = (claim["limit_millis"] or 0) / 1000
+        return ([f"{name}: longest gap {gap:.3f} s, above {limit:g} s"] if round(gap, 3) > limit else []), []
+    if claim["type"] == "NoAcknowledgedRecordLost":
+        broken_by = sum(row["broken_by"] for row in losses if row["at"] == number)
+        return ([f"{name}: {count(broken_by, 'acknowledged record')} lost"] if broken_by else []), []
+    return [], []
+
+
+def compare(verifier: Record | None, own: Record) -> list[Record]:
+    """What the verifier and the analysis gave differently: verdict, counts, kinds. What it does not tell is not compared."""
+    if verifier is None or verifier["verdict"] in (ABORTED, ERROR):
         return []
     told = dict(verifier.get("counts") or {})
-    accepted = told.get("accepted_loss") or 0
-    if told.get("lost") is not None:
-        told["lost"] += accepted
     found = []
-    for theirs, ours in COMPARED.items():
-        if told.get(theirs) is not None and told[theirs] != counts[ours]:
-            found.append({"figure": theirs, "verifier": told[theirs], "analysis": counts[ours]})
+    if verifier["verdict"] != own["verdict"]:
+        found.append({"figure": "verdict", "verifier": verifier["verdict"], "analysis": own["verdict"]})
+    for name in COMPARED:
+        if name in told and told[name] != own["counts"][name]:
+            found.append({"figure": name, "verifier": told[name], "analysis": own["counts"][name]})
+    for name, what in (("anomalies", "{}"), ("errors", "{} that is no note")):
+        theirs, ours = told.get(name), own["counts"][name]
+        if theirs is None:
+            continue
+        for kind in sorted(theirs.keys() | ours.keys()):
+            if theirs.get(kind, 0) != ours.get(kind, 0):
+                figure = what.format(kind)
+                found.append({"figure": figure, "verifier": theirs.get(kind, 0), "analysis": ours.get(kind, 0)})
     return found
 
 
-def verdict(verifier: Record | None, counts: Record, coverage: list[Record], rewritten: list[Record]) -> Record:
-    """The verdict with its sentence: the verifier's where there is one, else what the history says by itself.
+def verdict(verifier: Record | None, own: Record) -> Record:
+    """The verdict with its sentence: what both judges say, or, without a verifier's word, what the evidence says by itself.
 
-    A run whose journal has no verdict was cut short, and records that the analysis alone finds lost make a run Failed.
+    `agree` only where verdict, kinds and counts are the same; where they are not the verdict is Inconclusive. A run that was
+    stopped or whose tools failed has no verifier's judgement to compare with (`agree` null), and keeps that word.
     """
-    word, reasons = recomputed(counts, coverage, rewritten)
-    differences = compare(verifier, counts)
-    told = verifier.get("verdict") if verifier else None
-    final = told or word
-    if told == PASSED and word == FAILED:
-        final = FAILED
+    differences = compare(verifier, own)
+    told = verifier["verdict"] if verifier else None
+    compared = told is not None and told not in (ABORTED, ERROR)
+    final = INCONCLUSIVE if differences else told or own["verdict"]
     return {
         "verdict": final,
-        "by": "verifier" if told and final == told else "analysis",
-        "sentence": _sentence(final, counts),
-        "detail": _detail(final, verifier, reasons),
+        "by": "both"
+        if compared and not differences
+        else "nobody"
+        if differences
+        else "verifier"
+        if told
+        else "analysis",
+        "sentence": _differ(told, own) if differences else _sentence(final, own["counts"]),
+        "detail": "" if differences else _detail(final, verifier, own["reasons"]),
         "verifier": told,
-        "recomputed": word,
-        "reasons": reasons,
-        # The verifier may fail a run for what no history shows (diverging logs); it may not pass what a history refutes.
-        "agree": None if verifier is None else not differences and not (told == PASSED and word == FAILED),
+        "recomputed": own["verdict"],
+        "reasons": own["reasons"],
+        "agree": not differences if compared else None,
         "differences": differences,
     }
 
 
+def _differ(told: str | None, own: Record) -> str:
+    if told != own["verdict"]:
+        return f"The two judges differ: the verifier says {told}, the analysis {own['verdict']}."
+    return f"The two judges differ in what they counted, though both say {told}."
+
+
 def _sentence(word: str, counts: Record) -> str:
-    lost = counts["lost"] - counts["accepted_loss"]
+    lost = counts["lost"]
     if word == PASSED:
         return "No acknowledged record was lost."
     if word == FAILED and lost:
@@ -124,6 +195,8 @@ def unknowns(run: Record) -> list[str]:
     """What a reader must not conclude from this report, in whole sentences."""
     found = []
     counts, clock = run["counts"], run["clock"]
+    if "replicas.jsonl" in run["files"]["missing"]:
+        found.append("The replicas' logs are not in evidence: whether they are whole and alike was not judged.")
     if run["files"]["missing"]:
         found.append(f"The run has no {these(run['files']['missing'])}: what they would have told is not here.")
     for each in run["files"]["lines"]:
@@ -135,7 +208,7 @@ def unknowns(run: Record) -> list[str]:
     if counts["unknown"]:
         present = counts["unknown_present"]
         found.append(
-            f"{count(counts['unknown'], 'send')} ended without an answer; {present} of the records were there in the end. "
+            f"{count(counts['unknown'], 'send')} ended without an answer; {present} of the records were read. "
             "Neither outcome breaks a promise."
         )
     for problem in (run["verifier"] or {}).get("problems") or []:

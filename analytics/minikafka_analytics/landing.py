@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics.run_folder import RunFolder
-from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, INTS, JOURNAL, SAMPLES, TABLES, UP, Landed
+from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, HISTORY, INTS, JOURNAL, SAMPLES, TABLES, UP, Landed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,23 +55,24 @@ def _landed(table: Landed) -> dict[str, str]:
 
 def typed(spark: SparkSession, runs: Sequence[RunFolder], table: Landed) -> DataFrame:
     """The lines of one table of all runs, parsed and typed, not yet written."""
-    lines = reduce(lambda left, right: left.unionAll(right), [_lines(spark, run, table) for run in runs])
-    parsed = lines.selectExpr(
+    parsed = _lines(spark, runs, table).selectExpr(
         "run",
-        "seq",
+        "place",
         "text",
         f"from_json(text, '{table.line}, _corrupt STRING', map('mode', 'PERMISSIVE', "
         "'columnNameOfCorruptRecord', '_corrupt')) AS line",
     )
+    a_time = A_TIME if table.timed else f"(line.time IS NULL OR {A_TIME})"
     parsed = parsed.selectExpr(
-        "*", f"line IS NULL OR line._corrupt IS NOT NULL OR NOT coalesce({A_TIME}, false) AS bad"
+        "*", f"line IS NULL OR line._corrupt IS NOT NULL OR NOT coalesce({a_time} AND {table.must}, false) AS bad"
     )
     common = [
         "run",
-        "seq",
+        "coalesce(line.seq, place) AS seq" if "seq BIGINT" in table.line else "place AS seq",
         "IF(bad, NULL, line.time) AS time",
         "IF(bad, NULL, timestamp_micros(CAST(line.time * 1e6 AS BIGINT))) AS at",
-        f"IF(bad, left(text, {LONGEST_MALFORMED_TEXT}), NULL) AS malformed",
+        # garbage would make the Parquet files unreadable to others than Spark
+        f"IF(bad, left(make_valid_utf8(text), {LONGEST_MALFORMED_TEXT}), NULL) AS malformed",
     ]
     if table is SAMPLES:
         frame = _samples(parsed, common)
@@ -82,24 +82,35 @@ def typed(spark: SparkSession, runs: Sequence[RunFolder], table: Landed) -> Data
     elif table is JOURNAL:
         frame = parsed.selectExpr(*common, *_columns(table, without={"body"}), "IF(bad, NULL, text) AS body")
     else:
-        frame = parsed.selectExpr(*common, *_columns(table))
+        numbered = ["line.seq IS NOT NULL AS numbered"] if table is HISTORY else []
+        frame = parsed.selectExpr(*common, *_columns(table, without={"numbered"}), *numbered)
     return frame.select(*_landed(table))
 
 
-def _lines(spark: SparkSession, run: RunFolder, table: Landed) -> DataFrame:
-    """Non-empty lines with the run's id and their order. A file is read whole by its path, whatever is in its name."""
+def _lines(spark: SparkSession, runs: Sequence[RunFolder], table: Landed) -> DataFrame:
+    """Non-empty lines with the run's id and their order in the file: one read, however many runs and files there are.
+
+    A file is read whole by its path, whatever is in its name, and its path tells the run.
+    """
     from pyspark.sql import functions as F
 
-    files = [_literally(path) for path in run.files(table.name)]
+    files = [(run, path) for run in runs for path in run.files(table.name)]
     if not files:
-        return spark.sql("SELECT '' AS run, CAST(0 AS BIGINT) AS seq, '' AS text WHERE false")
-    text = spark.read.text(files).where("trim(value) <> ''")
-    return text.select(
-        F.lit(run.id).alias("run"),
-        F.monotonically_increasing_id().alias("seq"),
-        # garbage would make the Parquet files unreadable to others than Spark
-        F.make_valid_utf8("value").alias("text"),
+        return spark.sql("SELECT '' AS run, CAST(0 AS BIGINT) AS place, '' AS text WHERE false")
+    text = spark.read.text([_literally(path) for _, path in files]).where("trim(value) <> ''")
+    lines = text.select(
+        F.col("_metadata.file_path").alias("path"),
+        F.monotonically_increasing_id().alias("place"),
+        F.col("value").alias("text"),
     )
+    if len(runs) == 1:
+        return lines.select(F.lit(runs[0].id).alias("run"), "place", "text")
+    java: Any = spark.sparkContext._jvm
+    to_uri = java.org.apache.hadoop.fs.Path  # how Spark names the file in `_metadata`
+    named = spark.createDataFrame(
+        [(to_uri(f"file:{path}").toUri().toString(), run.id) for run, path in files], "path STRING, run STRING"
+    )
+    return lines.join(F.broadcast(named), "path").select("run", "place", "text")
 
 
 def _literally(path: Path) -> str:
@@ -108,6 +119,8 @@ def _literally(path: Path) -> str:
 
 
 def _columns(table: Landed, without: frozenset[str] | set[str] = frozenset()) -> list[str]:
+    if table.typed:  # what is malformed is left out by its own column
+        return [f"line.`{name}` AS `{name}`" for name in table.columns if name not in without]
     return [
         f"IF(bad, NULL, {_cast('line.' + name, name, kind)}) AS {name}"
         for name, kind in table.columns.items()

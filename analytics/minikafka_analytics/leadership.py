@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minikafka_analytics.asof import latest
+from minikafka_analytics.faults import blows
 from minikafka_analytics.schemas import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -59,11 +61,12 @@ def terms(events: DataFrame) -> DataFrame:
     )
 
 
-def isr_changes(events: DataFrame) -> DataFrame:
+def isr_changes(events: DataFrame, partitions: DataFrame) -> DataFrame:
     """Every change of a partition's ISR, with who left and who came, and the broker that reported it.
 
     Told from the ISR that each event carries, against the one before: an election changes the ISR as well as the leader's own
     `isr_shrunk` and `isr_expanded`. The first ISR of a partition is a row too (nobody removed, everybody added).
+    `full_at`: when, after that, the ISR had every replica again.
     """
     return events.sparkSession.sql(
         """
@@ -79,12 +82,16 @@ def isr_changes(events: DataFrame) -> DataFrame:
                  array_except(coalesce(before, array()), isr) AS removed, array_except(isr, coalesce(before, array())) AS added
           FROM step
         )
-        SELECT *, row_number() OVER (PARTITION BY run ORDER BY time, seq) AS id,
+        SELECT c.*, row_number() OVER (PARTITION BY c.run ORDER BY time, seq) AS id,
                array_union(removed, added) AS concerned,
-               lead(time) OVER (PARTITION BY run, topic, partition ORDER BY leader_epoch, time, seq) AS until
-        FROM change WHERE first OR size(removed) > 0 OR size(added) > 0
+               lead(time) OVER (PARTITION BY c.run, c.topic, c.partition ORDER BY leader_epoch, time, seq) AS until,
+               min(IF(size(isr) >= p.replicas, time, NULL)) OVER (PARTITION BY c.run, c.topic, c.partition
+                 ORDER BY leader_epoch, time, seq ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS full_at
+        FROM change c LEFT JOIN {partitions} p ON p.run = c.run AND p.topic = c.topic AND p.partition = c.partition
+        WHERE first OR size(removed) > 0 OR size(added) > 0
         """,
         events=events,
+        partitions=partitions,
     )
 
 
@@ -118,37 +125,47 @@ def truncations(events: DataFrame, fates: DataFrame, terms: DataFrame, faults: D
     those offsets later are the next leader's own records, not those that were cut. A cut of acknowledged records alone is no
     loss, the leader may have them. `acked_lost`: those of them that the final read did not find.
     """
+    cuts = events.sparkSession.sql(
+        """
+        SELECT run, row_number() OVER (PARTITION BY run ORDER BY time, seq, broker) AS id, time, broker, topic, partition,
+               leader_epoch, reason, records, least(from_offset, to_offset) AS low, greatest(from_offset, to_offset) AS high,
+               array(broker) AS concerned
+        FROM {events} WHERE event = 'log_truncated' AND topic IS NOT NULL
+        """,
+        events=events,
+    )
+    ever = blows(faults).selectExpr("run", "lane", "number", "began", "double('Infinity') AS until")
+    struck = latest(cuts.selectExpr("run", "broker AS lane", "id", "time"), ever)
     return events.sparkSession.sql(
         """
-        WITH cut AS (
-          SELECT run, row_number() OVER (PARTITION BY run ORDER BY time, seq, broker) AS id, time, broker, topic, partition,
-                 leader_epoch, reason, records, least(from_offset, to_offset) AS low, greatest(from_offset, to_offset) AS high,
-                 array(broker) AS concerned
-          FROM {events} WHERE event = 'log_truncated' AND topic IS NOT NULL
+        WITH cut AS (SELECT * FROM {cuts}), lane AS (
+          SELECT run, topic, partition, NULL AS id, began AS time, 0 AS later, began AS since FROM {terms}
+          UNION ALL SELECT run, topic, partition, id, time, 1, NULL FROM cut
         ), office AS (
-          SELECT c.run, c.id, max(t.began) AS since
-          FROM cut c JOIN {terms} t
-            ON t.run = c.run AND t.topic = c.topic AND t.partition = c.partition AND t.began <= c.time
-          GROUP BY c.run, c.id
+          SELECT run, id, since FROM (
+            SELECT run, id, max(since) OVER (PARTITION BY run, topic, partition ORDER BY time, later
+              ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS since FROM lane) WHERE id IS NOT NULL
         ), blow AS (
-          SELECT c.run, c.id, max(f.began) AS struck, max_by(coalesce(f.ended, c.time), f.began) AS back
-          FROM cut c JOIN {faults} f ON f.run = c.run AND array_contains(f.brokers, c.broker) AND f.began <= c.time
-          GROUP BY c.run, c.id
+          SELECT s.run, s.id, s.began AS struck, f.ended AS back
+          FROM {struck} s JOIN {faults} f ON f.run = s.run AND f.number = s.number
         ), dated AS (
-          SELECT c.*, CASE WHEN b.struck IS NOT NULL AND (o.since IS NULL OR o.since < b.back) THEN b.struck
+          SELECT c.*, CASE WHEN b.struck IS NOT NULL AND (o.since IS NULL OR o.since < coalesce(b.back, c.time)) THEN b.struck
                            ELSE coalesce(o.since, c.time) END AS had_until
           FROM cut c LEFT JOIN office o ON o.run = c.run AND o.id = c.id LEFT JOIN blow b ON b.run = c.run AND b.id = c.id
-        ), hit AS (
+        ), gone AS (SELECT run, id, topic, partition, had_until, explode(sequence(low, high - 1)) AS offset FROM dated
+                    WHERE high > low),
+        hit AS (
           SELECT c.run, c.id, count(*) AS acked, count_if(f.lost) AS acked_lost
-          FROM dated c JOIN {fates} f
+          FROM gone c JOIN {fates} f
             ON f.run = c.run AND f.topic = c.topic AND f.partition = c.partition AND f.outcome = 'acked'
-           AND f.offset >= c.low AND f.offset < c.high AND f.completed_at <= c.had_until
+           AND f.offset = c.offset AND f.completed_at <= c.had_until
           GROUP BY c.run, c.id
         )
         SELECT c.*, coalesce(h.acked, 0) AS acked, coalesce(h.acked_lost, 0) AS acked_lost
         FROM cut c LEFT JOIN hit h USING (run, id)
         """,
-        events=events,
+        cuts=cuts,
+        struck=struck,
         fates=fates,
         terms=terms,
         faults=faults,
@@ -166,12 +183,14 @@ def returns(events: DataFrame, wide: DataFrame) -> DataFrame:
           SELECT run, row_number() OVER (PARTITION BY run ORDER BY time, seq, broker) AS id, time, broker, topic, partition,
                  clean, recovery_point, log_end_offset, truncated_bytes, array(broker) AS concerned
           FROM {events} WHERE event = 'log_recovered' AND topic IS NOT NULL
+        ), lane AS (
+          SELECT run, broker, topic, partition, NULL AS id, time, 1 AS later, struct(leo, flushed, time) AS seen FROM {wide}
+          UNION ALL SELECT run, broker, topic, partition, id, time, 0, NULL FROM opened
         ), before AS (
-          SELECT o.run, o.id, max_by(w.leo, w.time) AS last_leo, max_by(w.flushed, w.time) AS last_flushed,
-                 max(w.time) AS last_seen
-          FROM opened o JOIN {wide} w
-            ON w.run = o.run AND w.broker = o.broker AND w.topic = o.topic AND w.partition = o.partition AND w.time < o.time
-          GROUP BY o.run, o.id
+          SELECT run, id, seen.leo AS last_leo, seen.flushed AS last_flushed, seen.time AS last_seen FROM (
+            SELECT run, id, last(seen, true) OVER (PARTITION BY run, broker, topic, partition ORDER BY time, later
+              ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS seen FROM lane)
+          WHERE id IS NOT NULL AND seen IS NOT NULL
         )
         SELECT o.*, b.last_leo, b.last_flushed, b.last_seen, greatest(b.last_leo - o.log_end_offset, 0) AS missing
         FROM opened o JOIN before b USING (run, id)

@@ -5,52 +5,155 @@ Nothing is decided here: which tables there are and what they depend on, nothing
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from minikafka_analytics import faults, integrity, leadership, operations, replicas
+from minikafka_analytics import (
+    anomalies,
+    coverage,
+    evidence,
+    fates,
+    faults,
+    leadership,
+    logs,
+    operations,
+    replicas,
+)
 from minikafka_analytics.schemas import UP
+from minikafka_analytics.steps import Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
 Record = dict[str, Any]
 Answers = dict[str, list[Record]]
+Later = Callable[[], "DataFrame"]
 AT_ONCE = 3  # planning one query overlaps running another; more than this only queue for two cores
 
 
-def measure(landed: Mapping[str, DataFrame]) -> Answers:
+def measure(landed: Mapping[str, DataFrame], steps: Steps) -> Answers:
     """Every answer, by name, for all the runs in the landed tables; each record has its `run`."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        asked = {name: pool.submit(_collect, frame) for name, frame in _questions(landed, pool).items()}
-        return {name: future.result() for name, future in asked.items()}
+        judged = _Judged(landed, steps, pool)
+        asked = {**judged.questions(), **_told(landed, steps, pool, judged)}
+        waiting = {name: pool.submit(_collect, frame) for name, frame in asked.items()}
+        return {name: future.result() for name, future in waiting.items()}
 
 
-def _questions(landed: Mapping[str, DataFrame], pool: ThreadPoolExecutor) -> dict[str, DataFrame]:
-    """The tables to collect. What several of them are made from is computed once, and cut off from how it was made: planning a
-    query costs more than running it here, and grows with the whole tree below it."""
-    scrapes = landed["samples"].where(f"metric = '{UP}'")
-    history, journal, ups = pool.map(_settle, (landed["history"], landed["journal"], scrapes))
-    clock = _settle(clocks(history, journal, ups))
-    soon = {
-        "sends": pool.submit(lambda: _settle(operations.sends(history))),
-        "wide": pool.submit(lambda: _settle(replicas.wide(landed["samples"]))),
-        "reads": pool.submit(lambda: _settle(integrity.reads(history))),
-        "bounds": pool.submit(lambda: _settle(integrity.bounds(history))),
-        "faults": pool.submit(lambda: _settle(faults.episodes(journal))),
-        "events": pool.submit(lambda: _settle(leadership.relevant(landed["events"], clock))),
-    }
-    sends, wide, reads, bounds, faulty, events = (future.result() for future in soon.values())
-    later = {
-        "fates": pool.submit(lambda: _settle(integrity.fates(sends, reads, bounds))),
-        "gaps": pool.submit(lambda: _settle(operations.gaps(sends))),
-        "partitions": pool.submit(lambda: _settle(leadership.partitions(events, wide, sends))),
-        "terms": pool.submit(lambda: _settle(leadership.terms(events))),
-        "isr": pool.submit(lambda: _settle(leadership.isr_changes(events))),
-    }
-    fates, gaps, partitions, terms, isr = (future.result() for future in later.values())
-    cuts = _settle(leadership.truncations(events, fates, terms, faulty))
+def judge(landed: Mapping[str, DataFrame], steps: Steps) -> Answers:
+    """The answers that a verdict depends on, and no others: history, journal and replicas are enough for them."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        judged = _Judged(landed, steps, pool)
+        asked = {
+            **judged.questions(),
+            "gaps": judged.land["gaps"].where("rank = 1"),
+            "lines": lines(landed),
+            "journal": landed["journal"].where("kind = 'verdict' AND malformed IS NULL").select("run", "seq", "body"),
+        }
+        waiting = {name: pool.submit(_collect, frame) for name, frame in asked.items()}
+        return {name: future.result() for name, future in waiting.items()}
+
+
+class _Landing:
+    """Lands steps on a pool, and waits for them by name."""
+
+    def __init__(self, steps: Steps, pool: ThreadPoolExecutor) -> None:
+        self._steps = steps
+        self._pool = pool
+        self._waiting: dict[str, Future[DataFrame]] = {}
+
+    def begin(self, **made: Later) -> None:
+        for name, make in made.items():
+            self._waiting[name] = self._pool.submit(self._land, name, make)
+
+    def _land(self, name: str, make: Later) -> DataFrame:
+        return self._steps.land(name, make())
+
+    def __getitem__(self, name: str) -> DataFrame:
+        return self._waiting[name].result()
+
+
+class _Judged:
+    """The judgement of docs/verdicts.md: steps in the order in which they depend on each other."""
+
+    def __init__(self, landed: Mapping[str, DataFrame], steps: Steps, pool: ThreadPoolExecutor) -> None:
+        history, journal, told = landed["history"], landed["journal"], landed["replicas"]
+        self.history, self.told = history, told
+        land = self.land = _Landing(steps, pool)
+        land.begin(
+            bases=lambda: evidence.bases(history, journal, told),
+            sends=lambda: evidence.sends(history),
+        )
+        bases, sends = land["bases"], land["sends"]
+        land.begin(lines=lambda: evidence.lines_of_readers(history, bases), gaps=lambda: operations.gaps(sends))
+        lines = land["lines"]
+        land.begin(sittings=lambda: evidence.sittings(lines))
+        sittings = land["sittings"]
+        land.begin(
+            extents=lambda: evidence.extents(history, told, sends, sittings, bases),
+            places=lambda: evidence.places(lines, sittings),
+        )
+        extents, places = land["extents"], land["places"]
+        land.begin(
+            fates=lambda: fates.fates(sends, places, extents, evidence.topics(extents, told), bases),
+            of_logs=lambda: anomalies.together(
+                [logs.bounds(told, extents), logs.of_batches(told, extents), logs.divergence(told, extents)]
+            ),
+        )
+        fate = land["fates"]
+        land.begin(
+            of_history=lambda: anomalies.together(
+                [
+                    anomalies.of_values(fate, bases),
+                    anomalies.phantoms(fate, extents),
+                    anomalies.of_places(places, fate, extents),
+                    anomalies.of_readers(lines, fate, extents),
+                    anomalies.of_senders(fate, bases),
+                    anomalies.stale(lines, fate),
+                    anomalies.ends(history, bases),
+                ]
+            ),
+        )
+
+    def questions(self) -> dict[str, DataFrame]:
+        land = self.land
+        self.anomalies = land["of_history"].unionAll(land["of_logs"])
+        return {
+            "bases": land["bases"],
+            "counts": fates.counts(land["fates"]),
+            "kinds": anomalies.by_kind(self.anomalies),
+            "losses": fates.losses(land["fates"], land["bases"]),
+            "torn": logs.gaps_in_evidence(self.told, land["extents"]),
+        }
+
+
+def _told(
+    landed: Mapping[str, DataFrame], steps: Steps, pool: ThreadPoolExecutor, judged: _Judged
+) -> dict[str, DataFrame]:
+    """What the run's faults, events and samples tell beside the judgement."""
+    land = _Landing(steps, pool)
+    history, journal = landed["history"], landed["journal"]
+    land.begin(
+        ups=lambda: landed["samples"].where(f"metric = '{UP}'").select("run", "time", "broker", "value"),
+        wide=lambda: replicas.wide(landed["samples"]),
+        faults=lambda: faults.episodes(journal),
+    )
+    ups, wide, faulty = land["ups"], land["wide"], land["faults"]
+    land.begin(clock=lambda: clocks(history, journal, ups))
+    clock, sends, gaps = land["clock"], judged.land["sends"], judged.land["gaps"]
+    land.begin(events=lambda: leadership.relevant(landed["events"], clock))
+    events = land["events"]
+    land.begin(
+        partitions=lambda: leadership.partitions(events, wide, sends),
+        terms=lambda: leadership.terms(events),
+    )
+    partitions, terms, fate = land["partitions"], land["terms"], judged.land["fates"]
+    land.begin(
+        isr=lambda: leadership.isr_changes(events, partitions),
+        cuts=lambda: leadership.truncations(events, fate, terms, faulty),
+    )
+    isr, cuts = land["isr"], land["cuts"]
     offices = terms.selectExpr(
         "*",
         "row_number() OVER (PARTITION BY run ORDER BY began, topic, partition) AS id",
@@ -66,10 +169,8 @@ def _questions(landed: Mapping[str, DataFrame], pool: ThreadPoolExecutor) -> dic
         "noticed": faults.noticed(faulty, events),
         "rates": operations.rates(sends, clock),
         "errors": operations.errors(sends),
-        "counts": integrity.counts(fates, clock),
-        "examples": integrity.examples(fates, cuts, reads, clock),
-        "rewritten": integrity.rewritten(reads, sends, clock),
-        "coverage": integrity.coverage(reads, bounds, wide),
+        "examples": anomalies.examples(judged.anomalies, fate, cuts, judged.land["places"]),
+        "coverage": coverage.coverage(history, judged.land["sittings"], wide),
         "partitions": partitions,
         "gaps": operations.longest_gaps(gaps, sends, faulty),
         "terms": faults.preceding(offices, faulty),
@@ -79,6 +180,7 @@ def _questions(landed: Mapping[str, DataFrame], pool: ThreadPoolExecutor) -> dic
         "recoveries": faults.recoveries(faulty, terms, isr, gaps, partitions),
         "events": leadership.others(events),
         "series": replicas.series(wide, clock),
+        "lag": replicas.lag(landed["samples"], clock),
         "at_risk": replicas.at_risk(wide),
         "exposure": replicas.exposure(wide, clock, partitions),
         "silences": replicas.silences(ups, clock, faulty),
@@ -86,18 +188,11 @@ def _questions(landed: Mapping[str, DataFrame], pool: ThreadPoolExecutor) -> dic
     }
 
 
-def _settle(frame: DataFrame) -> DataFrame:
-    """Computes a table now and keeps it in memory as a leaf that later queries start from."""
-    return frame.localCheckpoint(eager=True)
-
-
 def clocks(history: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFrame:
     """Per run: when it began and ended (unix seconds), how often brokers were scraped, and what counts as their silence.
 
     A run begins with the first send or action, for what was done before to set it up is no part of the time axis, and ends
-    with the last line of the history or of an action. `rate_step`: whole seconds in a step of the rates. `accepted_before`:
-    records acknowledged before it may be lost, because the scenario says that it destroys every copy (`since` of its
-    claims).
+    with the last line of the history or of an action. `rate_step`: whole seconds in a step of the rates.
     """
     return history.sparkSession.sql(
         f"""
@@ -114,15 +209,6 @@ def clocks(history: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFr
         ), scraped AS (
           SELECT run, percentile(apart, 0.5) AS interval, max(time) AS scraped_until, count(*) AS scrapes,
                  count(DISTINCT broker) AS brokers FROM scrape GROUP BY run
-        ), since AS (
-          SELECT run,
-                 explode(from_json(get_json_object(body, '$.scenario.spec.claims'), 'ARRAY<STRUCT<since: STRING>>').since) AS step
-          FROM {{journal}} WHERE kind = 'scenario'
-        ), accepted AS (
-          SELECT j.run, max(j.time) AS accepted_before FROM (
-            SELECT run, step, min(time - coalesce(seconds, 0)) AS time FROM {{journal}}
-            WHERE step IS NOT NULL GROUP BY run, step) j
-          JOIN since s ON s.run = j.run AND s.step = j.step GROUP BY j.run
         ), run AS (
           SELECT coalesce(c.run, t.run) AS run, coalesce(least(c.first_send, t.first_action), c.first, t.first) AS began,
                  greatest(c.last, t.last) AS ended, c.first_send
@@ -132,10 +218,9 @@ def clocks(history: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFr
                coalesce(s.interval, 1.0) AS interval, s.interval IS NOT NULL AS scraped,
                coalesce(s.scraped_until, r.ended) AS scraped_until, coalesce(s.scrapes, 0) AS scrapes,
                coalesce(s.brokers, 0) AS brokers,
-               a.accepted_before,
                CAST(greatest(1, ceil((greatest(r.ended, r.began) - r.began) / {operations.MOST_STEPS})) AS INT) AS rate_step,
                greatest({replicas.SILENT_AFTER_SCRAPES} * coalesce(s.interval, 1.0), {replicas.SILENT_AFTER_SECONDS}) AS silence
-        FROM run r LEFT JOIN scraped s ON r.run = s.run LEFT JOIN accepted a ON a.run = r.run
+        FROM run r LEFT JOIN scraped s ON r.run = s.run
         """,
         history=history,
         journal=journal,

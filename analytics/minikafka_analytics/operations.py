@@ -1,7 +1,6 @@
 """What the clients asked for and were told: sends with their outcome, acknowledgements per second, gaps between them.
 
-Outcomes follow Jepsen's rule for histories (https://github.com/jepsen-io/jepsen, "ok, fail, info"): `acked` when the cluster
-said yes, `failed` when it said no, `unknown` when nobody can say, which includes a send that was never answered.
+Sends are those of `evidence.sends`.
 """
 
 from __future__ import annotations
@@ -13,44 +12,10 @@ if TYPE_CHECKING:
 
 PERCENTILE_ACCURACY = 10_000
 MOST_STEPS = 300  # of time in a plot of rates: an hour is shown in steps of 12 s
-LONGEST_GAPS_KEPT = 5  # per partition; the shorter ones say nothing that the plot of acknowledgements does not
-
-
-def sends(history: DataFrame) -> DataFrame:
-    """One row per value sent: (run, value, topic, partition, process, invoked_at, completed_at, outcome, offset, error).
-
-    Times in unix seconds. A value that was sent twice by the client and acknowledged once counts as acknowledged.
-    """
-    return history.sparkSession.sql(
-        """
-        WITH operation AS (
-          SELECT run, value,
-                 max(topic) AS topic,
-                 coalesce(max(partition) FILTER (WHERE type = 'ok'), max(partition)) AS partition,
-                 min(process) AS process,
-                 min(time) FILTER (WHERE type = 'invoke') AS invoked_at,
-                 min(time) FILTER (WHERE type = 'ok') AS acked_at,
-                 min(time) FILTER (WHERE type = 'fail') AS failed_at,
-                 min(time) FILTER (WHERE type = 'info') AS unknown_at,
-                 min(offset) FILTER (WHERE type = 'ok' AND offset >= 0) AS offset,
-                 max(leader_epoch) FILTER (WHERE type = 'ok') AS leader_epoch,
-                 max_by(error, time) FILTER (WHERE error IS NOT NULL) AS error
-          FROM {history}
-          WHERE op = 'send' AND malformed IS NULL AND value IS NOT NULL
-          GROUP BY run, value
-        )
-        SELECT run, value, topic, partition, process,
-               coalesce(invoked_at, acked_at, failed_at, unknown_at) AS invoked_at,
-               CASE WHEN acked_at IS NOT NULL THEN acked_at
-                    WHEN unknown_at IS NOT NULL THEN unknown_at ELSE failed_at END AS completed_at,
-               CASE WHEN acked_at IS NOT NULL THEN 'acked'
-                    WHEN unknown_at IS NOT NULL OR failed_at IS NULL THEN 'unknown' ELSE 'failed' END AS outcome,
-               acked_at IS NULL AND unknown_at IS NULL AND failed_at IS NULL AS unanswered,
-               offset, leader_epoch, IF(acked_at IS NULL, error, NULL) AS error
-        FROM operation
-        """,
-        history=history,
-    )
+NOTABLE_GAP_SECONDS = 0.25
+"""A pause of acknowledgements that a client would notice; librdkafka's retry backoff is 0.1 s."""
+LONGEST_GAPS_KEPT = 1_000  # per partition
+LONGEST_GAPS_SHOWN = 5  # per partition; the shorter ones say nothing that the plot of acknowledgements does not
 
 
 def rates(sends: DataFrame, clock: DataFrame) -> DataFrame:
@@ -95,24 +60,37 @@ def errors(sends: DataFrame) -> DataFrame:
 
 
 def gaps(sends: DataFrame) -> DataFrame:
-    """Time between one acknowledgement and the next, per partition: (run, topic, partition, began, ended, seconds, open).
+    """Pauses of acknowledgements, per partition: (run, topic, partition, began, ended, seconds, open, rank).
 
-    `open`: nothing was acknowledged after it although the clients went on asking; it ends with their last send.
+    A pause lies between two neighbours of: the first send of the partition, each acknowledgement, and the last line of a
+    send when that is later. `open`: nothing was acknowledged after it although clients still sent or waited. Kept are the
+    longest of each partition (`rank` 1) and those that a client would notice.
     """
     return sends.sparkSession.sql(
         """
         WITH mark AS (
-          SELECT run, topic, partition, completed_at AS time, false AS last FROM {sends} WHERE outcome = 'acked'
+          SELECT run, topic, partition, completed_at AS time, false AS last FROM {sends}
+          WHERE outcome = 'acked' AND partition IS NOT NULL
           UNION ALL
-          SELECT run, topic, partition, max(invoked_at), true FROM {sends} GROUP BY run, topic, partition
-          HAVING max(invoked_at) > max(completed_at) FILTER (WHERE outcome = 'acked')
+          SELECT run, topic, partition,
+                 inline(array(struct(first_at AS time, false AS last), struct(last_at AS time, true AS last)))
+          FROM (
+            SELECT run, topic, partition, min(invoked_at) AS first_at,
+                   greatest(max(invoked_at), max(completed_at)) AS last_at
+            FROM {sends} WHERE partition IS NOT NULL GROUP BY run, topic, partition)
         ), step AS (
-          SELECT run, topic, partition, time AS began, lead(time) OVER following AS ended, lead(last) OVER following AS open
-          FROM mark WINDOW following AS (PARTITION BY run, topic, partition ORDER BY time)
+          SELECT run, topic, partition, lag(time) OVER before AS began, time AS ended, last AS open
+          FROM mark WINDOW before AS (PARTITION BY run, topic, partition ORDER BY time, last)
+        ), ranked AS (
+          SELECT *, ended - began AS seconds,
+                 row_number() OVER (PARTITION BY run, topic, partition ORDER BY ended - began DESC, began) AS rank
+          FROM step WHERE began IS NOT NULL
         )
-        SELECT *, ended - began AS seconds FROM step WHERE ended IS NOT NULL
+        SELECT * FROM ranked WHERE rank = 1 OR (seconds >= {notable} AND rank <= {kept})
         """,
         sends=sends,
+        notable=NOTABLE_GAP_SECONDS,
+        kept=LONGEST_GAPS_KEPT,
     )
 
 
@@ -120,9 +98,7 @@ def longest_gaps(gaps: DataFrame, sends: DataFrame, faults: DataFrame) -> DataFr
     """The longest gaps of each partition, how many sends were begun in each, and the faults that overlap it."""
     return gaps.sparkSession.sql(
         """
-        WITH ranked AS (
-          SELECT *, row_number() OVER (PARTITION BY run, topic, partition ORDER BY seconds DESC, began) AS rank FROM {gaps}
-        ), kept AS (SELECT * FROM ranked WHERE rank <= {kept}), asked AS (
+        WITH kept AS (SELECT * FROM {gaps} WHERE rank <= {shown}), asked AS (
           SELECT k.run, k.topic, k.partition, k.rank, count(*) AS asked
           FROM kept k JOIN {sends} s
             ON s.run = k.run AND s.topic = k.topic AND s.partition = k.partition
@@ -141,5 +117,5 @@ def longest_gaps(gaps: DataFrame, sends: DataFrame, faults: DataFrame) -> DataFr
         gaps=gaps,
         sends=sends,
         faults=faults,
-        kept=LONGEST_GAPS_KEPT,
+        shown=LONGEST_GAPS_SHOWN,
     )

@@ -10,8 +10,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from minikafka_analytics import charts, words
-from minikafka_analytics.assemble import NOTABLE_GAP_SECONDS
 from minikafka_analytics.faults import BLAMED_FOR_SECONDS
+from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 
 Record = dict[str, Any]
 
@@ -64,7 +64,7 @@ def plots(run: Record, points: Record) -> Record:
         {
             "name": f"{partition['topic']}-{partition['partition']}",
             "offsets": Markup(charts.offsets(run, points["series"], partition)),
-            "behind": Markup(charts.behind(run, points["series"], partition)),
+            "behind": Markup(charts.behind(run, points["lag"], partition)),
             "brokers": sorted({row["broker"] for row in points["series"] if charts.same_partition(partition, row)}),
         }
         for partition in charts.shown(run)

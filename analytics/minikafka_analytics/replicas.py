@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minikafka_analytics.schemas import INTERNAL_TOPICS, METRICS_OF_A_REPLICA
+from minikafka_analytics.schemas import FOLLOWER_LAG, INTERNAL_TOPICS, METRICS_OF_A_REPLICA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,13 +54,38 @@ def series(wide: DataFrame, clock: DataFrame) -> DataFrame:
           FROM step GROUP BY run, topic, partition, broker, step
         )
         SELECT run, topic, partition, broker, time, leo, hw, flushed, role, isr_size, at_risk,
-               max(leo) OVER (PARTITION BY run, topic, partition, step) - leo AS behind,
                coalesce(time - lag(time) OVER (PARTITION BY run, topic, partition, broker ORDER BY time) > silence, true) AS fresh
         FROM thinned ORDER BY run, topic, partition, broker, time
         """,
         wide=wide,
         clock=clock,
         points=POINTS_PER_REPLICA,
+    )
+
+
+def lag(samples: DataFrame, clock: DataFrame) -> DataFrame:
+    """How far each follower was behind, as its leader counted: (run, topic, partition, broker, time, behind, fresh).
+
+    `broker` is the follower. Both offsets are the leader's own, of one moment, so no scrape is compared with another, and no
+    leader can be behind. In each step of time the largest lag is kept.
+    """
+    return samples.sparkSession.sql(
+        f"""
+        WITH step AS (
+          SELECT s.run, topic, partition, CAST(labels['follower'] AS INT) AS broker, s.time, value, c.silence,
+                 floor((s.time - c.began) / greatest((c.ended - c.began) / {POINTS_PER_REPLICA}, c.interval)) AS step
+          FROM {{samples}} s JOIN {{clock}} c ON s.run = c.run
+          WHERE metric = '{FOLLOWER_LAG}' AND topic NOT IN {INTERNAL_TOPICS!r} AND partition IS NOT NULL
+        ), thinned AS (
+          SELECT run, topic, partition, broker, max(time) AS time, CAST(max(value) AS BIGINT) AS behind, max(silence) AS silence
+          FROM step WHERE broker IS NOT NULL GROUP BY run, topic, partition, broker, step
+        )
+        SELECT run, topic, partition, broker, time, behind,
+               coalesce(time - lag(time) OVER (PARTITION BY run, topic, partition, broker ORDER BY time) > silence, true) AS fresh
+        FROM thinned ORDER BY run, topic, partition, broker, time
+        """,
+        samples=samples,
+        clock=clock,
     )
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+LONGEST_LINE_BYTES = 4 << 20
+"""Of a line that was cut off: a line of the history has one record's value at most."""
 
 
 class NoRun(ValueError):
@@ -21,11 +26,16 @@ class RunFolder:
     history: tuple[Path, ...]
     events: tuple[Path, ...]
     samples: tuple[Path, ...]
+    replicas: tuple[Path, ...]
 
     def files(self, table: str) -> tuple[Path, ...]:
         """The files that are landed as `table`."""
         found: tuple[Path, ...] = getattr(self, table)
         return found
+
+    def torn_ends(self, table: str) -> int:
+        """How many of the table's files end in the middle of a line: their writer died."""
+        return sum(_is_torn(path) for path in self.files(table))
 
     @property
     def missing(self) -> list[str]:
@@ -35,6 +45,7 @@ class RunFolder:
             "history.jsonl": self.history,
             "events/broker-N.jsonl": self.events,
             "metrics/samples.jsonl": self.samples,
+            "replicas.jsonl": self.replicas,
         }
         return [name for name, files in names.items() if not files]
 
@@ -58,10 +69,23 @@ def _open(path: Path, name: str) -> RunFolder:
         history=_there(path / "history.jsonl"),
         events=tuple(sorted(file for file in (path / "events").glob("*.jsonl") if _there(file))),
         samples=tuple(sorted(file for file in (path / "metrics").glob("*.jsonl") if _there(file))),
+        replicas=_there(path / "replicas.jsonl"),
     )
     if not run.journal and not run.history:
         raise NoRun(f"{path}: not a run folder, it has neither journal.jsonl nor history.jsonl")
     return run
+
+
+def _is_torn(path: Path) -> bool:
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(end - LONGEST_LINE_BYTES, 0))
+        tail = file.read().rpartition(b"\n")[2]
+    try:
+        json.loads(tail or b"0")
+    except ValueError:
+        return True
+    return False
 
 
 def _there(path: Path) -> tuple[Path, ...]:

@@ -1,6 +1,7 @@
 """The typed tables a run is landed as, and the shape of the JSON lines they come from: declared here and nowhere else.
 
-Parquet layout: `<out>/parquet/<table>/run=<run id>/*.parquet`, one table each for samples, events, history and journal, so
+Parquet layout: `<out>/parquet/<table>/run=<run id>/*.parquet`, one table each for samples, events, history, journal and replicas,
+so
 that one run, or all of them, can be read by anything that reads Parquet. Every table has
 
 - `run`        id of the run, the name of its folder (a partition column);
@@ -26,6 +27,7 @@ METRICS_OF_A_REPLICA = {
     "minikafka_isr_size": "isr_size",
     "minikafka_partition_replicas": "replicas",
 }
+FOLLOWER_LAG = "minikafka_follower_lag"  # of its leader, with the label `follower`
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 """Kafka's own topics (`Topic.INTERNAL_TOPICS`): landed as they are, and left out of the analysis, which is of the workload."""
 
@@ -41,6 +43,9 @@ class Landed:
     name: str
     line: str  # DDL for from_json; a field of any other type than text becomes null when the text does not fit it
     columns: dict[str, str]  # name -> SQL type, without run, seq, time, at and malformed
+    typed: bool = False  # the line's own types are the columns', so that a line of other types is malformed
+    timed: bool = True  # a line without a time is malformed
+    must: str = "true"  # what else must hold of a `line`
 
 
 SAMPLES = Landed(
@@ -84,8 +89,8 @@ EVENT_FIELDS = {
 }
 HISTORY = Landed(
     "history",
-    "time DOUBLE, process STRING, op STRING, type STRING, topic STRING, partition STRING, offset STRING, value STRING, "
-    "error STRING, leader_epoch STRING, batch STRING, settings STRING",
+    "time DOUBLE, process BIGINT, op STRING, type STRING, topic STRING, partition INT, offset BIGINT, value STRING, "
+    "error STRING, leader_epoch INT, batch BIGINT, settings STRING, seq BIGINT",
     {
         "process": "BIGINT",
         "op": "STRING",
@@ -98,7 +103,53 @@ HISTORY = Landed(
         "leader_epoch": "INT",
         "batch": "BIGINT",  # number of the poll a record came with
         "settings": "STRING",  # of `workload` lines: what the outcomes are to be judged by, as JSON
+        "numbered": "BOOLEAN",  # whether `seq` is the line's own, in place of its place in the file
     },
+    typed=True,
+    must="line.process IS NOT NULL AND line.op IN ('send', 'poll', 'assign', 'read', 'start_offset', 'end_offset', 'workload') "
+    "AND line.type IN ('invoke', 'ok', 'fail', 'info') AND (line.op <> 'send' OR line.value IS NOT NULL)",
+)
+REPLICAS = Landed(
+    "replicas",
+    "time DOUBLE, kind STRING, topic STRING, partition INT, broker INT, partitions INT, replication_factor INT, "
+    "config STRING, leader BOOLEAN, in_sync BOOLEAN, start BIGINT, `end` BIGINT, batches BIGINT, damage STRING, "
+    "index BIGINT, base_offset BIGINT, last_offset BIGINT, leader_epoch INT, producer_id BIGINT, producer_epoch INT, "
+    "base_sequence BIGINT, crc BIGINT, crc_right BOOLEAN, control BOOLEAN, segment STRING, position BIGINT, size BIGINT, "
+    "`from` BIGINT, `to` BIGINT, reason STRING",
+    {
+        "kind": "STRING",  # topic, replica, batch, start
+        "topic": "STRING",
+        "partition": "INT",
+        "broker": "INT",
+        "partitions": "INT",
+        "replication_factor": "INT",
+        "config": "STRING",  # of `topic` lines: the settings that are not the default, as JSON
+        "leader": "BOOLEAN",
+        "in_sync": "BOOLEAN",
+        "start": "BIGINT",
+        "end": "BIGINT",
+        "batches": "BIGINT",
+        "damage": "STRING",
+        "index": "BIGINT",
+        "base_offset": "BIGINT",
+        "last_offset": "BIGINT",
+        "leader_epoch": "INT",
+        "producer_id": "BIGINT",
+        "producer_epoch": "INT",
+        "base_sequence": "BIGINT",
+        "crc": "BIGINT",
+        "crc_right": "BOOLEAN",
+        "control": "BOOLEAN",
+        "segment": "STRING",
+        "position": "BIGINT",
+        "size": "BIGINT",
+        "from": "BIGINT",
+        "to": "BIGINT",
+        "reason": "STRING",
+    },
+    typed=True,
+    timed=False,
+    must="line.kind IN ('topic', 'replica', 'batch', 'start') AND line.topic IS NOT NULL",
 )
 JOURNAL = Landed(
     "journal",
@@ -119,4 +170,4 @@ JOURNAL = Landed(
         "body": "STRING",  # the whole line: scenario, settings, counts and anomalies are read from it
     },
 )
-TABLES = (SAMPLES, EVENTS, HISTORY, JOURNAL)
+TABLES = (SAMPLES, EVENTS, HISTORY, JOURNAL, REPLICAS)

@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,7 +115,10 @@ def spark_session(
         yield session
     finally:
         if session is not None:
-            session.stop()
+            with suppress(
+                Exception
+            ):  # a JVM that has died cannot be stopped, and what killed it is being raised already
+                session.stop()
         _end_gateway()
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -153,7 +156,8 @@ def _end_gateway() -> None:
     if gateway is None:
         return
     process = getattr(gateway, "proc", None)
-    gateway.shutdown()
+    with suppress(Exception):
+        gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
     if process is not None:

@@ -254,12 +254,7 @@ class _Run:
         found: list[Any] = [["minikafka_active_controller", {}, float(broker == (1 if at < KILL_AT else 2))]]
         for partition in (0, 1):
             leader = (1 if at < ELECTED_AT else 2) if partition == 0 else 2
-            end = self._end(partition, at)
-            caught_up = {1: (STARTED_AT, FULL_AT), 3: (BACK_AT, FULL_AGAIN_AT)}.get(broker)
-            if caught_up and caught_up[0] <= at < caught_up[1]:
-                behind = self._end(partition, KILL_AT if broker == 1 else POWER_LOSS_AT - 0.3)
-                share = (at - caught_up[0]) / (caught_up[1] - caught_up[0])
-                end = int(behind + share * (end - behind))
+            end = self._held(broker, partition, at)
             labels = {"topic": TOPIC, "partition": str(partition)}
             isr = 3 - (KILL_AT + 0.3 <= at < FULL_AT) - (SHRUNK_AT <= at < FULL_AGAIN_AT)
             for name, value in (
@@ -272,7 +267,21 @@ class _Run:
                 ("isr_size", isr if broker == leader else 0),
             ):
                 found.append([f"minikafka_{name}", labels, float(value)])
+            for follower in {1, 2, 3} - {leader} if broker == leader else ():
+                lag = end - self._held(follower, partition, at)
+                found.append(["minikafka_follower_lag", {**labels, "follower": str(follower)}, float(lag)])
         return found
+
+    def _held(self, broker: int, partition: int, at: float) -> int:
+        """End of a replica's log; of a broker that is down or catching up somewhere between what it had and the leader's."""
+        end = self._end(partition, at)
+        down, back, full = {1: (KILL_AT, STARTED_AT, FULL_AT), 3: (POWER_LOSS_AT, BACK_AT, FULL_AGAIN_AT)}.get(
+            broker, (SECONDS * 9,) * 3
+        )
+        if not down <= at < full:
+            return end
+        had = self._end(partition, down if broker == 1 else down - 0.3)
+        return int(had + max(at - back, 0) / (full - back) * (end - had))
 
     # what was done to them
 

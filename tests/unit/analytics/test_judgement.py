@@ -6,62 +6,107 @@ from typing import Any
 
 import pytest
 from minikafka_analytics import judgement, words
-from minikafka_analytics.assemble import EMPTY_COUNTS
 from minikafka_analytics.svg import Plot, short
 
-READ = [{"topic": "bank", "partition": 0, "records": 10, "read_error": None}]
+COUNTS = {"sent": 10, "acknowledged": 10, "failed": 0, "unknown": 0, "unknown_but_there": 0, "read": 10}
+NOTHING = {"lost": 0, "accepted_loss": 0, "deleted": 0, "undecided": 0, "contradictions": 0}
 
 
-def counts(**given: int) -> dict[str, int]:
-    return {**EMPTY_COUNTS, "sent": 10, "acked": 10, "read": 10, **given}
+def found(kinds: dict[str, int] | None = None, **given: Any) -> dict[str, Any]:
+    """Spark's answers on a run; `given` are counts, or the fields of its base."""
+    base = {"claims": [], "problems": [], "missing_lines": 0, "has_logs": True}
+    base |= {name: given.pop(name) for name in list(given) if name in base}
+    whole = {"topic": None, "partition": None, **COUNTS, **NOTHING, **given}
+    return {
+        "bases": [base],
+        "counts": [whole, {**whole, "topic": "bank", "partition": 0}],
+        "kinds": [{"kind": kind, "note": kind == "duplicate", "count": n} for kind, n in (kinds or {}).items()],
+        "losses": [],
+        "torn": [],
+        "gaps": [{"seconds": 0.25}],
+    }
 
 
-def verifier(verdict: str, **given: Any) -> dict[str, Any]:
-    told = {"sent": 10, "acknowledged": 10, "failed": 0, "unknown": 0, "lost": 0, "accepted_loss": 0}
-    return {"verdict": verdict, "summary": "as it was", "counts": told | given, "claims": [], "problems": []}
+def judged(kinds: dict[str, int] | None = None, **given: Any) -> dict[str, Any]:
+    return judgement.judged(found(kinds, **given), 0)
+
+
+def verifier(verdict: str, kinds: dict[str, int] | None = None, **given: Any) -> dict[str, Any]:
+    told = {**COUNTS, **NOTHING, "longest_ack_gap_s": 0.25, "anomalies": kinds or {}, **given}
+    return {"verdict": verdict, "summary": "as it was", "counts": told, "claims": [], "problems": []}
 
 
 @pytest.mark.parametrize(
-    ("found", "coverage", "rewritten", "word"),
+    ("own", "word"),
     [
-        (counts(), READ, [], "Passed"),
-        (counts(lost=1), READ, [], "Failed"),
-        (counts(), READ, [{}], "Failed"),
-        (counts(duplicated=3), READ, [], "Passed"),
-        (counts(acked=0), READ, [], "Inconclusive"),
-        (counts(), [], [], "Inconclusive"),
-        (counts(), [{**READ[0], "read_error": "deadline"}], [], "Inconclusive"),
-        (counts(lost=2, accepted_loss=2), READ, [], "Passed"),
+        (judged(), "Passed"),
+        (judged({"unseen": 1}, lost=1), "Failed"),
+        (judged({"phantom": 3}), "Failed"),
+        (judged({"duplicate": 3}), "Passed"),
+        (judged(acknowledged=0), "Inconclusive"),
+        (judged(undecided=2), "Inconclusive"),
+        (judged(missing_lines=1), "Inconclusive"),
+        (judged(problems=["t was not in full ISR"]), "Inconclusive"),
+        (judged({"unseen": 1}, lost=1, undecided=2), "Failed"),
+        (judged({"unseen": 1}, lost=1, contradictions=1), "Error"),
+        (judgement.judged(found(), 1), "Error"),
     ],
 )
-def test_the_verdict_of_a_history(found: dict[str, int], coverage: list[Any], rewritten: list[Any], word: str) -> None:
-    assert judgement.verdict(None, found, coverage, rewritten)["verdict"] == word
+def test_the_verdict_of_the_evidence(own: dict[str, Any], word: str) -> None:
+    assert judgement.verdict(None, own)["verdict"] == word
 
 
-def test_the_verifiers_word_stands_where_it_saw_more() -> None:
-    claim = {"claim": "replicas do not diverge", "held": False, "detail": "bank-0 at offset 7"}
-    found = judgement.verdict({**verifier("Failed"), "claims": [claim]}, counts(), READ, [])
-    assert (found["verdict"], found["by"], found["agree"]) == ("Failed", "verifier", True)
-    assert found["sentence"] == "A guarantee was broken, though no acknowledged record was lost."
-    assert "replicas do not diverge" in found["detail"]
+def claim(type_: str, since: float = float("-inf"), limit_millis: float | None = None) -> dict[str, Any]:
+    return {"name": "c", "type": type_, "since": since, "limit_millis": limit_millis}
 
 
-@pytest.mark.parametrize("word", ["Aborted", "Error", "Inconclusive"])
+def test_each_claim_is_judged_by_its_own_since() -> None:
+    lost = found(
+        {"unseen": 1}, lost=1, claims=[claim("NoAcknowledgedRecordLost"), claim("NoAcknowledgedRecordLost", 9.0)]
+    )
+    lost["losses"] = [{"at": 0, "broken_by": 1}]
+    assert judgement.judged(lost, 0)["reasons"] == ["1 x unseen", "c: 1 acknowledged record lost"]
+    never = judged(claims=[claim("NoAcknowledgedRecordLost", float("inf"))])
+    assert never["verdict"] == "Inconclusive"
+
+
+@pytest.mark.parametrize(("limit_millis", "word"), [(250, "Passed"), (249, "Failed")])
+def test_the_longest_gap_is_held_against_its_claim(limit_millis: float, word: str) -> None:
+    assert judged(claims=[claim("AckGapAtMost", limit_millis=limit_millis)])["verdict"] == word
+
+
+def test_agreement_is_the_same_verdict_kinds_and_counts() -> None:
+    same = judgement.verdict(verifier("Failed", {"unseen": 1}, lost=1), judged({"unseen": 1}, lost=1))
+    assert (same["verdict"], same["by"], same["agree"]) == ("Failed", "both", True)
+
+
+@pytest.mark.parametrize(
+    ("told", "own", "differences"),
+    [
+        (verifier("Passed"), judged(undecided=1), ["verdict", "undecided"]),
+        (verifier("Passed"), judged({"unseen": 1}, lost=1), ["verdict", "lost", "unseen"]),
+        (verifier("Failed", {"phantom": 1}), judged(), ["verdict", "phantom"]),
+        (
+            verifier("Passed", {"duplicate": 1}, errors={"duplicate": 1}),
+            judged({"duplicate": 1}),
+            ["duplicate that is no note"],
+        ),
+        (verifier("Failed", {"phantom": 1}), judged({"ack-offset": 1}), ["ack-offset", "phantom"]),
+        (verifier("Passed", acknowledged=9), judged(), ["acknowledged"]),
+        (verifier("Passed", longest_ack_gap_s=None), judged(), ["longest_ack_gap_s"]),
+    ],
+)
+def test_any_difference_is_said_and_nobody_is_believed(told: Any, own: Any, differences: list[str]) -> None:
+    found = judgement.verdict(told, own)
+    assert (found["verdict"], found["agree"]) == ("Inconclusive", False)
+    assert [row["figure"] for row in found["differences"]] == differences
+    assert "differ" in found["sentence"]
+
+
+@pytest.mark.parametrize("word", ["Aborted", "Error"])
 def test_trouble_is_never_a_fault_of_the_cluster(word: str) -> None:
-    found = judgement.verdict(verifier(word), counts(), READ, [])
-    assert found["verdict"] == word
-    assert found["detail"] == "as it was"
-
-
-def test_losses_that_the_scenario_accepts_are_counted_alike() -> None:
-    told = verifier("Passed", accepted_loss=2)
-    assert judgement.verdict(told, counts(lost=2, accepted_loss=2), READ, [])["agree"] is True
-
-
-def test_different_counts_are_a_disagreement() -> None:
-    found = judgement.verdict(verifier("Passed", acknowledged=9), counts(), READ, [])
-    assert found["agree"] is False
-    assert found["differences"] == [{"figure": "acknowledged", "verifier": 9, "analysis": 10}]
+    found = judgement.verdict({"verdict": word, "summary": "as it was", "counts": {}}, judged())
+    assert (found["verdict"], found["agree"], found["detail"]) == (word, None, "as it was")
 
 
 @pytest.mark.parametrize(

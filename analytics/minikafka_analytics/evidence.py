@@ -1,0 +1,253 @@
+"""The raw evidence of runs as the rules of docs/verdicts.md speak of it: sends, sittings, places, and what is known of each
+partition. Everything is joins, groups and windows over the landed lines; `run` is a key of every table, so that any number of
+runs is judged at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NO_LOSS = "NoAcknowledgedRecordLost"
+CLAIMS = "claims ARRAY<STRUCT<name: STRING, type: STRING, since: STRING, limit_millis: DOUBLE>>, problems ARRAY<STRING>"
+
+
+def bases(history: DataFrame, journal: DataFrame, replicas: DataFrame) -> DataFrame:
+    """One row per run: what it is to be judged by (rules Claims and Since).
+
+    `accept_before` is the rules' *A* (unix seconds): what was read before it is no evidence. `since` of a claim is a unix
+    time, -inf without one and +inf for "never". `first_invoke` is the line of the first send, `missing_lines` how
+    many lines with a number are not there, `has_logs` whether there is a replicas.jsonl.
+    """
+    return history.sparkSession.sql(
+        f"""
+        WITH client AS (
+          SELECT run, min(seq) FILTER (WHERE op = 'send' AND type = 'invoke') AS first_invoke,
+                 coalesce(max(seq) FILTER (WHERE numbered) + 1 - count_if(numbered), 0) AS missing_lines,
+                 min_by(settings, seq) FILTER (WHERE op = 'workload' AND settings IS NOT NULL) AS settings
+          FROM {{history}} WHERE malformed IS NULL GROUP BY run
+        ), told AS (
+          SELECT run, max_by(body, seq) FILTER (WHERE kind = 'claims') AS claims
+          FROM {{journal}} WHERE malformed IS NULL GROUP BY run
+        ), logs AS (SELECT DISTINCT run, true AS has_logs FROM {{replicas}}), said AS (
+          SELECT run, first_invoke, coalesce(missing_lines, 0) AS missing_lines, coalesce(has_logs, false) AS has_logs,
+                 from_json(settings, 'idempotence BOOLEAN').idempotence AS idempotence, from_json(claims, '{CLAIMS}') AS said
+          FROM client FULL OUTER JOIN told USING (run) LEFT JOIN logs USING (run)
+        ), dated AS (
+          SELECT *, transform(coalesce(said.claims, array()), c -> named_struct(
+                   'name', c.name, 'type', c.type, 'limit_millis', c.limit_millis,
+                   'since', CASE WHEN c.since IS NULL THEN double('-Infinity') WHEN c.since = 'never' THEN double('Infinity')
+                                 ELSE CAST(c.since AS DOUBLE) END)) AS claims
+          FROM said
+        )
+        SELECT run, first_invoke, missing_lines, has_logs, coalesce(idempotence, false) AS idempotence, claims,
+               coalesce(said.problems, array()) AS problems,
+               coalesce(array_min(transform(filter(claims, c -> c.type = '{NO_LOSS}'), c -> c.since)),
+                        double('-Infinity')) AS accept_before,
+               exists(claims, c -> c.type = 'NoDuplicates') AS no_duplicates,
+               exists(claims, c -> c.type = 'NoReordering') AS no_reordering
+        FROM dated
+        """,
+        history=history,
+        journal=journal,
+        replicas=replicas,
+    )
+
+
+def sends(history: DataFrame) -> DataFrame:
+    """One row per value sent (rule Sends). Times in unix seconds; `invoked` and `completed` are lines.
+
+    Outcomes follow Jepsen's rule for histories: `acked` when the cluster said yes, `failed` when it said no, `unknown` when
+    nobody can say, which includes a send that was never answered. `contradiction`: the lines of this value contradict
+    each other.
+    """
+    return history.sparkSession.sql(
+        """
+        WITH operation AS (
+          SELECT run, value, max(topic) AS topic,
+                 coalesce(max(partition) FILTER (WHERE type <> 'invoke'), max(partition)) AS partition,
+                 coalesce(min(process) FILTER (WHERE type = 'invoke'), min(process)) AS process,
+                 min(seq) FILTER (WHERE type = 'invoke') AS invoked,
+                 min(time) FILTER (WHERE type = 'invoke') AS invoked_at,
+                 min(seq) FILTER (WHERE type <> 'invoke') AS completed,
+                 min(time) FILTER (WHERE type <> 'invoke') AS completed_at,
+                 max(type) FILTER (WHERE type <> 'invoke') AS answer,
+                 max(offset) FILTER (WHERE type = 'ok') AS offset,
+                 max(leader_epoch) FILTER (WHERE type = 'ok') AS leader_epoch,
+                 max(error) AS error,
+                 count_if(type = 'invoke') AS invocations, count_if(type <> 'invoke') AS answers
+          FROM {history}
+          WHERE op = 'send' AND malformed IS NULL
+          GROUP BY run, value
+        )
+        SELECT run, value, topic, partition, process, invoked, completed,
+               coalesce(invoked_at, completed_at) AS invoked_at, completed_at,
+               CASE answer WHEN 'ok' THEN 'acked' WHEN 'fail' THEN 'failed' ELSE 'unknown' END AS outcome,
+               answer IS NULL AS unanswered, offset, leader_epoch, IF(answer = 'ok', NULL, error) AS error,
+               invocations <> 1 OR answers > 1 OR coalesce(completed < invoked, false) AS contradiction
+        FROM operation
+        """,
+        history=history,
+    )
+
+
+def lines_of_readers(history: DataFrame, bases: DataFrame) -> DataFrame:
+    """The `assign`, `poll` and `read` lines that are evidence, each with the number of its sitting (rule Reads).
+
+    A sitting is (run, topic, partition, process, sitting); number 0 is of the reads without an earlier `assign`.
+    """
+    return history.sparkSession.sql(
+        """
+        SELECT h.run, topic, partition, process, seq, time, op, offset, value, batch,
+               count_if(op = 'assign') OVER (PARTITION BY h.run, topic, partition, process ORDER BY seq
+                 ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS sitting
+        FROM {history} h JOIN {bases} b ON b.run = h.run
+        WHERE malformed IS NULL AND op IN ('poll', 'assign', 'read') AND type = 'ok' AND topic IS NOT NULL
+          AND partition IS NOT NULL AND offset IS NOT NULL AND (op <> 'poll' OR value IS NOT NULL) AND time >= accept_before
+        """,
+        history=history,
+        bases=bases,
+    )
+
+
+def sittings(lines: DataFrame) -> DataFrame:
+    """One row per sitting: where it was placed (`start`), its first line, its end when it came there, and how far it read.
+
+    `final`: it is *F* of its partition, the completed sitting that began last.
+    """
+    return lines.sparkSession.sql(
+        """
+        WITH sitting AS (
+          SELECT run, topic, partition, process, sitting,
+                 max(offset) FILTER (WHERE op = 'assign') AS start,
+                 min(seq) FILTER (WHERE op <> 'read') AS first_line,
+                 max(offset) FILTER (WHERE op = 'poll') AS highest,
+                 count_if(op = 'poll') AS records,
+                 max(seq) FILTER (WHERE op = 'read') AS last_read,
+                 max_by(offset, seq) FILTER (WHERE op = 'read') AS end
+          FROM {lines} GROUP BY run, topic, partition, process, sitting
+        ), completed AS (
+          SELECT *, coalesce(last_read > first_line, false) AS complete FROM sitting WHERE first_line IS NOT NULL
+        )
+        SELECT run, topic, partition, process, sitting, start, first_line, highest, records, IF(complete, end, NULL) AS end,
+               complete AND row_number() OVER (
+                 PARTITION BY run, topic, partition ORDER BY complete DESC, first_line DESC) = 1 AS final
+        FROM completed
+        """,
+        lines=lines,
+    )
+
+
+def extents(
+    history: DataFrame, replicas: DataFrame, sends: DataFrame, sittings: DataFrame, bases: DataFrame
+) -> DataFrame:
+    """One row per partition that the evidence names: what fates depend on (rules Reads, Deletions, Phantoms).
+
+    `f_*` are of *F* (null without one). `deleted_to`; `logged` replica lines; `compacted`; `there_before`: offsets below it
+    may hold records of others; `swept`: disjoint ranges of offsets that some reader with a known start has passed.
+    """
+    return history.sparkSession.sql(
+        """
+        WITH facts AS (
+          SELECT run, topic, partition,
+                 max(`to`) FILTER (WHERE kind = 'start' AND reason IN ('retention', 'delete_records')) AS deleted_to,
+                 count_if(kind = 'replica') AS logged
+          FROM {replicas} WHERE malformed IS NULL AND partition IS NOT NULL GROUP BY run, topic, partition
+        ), config AS (
+          SELECT run, topic, max(partitions) AS partitions, max(replication_factor) AS replication_factor,
+                 bool_or(coalesce(get_json_object(config, "$['cleanup.policy']") LIKE '%compact%', false)) AS compacted
+          FROM {replicas} WHERE malformed IS NULL AND kind = 'topic' GROUP BY run, topic
+        ), ends AS (
+          SELECT h.run, topic, partition, max(offset) AS there_before
+          FROM {history} h JOIN {bases} b ON b.run = h.run
+          WHERE op = 'end_offset' AND malformed IS NULL AND (first_invoke IS NULL OR seq < first_invoke)
+            AND time >= accept_before
+          GROUP BY h.run, topic, partition
+        ), sweep AS (
+          SELECT *, max(highest) OVER (PARTITION BY run, topic, partition ORDER BY start, highest
+                      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached
+          FROM {sittings} WHERE start IS NOT NULL AND highest >= start
+        ), island AS (
+          SELECT *, count_if(reached IS NULL OR start > reached + 1) OVER (
+                      PARTITION BY run, topic, partition ORDER BY start, highest) AS island FROM sweep
+        ), range AS (
+          SELECT run, topic, partition, min(start) AS low, max(highest) AS high
+          FROM island GROUP BY run, topic, partition, island
+        ), swept AS (
+          SELECT run, topic, partition, collect_list(struct(low, high)) AS swept FROM range GROUP BY run, topic, partition
+        ), named AS (
+          SELECT run, topic, explode(sequence(0, partitions - 1)) AS partition FROM config WHERE partitions > 0
+          UNION
+          SELECT run, topic, partition FROM {sends} WHERE topic IS NOT NULL AND partition IS NOT NULL
+          UNION
+          SELECT h.run, topic, partition FROM {history} h JOIN {bases} b ON b.run = h.run
+          WHERE op IN ('assign', 'poll', 'read') AND malformed IS NULL AND topic IS NOT NULL AND partition IS NOT NULL
+            AND time >= accept_before
+          UNION SELECT run, topic, partition FROM facts
+          UNION SELECT run, topic, partition FROM ends WHERE topic IS NOT NULL AND partition IS NOT NULL
+        )
+        SELECT n.run, n.topic, n.partition, f.first_line AS f_line, coalesce(f.start, 0) AS f_start, f.highest AS f_highest,
+               f.end AS f_end, coalesce(x.deleted_to, 0) AS deleted_to, coalesce(x.logged, 0) AS logged,
+               coalesce(c.compacted, false) AS compacted, c.partitions, c.replication_factor,
+               coalesce(e.there_before, 0) AS there_before, s.swept
+        FROM named n
+        LEFT JOIN (SELECT * FROM {sittings} WHERE final) f USING (run, topic, partition)
+        LEFT JOIN facts x USING (run, topic, partition)
+        LEFT JOIN ends e USING (run, topic, partition)
+        LEFT JOIN swept s USING (run, topic, partition)
+        LEFT JOIN config c USING (run, topic)
+        """,
+        history=history,
+        replicas=replicas,
+        sends=sends,
+        sittings=sittings,
+        bases=bases,
+    )
+
+
+def topics(extents: DataFrame, replicas: DataFrame) -> DataFrame:
+    """One row per topic: when it was deleted, and what a record without a partition is judged by (rule Fate).
+
+    `whole`: every partition that the evidence names has an *F* from offset 0 on; `judged_before`: the first of their lines.
+    """
+    return extents.sparkSession.sql(
+        """
+        WITH gone AS (
+          SELECT run, topic, max(time) AS deleted_at FROM {replicas}
+          WHERE malformed IS NULL AND kind = 'start' AND reason = 'topic_deleted' GROUP BY run, topic
+        ), named AS (
+          SELECT run, topic, min(f_line) AS judged_before,
+                 bool_and(f_line IS NOT NULL AND f_start = 0 AND deleted_to = 0 AND NOT compacted) AS whole
+          FROM {extents} GROUP BY run, topic
+        )
+        SELECT * FROM named FULL OUTER JOIN gone USING (run, topic)
+        """,
+        extents=extents,
+        replicas=replicas,
+    )
+
+
+def places(lines: DataFrame, sittings: DataFrame) -> DataFrame:
+    """One row per (place, value) in the reads: whether *F* read it, and whether it vanished: read before *F*, and not in *F*.
+
+    `judged`: its partition has an *F*.
+    """
+    return lines.sparkSession.sql(
+        """
+        WITH read AS (
+          SELECT r.run, r.topic, r.partition, r.offset, r.value, r.time, s.final, f.final IS NOT NULL AS judged,
+                 coalesce(NOT s.final AND r.seq < f.first_line AND r.offset >= coalesce(f.start, 0), false) AS earlier
+          FROM {lines} r JOIN {sittings} s USING (run, topic, partition, process, sitting)
+          LEFT JOIN (SELECT * FROM {sittings} WHERE final) f
+            ON f.run = r.run AND f.topic = r.topic AND f.partition = r.partition
+          WHERE r.op = 'poll'
+        )
+        SELECT run, topic, partition, offset, value, bool_or(final) AS in_final, bool_or(judged) AS judged,
+               bool_or(earlier) AND NOT bool_or(final) AS vanished, min(time) AS first_at, max(time) AS last_at
+        FROM read GROUP BY run, topic, partition, offset, value
+        """,
+        lines=lines,
+        sittings=sittings,
+    )

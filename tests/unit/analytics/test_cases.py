@@ -1,0 +1,32 @@
+"""Spark on the table of cases that both judges are held to: the verdict, the kinds and the counts of docs/verdicts.md.
+
+All cases are judged at once, for starting Spark takes longer than judging them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from minikafka_analytics.analyze import judge
+
+from tests.unit.verdict_cases import CASES, Case
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def judged(spark: object, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What Spark says of each case, by its name."""
+    root = tmp_path_factory.mktemp("cases")
+    return {run["id"]: run for run in judge([case.make().write(root / case.name) for case in CASES], root / "scratch")}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_spark_says_what_the_case_expects(judged: dict[str, Any], case: Case) -> None:
+    run = judged[case.name]
+    if case.verdict == "Error":  # counts of evidence that contradicts itself mean nothing
+        assert run["verdict"]["verdict"] == "Error"
+        return
+    told = {name: run["counts"].get(name) for name in case.counts}
+    assert (run["verdict"]["verdict"], run["kinds"], told) == (case.verdict, dict(case.anomalies), dict(case.counts))
