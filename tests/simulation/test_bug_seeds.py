@@ -22,7 +22,6 @@ QUICK = {
     "stale-fetch-answer": STUCK,
     "hw-on-divergence": {"B14 offsets"},
     "append-later-epoch": STUCK,
-    "join-at-hw": LOST_BEFORE_ELECTED,
     "committed-isr-for-hw": {"B2 WeakIsr", *LOST_BEFORE_ELECTED},
     "fall-back-on-unknown": {"B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},
     "accept-fenced": {"B9 ValidControllerState"},
@@ -37,6 +36,7 @@ QUICK = {
 """Mistakes found within a few schedules, and the invariants that find them."""
 
 SLOW = {
+    "join-at-hw",
     "min-isr-keeps-elr",
     "min-isr-keeps-epoch",
     "own-min-isr",
