@@ -320,8 +320,15 @@ class Broker:
         self._image_changed.set()
 
     def _may_be_unfenced(self) -> None:
-        """Replicas match the image; if all of them can, this broker may lead."""
-        if self.membership.want_fence and not len(self.offline_logs):
+        """Replicas match the image; if all of them can, this broker may lead.
+
+        A term that was given up must be ended first, by the controller: whoever wished to be fenced and was well again before
+        there was a controller to hear it would be the leader in name for ever.
+        """
+        if self.host.leads_in_name_only:
+            if not self.membership.want_fence:
+                self.membership.fence()
+        elif self.membership.want_fence and not len(self.offline_logs):
             self.membership.want_fence = False
             self.membership.poke()
 

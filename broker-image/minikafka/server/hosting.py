@@ -28,6 +28,8 @@ class PartitionHost:
         self._applied_once = False
         self.unsettled: set[str] = set()
         """Topics of which something failed that nobody expected to; they are looked at again at each reconciliation."""
+        self.leads_in_name_only: set[TopicPartition] = set()
+        """Replicas that gave up the term of which the image says that they lead it. Nobody else can, until it is ended."""
 
     # -- Peers (what a leader must know of other brokers) -----------------------------------------------------------------
 
@@ -62,6 +64,7 @@ class PartitionHost:
     def reset(self) -> None:
         """Our registration is gone: lead and follow nothing until there is a new one."""
         self._applied_once = False
+        self.leads_in_name_only.clear()
         for partition in self.broker.replicas.all():
             self.broker.fetchers.unfollow(partition)
             was_leader = partition.leader is not None
@@ -127,6 +130,7 @@ class PartitionHost:
         was_leader = partition.leader is not None
         partition.resign()
         broker.replicas.remove(partition)
+        self.leads_in_name_only.discard(partition.topic_partition)
         if was_leader:
             self._stopped_leading(partition)
         self._wake(partition)
@@ -164,6 +168,10 @@ class PartitionHost:
                 self._stopped_leading(partition)
             broker.offline_logs.failed(tp, failure)
             return
+        if partition.leader is None and partition.leader_id == broker.broker_id:
+            self.leads_in_name_only.add(tp)
+        else:
+            self.leads_in_name_only.discard(tp)
         if changed:
             self._role_changed(partition, was)
         elif known is not None and partition.leader is not None and partition.leader.isr.committed != known:

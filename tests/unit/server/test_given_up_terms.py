@@ -1,0 +1,47 @@
+"""A term that a replica gave up ends: the controller elects anew, or the partition would have a leader in name only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka.server.broker import Broker
+
+from tests.unit.server.in_process import Cluster, running, until
+
+
+def leads(cluster: Cluster, broker: Broker) -> bool:
+    partition = broker.replicas.get("t", 0)
+    return partition is not None and partition.leader is not None and not broker.is_fenced
+
+
+async def fail_once(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next image cannot be taken in."""
+    take, failed = broker._took_changes, False
+
+    def took_changes(records: Any) -> None:
+        nonlocal failed
+        if not failed:
+            failed = True
+            raise KeyError("a mistake in this program")
+        take(records)
+
+    monkeypatch.setattr(broker, "_took_changes", took_changes)
+    broker.host.unsettled.add("t")
+    await until(lambda: failed)
+
+
+async def test_a_controller_that_could_not_follow_one_image_leads_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gave up being the controller as well, so nobody was there to fence it before it was well again."""
+    async with running(tmp_path, 1, broker_session_timeout_ms="1000") as cluster:
+        await cluster.create("t")
+        broker = cluster.brokers[1]
+        await until(lambda: leads(cluster, broker))
+        epoch = broker.image.topics["t"].partitions[0].leader_epoch
+        await fail_once(broker, monkeypatch)
+        await until(lambda: not leads(cluster, broker))
+        await until(lambda: leads(cluster, broker))
+        assert broker.image.topics["t"].partitions[0].leader_epoch > epoch
