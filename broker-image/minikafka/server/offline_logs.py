@@ -19,13 +19,14 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minikafka.log.errors import LogDirFailure
+from minikafka.log.errors import LogDirFailure, LogError
 from minikafka.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
 COMPONENT = "log directory"
+RECOVERY = COMPONENT + " recovery"
 
 RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX = 0.5, 30.0
 """Between tries; doubled after each that failed, and after each log that is refused again soon after it came back."""
@@ -78,7 +79,7 @@ class OfflineLogs:
         if self._task is None:
             if time.monotonic() - self._well_since > WELL_SECONDS:
                 self._retry = RETRY_SECONDS_FIRST
-            self._task = broker.supervisor.once(COMPONENT + " recovery", self._recover)
+            self._task = broker.supervisor.once(RECOVERY, self._recover)
 
     def _line(self) -> str:
         count, last = len(self._offline), next(reversed(self._offline.values()))
@@ -106,10 +107,12 @@ class OfflineLogs:
                 try:
                     await self._reopen_all()
                     await broker.housekeeping.write_checkpoints()
-                except (LogDirFailure, OSError) as failure:
+                except Exception as failure:  # whatever it is: who gave up here would be fenced for ever
                     if isinstance(failure, LogDirFailure) and failure.permanent:
                         broker.fail(str(failure))
                         return
+                    if not isinstance(failure, (LogError, OSError)):
+                        broker.supervisor.report(RECOVERY, failure)
                     self._retry = min(self._retry * 2, RETRY_SECONDS_MAX)
                     if self._offline:
                         broker.health.report(COMPONENT, f"{self._line()}; tried again: {failure}")

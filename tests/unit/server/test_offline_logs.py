@@ -179,6 +179,20 @@ async def test_a_follower_whose_truncation_fails_half_way_agrees_again(cluster: 
     assert before.failure is not None
 
 
+async def test_what_nobody_expected_of_a_log_that_is_opened_anew_is_tried_again_too(cluster: Cluster) -> None:
+    """Whoever stopped trying would be fenced until the next start."""
+    old = leader(cluster)
+    follower = next(b for b in cluster.brokers.values() if b is not old)
+    stranger = cluster.data / f"broker-{follower.broker_id}" / "t-0" / "notes.txt"
+    stranger.write_text("somebody was here")
+    hosted(follower).log.go_offline("left half done", OSError(errno.EIO, "Input/output error"))
+    assert await produce(old, acks=1) is ErrorCode.NONE
+    await until(lambda: any("not a file of a log" in problem for problem in follower.health.problems().values()))
+    stranger.unlink()
+    await all_in_sync(cluster)
+    await until(lambda: follower.health.problems() == {})
+
+
 async def test_a_log_that_cannot_be_created_is_created_when_there_is_room(cluster: Cluster, disks: Disks) -> None:
     disks.refuses = lambda operation, path: operation == "write_atomic" and "/u-0/" in path
     controller = cluster.controller
