@@ -42,6 +42,7 @@ class LogManager:
         self._config_for = config_for
         self._home: dict[TopicPartition, DataDirectory] = {}
         self._doomed: dict[str, int] = {}
+        self._being_opened: set[TopicPartition] = set()
         self._unflushed_dir: str | None = None
         self.logs: dict[TopicPartition, Log] = {}
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
@@ -144,7 +145,7 @@ class LogManager:
 
     def prepare_reopen(self, topic_partition: TopicPartition, now_ms: int) -> Callable[[], Log]:
         """The opening anew of a log that is offline from what is on the disk, as after a crash of the process; to be run on
-        any thread, and followed by `replace`.
+        any thread, and followed by `replace`. Until then the log cannot be deleted.
 
         What was written and not flushed is still there, unless `fsync` has failed: the kernel may then have dropped it, and
         would not say so again. Both steps raise LogDirFailure: the log stays offline, and it may be tried again; with
@@ -158,20 +159,26 @@ class LogManager:
             old.check_online()
         point = min(directory.recovery_points.offsets.get(topic_partition, 0), old.flushed_offset)
         old.release()
+        self._being_opened.add(topic_partition)
 
         def opened() -> Log:
-            log = self._opened(directory, topic_partition, now_ms, False, point)
-            log.configure(old.config)
-            if log.recovery.lost:
-                log.release()
-                problem = f"{topic_partition}: ends at {log.log_end_offset}, and was flushed up to {point}"
-                raise LogDirFailure(problem, permanent=True, topic_partition=topic_partition)
+            try:
+                log = self._opened(directory, topic_partition, now_ms, False, point)
+                log.configure(old.config)
+                if log.recovery.lost:
+                    log.release()
+                    problem = f"{topic_partition}: ends at {log.log_end_offset}, and was flushed up to {point}"
+                    raise LogDirFailure(problem, permanent=True, topic_partition=topic_partition)
+            except BaseException:
+                self._being_opened.discard(topic_partition)
+                raise
             return log
 
         return opened
 
     def replace(self, topic_partition: TopicPartition, log: Log) -> None:
         """Use a log that was opened anew."""
+        self._being_opened.discard(topic_partition)
         self.logs[topic_partition] = log
 
     def reopen(self, topic_partition: TopicPartition, *, now_ms: int) -> Log:
@@ -235,6 +242,8 @@ class LogManager:
         log = self.logs.get(topic_partition)
         if log is None:
             return
+        if topic_partition in self._being_opened:  # it would make the folder again, or read a later topic's
+            raise LogDirFailure(f"{topic_partition}: cannot be deleted while it is opened anew", permanent=False)
         directory = self._home[topic_partition]
         doomed = f"{directory.path}/{_doomed_name(topic_partition)}"
         try:

@@ -133,11 +133,7 @@ class OfflineLogs:
         for topic_partition in list(self._offline):
             if not self._is_closed(topic_partition):
                 continue
-            old = broker.logs.logs[topic_partition]
             log = await broker.housekeeping.on_disk_thread(broker.logs.prepare_reopen(topic_partition, time_ms()))
-            if broker.logs.logs.get(topic_partition) is not old:  # deleted meanwhile
-                log.release()
-                continue
             broker.logs.replace(topic_partition, log)
             partition = broker.replicas.get(*topic_partition)
             if partition is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import multiprocessing
 import uuid
@@ -550,6 +551,25 @@ class TestCreateAndDelete:
         assert manager.create(A, uuid.uuid4()).log_end_offset == 0
         manager.close()
         assert open_manager(fs).clean
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_one_that_is_being_opened_anew_is_deleted_afterwards(self, fails: bool) -> None:
+        """Else the thread that opens it makes the folder again, and a later topic of this name starts where this one did."""
+        fs, manager = two_logs()
+        manager.logs[A].increment_log_start_offset(3)
+        manager.logs[A].go_offline("left half done", OSError(errno.EIO, "Input/output error"))
+        opened = manager.prepare_reopen(A, NOW_MS)
+        with contextlib.suppress(LogDirFailure):
+            manager.delete(A)
+        if fails:
+            fs.write_atomic(f"{DATA}/{A}/notes.txt", b"")
+            with pytest.raises(DataDirRefused):
+                opened()
+        else:
+            manager.replace(A, opened())
+        manager.delete(A)
+        log = manager.create(A, ID_B)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 0)
 
     def test_tails_of_a_log_whose_data_volume_is_gone_are_not_restored(self) -> None:
         fs, manager = two_logs(unflushed=True)
