@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -38,6 +37,7 @@ from minikafka.server.offline_logs import OfflineLogs
 from minikafka.server.readiness import Readiness
 from minikafka.server.replicas import ReplicaManager
 from minikafka.server.supervision import Supervisor
+from minikafka.telemetry.console import tell
 from minikafka.telemetry.events import EventLog
 from minikafka.telemetry.exposition import BrokerCollector
 from minikafka.telemetry.metrics import BrokerStats, ReplicaStatus
@@ -633,7 +633,7 @@ class Broker:
 
     def warn(self, line: str) -> None:
         """One line for the operator on standard error."""
-        print(f"broker {self.broker_id}: {line}", file=sys.stderr, flush=True)
+        tell(f"broker {self.broker_id}: {line}")
 
     # -- observation ------------------------------------------------------------------------------------------------------
 

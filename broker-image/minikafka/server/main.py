@@ -13,6 +13,7 @@ from minikafka.config import BrokerConfig, ConfigError
 from minikafka.log.errors import LogError
 from minikafka.metadata.store import ClusterStore, StoreError
 from minikafka.server.broker import Broker
+from minikafka.telemetry.console import tell
 
 GC_THRESHOLDS = (50_000, 20, 50)
 """A full collection stops every partition at once; what lives long is frozen after the start, the rest dies by count."""
@@ -55,7 +56,7 @@ def _open_kubernetes(config: BrokerConfig) -> ClusterStore:
         cluster,
         patience=max(HEARTBEATS_OF_PATIENCE * config.broker_heartbeat_interval_ms / 1000, STORE_PATIENCE_SECONDS_MIN),
         lease_seconds=config.broker_session_timeout_ms / 1000,
-        warn=lambda line: print(f"broker {config.node_id}: cluster store: {line}", file=sys.stderr, flush=True),
+        warn=lambda line: tell(f"broker {config.node_id}: cluster store: {line}"),
     )
 
 
@@ -73,11 +74,11 @@ def run(config: BrokerConfig) -> int:
 
 async def _serve(config: BrokerConfig) -> int:
     for warning in config.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        tell(f"warning: {warning}")
     try:
         broker = Broker(config, open_store(config))
     except (ConfigError, StoreError) as error:
-        print(f"minikafka broker: {error}", file=sys.stderr)
+        tell(f"minikafka broker: {error}")
         return 2
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -99,7 +100,7 @@ async def _serve(config: BrokerConfig) -> int:
             return 0
         await starting
     except (ConfigError, LogError, StoreError, OSError) as error:
-        print(f"minikafka broker: {error}", file=sys.stderr)
+        tell(f"minikafka broker: {error}")
         await broker.abort()
         return 2
     gc.collect()
@@ -113,7 +114,7 @@ async def _serve(config: BrokerConfig) -> int:
 
 
 async def _failed(broker: Broker) -> int:
-    print(f"minikafka broker: {broker.failure}", file=sys.stderr)
+    tell(f"minikafka broker: {broker.failure}")
     await broker.abort()
     return 3
 

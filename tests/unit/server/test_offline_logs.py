@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import json
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -177,6 +179,25 @@ async def test_a_follower_whose_truncation_fails_half_way_agrees_again(cluster: 
     await all_in_sync(cluster)
     await until(lambda: hosted(follower).log.log_end_offset == 2)
     assert before.failure is not None
+
+
+async def test_standard_error_on_the_same_full_disk_costs_nothing(
+    cluster: Cluster, disks: Disks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be told must not keep the broker from doing it: the loop that tells of a failure ended by it."""
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    old = leader(cluster)
+    here = str(cluster.data / f"broker-{old.broker_id}")
+    disks.refuses = lambda operation, path: path.startswith(here) and operation in ("append", "write_atomic")
+    monkeypatch.setattr(sys, "stderr", Full())
+    assert await produce(old) is ErrorCode.KAFKA_STORAGE_ERROR
+    await until(lambda: cluster.state("t").leader not in (-1, old.broker_id))
+    disks.refuses = None
+    await all_in_sync(cluster)
 
 
 async def test_what_nobody_expected_of_a_log_that_is_opened_anew_is_tried_again_too(cluster: Cluster) -> None:
