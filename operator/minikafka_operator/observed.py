@@ -234,6 +234,11 @@ class Pod:
         return "running" in self._container("containerStatuses", CONTAINER).get("state", {})
 
     @property
+    def crashing(self) -> bool:
+        """Whether a container ends again and again, and waits for its next start."""
+        return self.waiting[0] == "CrashLoopBackOff"
+
+    @property
     def waiting(self) -> tuple[str, str]:
         """Reason and message of the first container that cannot be started; empty when there is none."""
         for status in self._statuses:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from minikafka_operator.actions import Action, Apply, Create, Delete, Emit, Finalizers, Patch, Plan, ReplacePod
-from minikafka_operator.api.cluster import ClusterSpec
+from minikafka_operator.api.cluster import ClusterSpec, StorageType
 from minikafka_operator.conditions import Reason, Type
 from minikafka_operator.deletion import plan_deletion
 from minikafka_operator.difference import differs, digest, sealed
@@ -171,9 +171,15 @@ def _roll(observed: Observed, spec: ClusterSpec, replicas: int, pods: Object, di
         outdated_pods(observed, template, digests),
         default_min_isr=spec.replication.min_insync_replicas,
         ready_timeout_seconds=spec.rollout.ready_timeout_seconds,
-        unflushed=spec.unflushed_volume is not None,
+        lost_with_pod=_lost_with_pod(spec),
         paused=spec.rollout.paused,
     )
+
+
+def _lost_with_pod(spec: ClusterSpec) -> str:
+    if spec.storage.type is StorageType.EPHEMERAL:
+        return "records"
+    return "" if spec.unflushed_volume is None else "unflushed records"
 
 
 # --- actions ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ The rules (after Strimzi's KafkaRoller, which learned them the hard way):
 1. A pod whose broker has never run holds nothing, and is replaced at once: a wrong image must be easy to put right.
 2. One pod at a time. While any broker is away or not ready, no ready one is touched.
 3. A broker that is outdated and not ready is the one to be replaced, after ``readyTimeoutSeconds``: it may be recovering
-   its logs, or be catching up; so rule 4 holds for it too while it runs. One that crashes is not given that time.
+   its logs, or be catching up; so rule 4 holds for it too while it runs. One that crashes is not given that time. Of
+   several that are not ready only those are replaced that do not run, one at a time: too little memory brings all down,
+   and what mends that has to reach them.
 4. A broker is only taken when each of its partitions keeps ``min.insync.replicas`` without it. That also holds for a
    broker that is not in the ISR: it may be the first to catch up. A partition that can never satisfy it is no reason to
    wait for ever.
@@ -88,10 +90,12 @@ def roll(
     *,
     default_min_isr: int,
     ready_timeout_seconds: int,
-    unflushed: bool = False,
+    lost_with_pod: str = "",
     paused: bool = False,
 ) -> Roll:
-    """Decide. ``replicas`` is the number of brokers there should be; ``unflushed``: there is an unflushed volume."""
+    """Decide. ``replicas`` is the number of brokers there should be; ``lost_with_pod``: which records go with a pod, where
+    some do ("unflushed records", say).
+    """
     if not outdated:
         return Roll(outdated)
     if paused:
@@ -105,7 +109,7 @@ def roll(
         return _wait(observed, outdated, away, "is being replaced")
     unready = [i for i in range(replicas) if not brokers[i].ready]
     if unready:
-        return _roll_unready(observed, outdated, unready, ready_timeout_seconds, unflushed, default_min_isr)
+        return _roll_unready(observed, outdated, unready, ready_timeout_seconds, lost_with_pod, default_min_isr)
     settled = SETTLE_SECONDS - _seconds_ready(observed, replicas)
     if settled > 0:
         return Roll(outdated, message="a broker has only just become ready", retry_seconds=settled)
@@ -125,29 +129,32 @@ def _roll_unready(
     outdated: Mapping[int, str],
     unready: Sequence[int],
     timeout: int,
-    unflushed: bool,
+    lost_with_pod: str,
     default_min_isr: int,
 ) -> Roll:
     candidates = [i for i in unready if i in outdated]
-    if not candidates or len(unready) > 1:
+    if len(unready) > 1:
+        candidates = [i for i in candidates if not observed.brokers[i].running]
+    candidates.sort(key=lambda i: not observed.brokers[i].crashing)
+    if not candidates:
         return _wait(observed, outdated, unready, "is not ready")
     pod = observed.brokers[candidates[0]]
-    crashing = pod.waiting[0] == "CrashLoopBackOff"
+    crashing = pod.crashing
     since = pod.ready_since or pod.created or observed.now
     left = (since + timedelta(seconds=timeout) - observed.now).total_seconds()
     if left > 0 and not crashing:
         return _wait(observed, outdated, unready, "is not ready yet", left)
     # One that runs may be catching up, and lead partitions or be in their ISR meanwhile.
     serving = pod.running and not crashing and len(observed.brokers) > 1
-    if (serving or unflushed) and observed.gap is not None:
+    if (serving or lost_with_pod) and observed.gap is not None:
         return _unknown(outdated, observed.gap)
     refusal = cannot_go(observed.topic_states, pod.broker_id, default_min_isr) if serving else ""
     if refusal:
         return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, refusal)
-    # Else it serves nobody, so no ISR gets smaller. But what it has not flushed may be the last copy.
-    last = _last_copies(observed.topic_states, pod.broker_id) if unflushed else []
+    # Else it serves nobody, so no ISR gets smaller. But what goes with its pod may be the last copy.
+    last = _last_copies(observed.topic_states, pod.broker_id) if lost_with_pod else []
     if last:
-        message = f"{pod.name} may have the last copy of unflushed records of {_shown(last)}; delete it to give them up"
+        message = f"{pod.name} may have the last copy of {lost_with_pod} of {_shown(last)}; delete it to give them up"
         return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, message)
     return Roll(outdated, (Replacement(pod, f"{outdated[pod.broker_id]}, and it is not ready"),))
 

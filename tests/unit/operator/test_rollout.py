@@ -13,7 +13,7 @@ from minikafka_operator.freshness import Renewals, Signs
 from minikafka_operator.observed import PartitionState, TopicState
 from minikafka_operator.rollout import cannot_go, highest_used
 
-from .world import World
+from .world import NAMES, World
 
 CHANGE = {"config": {"num.partitions": "7"}}
 THREE = ([0, 1, 2], [0, 1, 2])
@@ -359,6 +359,74 @@ class TestStuckPods:
         assert world.condition("RolloutBlocked")[2].startswith(
             "demo-broker-1 may have the last copy of unflushed records of"
         )
+
+
+CRASHING = {"name": "broker", "restartCount": 4, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+
+
+def crash(world: World, *brokers: int) -> None:
+    """Brokers that end as soon as they are started."""
+    for name in map(NAMES.pod, brokers):
+        world.stop(name)
+        world.pods[name]["status"]["containerStatuses"] = [dict(CRASHING)]
+
+
+class TestSeveralCrash:
+    """Too little memory, or a broken image, brings all brokers down; what mends it has to reach them."""
+
+    @pytest.mark.parametrize("brokers", [(0, 1), (0, 1, 2)])
+    def test_what_mends_them_reaches_them_one_by_one(self, brokers: tuple[int, ...]) -> None:
+        world = rolling()
+        world.topic("bank", THREE)
+        crash(world, *brokers)
+        world.controller_signs = Signs(None, 30.0)  # without a majority nobody renews the Lease
+        for count in range(len(brokers)):
+            assert len(replaced(world)) == 1
+            world.step()
+            assert replaced(world) == [], "one is away"
+            world.controllers()
+            assert len(world.pods) == 3 and replaced(world) == [NAMES.pod(i) for i in brokers[count + 1 :]][:1]
+            world.kubelets()
+        world.controller_signs = Signs(1.0)
+        world.settle()
+        assert world.ready() == [0, 1, 2]
+
+    def test_one_that_runs_is_not_taken_beside_one_that_crashes(self) -> None:
+        """It may be recovering its logs, and have what the other one lacks."""
+        world = rolling()
+        world.topic("bank", THREE)
+        world.stop("demo-broker-0")
+        crash(world, 1)
+        world.wait(10_000)
+        assert replaced(world) == ["demo-broker-1"]
+        world.pods["demo-broker-1"]["status"]["containerStatuses"] = [{**CRASHING, "state": {"running": {}}}]
+        assert replaced(world) == []
+
+    def test_none_takes_what_is_only_in_its_memory_along(self) -> None:
+        world = rolling(unflushedVolume={})
+        world.topic("bank", THREE)
+        crash(world, 0, 1, 2)
+        world.controller_signs = Signs(None, 30.0)
+        assert replaced(world) == []
+
+
+class TestEphemeralStorage:
+    """The pod's deletion is the end of its data (``storage.type: Ephemeral``)."""
+
+    def test_the_last_copy_is_not_deleted(self) -> None:
+        world = rolling(storage={"type": "Ephemeral"})
+        world.topic("bank", ([0, 1, 2], [1]))
+        crash(world, 1)
+        assert replaced(world) == []
+        world.step()
+        assert world.condition("RolloutBlocked")[1] == "PartitionsAtMinIsr"
+
+    def test_nor_one_of_which_nothing_is_known(self) -> None:
+        world = rolling(storage={"type": "Ephemeral"})
+        world.topic("bank", THREE)
+        crash(world, 1)
+        world.controller_signs = Signs(None, 30.0)
+        assert replaced(world) == []
 
 
 def test_highest_used() -> None:
