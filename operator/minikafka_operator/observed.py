@@ -118,9 +118,10 @@ class Observed:
     def brokers(self) -> dict[int, Pod]:
         """The brokers' pods by broker id."""
         made = {}
+        stateful_set = self.find(STATEFUL_SET, self.names.broker)
         for thing in self.pods:
             broker_id = self.names.broker_id(thing["metadata"]["name"])
-            if broker_id is not None and is_brokers_pod(thing, self.names, self.stateful_set):
+            if broker_id is not None and is_brokers_pod(thing, self.names, self.uid, stateful_set):
                 made[broker_id] = Pod(thing, broker_id)
         return dict(sorted(made.items()))
 

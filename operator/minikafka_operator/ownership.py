@@ -55,12 +55,19 @@ def has_labels(thing: Object, names: Names) -> bool:
     return labels.get(MANAGED_BY_LABEL) == MANAGER and labels.get(CLUSTER_LABEL) == names.cluster
 
 
-def is_brokers_pod(pod: Object, names: Names, stateful_set: Object | None) -> bool:
-    """Whether a pod is one of the cluster's brokers. ``stateful_set``: the cluster's, as long as it is there."""
+def is_brokers_pod(pod: Object, names: Names, uid: str, stateful_set: Object | None) -> bool:
+    """Whether a pod is one of the brokers of the cluster of this uid. ``stateful_set``: what has the name of the cluster's,
+    whosever it is; the cluster's own may be gone before its pods.
+    """
     owner = controller_of(pod)
     if not has_labels(pod, names) or (owner.get("kind"), owner.get("name")) != (STATEFUL_SET.name, names.broker):
         return False
-    return stateful_set is None or owner.get("uid") == stateful_set["metadata"]["uid"]
+    if stateful_set is None:
+        return True
+    if standing(stateful_set, names, uid) is Standing.OURS:
+        return bool(owner.get("uid") == stateful_set["metadata"]["uid"])
+    # One that is not the cluster's has its own pods, and what else there is was the cluster's.
+    return bool(owner.get("uid") != stateful_set["metadata"]["uid"])
 
 
 def is_brokers_claim(claim: Object, names: Names) -> bool:
