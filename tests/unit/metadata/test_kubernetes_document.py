@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from dataclasses import replace
 from typing import Any
@@ -10,6 +12,18 @@ import pytest
 from minikafka.metadata.kubernetes.document import PACKED, PLAIN, Document
 from minikafka.metadata.kubernetes.records import Records
 from minikafka.metadata.store import StoreError
+
+DAMAGED = base64.b64encode(gzip.compress(b"")[:10] + b"\xff" * 20).decode()
+"""A header of gzip, and what no compressor writes behind it."""
+EMPTY = {
+    "version": 1,
+    "clusterId": "id",
+    "controllerEpoch": 0,
+    "revision": 0,
+    "topics": {},
+    "journal": {},
+    "counters": {},
+}
 
 
 def topic(number: int) -> dict[str, Any]:
@@ -61,6 +75,8 @@ class TestDocument:
             ({"data": {PLAIN: "{"}}, "not the metadata of a cluster"),
             ({"data": {PLAIN: "[]"}}, "not the metadata of a cluster"),
             ({"binaryData": {PACKED: "AAAA"}}, "not the metadata of a cluster"),
+            ({"binaryData": {PACKED: DAMAGED}}, "not the metadata of a cluster"),
+            ({"data": {PLAIN: json.dumps({**EMPTY, "records": []})}}, "not the metadata of a cluster"),
             ({"data": {PLAIN: '{"version":2}'}}, "version 2 of the format; this program knows version 1"),
         ],
     )

@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -130,5 +131,5 @@ class Document:
                 metadata["resourceVersion"],
                 metadata["uid"],
             )
-        except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError, zlib.error) as error:
             raise StoreError(f"ConfigMap {metadata['name']}: not the metadata of a cluster ({error!r})") from error
