@@ -36,6 +36,9 @@ from minikafka_operator.trouble import troubles
 RETRY_SECONDS: Final = 5.0
 """While a cluster is not as it should be, it is looked at again this often: not everything that helps is an event."""
 
+CONFLICT_RETRY_SECONDS: Final = 30.0
+"""While an object of somebody else is in the way: without our labels it is not watched, so its going is no event."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -105,6 +108,7 @@ def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _D
         larger=still_larger(observed, spec, replicas),
     )
     _keep_finalizer(observed, draft)
+    _tell_racks(observed, spec, draft)  # also while a change is refused: a pod that is made again waits for it
     if decided.problem is not None and decided.problem[0] is Reason.INVALID_CONFIG:
         # Nothing of a spec that brokers would not start with reaches them, and what is there stays as it is.
         return decided
@@ -121,6 +125,7 @@ def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _D
     in_the_way = _in_the_way(observed, spec, wished, replicas)
     if in_the_way:
         # What was made before stays as it is: half of a change is worse than none.
+        draft.retry(CONFLICT_RETRY_SECONDS)
         return replace(decided, problem=(Reason.OBJECT_CONFLICT, "; ".join(in_the_way)), roll=Roll({}))
     rebuilding = without_volumes(observed, spec, replicas)
     if rebuilding:
@@ -134,7 +139,6 @@ def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _D
     _remove_leftovers(observed, wished, keep_settings=bool(found.unknown), draft=draft)
     draft.actions += size_claims(observed, spec, replicas)
     draft.actions += with_cluster(observed)
-    _tell_racks(observed, spec, draft)
     _replace_pods(observed, decided.roll, draft)
     return decided
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from minikafka_operator.actions import Apply, Create, Delete, Patch
 from minikafka_operator.managed_fields import as_applied
-from minikafka_operator.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER, Names
+from minikafka_operator.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER, RACK_ANNOTATION, Names
 
 from .world import NAMES, World
 
@@ -108,6 +108,27 @@ class TestForeign:
         world.step()
         assert world.condition("Accepted")[1] == "ObjectConflict"
 
+    def test_a_settled_cluster_looks_soon_whether_it_is_gone(self) -> None:
+        """An object without our labels is not watched, so its going is no event."""
+        world = settled()
+        world.stranger("Service", "demo-broker-0-external", spec={})
+        world.edit(**OUTSIDE)
+        world.step()
+        made = world.plan()
+        assert made.retry_seconds is not None and made.retry_seconds <= 30
+
+    def test_brokers_that_are_made_again_meanwhile_are_told_their_rack(self) -> None:
+        world = World(rack={"topologyKey": "zone"})
+        world.racks = {"node-1": "a"}
+        world.settle()
+        world.stranger("Service", "demo-broker-0-external", spec={})
+        world.edit(**OUTSIDE)
+        world.step()
+        del world.pods["demo-broker-1"]["metadata"]["annotations"][RACK_ANNOTATION]
+        assert touched(world) == [("Pod", "demo-broker-1")]
+        world.edit(listeners={}, config={"no.such.setting": "1"})
+        assert touched(world) == [("Pod", "demo-broker-1")]
+
     def test_when_it_goes_the_cluster_is_made(self) -> None:
         world = World()
         world.stranger("ConfigMap", "demo-config")
@@ -161,6 +182,15 @@ class TestPods:
         world.step()
         assert ("Pod", "demo-broker-1") not in touched(world)
         assert world.status["replicas"] == 2
+
+    def test_those_of_a_stateful_set_that_was_let_go_stay_with_it(self) -> None:
+        """Somebody takes our owner reference off the StatefulSet: then its pods are theirs as well."""
+        world = settled()
+        world.objects["StatefulSet", "demo-broker"]["metadata"]["ownerReferences"] = []
+        world.delete()
+        for _ in range(10):
+            world.step()
+        assert world.gone and len(world.pods) == 3
 
     def test_deletion_leaves_them_alone(self) -> None:
         world = settled()

@@ -333,7 +333,7 @@ class World:
         uid = self.objects[STATEFUL_SET.name, NAMES.broker]["metadata"]["uid"]
         owner = {"kind": STATEFUL_SET.name, "name": NAMES.broker, "uid": uid, "controller": True}
         made["metadata"] = {
-            **template["metadata"],
+            **made["metadata"],
             **self._metadata(name),
             "ownerReferences": [owner],
             "creationTimestamp": stamp(self.now),
