@@ -24,7 +24,7 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def template(*options: str) -> list[dict[str, Any]]:
     """The objects of the chart. helm does not know the version of a cluster that it is not told."""
-    done = helm("template", "release", str(CHART), "--namespace=op", "--kube-version=1.30.0", *options)
+    done = helm("template", "release", str(CHART), "--namespace=op", "--kube-version=1.31.0", *options)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
@@ -53,7 +53,7 @@ def test_lint() -> None:
     ],
 )
 def test_bad_values_are_named(value: str, says: str) -> None:
-    done = helm("template", "release", str(CHART), "--kube-version=1.30.0", "--set", value)
+    done = helm("template", "release", str(CHART), "--kube-version=1.31.0", "--set", value)
     assert done.returncode != 0
     assert says in done.stderr
 

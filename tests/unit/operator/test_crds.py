@@ -40,6 +40,14 @@ NODES = [
 ]
 
 
+def test_the_oldest_kubernetes_knows_selectable_fields() -> None:
+    """``selectableFields`` (KEP-4358) is alpha in 1.30, so it is off and dropped there, and topics are found by such a field."""
+    assert topic_definition()["spec"]["versions"][0]["selectableFields"]
+    chart = yaml.safe_load((ROOT / "charts/minikafka-operator/Chart.yaml").read_text())
+    assert chart["kubeVersion"] == ">=1.31.0-0"
+    assert "Kubernetes 1.31 or newer is needed" in (ROOT / "docs/kubernetes.md").read_text()
+
+
 class TestFiles:
     def test_they_are_up_to_date(self) -> None:
         assert main(["--check", "--root", str(ROOT)]) == 0
