@@ -25,6 +25,8 @@ _FACTORS: Final = {
     **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
 }
 _QUANTITY_FIELDS: Final = frozenset({"requests", "limits", "sizeLimit", "storage"})
+_LEFT_OUT: Final[tuple[Any, ...]] = (None, "", [], {})
+"""What the API server does not store (``omitempty``); people write it in what is passed on, such as affinity."""
 _LIST_KEYS: Final = ("name", "mountPath", "uid", "key", "path")
 """Fields by which the API server knows the elements of its lists; others may add elements of their own."""
 
@@ -62,6 +64,8 @@ def _difference(wished: Any, found: Any, path: str) -> str:
         for name, value in wished.items():
             below = f"{path}.{name}" if path else str(name)
             if name not in found:
+                if value in _LEFT_OUT:
+                    continue
                 return below
             told = _difference(value, found[name], below)
             if told:
@@ -81,7 +85,7 @@ def _difference(wished: Any, found: Any, path: str) -> str:
 def _list_difference(wished: Sequence[Any], found: Any, path: str) -> str:
     if not isinstance(found, Sequence) or isinstance(found, str):
         return path
-    key = next((k for k in _LIST_KEYS if wished and all(isinstance(e, Mapping) and k in e for e in wished)), None)
+    key = next((k for k in _LIST_KEYS if wished and _tells_apart(k, wished)), None)
     if key is None:
         if len(wished) != len(found):
             return path
@@ -94,3 +98,9 @@ def _list_difference(wished: Sequence[Any], found: Any, path: str) -> str:
         if told:
             return told
     return ""
+
+
+def _tells_apart(key: str, elements: Sequence[Any]) -> bool:
+    """Whether each element has another value of this field; tolerations, say, may share a key."""
+    values = [element[key] for element in elements if isinstance(element, Mapping) and element.get(key)]
+    return len(values) == len(elements) and len({str(value) for value in values}) == len(values)

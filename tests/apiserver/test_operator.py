@@ -250,8 +250,24 @@ class TestSteadyState:
                 },
             },
             {"storage": {"type": "Ephemeral"}, "flightRecorder": {"type": "HostPath", "hostPath": "/var/log/mk"}},
+            {
+                "brokers": {
+                    "tolerations": [
+                        {"key": "", "operator": "Exists", "effect": ""},
+                        {"key": "a", "operator": "Exists", "effect": "NoSchedule"},
+                        {"key": "a", "operator": "Exists", "effect": "NoExecute"},
+                    ],
+                    "affinity": {
+                        "podAntiAffinity": {
+                            "requiredDuringSchedulingIgnoredDuringExecution": [
+                                {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}, "namespaces": []}
+                            ]
+                        }
+                    },
+                }
+            },
         ],
-        ids=["default", "everything", "ephemeral"],
+        ids=["default", "everything", "ephemeral", "what the API server leaves out"],
     )
     def test_nothing_is_written(self, cluster: Cluster, operator: Operator, spec: dict[str, Any]) -> None:
         cluster.create(**spec)
@@ -259,8 +275,10 @@ class TestSteadyState:
         cluster.topic("bank", THREE)
         until_now(lambda: cluster.status().get("partitions"), lambda count: count == 1)
         before = settled(cluster, operator)
+        written = operator.metric("minikafka_operator_writes_total")
         looks(operator, 6)
         assert cluster.versions() == before
+        assert operator.metric("minikafka_operator_writes_total") == written
 
     def test_a_new_operator_changes_nothing(
         self, cluster: Cluster, operator: Operator, plane: ControlPlane, tmp_path: Path

@@ -23,6 +23,12 @@ from minikafka_operator.names import APPLIED_ANNOTATION
         ({"emptyDir": {"sizeLimit": "1000k"}}, {"emptyDir": {"sizeLimit": "1M"}}),
         ({"verbs": ["get", "list"]}, {"verbs": ["get", "list"]}),
         ({"verbs": []}, {"verbs": []}),
+        ({"term": {"namespaces": [], "matchLabels": {}, "note": "", "none": None}}, {"term": {}}),
+        ({"tolerations": [{"key": "", "operator": "Exists"}]}, {"tolerations": [{"operator": "Exists"}]}),
+        (
+            {"tolerations": [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoExecute"}]},
+            {"tolerations": [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoExecute"}]},
+        ),
     ],
 )
 def test_the_same(wished: dict[str, Any], found: dict[str, Any]) -> None:
@@ -33,6 +39,8 @@ def test_the_same(wished: dict[str, Any], found: dict[str, Any]) -> None:
     ("wished", "found", "where"),
     [
         ({"a": 1}, {}, "a"),
+        ({"a": False}, {}, "a"),
+        ({"a": 0}, {}, "a"),
         ({"a": {"b": 1}}, {"a": {"b": 2}}, "a.b"),
         ({"a": {"b": 1}}, {"a": "text"}, "a"),
         ({"a": [1]}, {"a": "text"}, "a"),
