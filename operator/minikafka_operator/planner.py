@@ -144,9 +144,12 @@ def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _D
 
 
 def _present(observed: Observed) -> int:
-    """Brokers there are; the StatefulSet may be away while it is made anew."""
-    wanted = int(observed.stateful_set["spec"]["replicas"]) if observed.stateful_set else 0
-    return max([wanted, *(i + 1 for i, pod in observed.brokers.items() if not pod.leaving)])
+    """Brokers there are; while the StatefulSet is away, to be made anew, also those that went with it."""
+    there = [broker_id for broker_id, pod in observed.brokers.items() if not pod.leaving]
+    if observed.stateful_set is not None:
+        return max([int(observed.stateful_set["spec"]["replicas"]), *(i + 1 for i in there)])
+    told = (observed.cluster.get("status") or {}).get("brokers") or ()
+    return max([0, *(i + 1 for i in there), *(int(broker["id"]) + 1 for broker in told)])
 
 
 def _problem(observed: Observed, spec: ClusterSpec) -> tuple[Reason, str] | None:

@@ -228,6 +228,18 @@ class TestFreshness:
         assert world.objects["StatefulSet", "demo-broker"]["spec"]["replicas"] == 3
         assert world.condition("Ready")[0] == "True"
 
+    def test_nor_when_the_stateful_set_is_deleted_meanwhile(self) -> None:
+        """Made anew with fewer brokers it would take those away of which nothing is known."""
+        world = World(brokers={"replicas": 5})
+        world.settle()
+        world.controller_signs = Signs(None, 30.0)
+        world.edit(brokers={"replicas": 3})
+        world.step()
+        del world.objects["StatefulSet", "demo-broker"]
+        world.pods.clear()
+        world.step()
+        assert world.objects["StatefulSet", "demo-broker"]["spec"]["replicas"] == 5
+
     def test_an_unready_broker_may_hold_the_last_copy(self) -> None:
         world = rolling(unflushedVolume={})
         world.topic("bank", THREE)
