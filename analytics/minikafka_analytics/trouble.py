@@ -35,12 +35,12 @@ def in_one_line(out: Path, scratch: Path | None = None) -> Iterator[None]:
     """Turns whatever Spark raises into SparkFailed. JavaMissing and SparkDidNotStart say what to do by themselves.
 
     `out` is where the analysis writes, `scratch` where Spark spills to. PySpark's own log of exceptions, which repeats the stack
-    trace on standard error, is switched off meanwhile.
+    trace on standard error, is switched off meanwhile; py4j writes to the root logger, too.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    loggers = [logging.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")]
+    loggers = [logging.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j", "")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)
