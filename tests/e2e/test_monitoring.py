@@ -150,9 +150,15 @@ def _tells_of_the_kill(told: Object) -> None:
         assert each["new_leader"] != each["old_leader"]
         assert 0 <= each["re_elected"] < each["full_isr"]
     worst = fault["worst"]
+    longest = max(gap["seconds"] for gap in told["gaps"])
+    if worst["gap"] is None:
+        paused = f"no pause of acknowledgements that a client would notice (longest {longest:.2f} s)"
+    else:
+        paused = f"acknowledgements paused for {worst['gap']:.2f} s"
+        assert worst["gap"] <= longest
     say(
-        f"{fault['title']}: new leaders after {worst['re_elected']:.2f} s, acknowledgements paused for "
-        f"{worst['gap']:.2f} s, full ISR after {worst['full_isr']:.1f} s"
+        f"{fault['title']}: new leaders after {worst['re_elected']:.2f} s, {paused}, "
+        f"full ISR after {worst['full_isr']:.1f} s"
     )
 
 
