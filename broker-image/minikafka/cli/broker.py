@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from minikafka.cli import arguments
+from minikafka.cli import arguments, exits
 from minikafka.cli.exits import bad_input
 
 
@@ -19,16 +20,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="instead of what the file says (repeatable)",
     )
+    parser.add_argument(
+        "--gate",
+        metavar="FILE",
+        help="wait, with nothing opened, while this file holds an `until` (Unix seconds) that has not come",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; the exit code of the server."""
     from minikafka.config import BrokerConfig, ConfigError
+    from minikafka.server.main import run as serve
 
+    if args.gate is not None and not _passes(Path(args.gate)):
+        return exits.OK
     try:
         config = BrokerConfig.from_file(args.config, arguments.settings(args.override))
     except ConfigError as error:
         raise bad_input(str(error)) from error
-    from minikafka.server.main import run as serve
-
     return serve(config)
+
+
+def _passes(path: Path) -> bool:
+    """Wait at the gate, with all modules loaded; False when the process was told to end meanwhile."""
+    from minikafka.agent.gate import wait_at_gate
+    from minikafka.telemetry.console import tell
+
+    return wait_at_gate(path, tell)

@@ -39,6 +39,7 @@ SUBCOMMANDS = {
     "groups": Subcommand("minikafka.cli.groups", "consumer groups: list, describe, reset-offsets, delete"),
     "dump-log": Subcommand("minikafka.cli.dump_log", "batches, epochs and CRC verdicts of log files"),
     "broker": Subcommand("minikafka.cli.broker", "run one broker in the foreground"),
+    "agent": Subcommand("minikafka.agent.command", "break the broker of the same pod, and end what was broken"),
     "chaos": Subcommand("minikafka_chaos.cli_chaos", "run, list and show scenarios of faults", "chaos"),
     "simulate": Subcommand("minikafka_chaos.cli_simulate", "random schedules in simulation, all invariants", "chaos"),
     "verify": Subcommand("minikafka_chaos.cli_verify", "workload and verdict on any Kafka-compatible cluster", "chaos"),

@@ -1,0 +1,170 @@
+"""`minikafka agent`: what is run in the container `chaos-agent` of a broker's pod. One line of JSON answers each verb.
+
+Exit codes: 0 done, 2 bad request, 3 cannot be done now; then the line is ``{"error": "..."}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from minikafka.agent.agent import Agent
+from minikafka.agent.errors import AgentError, BadRequest, NotNow
+from minikafka.agent.faults import HOLDING, UnreadableFaults, Verb
+from minikafka.agent.power_loss import Mode
+from minikafka.agent.target import Target
+from minikafka.cli.main import Parser
+
+CONFIG_VARIABLE = "MINIKAFKA_AGENT_CONFIG"
+FOLDER_VARIABLE = "MINIKAFKA_AGENT_FOLDER"
+
+FILE_BYTES_MAX = 1 << 20
+
+
+class _AgentParser(Parser):
+    """Bad arguments are answered as every other bad request."""
+
+    def error(self, message: str) -> NoReturn:
+        _print({"error": f"{message.removeprefix('argument ')} (see {self.prog} --help)"})
+        raise SystemExit(BadRequest.code)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_AgentParser)
+
+    def verb(name: str, summary: str) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        made.add_argument(
+            "--config",
+            type=Path,
+            metavar="FILE",
+            help=f"the broker's properties, as on its command line (default: the variable {CONFIG_VARIABLE})",
+        )
+        made.add_argument(
+            "--folder",
+            type=Path,
+            metavar="DIR",
+            help=f"where faults and gate are kept (default: the variable {FOLDER_VARIABLE})",
+        )
+        return made
+
+    verb("serve", "end what has expired, until SIGTERM")
+    verb("state", "the broker and its faults as they are")
+    for name, summary in (
+        (Verb.KILL, "SIGKILL, and hold what is started next at the gate"),
+        (Verb.TERMINATE, "SIGTERM, and hold what is started next at the gate"),
+        (Verb.PAUSE, "SIGSTOP"),
+    ):
+        made = verb(name, summary)
+        made.add_argument("--id", required=True, help="name of the fault; a repetition does nothing more")
+        end = made.add_mutually_exclusive_group(required=True)
+        end.add_argument("--until", type=float, metavar="T", help="when it ends by itself, Unix seconds")
+        end.add_argument("--seconds", type=float, metavar="N", help="the same, from now on")
+    for end_verb, summary in (
+        ("resume", "end a pause"),
+        ("release", "open the gate"),
+        ("recover", "end all faults, or one"),
+    ):
+        verb(end_verb, summary).add_argument("--id", help="the fault; without it all that there are")
+    wipe = verb(Verb.WIPE_UNFLUSHED, "lose what a held broker had not flushed")
+    wipe.add_argument("--id", required=True, help="name of the fault; a repetition does nothing more")
+    wipe.add_argument("--mode", choices=list(Mode), default=Mode.ALL, help="how much is lost (default all)")
+    wipe.add_argument("--seed", type=int, default=0, metavar="N", help="chooses where torn logs end (default 0)")
+    volume = verb(Verb.WIPE_VOLUME, "lose a held broker's disk")
+    volume.add_argument("--id", required=True, help="name of the fault; a repetition does nothing more")
+    checkpoint = verb("checkpoint", "a file beside the partitions' folders, as text")
+    checkpoint.add_argument("name", metavar="NAME", help="such as replication-offset-checkpoint")
+    logs = verb("logs", "a held broker's partition folders, as a tar in base64")
+    logs.add_argument("--topic", action="append", default=[], metavar="NAME", help="only of this topic (repeatable)")
+    verb("events", "the broker's event logs, as a tar in base64")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what one verb says; the exit code."""
+    try:
+        agent = _agent(args)
+        if args.verb == "serve":
+            from minikafka.agent.service import serve
+
+            return serve(agent)
+        if args.verb in ("logs", "events"):
+            return _send_files(agent, args)
+        _print(_do(agent, args))
+    except AgentError as error:
+        _print({"error": str(error)})
+        return error.code
+    except (UnreadableFaults, OSError) as error:
+        _print({"error": str(error)})
+        return NotNow.code
+    return 0
+
+
+def _agent(args: argparse.Namespace) -> Agent:
+    found = []
+    for given, option, variable in (
+        (args.config, "--config", CONFIG_VARIABLE),
+        (args.folder, "--folder", FOLDER_VARIABLE),
+    ):
+        path = given or os.environ.get(variable)
+        if not path:
+            raise BadRequest(f"{option}: needed where the variable {variable} is not set")
+        found.append(Path(path))
+    return Agent(Target(found[0]), found[1])
+
+
+def _do(agent: Agent, args: argparse.Namespace) -> dict[str, Any]:
+    match args.verb:
+        case Verb.KILL | Verb.TERMINATE:
+            return agent.hold(Verb(args.verb), args.id, _until(agent, args))
+        case Verb.PAUSE:
+            return agent.pause(args.id, _until(agent, args))
+        case "resume":
+            return agent.recover([Verb.PAUSE], args.id)
+        case "release":
+            return agent.recover(HOLDING, args.id)
+        case "recover":
+            return agent.recover([*HOLDING, Verb.PAUSE], args.id)
+        case Verb.WIPE_UNFLUSHED:
+            return agent.wipe_unflushed(args.id, Mode(args.mode), args.seed)
+        case Verb.WIPE_VOLUME:
+            return agent.wipe_volume(args.id)
+        case "checkpoint":
+            return _checkpoint(agent, args.name)
+    return agent.state()
+
+
+def _until(agent: Agent, args: argparse.Namespace) -> float:
+    return float(args.until if args.until is not None else agent.clock() + args.seconds)
+
+
+def _checkpoint(agent: Agent, name: str) -> dict[str, Any]:
+    if not name or "/" in name or name.startswith("."):
+        raise BadRequest(f"{name!r}: allowed: the name of a file beside the partitions' folders")
+    for folder in agent.target.data:
+        path = folder / name
+        if path.is_file():
+            with path.open("rb") as file:
+                return {"name": name, "content": file.read(FILE_BYTES_MAX).decode(errors="replace")}
+    return {"name": name, "content": None}
+
+
+def _send_files(agent: Agent, args: argparse.Namespace) -> int:
+    from minikafka.agent.archive import Member, log_members, write_archive
+
+    if args.verb == "events":
+        path = agent.target.events
+        found = sorted(path.parent.glob("*.jsonl")) if path is not None else []
+        error = write_archive([Member(each, each.name) for each in found], sys.stdout)
+    else:
+        with agent.at_rest():
+            error = write_archive(log_members(agent.target.data, agent.target.unflushed, args.topic), sys.stdout)
+    return NotNow.code if error is not None else 0
+
+
+def _print(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer, separators=(",", ":")), flush=True)
