@@ -35,6 +35,7 @@ METRICS_PORT: Final = 9404
 USER_ID: Final = 65532
 CONTAINER: Final = "broker"
 RACK_CONTAINER: Final = "rack"
+AGENT_CONTAINER: Final = "chaos-agent"
 
 CONFIG_PATH: Final = "/etc/minikafka"
 POD_PATH: Final = "/etc/minikafka-pod"
@@ -42,9 +43,11 @@ DATA_PATH: Final = "/var/lib/minikafka/data"
 LOG_PATH: Final = f"{DATA_PATH}/log"
 UNFLUSHED_PATH: Final = "/var/lib/minikafka/unflushed"
 EVENTS_PATH: Final = "/var/lib/minikafka/events"
+CHAOS_PATH: Final = "/var/lib/minikafka/chaos"
 
 DATA_VOLUME: Final = "data"
 EVENTS_VOLUME: Final = "events"
+CHAOS_VOLUME: Final = "chaos"
 
 
 @dataclass(frozen=True, slots=True)

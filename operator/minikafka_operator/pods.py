@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from minikafka.agent.command import CONFIG_VARIABLE, FOLDER_VARIABLE
+from minikafka.agent.faults import GATE
+
 from minikafka_operator.api.cluster import ClusterSpec, FlightRecorderType, StorageType
 from minikafka_operator.difference import digest
 from minikafka_operator.kinds import STATEFUL_SET, Object
 from minikafka_operator.names import (
+    AGENT_CONTAINER,
+    CHAOS_PATH,
+    CHAOS_VOLUME,
     CLIENT_PORT,
     CONFIG_ANNOTATION,
     CONFIG_PATH,
@@ -48,7 +54,11 @@ done
 cat {POD_PATH}/rack > /dev/termination-log
 """
 
+_CONFIG_FILE: Final = f"{CONFIG_PATH}/$(POD_NAME).properties"
+
 _DEFAULT_REQUESTS: Final = {"cpu": "100m", "memory": "128Mi"}
+
+_UNFLUSHED_MOUNT: Final = {"name": "unflushed", "mountPath": UNFLUSHED_PATH}
 
 _CONTAINER_SECURITY: Final = {
     "allowPrivilegeEscalation": False,
@@ -120,6 +130,9 @@ def _template(names: Names, spec: ClusterSpec, image: str) -> dict[str, Any]:
         "volumes": _volumes(names, spec),
         "topologySpreadConstraints": _spread(names, spec),
     }
+    if spec.chaos.allowed:
+        pod["containers"].append(_agent_container(spec, image))
+        pod["shareProcessNamespace"] = True
     if spec.rack is not None:
         pod["initContainers"] = [_rack_container(spec, image)]
     affinity = brokers.affinity or _rack_affinity(spec)
@@ -156,11 +169,15 @@ def _broker_container(spec: ClusterSpec, image: str) -> dict[str, Any]:
         {"name": "tmp", "mountPath": "/tmp"},
     ]
     if spec.unflushed_volume is not None:
-        mounts.append({"name": "unflushed", "mountPath": UNFLUSHED_PATH})
+        mounts.append(_UNFLUSHED_MOUNT)
+    arguments = ["broker", "--config", _CONFIG_FILE]
+    if spec.chaos.allowed:
+        mounts.append({"name": CHAOS_VOLUME, "mountPath": CHAOS_PATH, "readOnly": True})
+        arguments += ["--gate", f"{CHAOS_PATH}/{GATE}"]
     made: dict[str, Any] = {
         "name": CONTAINER,
         "image": image,
-        "args": ["broker", "--config", f"{CONFIG_PATH}/$(POD_NAME).properties"],
+        "args": arguments,
         "env": environment,
         "ports": [{"name": name, "containerPort": number, "protocol": "TCP"} for name, number in ports.items()],
         "resources": resources.model_dump(exclude_none=True) if resources else {"requests": dict(_DEFAULT_REQUESTS)},
@@ -170,6 +187,35 @@ def _broker_container(spec: ClusterSpec, image: str) -> dict[str, Any]:
         "startupProbe": _probe("/readyz", period=1, timeout=5, failures=START_SECONDS_MAX),
         "readinessProbe": _probe("/readyz", period=1, timeout=5, failures=2),
         "livenessProbe": _probe("/healthz", period=10, timeout=10, failures=6),
+        "volumeMounts": mounts,
+    }
+    if spec.image_pull_policy:
+        made["imagePullPolicy"] = spec.image_pull_policy
+    return made
+
+
+def _agent_container(spec: ClusterSpec, image: str) -> dict[str, Any]:
+    """The agent beside the broker (docs/proposals/011-chaos-on-kubernetes.md): its image, its user, its volumes, no port."""
+    mounts = [
+        {"name": "config", "mountPath": CONFIG_PATH, "readOnly": True},
+        {"name": DATA_VOLUME, "mountPath": DATA_PATH},
+        {**_events_mount(spec), "readOnly": True},
+        {"name": CHAOS_VOLUME, "mountPath": CHAOS_PATH},
+    ]
+    if spec.unflushed_volume is not None:
+        mounts.append(_UNFLUSHED_MOUNT)
+    made: dict[str, Any] = {
+        "name": AGENT_CONTAINER,
+        "image": image,
+        "args": ["agent", "serve"],
+        "env": [
+            _field("POD_NAME", "metadata.name"),
+            {"name": CONFIG_VARIABLE, "value": _CONFIG_FILE},
+            {"name": FOLDER_VARIABLE, "value": CHAOS_PATH},
+        ],
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+        "securityContext": _CONTAINER_SECURITY,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }
     if spec.image_pull_policy:
@@ -220,6 +266,9 @@ def _volumes(names: Names, spec: ClusterSpec) -> list[dict[str, Any]]:
     if spec.unflushed_volume is not None:
         limit = spec.unflushed_volume.size_limit
         volumes.append({"name": "unflushed", "emptyDir": {"medium": "Memory", "sizeLimit": limit}})
+    if spec.chaos.allowed:
+        # In memory, so that a fault can also be told, and ended, when a disk is full.
+        volumes.append({"name": CHAOS_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}})
     if spec.rack is not None:
         item = {"path": "rack", "fieldRef": {"fieldPath": f"metadata.annotations['{RACK_ANNOTATION}']"}}
         volumes.append({"name": "pod", "downwardAPI": {"items": [item]}})

@@ -347,6 +347,19 @@ class Rollout(Part):
     ] = 300
 
 
+class Chaos(Part):
+    """Whether the brokers may be broken on purpose, and by whom."""
+
+    allowed: Annotated[
+        bool,
+        Field(
+            description="Whether each broker's pod gets the container chaos-agent, which can kill and pause the broker, and take "
+            "what it has not flushed, or its volume. It has the broker's user id and no privilege; RBAC on pods/exec says who "
+            "may use it. A change rolls the pods."
+        ),
+    ] = False
+
+
 class ClusterSpec(Part):
     """The cluster as it is wished for."""
 
@@ -414,6 +427,7 @@ class ClusterSpec(Part):
     listeners: Annotated[Listeners, Field(description="Listeners for clients outside the cluster.")] = Listeners()
     network_policy: Annotated[NetworkPolicy, Field(description="Who may reach the brokers' ports.")] = NetworkPolicy()
     rack: Annotated[Rack | None, Field(description="Spreads brokers and replicas over racks.")] = None
+    chaos: Annotated[Chaos, Field(description="Faults on purpose.")] = Chaos()
     rollout: Annotated[Rollout, Field(description="How changes reach the brokers.")] = Rollout()
     paused: Annotated[
         bool,

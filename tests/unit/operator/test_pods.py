@@ -18,6 +18,7 @@ EVERYTHING: dict[str, Any] = {
     "storage": {"size": "5Gi", "storageClassName": "fast"},
     "rack": {"topologyKey": "zone"},
     "listeners": {"external": {"type": "NodePort"}},
+    "chaos": {"allowed": True},
     "imagePullPolicy": "Never",
     "imagePullSecrets": [{"name": "secret"}],
     "brokers": {
@@ -122,6 +123,7 @@ class TestDigests:
             {"unflushedVolume": {}},
             {"brokers": {"resources": {"limits": {"memory": "1Gi"}}}},
             {"listeners": {"external": {"type": "NodePort"}}},
+            {"chaos": {"allowed": True}},
         ],
     )
     def test_pods_are_replaced_for(self, given: dict[str, Any]) -> None:
@@ -134,6 +136,7 @@ class TestDigests:
             {"storage": {"deleteClaim": True}},
             {"storage": {"size": "20Gi"}},
             {"rollout": {"readyTimeoutSeconds": 5}},
+            {"chaos": {"allowed": False}},
             {"config": {"num.partitions": "9"}},  # told apart for each broker
         ],
     )
@@ -175,3 +178,56 @@ def test_the_container() -> None:
     assert ports == {"client": 9092, "replication": 9091, "metrics": 9404}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["port"] == "metrics"
+
+
+class TestChaosAgent:
+    """docs/proposals/011: a neighbour of the broker, only where the cluster allows it."""
+
+    def test_only_where_it_is_allowed(self) -> None:
+        for given in ({}, {"chaos": {}}, {"chaos": {"allowed": False}}):
+            spec = pod(**given)
+            assert [container["name"] for container in spec["containers"]] == ["broker"]
+            assert "shareProcessNamespace" not in spec
+            assert "chaos" not in {volume["name"] for volume in spec["volumes"]}
+            assert "--gate" not in spec["containers"][0]["args"]
+
+    def test_what_it_has(self) -> None:
+        spec = pod(**EVERYTHING)
+        broker, agent = spec["containers"]
+        assert spec["shareProcessNamespace"] is True
+        assert agent["name"] == "chaos-agent"
+        assert agent["args"] == ["agent", "serve"]
+        for same in ("image", "imagePullPolicy", "securityContext"):
+            assert agent[same] == broker[same]
+        assert "ports" not in agent, "nobody talks to it but by exec"
+        theirs = {mount["name"]: mount for mount in broker["volumeMounts"]}
+        for mount in agent["volumeMounts"]:
+            assert mount["mountPath"] == theirs[mount["name"]]["mountPath"], "the properties' paths hold for both"
+        assert {mount["name"]: mount.get("readOnly", False) for mount in agent["volumeMounts"]} == {
+            "config": True,
+            "data": False,
+            "unflushed": False,
+            "events": True,
+            "chaos": False,
+        }
+        assert theirs["chaos"] == {"name": "chaos", "mountPath": "/var/lib/minikafka/chaos", "readOnly": True}
+
+    def test_both_mean_the_same_broker_and_the_same_gate(self) -> None:
+        broker, agent = pod(chaos={"allowed": True})["containers"]
+        environment = {each["name"]: each.get("value") for each in agent["env"]}
+        assert broker["args"] == [
+            "broker",
+            "--config",
+            environment["MINIKAFKA_AGENT_CONFIG"],
+            "--gate",
+            f"{environment['MINIKAFKA_AGENT_FOLDER']}/gate.json",
+        ]
+        names = [each["name"] for each in agent["env"]]
+        assert names[0] == "POD_NAME", "a variable can only name those before it"
+
+    def test_no_unflushed_volume_and_a_flight_recorder_on_the_node(self) -> None:
+        given = {"chaos": {"allowed": True}, "flightRecorder": {"type": "HostPath", "hostPath": "/var/log/mk"}}
+        _, agent = pod(**given)["containers"]
+        found = {mount["name"]: mount for mount in agent["volumeMounts"]}
+        assert "unflushed" not in found
+        assert (found["events"]["subPathExpr"], found["events"]["readOnly"]) == ("$(POD_NAME)", True)
