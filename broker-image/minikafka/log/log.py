@@ -261,11 +261,11 @@ class Log:
         if found is not None:
             raise LogDirFailure(str(found), permanent=found.permanent, topic_partition=self.topic_partition)
 
-    def refused(self, what: str, error: OSError, *, permanent: bool = False) -> LogDirFailure:
+    def refused(self, what: str, error: OSError | LogDirFailure, *, permanent: bool = False) -> LogDirFailure:
         """The disk refused, and nothing has changed. The error to raise."""
         return LogDirFailure(f"{self}: {what}: {error}", permanent=permanent, topic_partition=self.topic_partition)
 
-    def go_offline(self, what: str, error: OSError, *, permanent: bool = False) -> LogDirFailure:
+    def go_offline(self, what: str, error: OSError | LogDirFailure, *, permanent: bool = False) -> LogDirFailure:
         """Something was left half done, or cannot be trusted: refuse everything from now on. The error to raise."""
         permanent |= isinstance(error, FsyncFailed)
         if self.failure is None or permanent > self.failure.permanent:
@@ -354,18 +354,26 @@ class Log:
     def read_batches(self, offset: int, upper_bound: int) -> Iterator[RecordBatch]:
         """The batches from the one that holds `offset` on, with their bytes, up to those that end below `upper_bound`.
 
-        For loaders and verifiers: reads one batch at a time. Raises OffsetOutOfRange, LogDirFailure.
+        For loaders and verifiers: reads one batch at a time. Raises OffsetOutOfRange, LogDirFailure, and CorruptBatch where
+        the log goes on with something else: who asks for all must not take the first half for it.
         """
+        self.check_online()
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"{self}: offset {offset} is outside {self.log_start_offset}..{self.log_end_offset}")
         for segment in self.segments[self.segment_number(offset) :]:
             try:
-                for position, header, data in segment.scan(segment.locate(offset)):
+                size = segment.size  # of now: others may append between two batches
+                end = segment.locate(offset)
+                for position, header, data in segment.scan(end):
                     if header.last_offset >= upper_bound:
                         return
                     yield RecordBatch(header, position, data)
+                    self.check_online()
+                    end = position + header.size
             except OSError as error:
                 raise self.refused("read failed", error) from error
+            if end < size:
+                raise CorruptBatch(f"{segment.path}: no batch at byte {end}")
 
     def offset_for_timestamp(self, timestamp_ms: int, upper_bound: int) -> TimestampOffset | None:
         """The first record below `upper_bound` whose timestamp is at or after `timestamp_ms`.

@@ -19,6 +19,7 @@ from minikafka.log.data_directory import DELETED_SUFFIX, DataDirectory, OffsetCh
 from minikafka.log.errors import DataDirRefused, InconsistentTopicId, LogDirFailure, LogError, MalformedCheckpoint
 from minikafka.log.filesystem import FileSystem
 from minikafka.log.log import Log
+from minikafka.log.truncation import interrupted_restart
 from minikafka.protocol.types import TopicPartition
 
 NAME_BYTES_MAX = 255
@@ -119,6 +120,7 @@ class LogManager:
                 self.topic_ids[topic_partition] = parse_partition_metadata(self._fs.read_bytes(metadata), metadata)
             except MalformedCheckpoint as error:
                 raise DataDirRefused(str(error)) from error
+        self._forget_start_of_restart(directory, topic_partition)
         points = directory.recovery_points.offsets
         log = self._opened(directory, topic_partition, now_ms, clean, points.get(topic_partition, 0))
         self._home[topic_partition] = directory
@@ -143,6 +145,19 @@ class LogManager:
         log.on_log_start_moved = lambda: self._log_start_moved(log)
         return log
 
+    def _forget_start_of_restart(self, directory: DataDirectory, topic_partition: TopicPartition) -> None:
+        """A log that is to begin anew begins where it was told, not where the checkpoint says that it did before. On disk before
+        the restart is finished: after that nothing would tell."""
+        starts = directory.log_starts.offsets
+        if topic_partition not in starts:
+            return
+        try:
+            restart = interrupted_restart(self._fs, f"{directory.path}/{topic_partition}")
+        except OSError as error:
+            raise LogDirFailure(f"{topic_partition}: cannot be opened: {error}", permanent=False) from error
+        if restart is not None:
+            _run([directory.log_starts.prepare({tp: start for tp, start in starts.items() if tp != topic_partition})])
+
     def prepare_reopen(self, topic_partition: TopicPartition, now_ms: int) -> Callable[[], Log]:
         """The opening anew of a log that is offline from what is on the disk, as after a crash of the process; to be run on
         any thread, and followed by `replace`. Until then the log cannot be deleted.
@@ -157,6 +172,7 @@ class LogManager:
         old.settle_flush()
         if old.failure.permanent:
             old.check_online()
+        self._forget_start_of_restart(directory, topic_partition)
         point = min(directory.recovery_points.offsets.get(topic_partition, 0), old.flushed_offset)
         old.release()
         self._being_opened.add(topic_partition)
@@ -315,7 +331,16 @@ class LogManager:
     def prepare_log_start_offsets(self) -> list[Callable[[], None]]:
         """Writes of `log-start-offset-checkpoint`, to be run on any thread. Starts that segment names tell are left
         out."""
-        return [self._prepare(d, d.log_starts, _hidden_start) for d in self._directories]
+        return [self._prepare_log_starts(d) for d in self._directories]
+
+    def _prepare_log_starts(self, directory: DataDirectory) -> Callable[[], None]:
+        noted = directory.log_starts.offsets
+
+        def start(log: Log) -> int:
+            """Of a log that is offline, memory and disk may differ; it may not have a segment."""
+            return _hidden_start(log) if log.failure is None else noted.get(log.topic_partition, 0)
+
+        return self._prepare(directory, directory.log_starts, start)
 
     def _prepare(
         self, directory: DataDirectory, checkpoint: OffsetCheckpoint, offset: Callable[[Log], int]
@@ -347,8 +372,11 @@ class LogManager:
 
     def _log_start_moved(self, log: Log) -> None:
         directory = self._home.get(log.topic_partition)
-        if directory is not None:
-            _run([self._prepare(directory, directory.log_starts, _hidden_start)], log)
+        if directory is None:
+            return
+        starts = directory.log_starts
+        if starts.offsets.get(log.topic_partition, 0) != _hidden_start(log) or not starts.is_on_disk:
+            _run([self._prepare_log_starts(directory)], log)
 
     # -- the end
 

@@ -19,7 +19,13 @@ from minikafka.log.index import CorruptIndex
 from minikafka.log.producer_state import CorruptSnapshot, decode_snapshot
 from minikafka.log.results import RecoveryInfo
 from minikafka.log.segment import Segment, segment_path
-from minikafka.log.truncation import snapshot_offsets, truncate_fully_and_start_at
+from minikafka.log.truncation import (
+    RESTART,
+    forget_restart,
+    interrupted_restart,
+    snapshot_offsets,
+    truncate_fully_and_start_at,
+)
 from minikafka.log.unflushed import parse_tail_name, restore_tails
 from minikafka.protocol.records import CRC_START
 
@@ -64,9 +70,15 @@ class _Loader:
     def open(self, unflushed_dir: str | None, log_start_offset: int) -> Log:
         log, fs = self.log, self.fs
         fs.makedirs(log.directory)
+        restart = interrupted_restart(fs, log.directory)
+        if restart is not None:
+            self._drop_everything(restart)
+            log_start_offset = restart
         bases = self._list_segments()
         restored = self._restore_unflushed(unflushed_dir)
         self._load_epochs()
+        if restart is not None:
+            log.epochs.clear()
         log.segments = [Segment(fs, log.directory, base, log.config, log.tail_directory) for base in bases]
         self._load_segments()
         if not self.clean and log.segments and self.recovery_point > log.segments[-1].next_offset:
@@ -98,6 +110,10 @@ class _Loader:
             log.flushed_offset = min(log.flushed_offset, self.recovery_point)
             log.new_files = True
             log.flush()  # what survived the process is from now on as safe as what was flushed
+        if restart is not None:
+            if log.tail_directory is not None:
+                fs.fsync_dir(log.tail_directory)
+            forget_restart(fs, log.directory)
         log.recovery = RecoveryInfo(
             self.clean,
             self.recovery_point,
@@ -108,8 +124,16 @@ class _Loader:
             tuple(self.notes),
             lost=log.log_end_offset < self.flushed_until,
             unflushed_lost=self.unflushed_lost,
+            restarted=restart is not None,
         )
         return log
+
+    def _drop_everything(self, start: int) -> None:
+        """Finish a restart. Tails on the unflushed volume go with the segments that they belong to."""
+        self.notes.append(f"it was about to drop everything and begin anew at {start}: finished")
+        for name in self.fs.listdir(self.log.directory):
+            if parse_segment_name(name) is not None:
+                self.fs.remove(f"{self.log.directory}/{name}")
 
     # -- files
 
@@ -123,7 +147,7 @@ class _Loader:
             elif parsed is not None:
                 if parsed[1] == "log":
                     bases.append(parsed[0])
-            elif name not in (CHECKPOINT_NAME, PARTITION_METADATA):
+            elif name not in (CHECKPOINT_NAME, PARTITION_METADATA, RESTART):
                 raise DataDirRefused(f"{log.directory}/{name}: not a file of a log; move it away")
         for name in fs.listdir(log.directory):
             parsed = parse_segment_name(name)

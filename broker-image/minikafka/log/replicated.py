@@ -54,8 +54,7 @@ def _meet(log: Log, header: BatchHeader) -> None:
     """
     first, leo, start = header.base_offset, log.log_end_offset, log.log_start_offset
     if start == leo and (first > leo or header.last_offset >= leo):
-        truncation.truncate_fully_and_start_at(log, first)
-        log.log_start_offset = max(first, start)
+        truncation.truncate_fully_and_start_at(log, first, max(first, start))
     elif first < leo or not log.config.compact:
         raise UnexpectedAppendOffset(f"{log}: batch at {first} cannot follow log end offset {leo}", first, leo)
 

@@ -62,3 +62,5 @@ class RecoveryInfo(NamedTuple):
     """The log has less than was flushed: a batch below the recovery point is damaged or missing."""
     unflushed_lost: bool = False
     """The unflushed volume should have held this log's folder and did not: what it held is gone."""
+    restarted: bool = False
+    """The log was about to drop everything and begin anew elsewhere when something came in between; that was finished."""

@@ -4,17 +4,27 @@ Order matters for a crash in between: the recovery point is lowered before anyth
 damage below it. Later segments go first, newest before oldest, so that what is left is always a
 prefix; then the data is cut and fsynced, then the epochs. Recovery finishes the rest. The data is fsynced even when
 none of it had been flushed: else a power loss could leave a mixture of old and new batches that looks whole.
+
+To begin anew at another offset has no such prefix: an empty log does not tell where it begins, and the checkpoint of log
+starts may still say where it began before. So the offset is put down first, in a file of its own (`RESTART`), which goes
+when all is done; opening a log finds it, and finishes. (Kafka has no such file; a crash in the middle of its
+``truncateFullyAndStartAt`` leaves a log at its old start.)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minikafka.log.errors import DataDirRefused, LogDirFailure
+from minikafka.log.filesystem import FileSystem
 from minikafka.log.segment import segment_path
 
 if TYPE_CHECKING:
     from minikafka.log.log import Log
     from minikafka.log.segment import Segment
+
+RESTART = "log-restart"
+"""In the log's directory while it is to begin anew: the offset where, in digits."""
 
 
 def truncate_to(log: Log, offset: int) -> int:
@@ -54,7 +64,9 @@ def _where(log: Log, offset: int) -> tuple[Segment, int, int]:
 
 def _cut(log: Log, segment: Segment, position: int, offset: int) -> None:
     durable = offset < log.flushed_offset
-    log.flushed_offset = min(log.flushed_offset, offset)  # first: whatever fails below, no more than this is there
+    # First: whatever fails below, nobody may count on more than this.
+    log.flushed_offset = min(log.flushed_offset, offset)
+    log.log_end_offset = offset
     while log.segments[-1] is not segment:
         later = log.segments.pop()
         log.size_bytes -= later.size
@@ -62,7 +74,6 @@ def _cut(log: Log, segment: Segment, position: int, offset: int) -> None:
     log.active = segment
     log.size_bytes -= segment.size - position
     segment.truncate(position, offset)
-    log.log_end_offset = offset
     log.log_start_offset = min(log.log_start_offset, offset)
     log.epochs.truncate_from_end(offset, durable=durable)
     remove_snapshots(log, above=offset)
@@ -73,16 +84,16 @@ def _cut(log: Log, segment: Segment, position: int, offset: int) -> None:
         rebuild_producers(log, now_ms=0)
 
 
-def truncate_fully_and_start_at(log: Log, offset: int) -> None:
-    """See `Log.truncate_fully_and_start_at`."""
+def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> None:
+    """See `Log.truncate_fully_and_start_at`. The log start may lie inside the first batch that is to come."""
     log.check_online()
     log.settle_flush()
     log.lower_recovery_point(offset)
-    log.flushed_offset = min(log.flushed_offset, log.log_start_offset)
+    log.flushed_offset = min(log.flushed_offset, log.log_start_offset, offset)
     try:
+        log.fs.write_atomic(f"{log.directory}/{RESTART}", f"{offset}\n".encode())
         while log.segments:
-            segment = log.segments[-1]
-            segment.remove()
+            log.segments[-1].remove()
             log.segments.pop()
         log.size_bytes = 0
         remove_snapshots(log, above=-1)
@@ -90,10 +101,36 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
         log.epochs.clear()
         log.active = log.new_segment(offset)
         log.segments.append(log.active)
+        log.log_end_offset = log.flushed_offset = offset
+        log.log_start_offset = offset if log_start_offset is None else log_start_offset
         log.fs.fsync_dir(log.directory)
-    except OSError as error:
+        if log.tail_directory is not None:
+            log.fs.fsync_dir(log.tail_directory)  # a tail that came back would fit a new segment of the same name
+        if log.on_log_start_moved is not None:
+            log.on_log_start_moved()  # while the file is still there: the checkpoint may hold the start it had before
+        forget_restart(log.fs, log.directory)
+    except (OSError, LogDirFailure) as error:
         raise log.go_offline("truncation failed", error) from error
-    log.log_start_offset = log.log_end_offset = log.flushed_offset = offset
+
+
+def interrupted_restart(fs: FileSystem, directory: str) -> int | None:
+    """Where a log was about to begin anew when something came in between; None when nothing did.
+
+    Raises DataDirRefused, OSError.
+    """
+    path = f"{directory}/{RESTART}"
+    if not fs.exists(path):
+        return None
+    try:
+        return int(fs.read_bytes(path))
+    except ValueError:
+        raise DataDirRefused(f"{path}: holds no offset; remove it to keep the log as it is") from None
+
+
+def forget_restart(fs: FileSystem, directory: str) -> None:
+    """It is done, durably: a power loss must not bring it back over what is appended from now on. Raises OSError."""
+    fs.remove(f"{directory}/{RESTART}")
+    fs.fsync_dir(directory)
 
 
 def remove_snapshots(log: Log, above: int) -> None:

@@ -78,7 +78,7 @@ class FollowerState:
         partition = self.partition
         log, before = partition.log, partition.log.log_end_offset
         if offset >= before:
-            log.epochs.truncate_from_end(before)  # an epoch may have been assigned with no record in it
+            log.truncate_to(before)  # an epoch may have been assigned with no record in it
             return False
         if leader_start is not None and offset <= log.log_start_offset and leader_start < offset:
             self.begin_at(leader_start, reason)
@@ -91,8 +91,7 @@ class FollowerState:
         """Drop everything, and go on at ``offset``, where the leader's log begins."""
         log = self.partition.log
         before, removed = log.log_end_offset, log.log_end_offset - log.log_start_offset
-        log.truncate_fully_and_start_at(offset)
-        self.partition.set_high_watermark(offset)
+        self.partition.begin_anew_at(offset)
         self.truncations.append((before, offset, removed, reason))
 
     def position(self) -> FetchPosition:

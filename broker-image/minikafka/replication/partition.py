@@ -214,3 +214,10 @@ class Partition:
             return self.log.truncate_to(offset)
         finally:
             self.set_high_watermark(self.high_watermark)
+
+    def begin_anew_at(self, offset: int) -> None:
+        """Drop all records and go on at ``offset``; the HW never stays above the LEO."""
+        try:
+            self.log.truncate_fully_and_start_at(offset)
+        finally:
+            self.set_high_watermark(self.high_watermark)

@@ -7,7 +7,8 @@ Kafka takes the whole log directory offline and never back (``ReplicaManager.han
 3. Once it is fenced it tries again and again: it opens what was left half done anew, as after a crash of the process, and
    writes its checkpoints to see whether the disk takes them. When all of it works the replicas follow again, and the broker
    is unfenced.
-4. After a failed ``fsync``, or when a log comes back with less than was committed, nothing of that is safe: the process ends
+4. After a failed ``fsync``, or when a log comes back with less than was committed (and was not about to be cut to that by
+   its leader's word), nothing of that is safe: the process ends
    with exit code 3 and without the marker of a clean shutdown, so that the controller counts it as one that has lost records
    (KIP-966) when its supervisor starts it again.
 """
@@ -138,7 +139,7 @@ class OfflineLogs:
             partition = broker.replicas.get(*topic_partition)
             if partition is None:
                 continue
-            if log.log_end_offset < partition.high_watermark:
+            if log.log_end_offset < partition.high_watermark and not log.recovery.restarted:
                 problem = f"{log} ends at {log.log_end_offset}, and was committed up to {partition.high_watermark}"
                 raise LogDirFailure(problem, permanent=True, topic_partition=topic_partition)
             partition.log = log
