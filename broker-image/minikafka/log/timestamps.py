@@ -31,6 +31,7 @@ def _looking_into(log: Log) -> Iterator[None]:
 
 def offset_for_timestamp(log: Log, timestamp_ms: int, upper_bound: int) -> TimestampOffset | None:
     """See `Log.offset_for_timestamp`."""
+    log.check_online()
     with _looking_into(log):
         for segment in log.segments:
             if segment.max_timestamp < timestamp_ms or segment.next_offset <= log.log_start_offset:
@@ -66,6 +67,7 @@ def _first_record(batch: bytes, header: BatchHeader, timestamp_ms: int, start: i
 
 def max_timestamp(log: Log) -> TimestampOffset | None:
     """See `Log.max_timestamp`."""
+    log.check_online()
     live = [s for s in log.segments if s.size and s.max_timestamp >= 0 and s.next_offset > log.log_start_offset]
     if not live:
         return None

@@ -39,12 +39,16 @@ class InternalLog:
         self._broker.replicas.flush_ready()
 
     def read(self, topic: str, partition: int) -> Iterator[RecordBatch]:
-        """All batches of a partition hosted here, committed or not: a new leader's log is the truth."""
+        """All batches of a partition hosted here, committed or not: a new leader's log is the truth.
+
+        A disk that refuses in the middle of it takes the log offline, as everywhere. Raises LogError.
+        """
         hosted = self._broker.replicas.get(topic, partition)
         if hosted is None:
-            return iter(())
+            return
         log = hosted.log
         try:
-            return log.read_batches(log.log_start_offset, log.log_end_offset)
-        except LogError:
-            return iter(())
+            yield from log.read_batches(log.log_start_offset, log.log_end_offset)
+        except LogError as error:
+            self._broker.log_failed(hosted, error)
+            raise

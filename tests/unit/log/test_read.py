@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from minikafka.log import segment as segment_module
-from minikafka.log.errors import LogDirFailure, OffsetOutOfRange
+from minikafka.log.errors import CorruptBatch, LogDirFailure, OffsetOutOfRange
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.log import Log, LogConfig
 from minikafka.protocol.records import iterate_batches, read_header
@@ -170,3 +170,36 @@ def test_a_file_that_shrinks_under_a_walk_ends_it() -> None:
     fs.open_append(f"{log.directory}/{0:020d}.log").truncate(30)
     assert list(log.active.walk()) == []
     assert list(iterate_batches(log.read(0, 10**6, 9).read())) == []
+
+
+def test_what_is_appended_between_two_batches_is_no_damage() -> None:
+    _, log = filled(3)
+    reading = log.read_batches(0, 9)
+    next(reading)
+    log.append_as_leader(batch(3), 0, NOW_MS)
+    assert [each.header.base_offset for each in reading] == [3, 6]
+
+
+def test_a_log_that_goes_offline_between_two_batches_is_read_no_further() -> None:
+    """Its files are closed before it is opened anew, and their descriptors may be somebody else's."""
+    _, log = filled(3)
+    reading = log.read_batches(0, 9)
+    next(reading)
+    log.go_offline("left half done", OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(LogDirFailure):
+        next(reading)
+    for read in (lambda: list(log.read_batches(0, 9)), lambda: log.offset_for_timestamp(0, 9), log.max_timestamp):
+        with pytest.raises(LogDirFailure):
+            read()
+
+
+@pytest.mark.parametrize("segment_bytes", [400, 10**6])
+def test_a_log_that_ends_in_the_middle_is_not_taken_for_a_shorter_one(segment_bytes: int) -> None:
+    """A coordinator would load half of its groups, and consumers start over where the rest is missing."""
+    fs, log = filled(10, LogConfig(segment_bytes=segment_bytes))
+    second = next(each for each in log.read_batches(3, 30))
+    fs.corrupt(f"{log.directory}/{0:020d}.log", second.position + 16, 0xFF)  # the byte of its format
+    reading = log.read_batches(0, 30)
+    assert next(reading).header.base_offset == 0
+    with pytest.raises(CorruptBatch):
+        next(reading)

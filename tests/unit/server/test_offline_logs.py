@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 from minikafka.config import BrokerConfig
 from minikafka.controller.topics import NewTopic
+from minikafka.groups.placement import OFFSETS_TOPIC
+from minikafka.log.errors import LogDirFailure
 from minikafka.log.filesystem import RealFile, RealFileSystem
 from minikafka.protocol import produce as produce_codec
 from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.types import TopicPartition
 from minikafka.server import main, offline_logs
 from minikafka.server.broker import Broker
 from minikafka.server.hosted import HostedPartition
@@ -44,6 +47,7 @@ class Disks:
 def disks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disks]:
     found = Disks()
     append, fsync, write_atomic = RealFile.append, RealFile.fsync, RealFileSystem.write_atomic
+    pread = RealFile.pread
 
     def asked_append(self: RealFile, *buffers: Any) -> None:
         found.ask("append", self._path)
@@ -57,6 +61,11 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disks]:
         found.ask("write_atomic", path)
         write_atomic(self, path, data, durable=durable)
 
+    def asked_pread(self: RealFile, n: int, position: int) -> bytes:
+        found.ask("pread", self._path)
+        return pread(self, n, position)
+
+    monkeypatch.setattr(RealFile, "pread", asked_pread)
     monkeypatch.setattr(RealFile, "append", asked_append)
     monkeypatch.setattr(RealFile, "fsync", asked_fsync)
     monkeypatch.setattr(RealFileSystem, "write_atomic", asked_write)
@@ -101,8 +110,8 @@ def events(cluster: Cluster, broker: Broker) -> list[str]:
     return [json.loads(line)["event"] for line in lines]
 
 
-async def all_in_sync(cluster: Cluster) -> None:
-    await until(lambda: len(cluster.state("t").isr) == 3 and cluster.state("t").leader >= 0)
+async def all_in_sync(cluster: Cluster, topic: str = "t") -> None:
+    await until(lambda: len(cluster.state(topic).isr) == 3 and cluster.state(topic).leader >= 0)
 
 
 async def test_a_leader_whose_disk_is_full_has_others_lead_and_comes_back_by_itself(
@@ -179,6 +188,53 @@ async def test_a_follower_whose_truncation_fails_half_way_agrees_again(cluster: 
     await all_in_sync(cluster)
     await until(lambda: hosted(follower).log.log_end_offset == 2)
     assert before.failure is not None
+
+
+async def test_a_follower_that_was_about_to_begin_anew_does_so(cluster: Cluster, disks: Disks) -> None:
+    """Its log came back empty, below its high watermark, and the broker ended for that with exit code 3."""
+    old = leader(cluster)
+    broker = next(b for b in cluster.brokers.values() if b is not old)
+    partition = hosted(broker)
+    await until(lambda: partition.high_watermark == 1)
+    assert partition.follower is not None
+    disks.refuses = lambda operation, path: operation == "write_atomic" and path.endswith("epoch-checkpoint")
+    with pytest.raises(LogDirFailure) as failure:
+        partition.follower.begin_at(0, "a test")
+    before = partition.log
+    broker.log_failed(partition, failure.value)
+    disks.refuses = None
+    await until(lambda: hosted(broker).log is not before)
+    assert await produce(old, acks=1) is ErrorCode.NONE
+    await all_in_sync(cluster)
+    await until(lambda: hosted(broker).log.log_end_offset == 2)
+    assert hosted(broker).log.log_start_offset == 0
+    assert not broker.failed.is_set()
+
+
+async def test_a_disk_that_cannot_read_the_groups_takes_their_log_offline(cluster: Cluster, disks: Disks) -> None:
+    """The coordinator told of it, tried again for ever, and went on leading what it could not read."""
+    await cluster.create(OFFSETS_TOPIC, leader=cluster.controller.broker_id)
+    old = cluster.brokers[cluster.state(OFFSETS_TOPIC).leader]
+    await until(lambda: 0 in old.groups.coordinator.owned)
+    written: list[ErrorCode] = []
+    old.internal.append(OFFSETS_TOPIC, 0, bytearray(batch("not a group's")), written.append)
+    await until(lambda: written == [ErrorCode.NONE])
+    await all_in_sync(cluster, OFFSETS_TOPIC)
+
+    disks.refuses = lambda operation, path: operation == "pread" and OFFSETS_TOPIC in path
+    await old.abort()
+    others = {i: b for i, b in cluster.brokers.items() if b is not old}
+    cluster.brokers.pop(old.broker_id)
+    try:
+        tp = TopicPartition(OFFSETS_TOPIC, 0)
+        await until(lambda: any(tp in b.offline_logs for b in others.values()))
+        disks.refuses = None
+        await until(lambda: any(0 in b.groups.coordinator.owned for b in others.values()))
+        await until(lambda: all(b.health.verdict()[0] and not len(b.offline_logs) for b in others.values()))
+        (coordinator,) = [b for b in others.values() if 0 in b.groups.coordinator.owned]
+        assert coordinator.replicas.by_name[OFFSETS_TOPIC][0].leader is not None
+    finally:
+        cluster.brokers[old.broker_id] = old
 
 
 async def test_standard_error_on_the_same_full_disk_costs_nothing(
