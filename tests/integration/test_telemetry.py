@@ -358,6 +358,23 @@ class Story:
         self.produce("rolling", 0, b"goes on")
         self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
 
+    def the_metadata_is_old(self) -> None:
+        """Broker 3 comes back with a log of a later term than the metadata knows, as after a backup of the store was put back."""
+        self.cluster.terminate(3, DEADLINE)
+        epochs = Path(self.cluster.broker(3).data_dir) / "rolling-0" / "leader-epoch-checkpoint"
+        lines = epochs.read_text().splitlines()
+        lines[-1] = f"1000 {lines[-1].split()[1]}"
+        epochs.write_text("\n".join([*lines, ""]))
+        self.cluster.start(3)
+        self.cluster.wait_ready(DEADLINE)
+        self.until(lambda: self.witness.told("metadata_behind_log", topic="rolling"), seconds=DEADLINE)
+        ahead = "minikafka_partitions_ahead_of_metadata"
+        self.until(lambda: self.witness.latest(ahead, 3), lambda n: n == 1, seconds=DEADLINE)
+        (deleted,) = self.admin.delete_topics(["rolling"]).values()
+        deleted.result(30)
+        self.until(lambda: self.witness.latest(ahead, 3), lambda n: n == 0, seconds=DEADLINE)
+        self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
+
     def old_epochs(self) -> None:
         """A client that believes in a leader of the past; a leader whose ISR changes are overtaken."""
         leader = self.partition("main").leader
@@ -439,6 +456,7 @@ def witness(cluster: LocalCluster, until: Until) -> Witness:
     story.the_controller_stops()
     story.a_part_fails()
     story.a_disk_refuses()
+    story.the_metadata_is_old()
     story.old_epochs()
     story.the_end()
     return story.witness

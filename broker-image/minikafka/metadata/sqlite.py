@@ -20,7 +20,15 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from minikafka.metadata.image import ClusterImage, TopicState
-from minikafka.metadata.store import Changes, Desk, FencedControllerError, Lease, Snapshot, StoreError
+from minikafka.metadata.store import (
+    Changes,
+    Desk,
+    FencedControllerError,
+    Lease,
+    Snapshot,
+    StoreError,
+    StoreWentBackError,
+)
 
 T = TypeVar("T")
 
@@ -199,6 +207,8 @@ class SqliteStore:
     async def changes(self, since: int) -> Changes:
         def read(db: sqlite3.Connection) -> Changes:
             revision = _revision(db)
+            if revision < since:
+                raise StoreWentBackError(str(self._path), revision, since)
             rows = db.execute("SELECT key, value FROM records WHERE revision > ?", (since,)).fetchall()
             return Changes(revision, {k: None if v is None else json.loads(v) for k, v in rows})
 

@@ -26,6 +26,15 @@ class FencedControllerError(StoreError):
     """The controller lease is held under a later epoch: this controller is no longer one."""
 
 
+class StoreWentBackError(StoreError):
+    """The store holds an earlier state than this reader has seen: somebody has put a backup of it in its place."""
+
+    def __init__(self, store: str, revision: int, seen: int) -> None:
+        super().__init__(
+            f"{store} is at revision {revision}, but {seen} was seen already: it was put back to an earlier state"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """The controller lease. ``epoch`` grows with each new holder; ``renewed`` counts the holder's signs of life."""
@@ -92,7 +101,9 @@ class ClusterStore(Protocol):
 
     async def snapshot(self) -> Snapshot: ...
 
-    async def changes(self, since: int) -> Changes: ...
+    async def changes(self, since: int) -> Changes:
+        """Raises StoreWentBackError when the store never was at ``since``: later changes would be mixed into another history."""
+        ...
 
     async def wait(self, since: int, timeout: float) -> None:
         """Return when the revision is past ``since``, or after ``timeout`` seconds, or for no reason at all."""

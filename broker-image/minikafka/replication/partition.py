@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
-from minikafka.log.errors import LogError
+from minikafka.log.errors import FencedLeaderEpoch, LogError
 from minikafka.log.log import Log
 from minikafka.metadata.image import NO_LEADER, PartitionState
 from minikafka.protocol.errors import ErrorCode
@@ -129,8 +129,9 @@ class Partition:
         A smaller partition epoch is old news and ignored. An equal one is accepted, for the answer to an AlterPartition may
         have come first (KIP-497).
 
-        Raises LogError when the log cannot begin the term. The replica then leads and follows nothing, also not in the term
-        before; the same state may be applied again.
+        Raises LogError when the log cannot begin the term; FencedLeaderEpoch when the log holds records of a later one, so that
+        the controller's word is older than the log (:meth:`check_not_behind_log`). The replica then leads and follows nothing,
+        also not in the term before; the same state may be applied again.
         """
         old = self.state
         if old is not None and state.partition_epoch < old.partition_epoch:
@@ -145,12 +146,28 @@ class Partition:
 
     def _take_role(self, old: PartitionState | None, state: PartitionState, now: float) -> bool:
         if state.leader == self.broker_id:
+            self.check_not_behind_log(state)
             return self._become_leader(old, state, now)
         if state.leader == NO_LEADER or self.broker_id not in state.replicas:
             changed = self.role is not Role.NONE
             self.resign()
             return changed
+        self.check_not_behind_log(state)
         return self._become_follower(old, state, now)
+
+    def check_not_behind_log(self, state: PartitionState) -> None:
+        """No broker writes in a term before the controller has written that it begins. So a log that knows a later term than the
+        controller has seen metadata that the controller has lost (its store was put back to an earlier state). What was
+        acknowledged since may be in this log only: it is neither cut for the leader of an older term, nor led in one.
+
+        In KRaft such metadata would have to be truncated below its high watermark, at which a broker ends (KIP-595); a log that
+        was told of an older term would drop the later ones (``LeaderEpochFileCache.assign``). Raises FencedLeaderEpoch.
+        """
+        latest = self.log.epochs.latest
+        if state.leader_epoch < latest:
+            raise FencedLeaderEpoch(
+                f"{self.topic_partition}: its log has leader epoch {latest}, the cluster's metadata only {state.leader_epoch}"
+            )
 
     def resign(self) -> None:
         """Lead and follow no more, until the next :meth:`apply_state`.

@@ -17,7 +17,7 @@ from minikafka.log.errors import LogDirFailure, LogError
 from minikafka.log.filesystem import RealFileSystem
 from minikafka.log.manager import LogManager
 from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR, ClusterImage, TopicState
-from minikafka.metadata.store import ClusterStore, StoreError
+from minikafka.metadata.store import ClusterStore, StoreError, StoreWentBackError
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import TopicKey
 from minikafka.replication.isr import AfterAnswer, AlterPartitionAnswer, IsrProposal
@@ -250,6 +250,11 @@ class Broker:
                 self._took_changes(self._untaken)
                 self._untaken = {}  # not before: whoever failed on them must see them again
             await self.store.wait(self.image.revision, WATCH_SECONDS)
+        except StoreWentBackError as error:
+            # What is led and followed here is of a history that the controllers to come know nothing of, and their changes
+            # cannot be told from it. A new process takes the store as it is, and its logs as they are.
+            self.fail(f"cluster store: {error}")
+            await asyncio.sleep(WATCH_SECONDS)
         except StoreError as error:
             self.housekeeping.complain("store", f"cluster store: {error}")
             await asyncio.sleep(WATCH_SECONDS)

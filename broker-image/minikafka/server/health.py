@@ -2,8 +2,9 @@
 
 A component is reported when it cannot do its work, for whatever reason, and cleared when it has done it again. While
 anything is reported ``/healthz`` answers 503 with one line for each, so that a supervisor restarts a broker that cannot
-help itself. What is expected to go wrong (a peer or the cluster store that is away, a request that is refused) is no
-problem of the broker's, and is never reported here.
+help itself. Where a restart would not help, ``/healthz`` has the line, and answers 200 if there is no other. What is
+expected to go wrong (a peer or the cluster store that is away, a request that is refused) is no problem of the broker's,
+and is never reported here.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ class Health:
         self._now = now
         self._problems: dict[str, str] = {}
         self._since: dict[str, float] = {}
+        self._only_told: set[str] = set()
 
-    def report(self, component: str, problem: str) -> None:
+    def report(self, component: str, problem: str, *, restart_helps: bool = True) -> None:
         """`component` cannot do its work. Told as an event once, until it is cleared; the line of /healthz is the last one."""
+        (self._only_told.discard if restart_helps else self._only_told.add)(component)
         line = " ".join(problem.split())[:PROBLEM_CHARACTERS_MAX]
         known = component in self._problems
         self._problems[component] = line
@@ -49,7 +52,6 @@ class Health:
         return dict(self._problems)
 
     def verdict(self) -> tuple[bool, str]:
-        """For ``/healthz``: whether all is well, and ``ok`` or one line for each problem."""
-        if not self._problems:
-            return True, "ok"
-        return False, "\n".join(f"{component}: {problem}" for component, problem in self._problems.items())
+        """For ``/healthz``: whether this broker needs no restart, and ``ok`` or one line for each problem."""
+        lines = [f"{component}: {problem}" for component, problem in self._problems.items()]
+        return self._problems.keys() <= self._only_told, "\n".join(lines) or "ok"

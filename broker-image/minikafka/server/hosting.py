@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from minikafka.log.errors import LogDirFailure
+from minikafka.log.errors import FencedLeaderEpoch, LogDirFailure
 from minikafka.metadata.image import BROKER, CLUSTER_CONFIG, TOPIC, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
+METADATA = "cluster metadata"
+AHEAD_SHOWN_MAX = 3
+
 
 class PartitionHost:
     """Creates, changes and drops hosted partitions as the image says. Level-triggered: looks at the state, not at the change."""
@@ -30,6 +33,8 @@ class PartitionHost:
         """Topics of which something failed that nobody expected to; they are looked at again at each reconciliation."""
         self.leads_in_name_only: set[TopicPartition] = set()
         """Replicas that gave up the term of which the image says that they lead it. Nobody else can, until it is ended."""
+        self.ahead_of_metadata: set[TopicPartition] = set()
+        """Replicas with a later leader epoch in the log than in the image. They are left alone: see :meth:`_metadata_is_old`."""
 
     # -- Peers (what a leader must know of other brokers) -----------------------------------------------------------------
 
@@ -65,6 +70,8 @@ class PartitionHost:
         """Our registration is gone: lead and follow nothing until there is a new one."""
         self._applied_once = False
         self.leads_in_name_only.clear()
+        self.ahead_of_metadata.clear()
+        self._tell_ahead("")
         for partition in self.broker.replicas.all():
             self.broker.fetchers.unfollow(partition)
             was_leader = partition.leader is not None
@@ -131,6 +138,7 @@ class PartitionHost:
         partition.resign()
         broker.replicas.remove(partition)
         self.leads_in_name_only.discard(partition.topic_partition)
+        self._not_ahead(partition.topic_partition)
         if was_leader:
             self._stopped_leading(partition)
         self._wake(partition)
@@ -168,6 +176,10 @@ class PartitionHost:
                 self._stopped_leading(partition)
             broker.offline_logs.failed(tp, failure)
             return
+        except FencedLeaderEpoch as error:
+            self._metadata_is_old(partition, state, error)
+            return
+        self._not_ahead(tp)
         if partition.leader is None and partition.leader_id == broker.broker_id:
             self.leads_in_name_only.add(tp)
         else:
@@ -178,6 +190,48 @@ class PartitionHost:
             self.note_isr(partition, known, partition.leader.isr.committed)
         if partition.high_watermark != before:
             broker.replicas.high_watermark_moved(partition)
+
+    def _metadata_is_old(self, partition: HostedPartition, state: PartitionState, error: FencedLeaderEpoch) -> None:
+        """Somebody has put an older state of the cluster store in its place (proposal 012).
+
+        The replica takes no part until the metadata has caught up with its log. The broker does not ask to be fenced for it:
+        the controller would elect others from the ISR of then, term by term, until one of them may cut off what was
+        acknowledged since. A partition without a leader can still be put right.
+        """
+        broker, tp = self.broker, partition.topic_partition
+        broker.fetchers.unfollow(partition)
+        self._stopped_leading(partition)
+        self._wake(partition)
+        if tp in self.ahead_of_metadata:
+            return
+        self.ahead_of_metadata.add(tp)
+        latest = partition.log.epochs.latest
+        broker.warn(
+            f"{error}; it is left alone: put the newer state of the cluster store back, or see docs/proposals/011"
+        )
+        broker.events.emit(
+            "metadata_behind_log",
+            topic=tp.topic,
+            partition=tp.partition,
+            leader_epoch=state.leader_epoch,
+            log_leader_epoch=latest,
+        )
+        self._tell_ahead(str(error))
+
+    def _not_ahead(self, tp: TopicPartition) -> None:
+        if tp in self.ahead_of_metadata:
+            self.ahead_of_metadata.discard(tp)
+            self._tell_ahead("")
+
+    def _tell_ahead(self, last: str) -> None:
+        count = len(self.ahead_of_metadata)
+        self.broker.stats.partitions_ahead_of_metadata = count
+        if not count:
+            self.broker.health.clear(METADATA)
+            return
+        some = ", ".join(map(str, sorted(self.ahead_of_metadata)[:AHEAD_SHOWN_MAX]))
+        line = f"older than {count} log{'s' if count > 1 else ''} here ({some}), which are left alone"
+        self.broker.health.report(METADATA, f"{line}; {last}" if last else line, restart_helps=False)
 
     def _create(self, topic: TopicState, index: int, config: Any) -> HostedPartition:
         broker = self.broker

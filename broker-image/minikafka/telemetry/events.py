@@ -41,6 +41,7 @@ FIELDS: Mapping[str, Field] = {
     "leader_epoch": Field("int", "leader epoch"),
     "listeners": Field("strs", "NAME://HOST:PORT it listens on"),
     "log_end_offset": Field("int", "log end offset of this replica"),
+    "log_leader_epoch": Field("int", "the latest leader epoch in the log"),
     "members": Field("int", "members of the group"),
     "offset": Field("int", "offset concerned"),
     "partition_epoch": Field("int", "partition epoch"),
@@ -80,7 +81,8 @@ EVENTS: Mapping[str, Event] = {
     "broker_stopping": Event("It was asked to stop and moves its leaders away.", ("reason",)),
     "broker_stopped": Event("Last event of a process that stopped by itself.", ("clean",)),
     "component_failed": Event(
-        "A part of the broker cannot do its work and tries again; /healthz answers 503 meanwhile.",
+        "A part of the broker cannot do its work and tries again; /healthz says so meanwhile, and answers 503 where a restart "
+        "may help.",
         ("component", "error"),
     ),
     "component_recovered": Event("That part works again.", ("component", "seconds")),
@@ -162,6 +164,12 @@ EVENTS: Mapping[str, Event] = {
         "The disk refused; the replica leads and follows nothing, and the broker has itself fenced.", ("error",), True
     ),
     "log_online": Event("The disk works, and the replica follows again.", (), True),
+    "metadata_behind_log": Event(
+        "The log has a later leader epoch than the cluster's metadata, whose store was put back to an earlier state: the replica "
+        "leads and follows nothing, so that what was acknowledged since stays where it is.",
+        ("leader_epoch", "log_leader_epoch"),
+        True,
+    ),
     "log_start_advanced": Event("Old records were deleted.", ("from_offset", "to_offset", "reason"), True),
     # groups
     "group_rebalanced": Event("A group has a new generation.", ("group", "generation", "members", "reason")),

@@ -106,6 +106,7 @@ class BrokerStats:
         "log_dir_failures",
         "messages_in",
         "offline_logs",
+        "partitions_ahead_of_metadata",
         "recovery_seconds",
         "rejected_bytes",
         "replication_bytes_in",
@@ -134,6 +135,7 @@ class BrokerStats:
         self.fenced_requests = 0
         self.log_dir_failures = 0
         self.offline_logs = 0
+        self.partitions_ahead_of_metadata = 0
         self.failed_produce = 0
         self.failed_fetch = 0
         self.connections_accepted = 0
@@ -272,6 +274,12 @@ BROKER_METRICS: tuple[Metric, ...] = (
         GAUGE,
         "Logs here that the disk refused and that are not back yet (Kafka: OfflineLogDirectoryCount).",
         source="offline_logs",
+    ),
+    Metric(
+        "minikafka_partitions_ahead_of_metadata",
+        GAUGE,
+        "Replicas here that lead and follow nothing, for their log has a later leader epoch than the cluster's metadata.",
+        source="partitions_ahead_of_metadata",
     ),
     Metric(
         "minikafka_log_dir_failures_total",

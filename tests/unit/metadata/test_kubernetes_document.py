@@ -56,6 +56,21 @@ class TestDocument:
         )
         assert replace(stored(document), resource_version="", uid="") == document
 
+    @pytest.mark.parametrize(
+        ("revision", "version", "uid", "back"),
+        [
+            (4, "11", "u", True),  # edited in place
+            (4, "2", "other", True),  # deleted, and made anew from a backup
+            (4, "9", "u", False),  # a late reading of the same object
+            (5, "11", "u", False),  # its journal was trimmed
+            (6, "11", "other", False),
+        ],
+    )
+    def test_an_earlier_state_in_its_place(self, revision: int, version: str, uid: str, back: bool) -> None:
+        known = Document("id", revision=5, resource_version="10", uid="u")
+        found = Document("id", revision=revision, resource_version=version, uid=uid)
+        assert found.goes_back_behind(known) is back
+
     def test_a_large_one_is_compressed(self) -> None:
         document = Document("id").after({f"topic/{n}": topic(n) for n in range(3000)})
         value = document.to_config_map("c-metadata", {})

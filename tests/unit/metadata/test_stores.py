@@ -12,7 +12,7 @@ import pytest
 from minikafka.metadata import sqlite
 from minikafka.metadata.memory import MemoryStore
 from minikafka.metadata.sqlite import SqliteStore
-from minikafka.metadata.store import ClusterStore, StoreError
+from minikafka.metadata.store import ClusterStore, StoreError, StoreWentBackError
 
 from tests.unit.metadata.store_conformance import (
     SOON,
@@ -92,6 +92,17 @@ class TestSqlite:
         assert await again.lease() == lease
         assert await again.allocate("producer.id", 1) == 7
         await again.close()
+
+    async def test_an_earlier_state_in_its_place_is_noticed(self, tmp_path: Path) -> None:
+        """Readers would go on from there with changes of another history."""
+        store = SqliteStore(tmp_path / "store.db", 1)
+        await store.open("c")
+        lease = await controller(store)
+        seen = await store.commit(lease.epoch, {"a": 1})
+        assert (await store.changes(seen)).records == {}
+        with pytest.raises(StoreWentBackError, match=f"is at revision {seen}, but {seen + 1} was seen already"):
+            await store.changes(seen + 1)
+        await store.close()
 
     async def test_all_but_signs_of_life_outlive_a_power_loss(self, tmp_path: Path) -> None:
         store = SqliteStore(tmp_path / "store.db", 1)

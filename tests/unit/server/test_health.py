@@ -54,6 +54,19 @@ def test_one_line_for_each() -> None:
     assert list(told.health.problems()) == ["b", "a"]
 
 
+def test_what_a_restart_does_not_mend_is_told_without_asking_for_one() -> None:
+    told = Told()
+    told.health.report("metadata", "older than a log", restart_helps=False)
+    assert told.health.verdict() == (True, "metadata: older than a log")
+    assert told.events == [("component_failed", {"component": "metadata", "error": "older than a log"})]
+    told.health.report("retention", "no space")
+    assert told.health.verdict() == (False, "metadata: older than a log\nretention: no space")
+    told.health.clear("retention")
+    assert told.health.verdict()[0]
+    told.health.report("metadata", "unreadable")
+    assert not told.health.verdict()[0]
+
+
 def test_the_metric() -> None:
     told = Told()
     collector = BrokerCollector(BrokerStats(), lambda: [], failed=told.health.problems)

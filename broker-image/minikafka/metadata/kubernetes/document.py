@@ -78,6 +78,13 @@ class Document:
             return int(self.resource_version) > int(other.resource_version)
         return self.resource_version != other.resource_version
 
+    def goes_back_behind(self, known: Document) -> bool:
+        """Whether somebody has put an earlier state in the place of ``known``; not just a late reading of the same object."""
+        if self.revision >= known.revision:
+            return False
+        versions = (self.resource_version, known.resource_version)
+        return self.uid != known.uid or (all(v.isdecimal() for v in versions) and int(versions[0]) > int(versions[1]))
+
     # -- as a ConfigMap -------------------------------------------------------------------------------------------------
 
     def to_config_map(self, name: str, labels: Mapping[str, str]) -> dict[str, Any]:

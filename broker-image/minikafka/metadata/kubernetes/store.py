@@ -31,7 +31,15 @@ from minikafka.metadata.kubernetes.credentials import Access
 from minikafka.metadata.kubernetes.document import Document
 from minikafka.metadata.kubernetes.follow import Follower, Warn
 from minikafka.metadata.kubernetes.records import Records
-from minikafka.metadata.store import Changes, Desk, FencedControllerError, Lease, Snapshot, StoreError
+from minikafka.metadata.store import (
+    Changes,
+    Desk,
+    FencedControllerError,
+    Lease,
+    Snapshot,
+    StoreError,
+    StoreWentBackError,
+)
 
 ATTEMPT_SECONDS_MAX = 1.5
 """How long one attempt of a write waits for its answer before it is made again."""
@@ -80,6 +88,7 @@ class KubernetesStore:
         """As last read or written, so that writing it takes one request; a stale one is noticed by its resourceVersion."""
         self._writing = asyncio.Lock()
         self._taking = asyncio.Lock()
+        self._went_back: tuple[int, int] | None = None
         self._moved = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
 
@@ -157,6 +166,7 @@ class KubernetesStore:
     async def changes(self, since: int) -> Changes:
         if self.follower is not None and self.follower.broken is not None:
             raise RuntimeError(f"ConfigMap {self.document_name} cannot be followed: {self.follower.broken!r}")
+        self._check_history()
         return self.records.changes(since)
 
     async def wait(self, since: int, timeout: float) -> None:
@@ -209,11 +219,9 @@ class KubernetesStore:
         """Make a document's content our own, if it is newer than what we have; read the topics that we lack."""
         async with self._taking:
             known = self._document
-            if known is not None and document.uid != known.uid and document.revision < known.revision:
-                raise StoreError(
-                    f"ConfigMap {self.document_name} was replaced by one of revision {document.revision}, but "
-                    f"{known.revision} was seen already; if that is meant, restart all brokers"
-                )
+            if known is not None and document.goes_back_behind(known):
+                self._went_back = (document.revision, known.revision)
+            self._check_history()
             if known is not None and not document.newer_than(known):
                 return
             objects: Mapping[str, tuple[int, Any]] | None = None
@@ -225,6 +233,11 @@ class KubernetesStore:
             if self.records.revision != before:
                 self._moved.set()
                 self._moved = asyncio.Event()
+
+    def _check_history(self) -> None:
+        """Raises StoreWentBackError from the first time on: what is written since then belongs to another history."""
+        if self._went_back is not None:
+            raise StoreWentBackError(f"ConfigMap {self.document_name} in {self.api.namespace}", *self._went_back)
 
     async def _complete(self, document: Document) -> tuple[Document, Mapping[str, tuple[int, Any]]]:
         """The topics' objects at the revisions that a document names: this one, or a later one.
