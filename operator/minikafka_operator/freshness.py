@@ -3,8 +3,8 @@
 A MiniKafkaTopic's status is a copy, and a copy may be old: its writer may be away. Two things tell. The brokers' metadata
 (ConfigMap ``<cluster>-metadata``) is written first, in one step, and names the revision that each topic is at; what a status
 does not show yet is in its journal. And the metadata itself stands still when there is no controller, however many brokers
-have died since; so somebody must be renewing the controller's Lease. As client-go does, only changes of the Lease are
-counted and no clocks are compared, for those of two machines differ.
+have died since; so a broker of this cluster must be renewing the controller's Lease. As client-go does, only changes of the
+Lease's own record are counted (not those of labels, say) and no clocks are compared, for those of two machines differ.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR
 from minikafka.metadata.kubernetes.document import Document
 from minikafka.metadata.store import StoreError
 
@@ -43,7 +44,7 @@ class Signs:
 
 @dataclass
 class _Seen:
-    version: str
+    version: tuple[Any, ...]
     first: float
     last: float
     renewed_after: float | None = None
@@ -60,7 +61,8 @@ class Renewals:
         if lease is None:
             self._seen.pop(key, None)
             return Signs(None, math.inf)
-        version = str(lease["metadata"]["resourceVersion"])
+        spec = lease.get("spec") or {}
+        version = tuple(spec.get(name) for name in ("renewTime", "holderIdentity", "leaseTransitions"))
         seen = self._seen.get(key)
         if seen is None:
             seen = self._seen[key] = _Seen(version, now, now)
@@ -84,12 +86,16 @@ class Gap:
     lasting: bool
 
 
-def controller_gap(lease: Object | None, name: str, signs: Signs) -> Gap | None:
-    """Whether somebody looks after the partitions."""
+def controller_gap(lease: Object | None, name: str, signs: Signs, controller: str) -> Gap | None:
+    """Whether somebody looks after the partitions. ``controller``: the pod that holds the Lease, "" for who is no broker."""
     spec = (lease or {}).get("spec") or {}
     duration = float(spec.get("leaseDurationSeconds") or 0)
-    if lease is None or not spec.get("holderIdentity"):
+    holder = spec.get("holderIdentity")
+    if lease is None or not holder:
         return Gap(Reason.CONTROLLER_AWAY, f"no broker is controller: there is no Lease {name}", lasting=True)
+    if not controller:
+        what = f"no broker is controller: Lease {name} is held by {holder}, which is no pod of this cluster's brokers"
+        return Gap(Reason.CONTROLLER_AWAY, what, lasting=True)
     if signs.live(duration):
         return None
     what = f"Lease {name} was not renewed for {duration:g} s, so what is known of the in-sync replicas may be old"
@@ -100,10 +106,14 @@ def controller_gap(lease: Object | None, name: str, signs: Signs) -> Gap | None:
 
 @dataclass(frozen=True)
 class Partitions:
-    """The newest state of each topic, as a status has it, by topic; and why that is not the newest, if so."""
+    """The newest state of each topic, as a status has it, by topic; and why that is not the newest, if so.
+
+    ``min_isr`` is the brokers' default of ``min.insync.replicas``: what they go by, which the spec need not be yet.
+    """
 
     statuses: Mapping[str, Mapping[str, Any]]
     gap: Gap | None
+    min_isr: int | None = None
 
 
 def newest(topics: Sequence[Object], metadata: Object | None, name: str) -> Partitions:
@@ -115,6 +125,7 @@ def newest(topics: Sequence[Object], metadata: Object | None, name: str) -> Part
         document = Document.from_config_map(metadata)
     except StoreError as error:
         return Partitions(shown, Gap(Reason.TOPIC_STATUS_STALE, str(error), lasting=True))
+    min_isr = _min_isr(document)
     made: dict[str, Mapping[str, Any]] = {}
     behind = []
     for topic, revision in document.topics.items():
@@ -127,10 +138,16 @@ def newest(topics: Sequence[Object], metadata: Object | None, name: str) -> Part
             else:
                 behind.append(topic)
     if not behind:
-        return Partitions(made, None)
+        return Partitions(made, None, min_isr)
     more = f" and {len(behind) - _SHOWN_MAX} more" if len(behind) > _SHOWN_MAX else ""
     message = f"older than the brokers' metadata: the status of {', '.join(behind[:_SHOWN_MAX])}{more}"
-    return Partitions(made, Gap(Reason.TOPIC_STATUS_STALE, message, lasting=True))
+    return Partitions(made, Gap(Reason.TOPIC_STATUS_STALE, message, lasting=True), min_isr)
+
+
+def _min_isr(document: Document) -> int | None:
+    _, settings = document.records.get(CLUSTER_CONFIG, (0, None))
+    given = str((settings or {}).get(MIN_ISR, ""))
+    return int(given) if given.isdecimal() else None
 
 
 def _topic_name(topic: Object) -> str:

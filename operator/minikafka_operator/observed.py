@@ -8,6 +8,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from minikafka.metadata.kubernetes.lease import POD_UID
+
 from minikafka_operator.freshness import Gap, Partitions, Signs, controller_gap, newest
 from minikafka_operator.kinds import CLAIM, LEASE, STATEFUL_SET, Kind, Object
 from minikafka_operator.names import (
@@ -137,14 +139,29 @@ class Observed:
     @cached_property
     def gap(self) -> Gap | None:
         """Why no broker may be taken away because of what is known of the partitions; None when that is all there is."""
-        lease = self.find(LEASE, self.names.controller)
-        return controller_gap(lease, self.names.controller, self.controller_signs) or self._partitions.gap
+        lease, name = self.find(LEASE, self.names.controller), self.names.controller
+        return controller_gap(lease, name, self.controller_signs, self.controller) or self._partitions.gap
+
+    def default_min_isr(self, asked: int) -> int:
+        """``min.insync.replicas`` where a topic says nothing: the brokers' record, which follows what the spec has ``asked``
+        with the next controller; until the brokers have one, that.
+        """
+        recorded = self._partitions.min_isr
+        return asked if recorded is None else recorded
 
     @cached_property
     def controller(self) -> str:
-        """The pod of the controller; empty when there is none."""
-        lease = self.kept_by_brokers(LEASE, self.names.controller) or {}
-        return str(lease.get("spec", {}).get("holderIdentity") or "")
+        """The pod of the controller; empty when there is none, or the Lease's holder is no broker of this cluster.
+
+        A pod made again has the name of the one before it, so the uid counts. Brokers that did not write theirs yet are
+        known by the name.
+        """
+        lease = self.kept_by_brokers(LEASE, self.names.controller)
+        holder = str(((lease or {}).get("spec") or {}).get("holderIdentity") or "")
+        pod = next((pod for pod in self.brokers.values() if pod.name == holder), None)
+        if lease is None or pod is None:
+            return ""
+        return holder if annotations_of(lease).get(POD_UID, pod.uid) == pod.uid else ""
 
 
 @dataclass(frozen=True)

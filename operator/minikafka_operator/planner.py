@@ -176,7 +176,7 @@ def _roll(observed: Observed, spec: ClusterSpec, replicas: int, pods: Object, di
         observed,
         replicas,
         outdated_pods(observed, template, digests),
-        default_min_isr=spec.replication.min_insync_replicas,
+        default_min_isr=observed.default_min_isr(spec.replication.min_insync_replicas),
         ready_timeout_seconds=spec.rollout.ready_timeout_seconds,
         lost_with_pod=_lost_with_pod(spec),
         paused=spec.rollout.paused,

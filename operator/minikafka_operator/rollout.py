@@ -9,8 +9,9 @@ The rules (after Strimzi's KafkaRoller, which learned them the hard way):
 2. One pod at a time. While any broker is away or not ready, no ready one is touched.
 3. A broker that is outdated and not ready is the one to be replaced, after ``readyTimeoutSeconds``: it may be recovering
    its logs, or be catching up; so rule 4 holds for it too while it runs. One that crashes is not given that time. Of
-   several that are not ready only those are replaced that do not run, one at a time: too little memory brings all down,
-   and what mends that has to reach them.
+   several that are not ready those that do not run go first, one at a time: too little memory brings all down, and what
+   mends that has to reach them. Where all of them run, what mends them has to reach them, too: when each has had its time,
+   one goes that no partition with a leader counts on; and where no broker is ready and no controller at work, any one.
 4. A broker is only taken when each of its partitions keeps ``min.insync.replicas`` without it. That also holds for a
    broker that is not in the ISR: it may be the first to catch up. A partition that can never satisfy it is no reason to
    wait for ever.
@@ -133,15 +134,17 @@ def _roll_unready(
     default_min_isr: int,
 ) -> Roll:
     candidates = [i for i in unready if i in outdated]
-    if len(unready) > 1:
-        candidates = [i for i in candidates if not observed.brokers[i].running]
-    candidates.sort(key=lambda i: not observed.brokers[i].crashing)
     if not candidates:
         return _wait(observed, outdated, unready, "is not ready")
+    if len(unready) > 1:
+        down = [i for i in candidates if not observed.brokers[i].running]
+        if not down:
+            return _roll_stuck(observed, outdated, unready, candidates, timeout, lost_with_pod, default_min_isr)
+        candidates = down
+    candidates.sort(key=lambda i: not observed.brokers[i].crashing)
     pod = observed.brokers[candidates[0]]
     crashing = pod.crashing
-    since = pod.ready_since or pod.created or observed.now
-    left = (since + timedelta(seconds=timeout) - observed.now).total_seconds()
+    left = _patience(observed, [pod], timeout)
     if left > 0 and not crashing:
         return _wait(observed, outdated, unready, "is not ready yet", left)
     # One that runs may be catching up, and lead partitions or be in their ISR meanwhile.
@@ -154,9 +157,44 @@ def _roll_unready(
     # Else it serves nobody, so no ISR gets smaller. But what goes with its pod may be the last copy.
     last = _last_copies(observed.topic_states, pod.broker_id) if lost_with_pod else []
     if last:
-        message = f"{pod.name} may have the last copy of {lost_with_pod} of {_shown(last)}; delete it to give them up"
-        return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, message)
+        return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, _given_up(pod, lost_with_pod, last))
     return Roll(outdated, (Replacement(pod, f"{outdated[pod.broker_id]}, and it is not ready"),))
+
+
+def _roll_stuck(
+    observed: Observed,
+    outdated: Mapping[int, str],
+    unready: Sequence[int],
+    candidates: Sequence[int],
+    timeout: int,
+    lost_with_pod: str,
+    default_min_isr: int,
+) -> Roll:
+    """Several run and are not ready."""
+    brokers = observed.brokers
+    left = _patience(observed, [brokers[i] for i in unready], timeout)
+    if left > 0:
+        return _wait(observed, outdated, unready, "is not ready yet", left)
+    blind = observed.gap is not None
+    if observed.gap is not None and (lost_with_pod or any(pod.ready for pod in brokers.values())):
+        return _unknown(outdated, observed.gap)
+    refusal = ""
+    for broker_id in _order(observed, {i: outdated[i] for i in candidates}):
+        missed = [] if blind else _missed(observed.topic_states, broker_id, default_min_isr)
+        last = _last_copies(observed.topic_states, broker_id) if lost_with_pod else []
+        if not missed and not last:
+            why = f"{outdated[broker_id]}, and it is not ready, as others are not"
+            return Roll(outdated, (Replacement(brokers[broker_id], why),))
+        refusal = refusal or (
+            _too_few(broker_id, missed) if missed else _given_up(brokers[broker_id], lost_with_pod, last)
+        )
+    return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, refusal)
+
+
+def _patience(observed: Observed, pods: Sequence[Pod], timeout: int) -> float:
+    """Seconds until each of these has had its time to become ready; none left: 0 or less."""
+    youngest = max(pod.ready_since or pod.created or observed.now for pod in pods)
+    return (youngest + timedelta(seconds=timeout) - observed.now).total_seconds()
 
 
 def _unknown(outdated: Mapping[int, str], gap: Gap) -> Roll:
@@ -173,15 +211,31 @@ def held_up(observed: Observed, replicas: int, decision: Roll, why: str) -> Roll
 
 def cannot_go(topics: Sequence[TopicState], broker_id: int, default_min_isr: int) -> str:
     """Why a broker must not be taken away now; empty when it may."""
-    at_risk = [
+    at_risk = _all_at_risk(topics, broker_id, default_min_isr)
+    return _too_few(broker_id, at_risk) if at_risk else ""
+
+
+def _all_at_risk(topics: Sequence[TopicState], broker_id: int, default_min_isr: int) -> list[PartitionState]:
+    return [
         partition
         for topic in topics
         for partition in topic.partitions
         if _at_risk(partition, broker_id, default_min_isr if topic.min_isr is None else topic.min_isr)
     ]
-    if not at_risk:
-        return ""
+
+
+def _missed(topics: Sequence[TopicState], broker_id: int, default_min_isr: int) -> list[PartitionState]:
+    """Those that are led, and in which a broker keeps others in business; not those in which it has only to catch up."""
+    at_risk = _all_at_risk(topics, broker_id, default_min_isr)
+    return [partition for partition in at_risk if partition.leader >= 0 and broker_id in partition.isr]
+
+
+def _too_few(broker_id: int, at_risk: Sequence[PartitionState]) -> str:
     return f"without broker {broker_id} fewer than min.insync.replicas would be in sync: {_shown(at_risk)}"
+
+
+def _given_up(pod: Pod, lost_with_pod: str, last: Sequence[PartitionState]) -> str:
+    return f"{pod.name} may have the last copy of {lost_with_pod} of {_shown(last)}; delete it to give them up"
 
 
 def _last_copies(topics: Sequence[TopicState], broker_id: int) -> list[PartitionState]:

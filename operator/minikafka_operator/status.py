@@ -98,8 +98,9 @@ class _Partitions:
         self.offline: list[PartitionState] = []
         self.under_min_isr: list[PartitionState] = []
         self.under_replicated: list[PartitionState] = []
+        default = observed.default_min_isr(spec.replication.min_insync_replicas)
         for topic in observed.topic_states:
-            min_isr = spec.replication.min_insync_replicas if topic.min_isr is None else topic.min_isr
+            min_isr = default if topic.min_isr is None else topic.min_isr
             for partition in topic.partitions:
                 self.count += 1
                 if partition.leader < 0:

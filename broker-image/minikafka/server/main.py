@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -56,6 +57,7 @@ def _open_kubernetes(config: BrokerConfig) -> ClusterStore:
         cluster,
         patience=max(HEARTBEATS_OF_PATIENCE * config.broker_heartbeat_interval_ms / 1000, STORE_PATIENCE_SECONDS_MIN),
         lease_seconds=config.broker_session_timeout_ms / 1000,
+        pod_uid=os.environ.get("POD_UID", ""),
         warn=lambda line: tell(f"broker {config.node_id}: cluster store: {line}"),
     )
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from minikafka.metadata.kubernetes.lease import POD_UID
 from minikafka_operator.actions import ReplacePod
 from minikafka_operator.freshness import Renewals, Signs
 from minikafka_operator.observed import PartitionState, TopicState
 from minikafka_operator.rollout import cannot_go, highest_used
 
-from .world import NAMES, World
+from .world import NAMES, World, stamp
 
 CHANGE = {"config": {"num.partitions": "7"}}
 THREE = ([0, 1, 2], [0, 1, 2])
@@ -52,7 +53,7 @@ class TestOrder:
         world.controller(0)
         assert replaced(world) == ["demo-broker-1"]
         world.settle()
-        assert world.status["controller"] == "demo-broker-0"
+        assert world.status["controller"] == "demo-broker-1", "it moved once"
 
     def test_it_follows_a_controller_that_moves(self) -> None:
         world = rolling()
@@ -273,8 +274,15 @@ class TestEviction:
 
 class TestRenewals:
     @staticmethod
-    def lease(version: int) -> dict[str, Any]:
-        return {"metadata": {"resourceVersion": str(version)}}
+    def lease(version: int, touched: int = 0) -> dict[str, Any]:
+        return {"metadata": {"resourceVersion": f"{version}{touched}"}, "spec": {"renewTime": str(version)}}
+
+    def test_a_change_that_is_no_renewal_says_nothing(self) -> None:
+        """Whoever put a label on the Lease of a controller that was dead made it look alive."""
+        seen = Renewals()
+        for touched in range(4):
+            signs = seen.look("c", self.lease(1, touched), 4.0 * touched)
+        assert signs == Signs(None, 12.0)
 
     def test_only_a_change_between_two_looks_is_a_sign_of_life(self) -> None:
         seen = Renewals()
@@ -412,7 +420,9 @@ class TestSeveralCrash:
         world.wait(10_000)
         assert replaced(world) == ["demo-broker-1"]
         world.pods["demo-broker-1"]["status"]["containerStatuses"] = [{**CRASHING, "state": {"running": {}}}]
-        assert replaced(world) == []
+        ready = {"type": "Ready", "status": "False", "lastTransitionTime": stamp(world.now)}
+        world.pods["demo-broker-1"]["status"]["conditions"] = [ready]
+        assert replaced(world) == [], "it has only just been started"
 
     def test_none_takes_what_is_only_in_its_memory_along(self) -> None:
         world = rolling(unflushedVolume={})
@@ -420,6 +430,169 @@ class TestSeveralCrash:
         crash(world, 0, 1, 2)
         world.controller_signs = Signs(None, 30.0)
         assert replaced(world) == []
+
+
+def run_unready(world: World, *brokers: int) -> None:
+    """Brokers that run and do not become ready: with a listener that nobody can reach, say."""
+    for name in map(NAMES.pod, brokers):
+        world.stop(name)
+
+
+class TestSeveralRun:
+    """Several run and are not ready. They waited for each other for ever."""
+
+    def world(self, *brokers: int, **spec: Any) -> World:
+        world = rolling(rollout={"readyTimeoutSeconds": 100}, **spec)
+        world.topic("bank", THREE)
+        run_unready(world, *brokers)
+        return world
+
+    def test_each_is_given_its_time(self) -> None:
+        world = self.world(0, 1)
+        assert replaced(world) == []
+        world.wait(99)
+        assert replaced(world) == []
+        world.wait(2)
+        assert replaced(world) == ["demo-broker-0"]
+
+    def test_one_at_a_time_until_all_are_well(self) -> None:
+        world = self.world(0, 1)
+        world.wait(101)
+        world.step()
+        assert replaced(world) == [], "broker 0 is away"
+        world.controllers()
+        assert replaced(world) == [], "broker 0 has only just been made again"
+        world.kubelets()
+        assert replaced(world) == ["demo-broker-1"], "it is the only one left that is not ready"
+        world.settle()
+        assert world.ready() == [0, 1, 2]
+
+    def test_one_that_does_not_get_well_either_is_waited_for(self) -> None:
+        world = self.world(0, 1)
+        world.wait(101)
+        world.step()
+        world.controllers()
+        world.kubelets()
+        run_unready(world, 0)
+        world.wait(99)
+        assert replaced(world) == []
+        world.wait(2)
+        assert replaced(world) == ["demo-broker-1"]
+
+    def test_one_that_partitions_count_on_stays(self) -> None:
+        world = self.world(0, 1)
+        world.topic("bank", ([0, 1, 2], [0, 2]))
+        world.wait(101)
+        assert replaced(world) == ["demo-broker-1"], "it is in no ISR"
+        world.topic("bank", ([0, 1, 2], [0, 2]), ([0, 1, 2], [1, 2]))
+        assert replaced(world) == []
+        world.step()
+        assert world.condition("RolloutBlocked")[1] == "PartitionsAtMinIsr"
+
+    def test_nobody_is_served_by_a_partition_without_a_leader(self) -> None:
+        world = self.world(0, 1)
+        world.topic("bank", ([0, 1], [0]), leader=-1)
+        world.wait(101)
+        assert replaced(world) == ["demo-broker-0"]
+
+    def test_without_a_controller_one_is_taken_only_when_no_broker_is_ready(self) -> None:
+        world = self.world(0, 1)
+        world.controller_signs = Signs(None, 30.0)
+        world.wait(101)
+        assert replaced(world) == []
+        world.step()
+        assert world.condition("RolloutBlocked")[1] == "ControllerAway"
+        run_unready(world, 2)
+        world.wait(101)
+        assert replaced(world) == ["demo-broker-0"]
+
+    def test_a_cluster_that_never_came_about_is_mended(self) -> None:
+        """Its first settings kept every broker from becoming ready: there is no Lease, and no metadata of any topic."""
+        world = rolling(rollout={"readyTimeoutSeconds": 100})
+        run_unready(world, 0, 1, 2)
+        del world.objects["Lease", "demo-controller"]
+        world.controller_signs = Signs(None, math.inf)
+        world.wait(101)
+        assert replaced(world) == ["demo-broker-0"]
+        world.step()
+        world.controllers()
+        world.kubelets()
+        world.controller_signs = Signs(1.0)
+        world.settle()
+        assert world.ready() == [0, 1, 2]
+
+    def test_none_takes_the_last_copy_along(self) -> None:
+        world = self.world(0, 1, 2, unflushedVolume={})
+        world.topic("bank", ([0, 1, 2], [0]), leader=-1)
+        world.wait(101)
+        assert replaced(world) == ["demo-broker-1"]
+        world.controller_signs = Signs(None, 30.0)
+        assert replaced(world) == []
+
+
+class TestWhoIsController:
+    """The Lease says that somebody looks after the partitions if a broker of this cluster holds it."""
+
+    def blocked(self, world: World) -> str:
+        assert replaced(world) == []
+        world.step()
+        status, reason, message = world.condition("RolloutBlocked")
+        assert (status, reason) == ("True", "ControllerAway")
+        assert "controller" not in world.status
+        return message
+
+    def test_a_holder_that_is_no_broker(self) -> None:
+        world = rolling()
+        world.objects["Lease", "demo-controller"]["spec"]["holderIdentity"] = "my-laptop"
+        assert self.blocked(world) == (
+            "no broker is controller: Lease demo-controller is held by my-laptop, which is no pod of this cluster's brokers"
+        )
+
+    @pytest.mark.parametrize("uid", ["of-an-earlier-pod", ""])
+    def test_a_namesake_of_a_broker(self, uid: str) -> None:
+        world = rolling()
+        world.objects["Lease", "demo-controller"]["metadata"]["annotations"][POD_UID] = uid
+        self.blocked(world)
+
+    def test_a_lease_that_is_not_the_clusters(self) -> None:
+        world = rolling()
+        del world.objects["Lease", "demo-controller"]["metadata"]["labels"]
+        self.blocked(world)
+
+    def test_brokers_of_before_did_not_say_which_pod_they_are(self) -> None:
+        """Their roll to a version that does must not wait for it."""
+        world = rolling()
+        del world.objects["Lease", "demo-controller"]["metadata"]["annotations"]
+        assert replaced(world) == ["demo-broker-0"]
+
+
+class TestMinIsr:
+    """What counts is what the brokers go by, not what the spec has asked them for."""
+
+    def lowered(self) -> World:
+        world = rolling()
+        world.topic("bank", ([0, 1, 2], [0, 1]))
+        world.recorded_min_isr = 2
+        world.edit(replication={"minInsyncReplicas": 1})
+        return world
+
+    def test_a_lower_one_counts_once_the_brokers_have_it(self) -> None:
+        """With the spec's, broker 0 went while producers with acks=all still needed it."""
+        world = self.lowered()
+        assert replaced(world) == ["demo-broker-2"], "the one that is out of the ISR"
+        world.topic("bank", ([0, 1], [0, 1]), ([0, 1, 2], [0, 1]), ([0, 1, 2], [0, 2]), ([0, 1, 2], [1, 2]))
+        assert replaced(world) == []
+        world.recorded_min_isr = 1
+        assert replaced(world) == ["demo-broker-0"]
+
+    def test_the_status_says_what_producers_see(self) -> None:
+        world = self.lowered()
+        world.topic("bank", ([0, 1, 2], [0]))
+        world.step()
+        assert world.status["underMinIsrPartitions"] == 1
+        world.recorded_min_isr = 1
+        world.step()
+        assert world.status["underMinIsrPartitions"] == 0
 
 
 class TestEphemeralStorage:

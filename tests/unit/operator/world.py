@@ -11,7 +11,9 @@ import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR
 from minikafka.metadata.kubernetes.document import Document
+from minikafka.metadata.kubernetes.lease import POD_UID
 from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Patch, Plan, ReplacePod, TellTopic
 from minikafka_operator.api import API_VERSION
 from minikafka_operator.api.cluster import ClusterSpec
@@ -19,7 +21,7 @@ from minikafka_operator.conditions import Reason
 from minikafka_operator.freshness import Signs
 from minikafka_operator.kinds import CLAIM, CLUSTER, POD, STATEFUL_SET, TOPIC, Object
 from minikafka_operator.names import CLUSTER_FINALIZER, DATA_VOLUME, MANAGER, TOPIC_FINALIZER, Names
-from minikafka_operator.observed import Observed, Warned
+from minikafka_operator.observed import Observed, Warned, annotations_of
 from minikafka_operator.planner import Settings, plan
 
 BEGIN = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -60,6 +62,8 @@ class World:
         self.controller_signs = Signs(renewed_within=1.0)
         self.revisions: dict[str, int] = {}
         """Of each topic, in the brokers' metadata; those of topics that are not here are as their statuses say."""
+        self.recorded_min_isr: int | None = None
+        """The brokers' default of min.insync.replicas, as their metadata has it."""
         self.journal: dict[str, Any] = {}
         metadata = {"name": "demo", "namespace": "ns", "uid": "cluster-uid", "generation": 1, "resourceVersion": "1"}
         self.cluster: Object = {
@@ -91,8 +95,14 @@ class World:
     def metadata(self) -> Object:
         """What the brokers keep in their ConfigMap."""
         shown = {name: topic["status"]["revision"] for name, topic in self.topics.items()}
+        settings = {} if self.recorded_min_isr is None else {MIN_ISR: str(self.recorded_min_isr)}
         document = Document(
-            "id", topics={**shown, **self.revisions}, journal=self.journal, resource_version="1", uid="1"
+            "id",
+            records={CLUSTER_CONFIG: (1, settings)},
+            topics={**shown, **self.revisions},
+            journal=self.journal,
+            resource_version="1",
+            uid="1",
         )
         made = document.to_config_map(NAMES.metadata, {})
         return {**made, "metadata": {**made["metadata"], "uid": "1"}}
@@ -161,7 +171,11 @@ class World:
         name = NAMES.controller
         self.objects["Lease", name] = {
             "kind": "Lease",
-            "metadata": {**self._metadata(name), "labels": NAMES.labels()},
+            "metadata": {
+                **self._metadata(name),
+                "labels": NAMES.labels(),
+                "annotations": {POD_UID: self.pods[NAMES.pod(broker_id)]["metadata"]["uid"]},
+            },
             "spec": {"holderIdentity": NAMES.pod(broker_id), "leaseDurationSeconds": 9},
         }
 
@@ -232,7 +246,8 @@ class World:
         }
         broker_id = int(name.rpartition("-")[2])
         if ("Lease", NAMES.controller) not in self.objects:
-            self.controller(2)
+            self.controller(max(int(pod.rpartition("-")[2]) for pod in self.pods))
+        self._elect()
         for topic in self.topics.values():
             for partition in topic["status"]["partitions"]:
                 if broker_id in partition["replicas"] and broker_id not in partition["isr"]:
@@ -244,7 +259,18 @@ class World:
         self.pods[name]["status"]["conditions"] = conditions
         self._leave(int(name.rpartition("-")[2]))
 
+    def _elect(self) -> None:
+        """When the controller's pod is gone, a ready broker takes the Lease."""
+        lease = self.objects.get(("Lease", NAMES.controller))
+        observed = self.observed()
+        if lease is None or POD_UID not in annotations_of(lease) or observed.controller:
+            return
+        ready = [broker_id for broker_id, pod in observed.brokers.items() if pod.ready]
+        if ready:
+            self.controller(ready[0])
+
     def _leave(self, broker_id: int) -> None:
+        self._elect()
         for topic in self.topics.values():
             for partition in topic["status"]["partitions"]:
                 if broker_id in partition["isr"] and len(partition["isr"]) > 1:

@@ -16,6 +16,8 @@ from minikafka.metadata.store import Lease, StoreError
 
 NODE, HOST, PORT = "minikafka.dev/node-id", "minikafka.dev/host", "minikafka.dev/port"
 RENEWED = "minikafka.dev/renewed"
+POD_UID = "minikafka.dev/pod-uid"
+"""The holder's pod, "" outside of one: who looks at the Lease from outside can tell a broker of the cluster from its namesake."""
 TERM = "minikafka.dev/term"
 """A random word of the one who took it, by which it recognises its own write when the answer was lost."""
 
@@ -26,7 +28,13 @@ def micro_time() -> str:
 
 
 def to_object(
-    name: str, cluster: str, lease: Lease, term: str, duration_seconds: float, old: Mapping[str, Any] | None
+    name: str,
+    cluster: str,
+    lease: Lease,
+    term: str,
+    duration_seconds: float,
+    old: Mapping[str, Any] | None,
+    pod_uid: str = "",
 ) -> dict[str, Any]:
     """The Lease to write; over ``old`` as a compare-and-set, or None to create it."""
     now = micro_time()
@@ -39,6 +47,7 @@ def to_object(
             PORT: str(lease.port),
             RENEWED: str(lease.renewed),
             TERM: term,
+            POD_UID: pod_uid,
         },
     }
     acquired = now

@@ -58,6 +58,7 @@ class KubernetesStore:
         patience: seconds for a write, with all its attempts; then the outcome is unknown and StoreError says so.
             Less than what brokers wait for a heartbeat's answer, or they would take a slow commit for a dead controller.
         lease_seconds: ``leaseDurationSeconds`` of the Lease, for people who look at it.
+        pod_uid: of the pod that this process runs in, for the operator: it goes into the Lease.
         warn: gets lines for the operator.
     """
 
@@ -69,6 +70,7 @@ class KubernetesStore:
         *,
         patience: float = 3.0,
         lease_seconds: float = 9.0,
+        pod_uid: str = "",
         warn: Warn = lambda _: None,
     ) -> None:
         self.cluster = cluster
@@ -81,6 +83,7 @@ class KubernetesStore:
         self.follower: Follower | None = None
         self._patience = patience
         self._lease_seconds = lease_seconds
+        self._pod_uid = pod_uid
         self._document: Document | None = None
         self._attendant: Attendant | None = None
         self._term = ""
@@ -492,7 +495,9 @@ class KubernetesStore:
             if wanted is None:
                 old = None
                 continue
-            value = leases.to_object(self.lease_name, self.cluster, wanted, term, self._lease_seconds, old)
+            value = leases.to_object(
+                self.lease_name, self.cluster, wanted, term, self._lease_seconds, old, self._pod_uid
+            )
             timeout = min(ATTEMPT_SECONDS_MAX, max(deadline - time.monotonic(), 0.01))
             try:
                 if old is None:
