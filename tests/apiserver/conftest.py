@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -10,20 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minikafka.metadata.kubernetes import Access, KubernetesStore
 
-REPOSITORY = Path(__file__).parents[2]
-if str(REPOSITORY) not in sys.path:  # for `from tests.apiserver...`: the importlib import mode leaves sys.path alone
-    sys.path.insert(0, str(REPOSITORY))
+from tests.apiserver.brokers import Brokers
+from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane, program_folder
+from tests.apiserver.faulty_proxy import FaultyProxy
+from tests.apiserver.operator_process import Cluster, Operator, apply, manifest, token_of
 
 pytest.register_assert_rewrite("tests.unit.metadata.store_conformance")
 
-from minikafka.metadata.kubernetes import Access, KubernetesStore  # noqa: E402
-
-from tests.apiserver.brokers import Brokers  # noqa: E402
-from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane, program_folder  # noqa: E402
-from tests.apiserver.faulty_proxy import FaultyProxy  # noqa: E402
-
-CRDS = REPOSITORY / "crds"
+CRDS = Path(__file__).parents[2] / "crds"
 CLUSTER = "c"
 
 
@@ -76,6 +71,34 @@ async def proxy(plane: ControlPlane) -> AsyncIterator[FaultyProxy]:
     await proxy.start()
     yield proxy
     await proxy.stop()
+
+
+@pytest.fixture(scope="module")
+def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """An operator for all namespaces, with what ``kubectl apply -k deploy/all-namespaces`` allows it.
+
+    It looks again every second, so that a test sees several looks at a settled cluster.
+    """
+    apply(plane, manifest())
+    token = token_of(plane, "minikafka-operator", "minikafka-operator")
+    operator = Operator(plane, tmp_path_factory.mktemp("operator"), token, "--resync-seconds=1")
+    try:
+        operator.wait_until_watching()
+        yield operator
+        log = operator.log.read_text()
+        assert "Traceback" not in log, log
+        assert "orbidden" not in log, log
+    finally:
+        operator.stop()
+
+
+@pytest.fixture
+def cluster(operator: Operator, plane: ControlPlane, namespace: str) -> Iterator[Cluster]:
+    """A cluster's name in a namespace of its own; not created yet."""
+    del operator  # it is there before the cluster is
+    cluster = Cluster(plane, namespace)
+    yield cluster
+    cluster.abandon()
 
 
 OpenStore = Callable[..., Awaitable[KubernetesStore]]

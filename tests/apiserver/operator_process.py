@@ -73,6 +73,20 @@ class Operator:
                     total += float(match[3])
         return total
 
+    def look_at(self, cluster: Cluster, times: int = 4) -> None:
+        """Wait until it has looked at a cluster so many times, each from its beginning on.
+
+        What was looked at when this was called does not count, nor do looks at what other tests have left.
+        """
+        names, moments = cluster.names, set()
+
+        def ended() -> int:
+            where = {"namespace": names.namespace, "cluster": names.cluster}
+            moments.add(self.metric("minikafka_operator_last_success_timestamp_seconds", **where))
+            return len(moments)
+
+        until_now(ended, lambda count: count >= times + 2, seconds=60)
+
     def _get(self, path: str) -> str:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:

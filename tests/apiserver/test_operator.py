@@ -17,41 +17,7 @@ from tests.apiserver.operator_process import IMAGE, Cluster, Operator, apply, ma
 from tests.apiserver.waiting import until_now
 
 RETRIED_SECONDS_MAX = 2 * REFUSED_RETRY_SECONDS
-RESYNC_SECONDS = 1
-"""So that a test sees several looks at a settled cluster."""
-
 THREE = ([0, 1, 2], [0, 1, 2])
-
-
-@pytest.fixture(scope="module")
-def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """An operator for all namespaces, with what ``kubectl apply -k deploy/all-namespaces`` allows it."""
-    apply(plane, manifest())
-    token = token_of(plane, "minikafka-operator", "minikafka-operator")
-    operator = Operator(plane, tmp_path_factory.mktemp("operator"), token, f"--resync-seconds={RESYNC_SECONDS}")
-    try:
-        operator.wait_until_watching()
-        yield operator
-        log = operator.log.read_text()
-        assert "Traceback" not in log, log
-        assert "orbidden" not in log, log
-    finally:
-        operator.stop()
-
-
-@pytest.fixture
-def cluster(operator: Operator, plane: ControlPlane, namespace: str) -> Iterator[Cluster]:
-    """A cluster's name in a namespace of its own; not created yet."""
-    cluster = Cluster(plane, namespace)
-    yield cluster
-    cluster.abandon()
-
-
-def looks(operator: Operator, more: int = 4) -> None:
-    """Wait until clusters were looked at some more times."""
-    before = operator.metric("minikafka_operator_reconciliations_total")
-    total = "minikafka_operator_reconciliations_total"
-    until_now(lambda: operator.metric(total), lambda count: count >= before + more, seconds=60)
 
 
 def stateful_sets_written(operator: Operator) -> float:
@@ -60,11 +26,11 @@ def stateful_sets_written(operator: Operator) -> float:
 
 
 def settled(cluster: Cluster, operator: Operator) -> dict[str, str]:
-    """The versions of all objects, once some looks at all clusters have changed none of them."""
+    """The versions of all objects, once some looks have changed none of them."""
     deadline = time.monotonic() + 60
     before = cluster.versions()
     while True:
-        looks(operator, 6)
+        operator.look_at(cluster, 6)
         if (after := cluster.versions()) == before:
             return after
         assert time.monotonic() < deadline, f"still written: {[k for k, v in after.items() if before.get(k) != v]}"
@@ -281,7 +247,7 @@ class TestSteadyState:
         until_now(lambda: cluster.status().get("partitions"), lambda count: count == 1)
         before = settled(cluster, operator)
         applied = stateful_sets_written(operator)
-        looks(operator, 6)
+        operator.look_at(cluster, 6)
         assert cluster.versions() == before
         assert stateful_sets_written(operator) == applied
 
@@ -294,7 +260,7 @@ class TestSteadyState:
         other = Operator(plane, tmp_path, ADMIN_TOKEN, f"--namespace={cluster.names.namespace}", "--resync-seconds=1")
         try:
             other.wait_until_watching()
-            looks(other)
+            other.look_at(cluster)
             assert cluster.versions() == before
             assert other.metric("minikafka_operator_writes_total") == 0
             assert other.metric("minikafka_operator_reconciliations_total", outcome="steady") >= 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from minikafka.metadata.store import StoreError
 
 from tests.apiserver.conftest import OpenStore
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.operator_process import Cluster, Operator, apply, manifest, token_of
+from tests.apiserver.operator_process import Cluster, Operator
 from tests.apiserver.waiting import until_now
 
 RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
@@ -35,36 +34,6 @@ THEIRS: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """With what the project's manifests allow it; it looks again every second."""
-    apply(plane, manifest())
-    token = token_of(plane, "minikafka-operator", "minikafka-operator")
-    operator = Operator(plane, tmp_path_factory.mktemp("operator"), token, "--resync-seconds=1")
-    try:
-        operator.wait_until_watching()
-        yield operator
-        log = operator.log.read_text()
-        assert "Traceback" not in log, log
-        assert "orbidden" not in log, log
-    finally:
-        operator.stop()
-
-
-@pytest.fixture
-def cluster(operator: Operator, plane: ControlPlane, namespace: str) -> Iterator[Cluster]:
-    """A cluster's name; not created yet."""
-    cluster = Cluster(plane, namespace)
-    yield cluster
-    cluster.abandon()
-
-
-def looks(operator: Operator, more: int = 4) -> None:
-    """Wait until clusters were looked at some more times."""
-    before = operator.metric("minikafka_operator_reconciliations_total")
-    until_now(lambda: operator.metric("minikafka_operator_reconciliations_total"), lambda n: n >= before + more)
-
-
 @pytest.mark.parametrize(("plural", "name"), THEIRS)
 def test_a_strangers_object_survives_the_cluster(cluster: Cluster, operator: Operator, plural: str, name: str) -> None:
     """Before it, beside it and after it."""
@@ -76,7 +45,7 @@ def test_a_strangers_object_survives_the_cluster(cluster: Cluster, operator: Ope
     until_now(cluster.events, lambda events: ("Warning", "ObjectConflict", told) in events)
     shown = cluster.plane.kubectl("get", "mkc", "-n", cluster.names.namespace).stdout
     assert f"{name} is there and not" in shown
-    looks(operator)
+    operator.look_at(cluster)
     assert cluster.find(plural, name) == before
     cluster.plane.request("DELETE", cluster.path)
     until_now(lambda: cluster.plane.find(cluster.path), lambda thing: thing is None, seconds=30)
@@ -101,7 +70,7 @@ def test_an_object_that_comes_between_look_and_write(cluster: Cluster, operator:
     before = cluster.find("services", "c-broker-1-external")
     cluster.create(listeners={"external": {"type": "NodePort"}})
     assert "Service c-broker-1-external" in cluster.wait_for("Accepted", "False", "ObjectConflict")
-    looks(operator)
+    operator.look_at(cluster)
     assert cluster.find("services", "c-broker-1-external") == before
 
 

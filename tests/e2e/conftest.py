@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import re
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,15 +16,11 @@ from typing import Any
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
-if str(REPOSITORY) not in sys.path:  # for `from tests.e2e...`: the importlib import mode leaves sys.path alone
-    sys.path.insert(0, str(REPOSITORY))
-
-from tests.e2e import diagnostics, machine  # noqa: E402
-from tests.e2e.broker_cluster import SMALL, BrokerCluster  # noqa: E402
-from tests.e2e.kubectl import Kubectl, KubectlError, eventually  # noqa: E402
-from tests.e2e.machine import say  # noqa: E402
-from tests.e2e.node import Node  # noqa: E402
+from tests.e2e import diagnostics, machine
+from tests.e2e.broker_cluster import SMALL, BrokerCluster
+from tests.e2e.kubectl import Kubectl, KubectlError, eventually
+from tests.e2e.machine import say
+from tests.e2e.node import Node
 
 OPERATOR_NAMESPACE = "minikafka-operator"
 RELEASE = "minikafka-operator"

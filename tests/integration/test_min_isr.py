@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.layout import read_record, write_record
 
-REPOSITORY = Path(__file__).parents[2]
-if str(REPOSITORY) not in sys.path:  # the importlib import mode leaves sys.path alone
-    sys.path.insert(0, str(REPOSITORY))
-
-from tests.interop.raw_client import PartitionInfo, RawConnection, metadata  # noqa: E402
+from tests.interop.raw_client import PartitionInfo, RawConnection, metadata
 
 Until = Callable[..., Any]
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]

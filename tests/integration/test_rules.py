@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +15,7 @@ from confluent_kafka.admin import AdminClient
 from minikafka.controller.brokers import CUT_OFF
 from minikafka.local.cluster import LocalCluster
 
-REPOSITORY = Path(__file__).parents[2]
-if str(REPOSITORY) not in sys.path:  # the importlib import mode leaves sys.path alone
-    sys.path.insert(0, str(REPOSITORY))
-
-from tests.interop.raw_client import (  # noqa: E402
+from tests.interop.raw_client import (
     ClusterInfo,
     FetchAnswer,
     ProducerState,

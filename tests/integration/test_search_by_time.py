@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,11 +11,7 @@ from minikafka.cli.connection import Connection
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import HOST
 
-REPOSITORY = Path(__file__).parents[2]
-if str(REPOSITORY) not in sys.path:  # the importlib import mode leaves sys.path alone
-    sys.path.insert(0, str(REPOSITORY))
-
-from tests.interop.raw_client import RawConnection, produce_request, read_produce_answer, seal_batch  # noqa: E402
+from tests.interop.raw_client import RawConnection, produce_request, read_produce_answer, seal_batch
 
 LIST_OFFSETS, MAX_TIMESTAMP = 2, -3
 CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE = 2, 76

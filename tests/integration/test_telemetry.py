@@ -10,7 +10,6 @@ import contextlib
 import json
 import sqlite3
 import struct
-import sys
 import threading
 import urllib.request
 from collections import defaultdict
@@ -38,11 +37,7 @@ from minikafka.telemetry.metrics import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-REPOSITORY = Path(__file__).parents[2]
-if str(REPOSITORY) not in sys.path:  # the importlib import mode leaves sys.path alone
-    sys.path.insert(0, str(REPOSITORY))
-
-from tests.interop.raw_client import (  # noqa: E402
+from tests.interop.raw_client import (
     PartitionInfo,
     RawConnection,
     fetch_request,

@@ -7,19 +7,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
-if str(REPOSITORY) not in sys.path:  # for `from tests.interop...`: the importlib import mode leaves sys.path alone
-    sys.path.insert(0, str(REPOSITORY))
-
-from tests.interop.kafka_jars import KafkaJarsMissing, kafka_classpath  # noqa: E402
-from tests.interop.raw_client import RawConnection, metadata  # noqa: E402
+from tests.interop.kafka_jars import KafkaJarsMissing, kafka_classpath
+from tests.interop.raw_client import RawConnection, metadata
 
 BROKER_SETTINGS = {
     "auto.create.topics.enable": "true",

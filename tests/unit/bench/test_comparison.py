@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[3]
-if str(REPOSITORY) not in sys.path:  # the importlib import mode leaves sys.path alone
-    sys.path.insert(0, str(REPOSITORY))
-
-from bench import warming  # noqa: E402
-from bench.loads import Figures  # noqa: E402
-from bench.measurements import SHORT, Bench, Row  # noqa: E402
-from bench.summary import KAFKA, MINI, compare  # noqa: E402
-from bench.warming import LOOKS_MAX, is_steady, until_steady  # noqa: E402
+from bench import warming
+from bench.loads import Figures
+from bench.measurements import SHORT, Bench, Row
+from bench.summary import KAFKA, MINI, compare
+from bench.warming import LOOKS_MAX, is_steady, until_steady
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[3]
-if str(REPOSITORY) not in sys.path:  # for `from tests.interop...`: the importlib import mode leaves sys.path alone
-    sys.path.insert(0, str(REPOSITORY))
-
-from tests.unit.wire.stage import Stage  # noqa: E402
+from tests.unit.wire.stage import Stage
 
 
 @pytest.fixture
