@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time as _time
+from collections.abc import Callable
 from typing import Protocol
+
+
+class Timer(Protocol):
+    """Something that will happen, unless it is cancelled before."""
+
+    def cancel(self) -> None:
+        """Safe to call at any moment, and twice."""
+        ...
 
 
 class Clock(Protocol):
@@ -21,6 +31,10 @@ class Clock(Protocol):
         """Let the ground go on for so long."""
         ...
 
+    def call_later(self, seconds: float, event: Callable[[], None]) -> Timer:
+        """Have `event` called when so much time has gone by, in the background of whatever goes on then."""
+        ...
+
 
 class MachineClock:
     """The time of this machine."""
@@ -33,6 +47,13 @@ class MachineClock:
 
     def sleep(self, seconds: float) -> None:
         _time.sleep(seconds)
+
+    def call_later(self, seconds: float, event: Callable[[], None]) -> Timer:
+        """In a thread of its own, which does not keep the process alive."""
+        timer = threading.Timer(seconds, event)
+        timer.daemon = True
+        timer.start()
+        return timer
 
 
 MACHINE_CLOCK = MachineClock()

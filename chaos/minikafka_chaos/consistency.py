@@ -11,7 +11,8 @@ from minikafka.config.keys import Key
 from minikafka.config.refusals import refusal
 
 from minikafka_chaos.document import ConfigEntry, Part, UnflushedVolume
-from minikafka_chaos.steps import Step, Verb
+from minikafka_chaos.steps import Step
+from minikafka_chaos.verbs import RULES, Verb
 
 if TYPE_CHECKING:
     from minikafka_chaos.scenario import ScenarioSpec
@@ -27,14 +28,15 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
     partitions = {topic.name: topic.partitions for topic in spec.topics}
     for topic in spec.topics:
         replicas = [broker for assignment in topic.replica_assignments for broker in assignment.replicas]
-        if any(broker > spec.cluster.brokers for broker in replicas):
-            yield f"topic {topic.name}: replicaAssignments names a broker beyond {spec.cluster.brokers}"
+        if any(broker >= spec.cluster.brokers for broker in replicas):
+            yield f"topic {topic.name}: replicaAssignments names a broker beyond {spec.cluster.brokers - 1}"
         if not replicas and topic.replication_factor > spec.cluster.brokers:
             many = f"replicationFactor {topic.replication_factor} with {spec.cluster.brokers} brokers"
             yield f"topic {topic.name}: {many}"
     yield from _bad_settings(spec)
     if spec.workload.topic not in partitions:
         yield f"workload.topic {spec.workload.topic}: no such topic, there are {', '.join(partitions)}"
+    yield from _idle_references(spec)
     earlier: set[str] = set()
     sent: set[str] = set()
     for step in spec.steps:
@@ -54,6 +56,23 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
     for claim in spec.claims:
         if claim.since is not None and claim.since not in earlier:
             yield f"claim {claim.name}: since names no step: {claim.since}"
+
+
+def _idle_references(spec: ScenarioSpec) -> Iterator[str]:
+    """Steps that name one which exists, and which did nothing that they could refer to."""
+    faults = {step.name: step.fault for step in spec.steps}
+    for step in spec.steps:
+        if (fault := step.fault) is None:
+            continue
+        if fault.step in faults:
+            named = faults[fault.step]
+            if named is None or not any(RULES[verb].lasts for verb in named.verbs):
+                yield f"step {step.name}: step {fault.step} makes nothing that lasts"
+        for target in (fault.target, fault.peer):
+            if target is not None and target.step in faults:
+                named = faults[target.step]
+                if named is None or (named.target is None and named.step is None):
+                    yield f"step {step.name}: step {target.step} chooses no broker"
 
 
 def _bad_settings(spec: ScenarioSpec) -> Iterator[str]:
@@ -89,7 +108,9 @@ def _repeated(where: str, names: list[str]) -> Iterator[str]:
 
 def _parts(step: Step) -> Iterator[tuple[str, Part]]:
     if step.fault is not None:
-        yield "target", step.fault.target
+        yield "fault", step.fault
+        if step.fault.target is not None:
+            yield "target", step.fault.target
         if step.fault.peer is not None:
             yield "peer", step.fault.peer
     if step.send is not None:
@@ -115,5 +136,5 @@ def _bad_references(
             yield f"{where}: {name} is no earlier step"
     broker: int | None = getattr(part, "broker", None)
     for number in [broker, *getattr(part, "brokers", [])]:
-        if number is not None and number > brokers:
-            yield f"{where}: broker {number} does not exist, there are 1 to {brokers}"
+        if number is not None and number >= brokers:
+            yield f"{where}: broker {number} does not exist, there are 0 to {brokers - 1}"

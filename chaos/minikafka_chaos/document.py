@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", max_length=253)]
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$", max_length=249)]
-BrokerId = Annotated[int, Field(ge=1, le=100)]
+BrokerId = Annotated[int, Field(ge=0, le=99)]
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
 
 

@@ -5,6 +5,7 @@ it is done. So a run that dies leaves behind what it may have broken. Kinds of l
 
 - `scenario`  the scenario as it was run, the ground, the seed;
 - `action`    phase `begin` (written ahead) and phase `end` (with `ok` and a detail) of every fault, send and heal;
+- `recovered` a fault (by its id) of which nothing is left, and what undid it;
 - `check`     a condition that was waited for, or a claim that was judged, with what was seen;
 - `note`      anything else a reader will want to know;
 - `claims`   what the run is judged by, and what kept it from showing more (docs/verdicts.md);
@@ -15,11 +16,14 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time as _time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from minikafka_chaos.faults import Fault, Handle, Targets
 
 FILE_NAME = "journal.jsonl"
 CLUSTER_FOLDER = "cluster"
@@ -35,23 +39,28 @@ class Action:
 
 
 class Journal:
-    """Appends to a run's journal; every line is durable before the call returns, unless `durable` is false."""
+    """Appends to a run's journal; every line is durable before the call returns, unless `durable` is false.
+
+    Lines may come from several threads. It is the ledger of a run on one machine (`minikafka_chaos.faults.Ledger`).
+    """
 
     def __init__(self, path: Path, clock: Callable[[], float] = _time.time, durable: bool = True) -> None:
         self.path = path
         self._clock = clock
         self._durable = durable
+        self._lock = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, kind: str, fields: Mapping[str, Any]) -> float:
         """Append one line; returns its time in unix seconds."""
-        now = self._clock()
-        line = {"time": round(now, 6), "kind": kind, **fields}
-        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        self._file.flush()
-        if self._durable:
-            os.fsync(self._file.fileno())
+        with self._lock:
+            now = self._clock()
+            line = {"time": round(now, 6), "kind": kind, **fields}
+            self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            self._file.flush()
+            if self._durable:
+                os.fsync(self._file.fileno())
         return now
 
     def note(self, text: str, **fields: Any) -> None:
@@ -69,6 +78,35 @@ class Journal:
             self.write("action", {"phase": "end", **about, "ok": False, "detail": _one_line(error)})
             raise
         self.write("action", {"phase": "end", **about, **action.fields, "ok": True, "detail": action.detail})
+
+    # -- the ledger of faults ---------------------------------------------------------------------------------------------
+
+    def intend(self, fault: Fault, targets: Targets, expires: float | None) -> None:
+        more: dict[str, Any] = {"id": fault.id}
+        if parameters := fault.parameters.given():
+            more["parameters"] = parameters
+        if targets.peers:
+            more["peers"] = list(targets.peers)
+        if expires is not None:
+            more["expires"] = round(expires, 6)
+        self._fault("begin", fault, targets, **more)
+
+    def injected(self, handle: Handle) -> None:
+        self._fault("end", handle.fault, handle.targets, ok=True, detail=None)
+
+    def failed(self, fault: Fault, targets: Targets, error: BaseException) -> None:
+        self._fault("end", fault, targets, ok=False, detail=_one_line(error))
+
+    def recovered(self, handle: Handle, how: str) -> None:
+        fault = handle.fault
+        about = {"id": fault.id, "step": fault.step, "fault": fault.verb.value, "targets": handle.targets.names}
+        self.write("recovered", {**about, "by": how})
+
+    def _fault(self, phase: str, fault: Fault, targets: Targets, **more: Any) -> None:
+        """A line for each broker: a reader of the journal follows brokers."""
+        for name in targets.names:
+            about = {"step": fault.step, "fault": fault.verb.value, "target": name, "role": targets.role}
+            self.write("action", {"phase": phase, **about, **more})
 
     def close(self) -> None:
         self._file.close()

@@ -89,11 +89,15 @@ def replica_status(samples: Iterable[Sample], topic_partition: TopicPartition) -
 
 def scrape_status(url: str, topic_partition: TopicPartition) -> ReplicaStatus:
     """One replica as the metrics at `url` tell it now; nothing at all when nobody answers."""
+    return replica_status(scrape_or_nothing(url), topic_partition)
+
+
+def scrape_or_nothing(url: str) -> list[Sample]:
+    """The broker's metrics now; none when nobody answers."""
     try:
-        samples = scrape(url, STATUS_TIMEOUT_S)
+        return scrape(url, STATUS_TIMEOUT_S)
     except OSError:
-        samples = []
-    return replica_status(samples, topic_partition)
+        return []
 
 
 class Observer:

@@ -25,12 +25,14 @@ from minikafka_chaos.conditions import World
 from minikafka_chaos.document import as_config
 from minikafka_chaos.errors import NotSupported, ToolTrouble
 from minikafka_chaos.expectation import AS_EXPECTED, difference
+from minikafka_chaos.faults import Ledger, Ledgers
 from minikafka_chaos.grounds import Ground
 from minikafka_chaos.grounds.clients import Load, PartitionView, Stoppable, TopicPlan
 from minikafka_chaos.history import FAIL, INFO, OK, HistoryError, HistoryWriter
 from minikafka_chaos.interrupts import Interrupts
 from minikafka_chaos.journal import Journal
 from minikafka_chaos.load import LoadSettings, ProducerSettings, Tally
+from minikafka_chaos.open_faults import OpenFaults
 from minikafka_chaos.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.reporter import Reporter, Silent
 from minikafka_chaos.scenario import ClaimSpec, Delivery, Mode, Scenario, TailReaders, TopicSpec
@@ -78,25 +80,34 @@ def run_scenario(
     *,
     seed: int | None = None,
     reporter: Reporter | None = None,
+    ledger: Ledger | None = None,
 ) -> RunResult:
-    """Run a scenario and judge it. `seed` overrides the scenario's.
+    """Run a scenario and judge it. `seed` overrides the scenario's; `ledger` is told of every fault, after the journal.
 
     Raises NotSupported, before anything is started, when the ground cannot do what is asked for. Everything else that
     goes wrong ends in the verdict: Error for trouble of the tool, Aborted for an interrupt (SIGINT or SIGTERM).
     """
-    wanted = {verb for step in scenario.spec.steps if step.fault is not None for verb in step.fault.verbs}
-    if missing := sorted(verb.value for verb in wanted - ground.verbs):
-        raise NotSupported(f"scenario {scenario.name}: the {ground.name} ground cannot {', '.join(missing)}")
-    for line in ground.refusals(scenario.spec):
+    for line in [*_lacking(scenario, ground), *ground.refusals(scenario.spec)]:
         raise NotSupported(f"scenario {scenario.name}: {line}")
     path = directory / journal_file.FILE_NAME
     on_record = contextlib.nullcontext() if ground.replayable else recorded_runner(directory)
     with on_record, contextlib.closing(Journal(path, ground.clock.time, durable=not ground.replayable)) as journal:
-        run = _Run(scenario, ground, directory, journal, scenario.spec.seed if seed is None else seed, reporter)
+        ledgers = Ledgers([journal] if ledger is None else [journal, ledger])
+        run = _Run(
+            scenario, ground, directory, journal, ledgers, scenario.spec.seed if seed is None else seed, reporter
+        )
         with run.interrupts.watched():
             verdict = run.run()
         journal.write("verdict", verdict.as_json())
     return RunResult(directory, verdict, run.fault_times)
+
+
+def _lacking(scenario: Scenario, ground: Ground) -> Iterator[str]:
+    """What the steps ask for that the ground cannot do, a line each."""
+    for step in scenario.spec.steps:
+        for verb in step.fault.verbs if step.fault is not None else ():
+            if (reason := ground.lacks.get(verb)) is not None:
+                yield f"step {step.name}: the {ground.name} ground cannot {verb.value}: {reason}"
 
 
 class _Run:
@@ -108,6 +119,7 @@ class _Run:
         ground: Ground,
         directory: Path,
         journal: Journal,
+        ledger: Ledger,
         seed: int,
         reporter: Reporter | None,
     ) -> None:
@@ -118,8 +130,10 @@ class _Run:
         self.clients = ground.clients
         self.directory = directory
         self.journal = journal
+        self.ledger = ledger
         self.seed = seed
         self.reporter: Reporter = reporter or Silent()
+        self.faults = OpenFaults(ground, ledger, self.reporter.say)
         self.interrupts = Interrupts()
         self.tally = Tally()
         self.rng = random.Random(seed)
@@ -171,7 +185,7 @@ class _Run:
         count = self.spec.cluster.brokers
         self.reporter.status(f"starting {count} brokers")
         began = self.clock.monotonic()
-        self.ground.up(self.spec.cluster, self.seed)
+        self.ground.up(self.spec, self.seed)
         took = self.clock.monotonic() - began
         self.journal.note("cluster is up", brokers=count, bootstrap=self.ground.address, seconds=round(took, 3))
         self.reporter.say(f"{count} brokers are up at {self.ground.address} (after {took:.1f} s)")
@@ -190,6 +204,7 @@ class _Run:
 
     def _take_down(self, observer: Stoppable | None) -> None:
         self.reporter.status("stopping the brokers")
+        self.faults.close()
         if observer is not None:
             observer.stop()
             if observer.failure is not None:
@@ -217,6 +232,7 @@ class _Run:
                 self.world,
                 self.clients.script(self._client(), history, self.tally),
                 self.journal,
+                self.faults,
                 self.reporter,
                 self._until,
                 self.rng,
@@ -290,6 +306,8 @@ class _Run:
                 return False
             if self._load is not None and self._load.failure is not None:
                 raise ToolTrouble(f"the load ended: {self._load.failure!r}")
+            if self.faults.failure is not None:
+                raise ToolTrouble(f"a fault could not be undone: {self.faults.failure}")
             outcomes = {outcome: self.tally.total(outcome) for outcome in (OK, FAIL, INFO)}
             self.reporter.status(f"{self.tally.total_sent:,} sent: {told(outcomes)}")
             self.clock.sleep(POLL_S)
@@ -298,9 +316,12 @@ class _Run:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _heal(self) -> None:
+        left = self.faults.close()
         with self.journal.action("final-heal", "Heal", "all") as action:
-            done = self.ground.heal_all()
+            done = [line for handle in left for line in self.ground.recover(handle)] + self.ground.heal_all()
             action.detail = ", ".join(done) or "nothing to heal"
+        for handle in left:
+            self.ledger.recovered(handle, "final heal")
         if done:
             self.reporter.say(f"final heal: {', '.join(done)}")
         for topic in self.spec.topics:

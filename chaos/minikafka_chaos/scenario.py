@@ -45,7 +45,7 @@ KINDS = tuple(kind.value for kind in Kind)
 
 
 class ClusterSpec(Part):
-    """The brokers; ids are 1 to `brokers`. `config` is the brokers' configuration (Kafka's keys and minikafka.*)."""
+    """The brokers; ids are 0 to `brokers` - 1. `config` is the brokers' configuration (Kafka's keys and minikafka.*)."""
 
     brokers: Annotated[int, Field(ge=1, le=100)] = 3
     racks: list[str] = Field(default_factory=list)

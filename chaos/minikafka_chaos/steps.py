@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from minikafka_chaos.document import BrokerId, Name, Part, Seconds, TopicName
+from minikafka_chaos.faults import Parameters
+from minikafka_chaos.verbs import RULES, Rule, Verb, lasting
 
 
 class TargetType(StrEnum):
@@ -48,28 +51,6 @@ class Target(Part):
         return self
 
 
-class Verb(StrEnum):
-    """What a ground can do to brokers.
-
-    Kill is a process crash (nothing written is lost), PowerLoss is Kill and WipeUnflushed, Restart is Terminate and
-    Start, Recover undoes whatever state a broker is in: it resumes the paused and starts the dead. Several targets are
-    killed at one moment: all are frozen before the first dies.
-    """
-
-    START = "Start"
-    KILL = "Kill"
-    TERMINATE = "Terminate"
-    RESTART = "Restart"
-    PAUSE = "Pause"
-    RESUME = "Resume"
-    CUT = "Cut"
-    HEAL = "Heal"
-    WIPE_UNFLUSHED = "WipeUnflushed"
-    WIPE_VOLUME = "WipeVolume"
-    POWER_LOSS = "PowerLoss"
-    RECOVER = "Recover"
-
-
 class StartWait(StrEnum):
     """What Start and Restart wait for: a broker that says it is ready, or nothing."""
 
@@ -80,13 +61,18 @@ class StartWait(StrEnum):
 class FaultSpec(Part):
     """One verb on some brokers; with `oneOf` the seed decides which, anew in each round.
 
-    `peer` is the other side of a Cut or Heal; without it, every other broker.
+    `peer` is the other side of a Cut, Delay, Loss or Heal; without it, every other broker. What lasts may have
+    `durationSeconds`: then it is undone by itself while the story goes on. Recover may name the `step` whose fault it undoes
+    instead of a target. What is about the whole cluster has no target.
     """
 
     verb: Verb | None = None
     one_of: list[Verb] = Field(default_factory=list)
-    target: Target
+    target: Target | None = None
     peer: Target | None = None
+    step: Name | None = None
+    parameters: Parameters = Parameters()
+    duration_seconds: Seconds | None = None
     wait_for: StartWait = StartWait.READY
     deadline_seconds: Seconds = 30
 
@@ -94,14 +80,39 @@ class FaultSpec(Part):
     def _is_whole(self) -> Self:
         if (self.verb is None) == (not self.one_of):
             raise ValueError("needs exactly one of verb and oneOf")
-        if self.peer is not None and not {Verb.CUT, Verb.HEAL}.issuperset(self.verbs):
-            raise ValueError("peer: only Cut and Heal have one")
+        if self.step is not None and (self.verb is not Verb.RECOVER or self.target is not None):
+            raise ValueError("step: only Recover names one, instead of a target")
+        for verb in self.verbs:
+            self._fits(verb, RULES[verb])
         return self
+
+    def _fits(self, verb: Verb, rule: Rule) -> None:
+        """Raises ValueError for what this verb lacks, or has and cannot use."""
+        if (self.target is None) != (rule.everywhere or self.step is not None):
+            raise ValueError(f"target: {verb.value} {'has none' if rule.everywhere else 'needs one'}")
+        if self.peer is not None and not rule.peers:
+            raise ValueError(f"peer: only {_names(one for one in RULES if RULES[one].peers)} have one")
+        if self.duration_seconds is not None and not rule.lasts:
+            raise ValueError(f"durationSeconds: {verb.value} does not last; allowed: {_names(lasting())}")
+        given = self.parameters.given()
+        for name in rule.needs:
+            if name not in given:
+                raise ValueError(f"parameters.{name}: needed by {verb.value}")
+        for name in given:
+            if not any(name in (*RULES[one].needs, *RULES[one].takes) for one in self.verbs):
+                allowed = ", ".join((*rule.needs, *rule.takes)) or "no parameters"
+                raise ValueError(f"parameters.{name}: not of {verb.value}; allowed: {allowed}")
+        if verb in (Verb.DELAY, Verb.SLOW_FSYNC) and (self.parameters.millis or 0) < 1:
+            raise ValueError(f"parameters.millis: {verb.value} needs at least 1")
 
     @property
     def verbs(self) -> list[Verb]:
         """Every verb that it may come to."""
         return self.one_of if self.verb is None else [self.verb]
+
+
+def _names(verbs: Iterable[Verb]) -> str:
+    return ", ".join(verb.value for verb in verbs)
 
 
 class Expectation(StrEnum):

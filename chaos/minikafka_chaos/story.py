@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from minikafka.protocol.types import TopicPartition
 from rich.markup import escape
 
 from minikafka_chaos.conditions import Answer, Choice, Mark, World
+from minikafka_chaos.faults import Fault, Targets
 from minikafka_chaos.grounds.clients import Script
 from minikafka_chaos.history import FAIL, INFO, OK
 from minikafka_chaos.journal import Journal
+from minikafka_chaos.open_faults import OpenFaults
 from minikafka_chaos.reporter import Reporter
 from minikafka_chaos.scenario import ScenarioSpec
-from minikafka_chaos.steps import Expectation, FaultSpec, SendSpec, StartWait, Step, Target, Verb, WaitSpec
+from minikafka_chaos.steps import Expectation, FaultSpec, SendSpec, StartWait, Step, Target, WaitSpec
+from minikafka_chaos.verbs import RULES, Verb
 
 TARGET_TIMEOUT_S = 20.0
 """How long a step may look for a broker in the role it wants: an election may be under way."""
@@ -41,6 +43,7 @@ class Story:
         world: World,
         script: Script,
         journal: Journal,
+        faults: OpenFaults,
         reporter: Reporter,
         until: Callable[[Callable[[], bool], float], bool],
         rng: random.Random,
@@ -51,6 +54,7 @@ class Story:
         self.clock = world.ground.clock
         self.script = script
         self.journal = journal
+        self.faults = faults
         self.reporter = reporter
         self.until = until
         self.rng = rng
@@ -123,22 +127,51 @@ class Story:
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
-    def _fault(self, name: str, fault: FaultSpec, mark: Mark) -> None:
-        verb = self.rng.choice(fault.verbs)
-        mark.choice = self._choose(fault.target)
-        peers = self._choose(fault.peer) if fault.peer is not None else None
-        brokers, role = mark.choice.brokers, mark.choice.role
+    def _fault(self, name: str, spec: FaultSpec, mark: Mark) -> None:
+        if spec.step is not None:
+            self._undo(name, spec, spec.step, mark)
+            return
+        verb = self.rng.choice(spec.verbs)
+        targets = self._targets(spec, verb, mark)
+        fault = Fault(
+            name if self.rounds == 1 else f"{name}-r{self.rounds}", verb, spec.parameters, spec.duration_seconds, name
+        )
         began = self.clock.monotonic()
-        with contextlib.ExitStack() as actions:
-            for broker in brokers:
-                actions.enter_context(self.journal.action(name, verb.value, f"broker-{broker}", role))
-            self._apply(verb, brokers, peers.brokers if peers else None)
+        with self.faults.making(fault, targets):
             self.fault_times.append((name, self.clock.time()))
-            if verb in (Verb.START, Verb.RESTART, Verb.RECOVER) and fault.wait_for is StartWait.READY:
-                for broker in brokers:
-                    self.ground.wait_ready(broker, fault.deadline_seconds)
-        whom = ", ".join(f"broker {broker}" for broker in brokers) + (f" ({role})" if role else "")
-        self.reporter.say(f"{name}: [bold]{verb.value}[/] {whom} (took {self.clock.monotonic() - began:.2f} s)")
+            if verb in (Verb.START, Verb.RESTART, Verb.RECOVER):
+                self._wait_ready(spec, targets)
+        whom = ", ".join(f"broker {broker}" for broker in targets.brokers) or "the cluster"
+        whom += f" ({targets.role})" if targets.role else ""
+        ends = f", for {spec.duration_seconds} s" if spec.duration_seconds is not None else ""
+        self.reporter.say(f"{name}: [bold]{verb.value}[/] {whom}{ends} (took {self.clock.monotonic() - began:.2f} s)")
+
+    def _targets(self, spec: FaultSpec, verb: Verb, mark: Mark) -> Targets:
+        if spec.target is None:
+            return Targets()
+        mark.choice = self._choose(spec.target)
+        brokers, role = mark.choice.brokers, mark.choice.role
+        if not RULES[verb].peers:
+            return Targets(brokers, role=role)
+        others = [b for b in self.ground.brokers if b not in brokers]
+        return Targets(brokers, tuple(others) if spec.peer is None else self._choose(spec.peer).brokers, role)
+
+    def _undo(self, name: str, spec: FaultSpec, step: str, mark: Mark) -> None:
+        """Recover a step's fault, unless it has ended by itself meanwhile."""
+        mark.choice = self.world.marks[step].choice
+        handle = self.faults.of_step(step)
+        began = self.clock.monotonic()
+        done = [] if handle is None else self.faults.undo(handle, f"step {name}")
+        self.fault_times.append((name, self.clock.time()))
+        if handle is not None:
+            self._wait_ready(spec, handle.targets)
+        took = self.clock.monotonic() - began
+        self.reporter.say(f"{name}: [bold]Recover[/] {step}: {', '.join(done) or 'it has ended'} (took {took:.2f} s)")
+
+    def _wait_ready(self, spec: FaultSpec, targets: Targets) -> None:
+        if spec.wait_for is StartWait.READY:
+            for broker in targets.brokers:
+                self.ground.wait_ready(broker, spec.deadline_seconds)
 
     def _choose(self, target: Target) -> Choice:
         found: list[Choice] = []
@@ -152,48 +185,6 @@ class Story:
         if not self.until(chosen, TARGET_TIMEOUT_S):
             raise StateNotReached(f"no broker is {target.type.value} of {target.topic or 'any topic'}")
         return found[0]
-
-    def _apply(self, verb: Verb, brokers: Sequence[int], peers: Sequence[int] | None) -> None:
-        ground = self.ground
-        match verb:
-            case Verb.KILL:
-                ground.kill(brokers)
-            case Verb.POWER_LOSS:
-                ground.kill(brokers)
-                for broker in brokers:
-                    ground.wipe_unflushed(broker)
-            case Verb.PAUSE:
-                ground.pause(brokers)
-            case Verb.CUT | Verb.HEAL:
-                change = ground.cut if verb is Verb.CUT else ground.heal
-                others = peers if peers is not None else [b for b in ground.brokers if b not in brokers]
-                for broker in brokers:
-                    for peer in others:
-                        change(broker, peer)
-            case _:
-                for broker in brokers:
-                    self._apply_to_one(verb, broker)
-
-    def _apply_to_one(self, verb: Verb, broker: int) -> None:
-        ground = self.ground
-        match verb:
-            case Verb.START:
-                ground.start(broker)
-            case Verb.TERMINATE:
-                ground.terminate(broker)
-            case Verb.RESTART:
-                ground.terminate(broker)
-                ground.start(broker)
-            case Verb.RESUME:
-                ground.resume(broker)
-            case Verb.RECOVER:
-                ground.recover(broker)
-            case Verb.WIPE_UNFLUSHED:
-                ground.wipe_unflushed(broker)
-            case Verb.WIPE_VOLUME:
-                ground.wipe_volume(broker)
-            case _:
-                raise AssertionError(verb)
 
 
 def told(outcomes: dict[str, int]) -> str:

@@ -19,30 +19,18 @@ from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.document import UnflushedVolume, as_config
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.grounds.abilities import LACKS
+from minikafka_chaos.grounds.by_broker import BrokerVerbs
 from minikafka_chaos.grounds.kafka_clients import KafkaClients
-from minikafka_chaos.observe import Observer, ReplicaStatus, scrape_status
+from minikafka_chaos.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
 from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
-from minikafka_chaos.scenario import ClusterSpec, Scenario, ScenarioSpec
-from minikafka_chaos.steps import Verb
+from minikafka_chaos.scenario import ScenarioSpec
 
 from tests.e2e.broker_cluster import METRICS_PORT, SMALL, BrokerCluster
 from tests.e2e.kubectl import KubectlError, eventually
 from tests.e2e.node import NodeError, Process
 from tests.e2e.objects import NotInTime, ObjectsError
 
-VERBS = frozenset(
-    (
-        Verb.START,
-        Verb.KILL,
-        Verb.TERMINATE,
-        Verb.RESTART,
-        Verb.PAUSE,
-        Verb.RESUME,
-        Verb.RECOVER,
-        Verb.WIPE_UNFLUSHED,
-        Verb.POWER_LOSS,
-    )
-)
 UP_SECONDS_MAX = 90
 STOP_SECONDS_MAX = 40
 RESTART_SECONDS_MAX = 60
@@ -66,24 +54,17 @@ def _trouble() -> Iterator[None]:
         raise ToolTrouble(str(error)) from error
 
 
-def first_broker(scenario: Scenario) -> int:
-    """The number of the first broker that takes part: 1 when the scenario names brokers, else 0."""
-    named = any(topic.replica_assignments for topic in scenario.spec.topics)
-    return 1 if named else 0
-
-
-class KubernetesGround:
+class KubernetesGround(BrokerVerbs):
     """A new MiniKafkaCluster for one scenario. `scratch` is where its volumes' files are copied to at the end."""
 
     name = "kubernetes"
     clock = MACHINE_CLOCK
     replayable = False
-    verbs = VERBS
+    lacks = LACKS["kubernetes"]
 
-    def __init__(self, cluster: BrokerCluster, scratch: Path, first: int) -> None:
+    def __init__(self, cluster: BrokerCluster, scratch: Path) -> None:
         self.cluster = cluster
         self.scratch = scratch
-        self.first = first
         self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
         self._count = 0
         self._held: dict[int, Process] = {}
@@ -108,7 +89,7 @@ class KubernetesGround:
 
     @property
     def brokers(self) -> Sequence[int]:
-        return range(self.first, self._count)
+        return range(self._count)
 
     @property
     def address(self) -> str:
@@ -124,6 +105,9 @@ class KubernetesGround:
         pod = f"namespaces/{self.cluster.kubectl.namespace}/pods/{self.cluster.pod_name(broker)}:{METRICS_PORT}"
         return f"http://127.0.0.1:{self._proxy_port}/api/v1/{pod}/proxy/metrics"
 
+    def metrics(self, broker: int) -> Sequence[Sample]:
+        return scrape_or_nothing(self.metrics_url(broker))
+
     def observer(self, folder: Path) -> Observer:
         return Observer(folder, {broker: self.metrics_url(broker) for broker in self.brokers})
 
@@ -132,14 +116,15 @@ class KubernetesGround:
 
     # -- up and down ---------------------------------------------------------------------------------------------------
 
-    def up(self, cluster: ClusterSpec, seed: int) -> None:
+    def up(self, scenario: ScenarioSpec, seed: int) -> None:
         del seed
+        cluster = scenario.cluster
         config = as_config(cluster.config)
         if SESSION in config:
             config[SESSION] = str(int(config[SESSION]) * STRETCH)
         # A scenario that starts a broker and waits for it waits until it serves; it may not be in sync for a reason.
         config.setdefault("minikafka.ready.in.sync.timeout.ms", "0")
-        self._count = self.first + cluster.brokers
+        self._count = cluster.brokers
         spec = {
             "brokers": {"replicas": self._count, "resources": SMALL},
             "replication": {
@@ -169,7 +154,7 @@ class KubernetesGround:
             return []
         with _trouble():
             for broker in list(self._held):
-                self.recover(broker)
+                self.bring_back(broker)
             self.cluster.down()
         for (volume, broker), folder in self._folders.items():
             target = self.scratch / f"{volume}-{broker}"
@@ -242,13 +227,6 @@ class KubernetesGround:
         with _trouble():
             self.cluster.node.signal("CONT", [process.pid for process in self.cluster.processes([broker])])
 
-    def recover(self, broker: int) -> None:
-        match self.condition(broker):
-            case BrokerCondition.PAUSED:
-                self.resume(broker)
-            case BrokerCondition.DEAD:
-                self.start(broker)
-
     def wipe_unflushed(self, broker: int) -> None:
         """Delete the pod: what it kept in memory is gone. The StatefulSet makes a new one at once."""
         held = self._held.pop(broker, None)
@@ -257,22 +235,11 @@ class KubernetesGround:
         with _trouble():
             self.cluster.replace_held(broker, held)
 
-    def cut(self, broker: int, peer: int) -> None:
-        raise ToolTrouble(f"this ground cannot cut broker {broker} from {peer}")
-
-    def heal(self, broker: int, peer: int) -> None:
-        raise ToolTrouble(f"this ground cannot heal broker {broker} and {peer}")
-
     def wipe_volume(self, broker: int) -> None:
         raise ToolTrouble(f"this ground cannot take broker {broker}'s volume away")
 
     def heal_all(self) -> list[str]:
-        done = []
-        for broker in self.brokers:
-            was = self.condition(broker)
-            if was is not BrokerCondition.RUNNING:
-                self.recover(broker)
-                done.append(f"{'resumed' if was is BrokerCondition.PAUSED else 'started'} broker {broker}")
+        done = [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
         deadline = time.monotonic() + RESTART_SECONDS_MAX
         for broker in self.brokers:
             self.wait_ready(broker, max(1.0, deadline - time.monotonic()))

@@ -16,7 +16,7 @@ from minikafka_chaos.runner import run_scenario
 from minikafka_chaos.verdict import Outcome, Verdict
 
 from tests.e2e.broker_cluster import BrokerCluster
-from tests.e2e.ground import KubernetesGround, first_broker
+from tests.e2e.ground import KubernetesGround
 from tests.e2e.machine import say
 
 Tell = Callable[[str], Verdict]
@@ -28,9 +28,8 @@ def tell(broker_cluster: Callable[[str], BrokerCluster], tmp_path: Path) -> Iter
     grounds: list[KubernetesGround] = []
 
     def run(name: str) -> Verdict:
-        scenario = library.find(name)
-        grounds.append(KubernetesGround(broker_cluster("story"), tmp_path / "volumes", first_broker(scenario)))
-        verdict = run_scenario(scenario, grounds[0], tmp_path).verdict
+        grounds.append(KubernetesGround(broker_cluster("story"), tmp_path / "volumes"))
+        verdict = run_scenario(library.find(name), grounds[0], tmp_path).verdict
         say(f"{name} on Kubernetes: {verdict.outcome.value}: {verdict.summary}")
         assert verdict.outcome in (Outcome.PASSED, Outcome.FAILED), verdict.summary
         return verdict

@@ -77,9 +77,9 @@ def test_the_demo_passes_twice_and_records_everything(runs: Path) -> None:
         journal = [json.loads(line) for line in (directory / "journal.jsonl").read_text().splitlines()]
         faults = [line["fault"] for line in journal if line["kind"] == "action" and line["phase"] == "begin"]
         assert faults == ["Kill", "Start", "PowerLoss", "Start", "Heal"]
-        assert {f"broker-{broker}.jsonl" for broker in (1, 2, 3)} == {p.name for p in (directory / "events").iterdir()}
+        assert {f"broker-{broker}.jsonl" for broker in (0, 1, 2)} == {p.name for p in (directory / "events").iterdir()}
         samples = [json.loads(line) for line in (directory / "metrics" / "samples.jsonl").read_text().splitlines()]
-        assert {sample["broker"] for sample in samples} == {1, 2, 3}
+        assert {sample["broker"] for sample in samples} == {0, 1, 2}
         assert any("error" in sample for sample in samples)  # a dead broker answers no scrape, and that is on record
         assert not (directory / "cluster").exists()
     assert len(list(runs.iterdir())) == 2

@@ -15,7 +15,7 @@ from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.history import OK, HistoryWriter
 from minikafka_chaos.load import ProducerSettings, Tally
 from minikafka_chaos.replica_evidence import TopicEvidence, write_replicas
-from minikafka_chaos.scenario import ClusterSpec
+from minikafka_chaos.scenario import ScenarioSpec, TopicSpec, WorkloadSpec
 from minikafka_chaos.verdict import Outcome, Verdict, judge_run
 
 pytestmark = pytest.mark.slow
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 TP = TopicPartition("kept", 0)
 RECORDS, DELETED = 12, 5
 SECONDS_MAX = 60
+SPEC = ScenarioSpec(topics=[TopicSpec(name=TP.topic)], workload=WorkloadSpec(topic=TP.topic))
 
 
 class Finished:
@@ -31,7 +32,7 @@ class Finished:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.ground = ProcessesGround(folder / "cluster")
-        self.ground.up(ClusterSpec(), seed=1)
+        self.ground.up(SPEC, seed=1)
         clients = self.ground.clients
         clients.create_topic(TopicPlan(TP.topic, 1, 3), SECONDS_MAX)
         with HistoryWriter(folder / "history.jsonl") as history:

@@ -179,7 +179,7 @@ def test_a_run_leaves_what_a_run_on_real_brokers_leaves(tmp_path: Path) -> None:
         "journal.jsonl",
         "replicas.jsonl",
     }
-    assert {path.name for path in (tmp_path / "events").iterdir()} == {"broker-1.jsonl", "broker-2.jsonl"}
+    assert {path.name for path in (tmp_path / "events").iterdir()} == {"broker-0.jsonl", "broker-1.jsonl"}
     log = tmp_path / "cluster" / "broker-1" / "data" / "story-0" / "00000000000000000000.log"
     assert log.stat().st_size > 0
     for path in (tmp_path / "events").iterdir():
@@ -201,7 +201,7 @@ def document(
     topic: dict[str, Any] | None = None,
 ) -> Scenario:
     """A scenario of one partition on three brokers, with what a test changes. The leader is not the controller."""
-    assigned = {"replicaAssignments": [{"partition": 0, "replicas": [2, 1, 3]}]}
+    assigned = {"replicaAssignments": [{"partition": 0, "replicas": [1, 0, 2]}]}
     return parse_scenario(
         json.dumps(
             {
@@ -263,10 +263,10 @@ def test_the_final_heal_joins_what_is_cut(tmp_path: Path) -> None:
 def test_a_controller_that_is_cut_off_gives_way_to_one_that_is_heard(tmp_path: Path, seed: int) -> None:
     """KAFKA-15489: it hears the store but no other broker. Those hear each other, and go on."""
     steps = [
-        wait("load", {"type": "Leader", "topic": "t", "broker": 2}, acked("load")),
+        wait("load", {"type": "Leader", "topic": "t", "broker": 1}, acked("load")),
         {"name": "cut", "fault": {"verb": "Cut", "target": {"type": "Controller"}}},
         wait("a-session", {"type": "Elapsed", "seconds": 5}),
-        wait("without-it", {"type": "Isr", "topic": "t", "brokers": [2, 3]}, acked("a-session", 500)),
+        wait("without-it", {"type": "Isr", "topic": "t", "brokers": [1, 2]}, acked("a-session", 500)),
         {"name": "heal", "fault": {"verb": "Heal", "target": {"type": "SameAs", "step": "cut"}}},
         wait("healed", {"type": "FullIsr", "topic": "t"}, acked("heal")),
     ]
@@ -278,17 +278,17 @@ def test_a_controller_that_is_cut_off_gives_way_to_one_that_is_heard(tmp_path: P
         for event in map(json.loads, path.read_text().splitlines())
         if event["event"] == "controller_resigned"
     ]
-    assert (1, brokers.CUT_OFF) in ended
+    assert (0, brokers.CUT_OFF) in ended
 
 
 def test_only_what_is_cut_is_cut_off(tmp_path: Path) -> None:
     """A leader that one follower cannot reach goes on with the other."""
-    cut = {"verb": "Cut", "target": {"type": "Brokers", "brokers": [2]}, "peer": {"type": "Brokers", "brokers": [3]}}
+    cut = {"verb": "Cut", "target": {"type": "Brokers", "brokers": [1]}, "peer": {"type": "Brokers", "brokers": [2]}}
     config = [{"name": "replica.lag.time.max.ms", "value": "1000"}]
     steps = [
-        wait("load", {"type": "Leader", "topic": "t", "broker": 2}, acked("load")),
+        wait("load", {"type": "Leader", "topic": "t", "broker": 1}, acked("load")),
         {"name": "cut", "fault": cut},
-        wait("shrunk", {"type": "Isr", "topic": "t", "brokers": [1, 2]}, acked("cut")),
+        wait("shrunk", {"type": "Isr", "topic": "t", "brokers": [0, 1]}, acked("cut")),
     ]
     verdict = run(document(steps, cluster={"config": config}), tmp_path, 1).verdict
     assert verdict.outcome is Outcome.PASSED, verdict.summary

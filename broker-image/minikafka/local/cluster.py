@@ -72,11 +72,12 @@ class LocalCluster:
         *,
         racks: Sequence[str] | None = None,
         unflushed: bool | None = None,
+        first_id: int | None = None,
         timeout: float = READY_TIMEOUT,
     ) -> ClusterInfo:
         """Start every broker that does not run, and wait until all are ready.
 
-        On new data, None means 3 brokers, base port 19092, no racks, an unflushed directory. On data that has a
+        On new data, None means 3 brokers, base port 19092, no racks, an unflushed directory, ids from 1 on. On data that has a
         cluster, None means what is recorded, and anything else must agree with it; ``config`` is merged into what is
         recorded, which needs the brokers down when it changes something.
 
@@ -85,9 +86,11 @@ class LocalCluster:
             PortInUse: nothing was started.
             BrokerFailed: a broker did not get ready; the ones this call started were stopped again.
         """
-        self._agreed(brokers, base_port, config or {}, racks, unflushed)  # bad input leaves no trace, not even a lock
+        self._agreed(
+            brokers, base_port, config or {}, racks, unflushed, first_id
+        )  # bad input leaves no trace, not even a lock
         with self._lock():
-            record = self._agreed(brokers, base_port, config or {}, racks, unflushed)
+            record = self._agreed(brokers, base_port, config or {}, racks, unflushed, first_id)
             dead = [broker for broker in record.ids if pids.find(self.data, broker) is None]
             require_free(port for broker in dead for port in ports_of(record.port(broker)))
             write_record(self.data, record)
@@ -229,11 +232,12 @@ class LocalCluster:
         config: Mapping[str, str],
         racks: Sequence[str] | None,
         unflushed: bool | None,
+        first_id: int | None,
     ) -> ClusterRecord:
         """The record to go on with: a new one, or the one on disk when what is asked agrees with it."""
         old = read_record(self.data)
         if old is None:
-            for name in ("metadata.sqlite", "broker-1"):
+            for name in ("metadata.sqlite", "broker-0", "broker-1"):
                 if (self.data / name).exists():
                     raise BadRequest(f"{self.data} holds {name} but no cluster.json: not a cluster's data directory")
             new = ClusterRecord(
@@ -243,6 +247,7 @@ class LocalCluster:
                 racks=list(racks) if racks else None,
                 unflushed=unflushed is not False,
                 config=dict(config),
+                first_id=1 if first_id is None else first_id,
             )
         else:
             for name, asked, recorded in (
@@ -250,6 +255,7 @@ class LocalCluster:
                 ("base port", base_port, old.base_port),
                 ("racks", list(racks) if racks else None, old.racks),
                 ("unflushed directory", unflushed, old.unflushed),
+                ("first broker id", first_id, old.first_id),
             ):
                 if asked is not None and asked != recorded:
                     raise BadRequest(f"{name}: {self.data} was made with {_shown(recorded)}, not {_shown(asked)}")
@@ -269,7 +275,7 @@ class LocalCluster:
         from minikafka.config import BrokerConfig, ConfigError
 
         try:
-            BrokerConfig.from_properties(properties(self.data, record, 1))
+            BrokerConfig.from_properties(properties(self.data, record, record.first_id))
         except ConfigError as error:
             raise BadRequest(f"config: {error}") from error
 
@@ -278,7 +284,8 @@ class LocalCluster:
         if record is None:
             raise BadRequest(f"{self.data} has no cluster: start one with `minikafka up --data {self.data}`")
         if broker is not None and broker not in record.ids:
-            raise BadRequest(f"broker {broker} does not exist: this cluster has brokers 1 to {record.brokers}")
+            there = f"{record.ids[0]} to {record.ids[-1]}"
+            raise BadRequest(f"broker {broker} does not exist: this cluster has brokers {there}")
         return record
 
     def _spawn(self, record: ClusterRecord, broker: int) -> None:

@@ -89,15 +89,17 @@ class ClusterRecord:
     racks: list[str] | None = None
     unflushed: bool = True
     config: dict[str, str] = field(default_factory=dict)
+    first_id: int = 1
+    """People count from 1; scenarios, which run on Kubernetes as well, from 0."""
 
     @property
     def ids(self) -> range:
-        """Broker ids: 1..N."""
-        return range(1, self.brokers + 1)
+        """Broker ids, one after the other."""
+        return range(self.first_id, self.first_id + self.brokers)
 
     def port(self, broker: int) -> int:
         """The listener's port of a broker."""
-        return self.base_port + broker - 1
+        return self.base_port + broker - self.first_id
 
     def metrics_port(self, broker: int) -> int:
         """The port of a broker's /metrics, /healthz and /readyz."""
@@ -105,7 +107,7 @@ class ClusterRecord:
 
     def rack(self, broker: int) -> str | None:
         """The rack of a broker: the names are dealt round when there are fewer than brokers."""
-        return self.racks[(broker - 1) % len(self.racks)] if self.racks else None
+        return self.racks[(broker - self.first_id) % len(self.racks)] if self.racks else None
 
     @property
     def bootstrap(self) -> str:
@@ -125,6 +127,8 @@ def check(record: ClusterRecord) -> None:
     """Raise :class:`BadRequest` unless such a cluster can be."""
     if not 1 <= record.brokers <= BROKERS_MAX:
         raise BadRequest(f"brokers: {record.brokers} is not between 1 and {BROKERS_MAX}")
+    if record.first_id not in (0, 1):
+        raise BadRequest(f"first broker id: {record.first_id} is neither 0 nor 1")
     last = 65535 - METRICS_PORT_OFFSET - record.brokers + 1
     if not 1 <= record.base_port <= last:
         raise BadRequest(

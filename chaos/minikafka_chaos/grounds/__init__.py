@@ -1,8 +1,8 @@
-"""Grounds: where a scenario happens. A ground offers a small set of verbs, and the runner knows nothing else of it."""
+"""Grounds: where a scenario happens. A ground makes faults and undoes them, and the runner knows nothing else of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
@@ -10,11 +10,12 @@ from typing import Protocol
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.clock import Clock
+from minikafka_chaos.faults import Fault, Handle, Targets
 from minikafka_chaos.grounds.clients import Clients, Stoppable
-from minikafka_chaos.observe import ReplicaStatus
+from minikafka_chaos.observe import ReplicaStatus, Sample
 from minikafka_chaos.replica_logs import ReplicaLog
-from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
-from minikafka_chaos.steps import Verb
+from minikafka_chaos.scenario import ScenarioSpec
+from minikafka_chaos.verbs import Verb
 
 
 class BrokerCondition(Enum):
@@ -28,8 +29,8 @@ class BrokerCondition(Enum):
 class Ground(Protocol):
     """A place with brokers that can be broken.
 
-    Verbs raise `minikafka_chaos.errors.ToolTrouble` when they cannot be done; each returns when it is done. A verb that
-    is done already (killing the dead, resuming the running) is trouble too, except in `heal_all`.
+    Methods raise `minikafka_chaos.errors.ToolTrouble` when what they are for cannot be done; each returns when it is done.
+    Broker ids are 0 to N-1 on every ground, so that one document means the same everywhere.
     """
 
     name: str
@@ -46,8 +47,8 @@ class Ground(Protocol):
     def clients(self) -> Clients: ...
 
     @property
-    def verbs(self) -> frozenset[Verb]:
-        """What this ground can do; a scenario that asks for more is refused before anything starts."""
+    def lacks(self) -> Mapping[Verb, str]:
+        """What this ground cannot do, and why; a scenario that asks for it is refused before anything starts."""
         ...
 
     def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
@@ -64,7 +65,7 @@ class Ground(Protocol):
         """All broker ids."""
         ...
 
-    def up(self, cluster: ClusterSpec, seed: int) -> None:
+    def up(self, spec: ScenarioSpec, seed: int) -> None:
         """Make a new cluster, and wait until it is ready. `seed` is for what the ground leaves to chance."""
         ...
 
@@ -77,46 +78,28 @@ class Ground(Protocol):
 
     def condition(self, broker: int) -> BrokerCondition: ...
 
-    def start(self, broker: int) -> None:
-        """Start a dead broker; see `wait_ready`."""
-        ...
-
     def wait_ready(self, broker: int, deadline_s: float) -> None: ...
 
     def is_ready(self, broker: int) -> bool: ...
 
-    def kill(self, brokers: Sequence[int]) -> None:
-        """Crash these processes at one moment."""
+    def inject(self, fault: Fault, targets: Targets) -> Handle:
+        """Make a fault, or do one of the verbs that undo one (`minikafka_chaos.verbs`); returns when it is done.
+
+        What is so already (the dead killed, the running resumed) is trouble. May be called while `recover` runs in another
+        thread. Does not wait until a broker that was started is ready: see `wait_ready`.
+        """
         ...
 
-    def terminate(self, broker: int) -> None:
-        """Shut down cleanly."""
-        ...
-
-    def pause(self, brokers: Sequence[int]) -> None: ...
-
-    def resume(self, broker: int) -> None: ...
-
-    def recover(self, broker: int) -> None:
-        """Resume the paused, start the dead; a broker that runs is left alone."""
-        ...
-
-    def cut(self, broker: int, peer: int) -> None:
-        """Let nothing pass between two brokers."""
-        ...
-
-    def heal(self, broker: int, peer: int) -> None: ...
-
-    def wipe_unflushed(self, broker: int) -> None:
-        """Lose what a dead broker had not flushed."""
-        ...
-
-    def wipe_volume(self, broker: int) -> None:
-        """Lose a dead broker's disk."""
+    def recover(self, handle: Handle) -> list[str]:
+        """Undo a fault; what was done, a line each. What is well already, or gone, is left alone: safe to repeat."""
         ...
 
     def heal_all(self) -> list[str]:
-        """Undo every fault: resume, heal, start what is dead. Returns what was done, a line each."""
+        """Undo everything, known or not, and wait until every broker is ready. What was done, a line each."""
+        ...
+
+    def metrics(self, broker: int) -> Sequence[Sample]:
+        """The broker's metrics now; none while it tells nothing."""
         ...
 
     def observer(self, folder: Path) -> Stoppable | None:

@@ -21,14 +21,14 @@ from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.document import UnflushedVolume, as_config
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.grounds.abilities import LACKS
+from minikafka_chaos.grounds.by_broker import BrokerVerbs
 from minikafka_chaos.grounds.kafka_clients import KafkaClients
-from minikafka_chaos.observe import Observer, ReplicaStatus, scrape_status
+from minikafka_chaos.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
 from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
-from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
-from minikafka_chaos.steps import Verb
+from minikafka_chaos.scenario import ScenarioSpec
 
 CHECKPOINT = "replication-offset-checkpoint"
-VERBS = frozenset(Verb) - {Verb.CUT, Verb.HEAL}
 
 
 @contextlib.contextmanager
@@ -39,13 +39,13 @@ def _trouble() -> Iterator[None]:
         raise ToolTrouble(str(error)) from error
 
 
-class ProcessesGround:
+class ProcessesGround(BrokerVerbs):
     """A new local cluster in `data`, on free ports unless `base_port` says which."""
 
     name = "processes"
     clock = MACHINE_CLOCK
     replayable = False
-    verbs = VERBS
+    lacks = LACKS["processes"]
 
     def __init__(self, data: Path, base_port: int | None = None) -> None:
         self.cluster = LocalCluster(data)
@@ -76,10 +76,11 @@ class ProcessesGround:
 
     @property
     def brokers(self) -> Sequence[int]:
-        return range(1, self._count + 1)
+        return range(self._count)
 
-    def up(self, cluster: ClusterSpec, seed: int) -> None:
+    def up(self, spec: ScenarioSpec, seed: int) -> None:
         del seed
+        cluster = spec.cluster
         self._count = cluster.brokers
         self._unflushed = cluster.unflushed_volume is UnflushedVolume.SEPARATE
         with _trouble():
@@ -89,6 +90,7 @@ class ProcessesGround:
                 as_config(cluster.config),
                 racks=cluster.racks or None,
                 unflushed=self._unflushed,
+                first_id=0,
             )
 
     def down(self) -> list[int]:
@@ -135,26 +137,6 @@ class ProcessesGround:
         with _trouble():
             self.cluster.resume(broker)
 
-    def recover(self, broker: int) -> None:
-        self._recover(broker)
-
-    def _recover(self, broker: int) -> str | None:
-        with _trouble():
-            match self.condition(broker):
-                case BrokerCondition.PAUSED:
-                    self.cluster.resume(broker)
-                    return f"resumed broker {broker}"
-                case BrokerCondition.DEAD:
-                    self.cluster.start(broker)
-                    return f"started broker {broker}"
-        return None
-
-    def cut(self, broker: int, peer: int) -> None:
-        raise ToolTrouble(f"the processes ground cannot cut broker {broker} from {peer}: it has no network of its own")
-
-    def heal(self, broker: int, peer: int) -> None:
-        raise ToolTrouble(f"the processes ground cannot heal broker {broker} and {peer}: it has no network of its own")
-
     def wipe_unflushed(self, broker: int) -> None:
         with _trouble():
             self.cluster.wipe_unflushed(broker)
@@ -164,7 +146,7 @@ class ProcessesGround:
             self.cluster.wipe_volume(broker)
 
     def heal_all(self) -> list[str]:
-        done = [line for broker in self.brokers if (line := self._recover(broker)) is not None]
+        done = [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
         with _trouble():
             self.cluster.wait_ready()
         return done
@@ -173,6 +155,9 @@ class ProcessesGround:
         """Where the broker's metrics are scraped."""
         with _trouble():
             return f"http://127.0.0.1:{self.cluster.broker(broker).metrics_port}/metrics"
+
+    def metrics(self, broker: int) -> Sequence[Sample]:
+        return scrape_or_nothing(self.metrics_url(broker))
 
     def observer(self, folder: Path) -> Observer:
         return Observer(folder, {broker: self.metrics_url(broker) for broker in self.brokers})

@@ -8,23 +8,27 @@ At the end the disks are written out below `data`, where the replicas' logs are 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from minikafka.log.checkpoints import read_offsets
 from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.faults import Fault, Handle, Targets
 from minikafka_chaos.grounds import BrokerCondition
-from minikafka_chaos.observe import ReplicaStatus
+from minikafka_chaos.grounds.abilities import LACKS
+from minikafka_chaos.grounds.by_broker import BrokerVerbs
+from minikafka_chaos.observe import ReplicaStatus, Sample
 from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
-from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
+from minikafka_chaos.scenario import ScenarioSpec
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.configured import ConfiguredCluster, RanWild, VirtualClock, refusals
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.sim_clients import SimClients
-from minikafka_chaos.steps import Verb
+from minikafka_chaos.verbs import Verb
 
 CHECKPOINT = "replication-offset-checkpoint"
 UP_DEADLINE_S = 30.0
@@ -34,12 +38,12 @@ SHUTDOWN_S_MAX = 10.0
 ADDRESS = "the simulation"
 
 
-class SimulationGround:
+class SimulationGround(BrokerVerbs):
     """A new simulated cluster; see the module. `rules` are production's unless a bug seed is to be judged."""
 
     name = "simulation"
     replayable = True
-    verbs = frozenset(Verb)
+    lacks = LACKS["simulation"]
     address = ADDRESS
 
     def __init__(self, data: Path, rules: Rules | None = None) -> None:
@@ -65,9 +69,9 @@ class SimulationGround:
 
     # -- up and down ------------------------------------------------------------------------------------------------------
 
-    def up(self, cluster: ClusterSpec, seed: int) -> None:
+    def up(self, spec: ScenarioSpec, seed: int) -> None:
         self.data.mkdir(parents=True, exist_ok=True)
-        self.clock.cluster = ConfiguredCluster(cluster, seed, self.data, self._rules)
+        self.clock.cluster = ConfiguredCluster(spec.cluster, seed, self.data, self._rules)
         for broker in self.cluster.brokers.values():
             broker.start()
         for number in self.brokers:
@@ -164,24 +168,24 @@ class SimulationGround:
     def resume(self, broker: int) -> None:
         self._living(broker).resume()
 
-    def recover(self, broker: int) -> None:
-        self._recover(broker)
+    def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:
+        connections = self.cluster.connections
+        match fault.verb:
+            case Verb.CUT:
+                for broker, peer in targets.links:
+                    connections.cut_off(broker, peer)
+            case Verb.HEAL:
+                for broker, peer in targets.links:
+                    connections.join(broker, peer)
+            case _:
+                return super().make(fault, targets)
+        return {}
 
-    def _recover(self, broker: int) -> str | None:
-        match self.condition(broker):
-            case BrokerCondition.PAUSED:
-                self.resume(broker)
-                return f"resumed broker {broker}"
-            case BrokerCondition.DEAD:
-                self.start(broker)
-                return f"started broker {broker}"
-        return None
-
-    def cut(self, broker: int, peer: int) -> None:
-        self.cluster.connections.cut_off(broker, peer)
-
-    def heal(self, broker: int, peer: int) -> None:
-        self.cluster.connections.join(broker, peer)
+    def unmake(self, handle: Handle) -> list[str]:
+        if handle.fault.verb is Verb.CUT:
+            joined = [pair for pair in handle.targets.links if self.cluster.connections.join(*pair)]
+            return [f"healed brokers {broker} and {peer}" for broker, peer in joined]
+        return super().unmake(handle)
 
     def wipe_unflushed(self, broker: int) -> None:
         found = self._dead(broker)
@@ -198,12 +202,17 @@ class SimulationGround:
             for peer in self.brokers:
                 if broker < peer and self.cluster.connections.join(broker, peer):
                     done.append(f"healed brokers {broker} and {peer}")
-        done += [line for broker in self.brokers if (line := self._recover(broker)) is not None]
+        done += [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
         for broker in self.brokers:
             self.wait_ready(broker, UP_DEADLINE_S)
         return done
 
     # -- what can be seen -------------------------------------------------------------------------------------------------
+
+    def metrics(self, broker: int) -> Sequence[Sample]:
+        """None: nobody scrapes a simulation."""
+        del broker
+        return ()
 
     def observer(self, folder: Path) -> None:
         """None: nobody scrapes a simulation."""

@@ -14,6 +14,7 @@ from minikafka.log.log import Log
 from minikafka.replication.partition import TruncationMode
 from minikafka.telemetry.events import EventLog
 
+from minikafka_chaos.clock import Timer
 from minikafka_chaos.document import ConfigEntry, UnflushedVolume, as_config
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
@@ -118,13 +119,13 @@ def broker_config(cluster: ClusterSpec) -> BrokerConfig:
 
 def _properties(cluster: ClusterSpec) -> dict[str, str]:
     record = _record(cluster)
-    return properties(Path("/"), record, 1) | {"minikafka.metadata.store": "memory"}
+    return properties(Path("/"), record, record.first_id) | {"minikafka.metadata.store": "memory"}
 
 
 def _record(cluster: ClusterSpec) -> ClusterRecord:
     unflushed = cluster.unflushed_volume is UnflushedVolume.SEPARATE
     config = as_config(cluster.config)
-    return ClusterRecord(CLUSTER_ID, cluster.brokers, BASE_PORT, cluster.racks or None, unflushed, config)
+    return ClusterRecord(CLUSTER_ID, cluster.brokers, BASE_PORT, cluster.racks or None, unflushed, config, first_id=0)
 
 
 class RanWild(ToolTrouble):
@@ -132,12 +133,13 @@ class RanWild(ToolTrouble):
 
 
 class ConfiguredCluster(SimCluster):
-    """Brokers 1 to N, with event logs in ``folder``; ``rules`` may have a mistake put in. Raises ConfigError."""
+    """Brokers 0 to N-1, with event logs in ``folder``; ``rules`` may have a mistake put in. Raises ConfigError."""
 
     def __init__(self, cluster: ClusterSpec, seed: int, folder: Path, rules: Rules | None = None) -> None:
         super().__init__(Scheduler(seed), rules or Rules())
         self.config = broker_config(cluster)
-        self._racks = {broker: _record(cluster).rack(broker) for broker in range(1, cluster.brokers + 1)}
+        record = _record(cluster)
+        self._racks = {broker: record.rack(broker) for broker in record.ids}
         config = self.config
         self.controller_config = controller_config(config)
         self.lag = config.replica_lag_time_max_ms / 1000
@@ -245,3 +247,24 @@ class VirtualClock:
     def sleep(self, seconds: float) -> None:
         if self.cluster is not None:
             self.cluster.run_for(seconds)
+
+    def call_later(self, seconds: float, event: Callable[[], None]) -> Timer:
+        """An event of the simulation, between two of its others."""
+        assert self.cluster is not None, "there is no time before there is a cluster"
+        timer = _VirtualTimer(event)
+        self.cluster.scheduler.at(seconds, timer.fire)
+        return timer
+
+
+class _VirtualTimer:
+    """Stays in the heap when it is cancelled, and does nothing."""
+
+    def __init__(self, event: Callable[[], None]) -> None:
+        self._event: Callable[[], None] | None = event
+
+    def cancel(self) -> None:
+        self._event = None
+
+    def fire(self) -> None:
+        if self._event is not None:
+            self._event()

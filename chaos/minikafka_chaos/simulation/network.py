@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.cluster import SimCluster
 
-CLIENT = 0
+CLIENT = -1
 """The one address of all clients; links to clients are never cut, only slow."""
 
 Reply = Callable[[Any], None]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.faults import Fault, Handle, Targets
 from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.grounds.by_broker import BrokerVerbs
 from minikafka_chaos.grounds.kafka_clients import KafkaClients
-from minikafka_chaos.observe import ReplicaStatus
+from minikafka_chaos.observe import ReplicaStatus, Sample
 from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError
-from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
-from minikafka_chaos.steps import Verb
+from minikafka_chaos.scenario import ScenarioSpec
+from minikafka_chaos.verbs import Verb
 
 
-class FakeGround:
+class FakeGround(BrokerVerbs):
     name = "fake"
 
     def __init__(self, fail_at: str | None = None, error: BaseException | None = None) -> None:
@@ -24,7 +27,8 @@ class FakeGround:
         self.conditions: dict[int, BrokerCondition] = {}
         self.statuses: dict[int, ReplicaStatus] = {}
         self.refused: list[str] = []
-        self.verbs = frozenset(Verb) - {Verb.CUT}
+        self.samples: list[Sample] = []
+        self.lacks: dict[Verb, str] = {}
         self._fail_at = fail_at
         self._error = error or ToolTrouble("the ground is wet")
 
@@ -45,9 +49,9 @@ class FakeGround:
         if what.split(maxsplit=1)[0] == self._fail_at:
             raise self._error
 
-    def up(self, cluster: ClusterSpec, seed: int) -> None:
+    def up(self, spec: ScenarioSpec, seed: int) -> None:
         self._asked("up")
-        self.conditions = dict.fromkeys(range(1, cluster.brokers + 1), BrokerCondition.RUNNING)
+        self.conditions = dict.fromkeys(range(spec.cluster.brokers), BrokerCondition.RUNNING)
 
     def down(self) -> list[int]:
         self._asked("down")
@@ -82,15 +86,16 @@ class FakeGround:
         self._asked(f"resume {broker}")
         self.conditions[broker] = BrokerCondition.RUNNING
 
-    def recover(self, broker: int) -> None:
-        self._asked(f"recover {broker}")
-        self.conditions[broker] = BrokerCondition.RUNNING
+    def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:
+        links = " ".join(f"{broker}-{peer}" for broker, peer in targets.links)
+        brokers = " ".join(map(str, targets.brokers))
+        self._asked(f"{fault.verb.value} {links or brokers}".strip())
+        return {"made": fault.id}
 
-    def cut(self, broker: int, peer: int) -> None:
-        self._asked(f"cut {broker} {peer}")
-
-    def heal(self, broker: int, peer: int) -> None:
-        self._asked(f"heal {broker} {peer}")
+    def unmake(self, handle: Handle) -> list[str]:
+        assert handle.state == {"made": handle.fault.id}
+        self._asked(f"undo {handle.fault.verb.value}")
+        return [f"undid {handle.fault.id}"]
 
     def wipe_unflushed(self, broker: int) -> None:
         self._asked(f"wipe_unflushed {broker}")
@@ -101,6 +106,9 @@ class FakeGround:
     def heal_all(self) -> list[str]:
         self._asked("heal_all")
         return []
+
+    def metrics(self, broker: int) -> Sequence[Sample]:
+        return self.samples
 
     def observer(self, folder: Path) -> None:
         return None

@@ -13,6 +13,7 @@ from minikafka_chaos.errors import NotSupported, ToolTrouble
 from minikafka_chaos.interrupts import Interrupts
 from minikafka_chaos.journal import read_journal
 from minikafka_chaos.runner import new_run_directory, run_scenario
+from minikafka_chaos.verbs import Verb
 from minikafka_chaos.verdict import Outcome
 
 from .fake_ground import FakeGround
@@ -48,7 +49,8 @@ def test_trouble_while_taking_down_does_not_hide_what_came_before(tmp_path: Path
 
 def test_a_verb_that_the_ground_lacks_is_refused_before_anything_starts(tmp_path: Path) -> None:
     ground = FakeGround()
-    with pytest.raises(NotSupported, match="the fake ground cannot Cut"):
+    ground.lacks = {Verb.CUT: "it is all one piece"}
+    with pytest.raises(NotSupported, match="step a: the fake ground cannot Cut: it is all one piece"):
         run_scenario(parse(steps=[fault("a", "Cut", type="Any")]), ground, tmp_path)
     assert ground.asked == []
 

@@ -11,7 +11,8 @@ import yaml
 from minikafka_chaos import library
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.scenario import Scenario, load_scenario, parse_scenario
-from minikafka_chaos.steps import FaultSpec, Verb
+from minikafka_chaos.steps import FaultSpec
+from minikafka_chaos.verbs import Verb
 
 STORIES = {
     "kip-101-data-loss": ("leader-epoch", "high-watermark"),
@@ -96,6 +97,10 @@ def claim(kind: str, **more: Any) -> dict[str, Any]:
     return {"name": "c", "type": kind, **more}
 
 
+def lasting(verb: str, **more: Any) -> dict[str, Any]:
+    return {"name": "a", "fault": {"verb": verb, "target": {"type": "Any"}, **more}}
+
+
 WAIT_FOR_OTHER = {"name": "a", "wait": {"conditions": [{"type": "Acked", "atLeast": 1, "since": "b"}]}}
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
@@ -109,7 +114,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("a step that does nothing", {"steps": [{"name": "a"}]}, "exactly one of"),
     ("a leader of nothing", {"steps": [fault("a", type="Leader")]}, "topic: needed by"),
     ("brokers without ids", {"steps": [fault("a", type="Brokers")]}, "brokers: needed by"),
-    ("a broker that is not there", {"steps": [fault("a", type="Brokers", brokers=[4])]}, "there are 1 to 3"),
+    ("a broker that is not there", {"steps": [fault("a", type="Brokers", brokers=[3])]}, "there are 0 to 2"),
     ("the same as a later step", {"steps": [fault("a", type="SameAs", step="b"), fault("b", type="Any")]}, "b is no"),
     ("other than itself", {"steps": [fault("a", type="Any", otherThan=["a"])]}, "a is no earlier step"),
     ("a wait since a later step", {"steps": [WAIT_FOR_OTHER]}, "b is no earlier step"),
@@ -137,7 +142,28 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         "PowerLoss needs cluster.unflushedVolume: Separate",
     ),
     ("a peer for a kill", {"steps": [{"name": "a", "fault": {"verb": "Kill", "target": {"type": "Any"},
-                                                            "peer": {"type": "Any"}}}]}, "only Cut and Heal"),
+                                                            "peer": {"type": "Any"}}}]}, "only Cut, Delay, Loss, Heal have one"),
+    ("a duration for what does not last", {"steps": [lasting("Start", durationSeconds=3)]}, "Start does not last"),
+    ("a duration of nothing", {"steps": [lasting("Kill", durationSeconds=0)]}, "durationSeconds"),
+    ("a delay without how much", {"steps": [lasting("Delay")]}, "parameters.millis: needed by Delay"),
+    ("a delay into the past", {"steps": [lasting("Delay", parameters={"millis": -1})]}, "Delay needs at least 1"),
+    ("a parameter of another verb", {"steps": [lasting("Cut", parameters={"percent": 5})]}, "allowed: direction"),
+    ("more than all is lost", {"steps": [lasting("Loss", parameters={"percent": 101})]}, "parameters.percent"),
+    ("an unknown direction", {"steps": [lasting("Cut", parameters={"direction": "Up"})]}, "Outbound"),
+    ("no target", {"steps": [{"name": "a", "fault": {"verb": "Kill"}}]}, "target: Kill needs one"),
+    ("a target for everything", {"steps": [lasting("StoreOutage")]}, "target: StoreOutage has none"),
+    ("a kill that names a step", {"steps": [{"name": "a", "fault": {"verb": "Kill", "step": "b"}}]}, "only Recover"),
+    ("an end of nothing", {"steps": [{"name": "a", "fault": {"verb": "Recover", "step": "b"}}]}, "b is no earlier step"),
+    (
+        "an end of what does not last",
+        {"steps": [fault("b", "Start", type="Any"), {"name": "a", "fault": {"verb": "Recover", "step": "b"}}]},
+        "step b makes nothing that lasts",
+    ),
+    (
+        "the same as a step without a target",
+        {"steps": [{"name": "b", "fault": {"verb": "StoreOutage"}}, fault("a", type="SameAs", step="b")]},
+        "step b chooses no broker",
+    ),
     ("a claim since nothing", {"claims": [claim("NoAcknowledgedRecordLost", since="x")]}, "since names no step"),
     ("a claim that excuses divergence", {"claims": [claim("NoDivergence", since="x")]}, "since is for"),
     ("a gap without a limit", {"claims": [claim("AckGapAtMost")]}, "limitMillis is needed"),

@@ -17,6 +17,7 @@ from minikafka_chaos.history import FAIL, INFO, OK
 from minikafka_chaos.journal import Journal, read_journal
 from minikafka_chaos.load import Tally
 from minikafka_chaos.observe import FOLLOWER, ReplicaStatus
+from minikafka_chaos.open_faults import OpenFaults
 from minikafka_chaos.reporter import Silent
 from minikafka_chaos.story import Story as Telling
 
@@ -71,11 +72,13 @@ class Stage:
         self.world = World(self.ground, self.view, self.tally, rng)
         self.path = tmp_path / "journal.jsonl"
         self.journal = Journal(self.path)
+        self.faults = OpenFaults(self.ground, self.journal, Silent().say)
         self.story = Telling(
-            parse(steps=steps, **spec).spec,
+            parse(steps=steps, **{"cluster": {"brokers": 4}, **spec}).spec,
             self.world,
             self.script,
             self.journal,
+            self.faults,
             Silent(),
             self.until,
             rng,
@@ -138,15 +141,18 @@ def test_a_fault_that_cannot_be_done_is_trouble_and_told_so(tmp_path: Path) -> N
         ("Terminate", ["terminate 1", "terminate 2"]),
         ("Restart", ["terminate 1", "start 1", "terminate 2", "start 2", "wait_ready 1", "wait_ready 2"]),
         ("Resume", ["resume 1", "resume 2"]),
-        ("Recover", ["recover 1", "recover 2", "wait_ready 1", "wait_ready 2"]),
         ("WipeUnflushed", ["wipe_unflushed 1", "wipe_unflushed 2"]),
         ("WipeVolume", ["wipe_volume 1", "wipe_volume 2"]),
-        ("Cut", ["cut 1 3", "cut 2 3"]),
-        ("Heal", ["heal 1 3", "heal 2 3"]),
+        ("Cut", ["Cut 1-3 2-3"]),
+        ("Heal", ["Heal 1-3 2-3"]),
+        ("Recover", ["resume 1", "start 2", "wait_ready 1", "wait_ready 2"]),
+        ("DiskFull", ["DiskFull 1 2"]),
     ],
 )
 def test_every_verb_reaches_the_ground(tmp_path: Path, verb: str, asked: list[str]) -> None:
     stage = Stage(tmp_path, [fault("a", verb, type="Brokers", brokers=[1, 2])])
+    if verb == "Recover":
+        stage.ground.conditions.update({1: BrokerCondition.PAUSED, 2: BrokerCondition.DEAD})
     stage.tell()
     assert stage.ground.asked == asked
 
@@ -277,4 +283,4 @@ def test_one_of_several_verbs_is_the_seeds_choice(tmp_path: Path) -> None:
     ]
     stage = Stage(tmp_path, steps, rounds=20)
     assert stage.tell() is None
-    assert {what.split()[0] for what in stage.ground.asked} == {"kill", "pause", "recover", "wait_ready"}
+    assert {what.split()[0] for what in stage.ground.asked} == {"kill", "pause", "start", "resume", "wait_ready"}

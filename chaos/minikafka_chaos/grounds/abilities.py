@@ -1,0 +1,56 @@
+"""Which ground cannot do what, and why: one table, for the grounds themselves, for refusals, and for `docs/faults.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from minikafka_chaos.verbs import Verb
+
+_NOT_YET = "it is not built yet"
+_NO_AGENT = "there is no network agent yet: it needs privileges (docs/proposals/011-chaos-on-kubernetes.md)"
+_NO_DISK = "the broker's image has no injection point that the agent may reach"
+
+LACKS: Mapping[str, Mapping[Verb, str]] = MappingProxyType(
+    {
+        "processes": MappingProxyType(
+            {
+                Verb.CUT: _NOT_YET,
+                Verb.DELAY: _NOT_YET,
+                Verb.LOSS: _NOT_YET,
+                Verb.HEAL: _NOT_YET,
+                Verb.SLOW_FSYNC: _NOT_YET,
+                Verb.FAILING_FSYNC: _NOT_YET,
+                Verb.DISK_FULL: _NOT_YET,
+                Verb.CLOCK_STEP: _NOT_YET,
+                Verb.STORE_OUTAGE: _NOT_YET,
+            }
+        ),
+        "simulation": MappingProxyType(
+            {
+                Verb.DELAY: _NOT_YET,
+                Verb.LOSS: _NOT_YET,
+                Verb.SLOW_FSYNC: _NOT_YET,
+                Verb.FAILING_FSYNC: _NOT_YET,
+                Verb.DISK_FULL: _NOT_YET,
+                Verb.CLOCK_STEP: _NOT_YET,
+                Verb.STORE_OUTAGE: _NOT_YET,
+            }
+        ),
+        "kubernetes": MappingProxyType(
+            {
+                Verb.CUT: _NO_AGENT,
+                Verb.DELAY: _NO_AGENT,
+                Verb.LOSS: _NO_AGENT,
+                Verb.HEAL: _NO_AGENT,
+                Verb.SLOW_FSYNC: _NO_DISK,
+                Verb.FAILING_FSYNC: _NO_DISK,
+                Verb.DISK_FULL: _NO_DISK,
+                Verb.WIPE_VOLUME: "there is nobody beside the broker yet who could empty its volume",
+                Verb.CLOCK_STEP: "the clock is the node's, which other pods share",
+                Verb.STORE_OUTAGE: "the store is the Kubernetes API, which others share",
+            }
+        ),
+    }
+)
+"""Ground -> verb -> reason."""

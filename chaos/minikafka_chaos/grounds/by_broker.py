@@ -1,0 +1,122 @@
+"""Verbs that are done to brokers one by one, as every ground with processes does them; see `BrokerVerbs`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.faults import Fault, Handle, Targets
+from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.verbs import Verb
+
+
+class BrokerVerbs(ABC):
+    """`inject` and `recover` of a ground, made of what it can do to a broker. What is not about a broker's process or files
+    goes to `make` and `unmake`."""
+
+    name: str
+
+    # -- what a ground says -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def condition(self, broker: int) -> BrokerCondition: ...
+
+    @abstractmethod
+    def start(self, broker: int) -> None:
+        """Start a dead broker."""
+
+    @abstractmethod
+    def kill(self, brokers: Sequence[int]) -> None:
+        """Crash these processes at one moment."""
+
+    @abstractmethod
+    def terminate(self, broker: int) -> None:
+        """Shut down cleanly."""
+
+    @abstractmethod
+    def pause(self, brokers: Sequence[int]) -> None: ...
+
+    @abstractmethod
+    def resume(self, broker: int) -> None: ...
+
+    @abstractmethod
+    def wipe_unflushed(self, broker: int) -> None:
+        """Lose what a dead broker had not flushed."""
+
+    @abstractmethod
+    def wipe_volume(self, broker: int) -> None:
+        """Lose a dead broker's disk."""
+
+    def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:
+        """Make a fault of another kind; what undoing it needs, as JSON."""
+        del targets
+        raise ToolTrouble(f"the {self.name} ground cannot {fault.verb.value}")
+
+    def unmake(self, handle: Handle) -> list[str]:
+        """Undo what `make` made; what was done, a line each."""
+        raise ToolTrouble(f"the {self.name} ground cannot undo {handle.fault.verb.value}")
+
+    # -- what follows ---------------------------------------------------------------------------------------------------
+
+    def inject(self, fault: Fault, targets: Targets) -> Handle:
+        brokers = targets.brokers
+        state: Mapping[str, Any] = {}
+        match fault.verb:
+            case Verb.KILL:
+                self.kill(brokers)
+            case Verb.POWER_LOSS:
+                self.kill(brokers)
+                for broker in brokers:
+                    self.wipe_unflushed(broker)
+            case Verb.PAUSE:
+                self.pause(brokers)
+            case Verb.START | Verb.TERMINATE | Verb.RESTART | Verb.RESUME | Verb.RECOVER:
+                for broker in brokers:
+                    self._do_to_process(fault.verb, broker)
+            case Verb.WIPE_UNFLUSHED:
+                for broker in brokers:
+                    self.wipe_unflushed(broker)
+            case Verb.WIPE_VOLUME:
+                for broker in brokers:
+                    self.wipe_volume(broker)
+            case _:
+                state = self.make(fault, targets)
+        return Handle(fault, targets, state)
+
+    def _do_to_process(self, verb: Verb, broker: int) -> None:
+        match verb:
+            case Verb.START:
+                self.start(broker)
+            case Verb.TERMINATE:
+                self.terminate(broker)
+            case Verb.RESTART:
+                self.terminate(broker)
+                self.start(broker)
+            case Verb.RESUME:
+                self.resume(broker)
+            case _:
+                self.bring_back(broker)
+
+    def recover(self, handle: Handle) -> list[str]:
+        match handle.fault.verb:
+            case Verb.KILL | Verb.POWER_LOSS | Verb.TERMINATE:
+                wrong = BrokerCondition.DEAD
+            case Verb.PAUSE:
+                wrong = BrokerCondition.PAUSED
+            case _:
+                return self.unmake(handle) if handle.fault.rule.lasts else []
+        hit = [broker for broker in handle.targets.brokers if self.condition(broker) is wrong]
+        return [line for broker in hit if (line := self.bring_back(broker)) is not None]
+
+    def bring_back(self, broker: int) -> str | None:
+        """Resume the paused, start the dead; None for one that runs, which is left alone."""
+        match self.condition(broker):
+            case BrokerCondition.PAUSED:
+                self.resume(broker)
+                return f"resumed broker {broker}"
+            case BrokerCondition.DEAD:
+                self.start(broker)
+                return f"started broker {broker}"
+        return None
