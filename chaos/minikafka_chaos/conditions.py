@@ -12,6 +12,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos import observe
 from minikafka_chaos.grounds import BrokerCondition, Ground
 from minikafka_chaos.grounds.clients import NO_BROKER, View
+from minikafka_chaos.links.rules import CLIENTS
 from minikafka_chaos.load import Tally
 from minikafka_chaos.steps import (
     Acked,
@@ -77,9 +78,7 @@ class World:
             case Acked():
                 return self._acked(condition)
             case Isr():
-                partition = self.view.partition(_where(condition))
-                seen = "nobody answers" if partition is None else f"ISR {sorted(partition.isr)}"
-                return Answer(partition is not None and set(partition.isr) == set(condition.brokers), seen)
+                return self._isr(condition)
             case FullIsr():
                 return self.full_isr(condition.topic)
             case Leader() | NoLeader():
@@ -97,6 +96,14 @@ class World:
                 began = waiting_since if condition.since is None else self.marks[condition.since].began
                 elapsed = self.ground.clock.monotonic() - began
                 return Answer(elapsed >= condition.seconds, f"{elapsed:.1f} s")
+
+    def _isr(self, condition: Isr) -> Answer:
+        partition = self.view.partition(_where(condition))
+        if partition is None:
+            return Answer(False, "nobody answers")
+        isr = set(partition.isr)
+        holds = isr == set(condition.brokers) if condition.brokers else not isr & self._chosen(condition.other_than)
+        return Answer(holds, f"ISR {sorted(isr)}")
 
     def _acked(self, condition: Acked) -> Answer:
         before: Mapping[TopicPartition, int] = self.marks[condition.since].acked if condition.since else {}
@@ -162,6 +169,8 @@ class World:
                 assert target.step is not None
                 choice = self.marks[target.step].choice
                 return None if choice is None else Choice(choice.brokers, f"as in {target.step}")
+            case TargetType.CLIENTS:
+                return Choice((CLIENTS,), "clients")
             case TargetType.CONTROLLER:
                 controller = self.view.controller()
                 return None if controller in (NO_BROKER, *barred) else Choice((controller,), "controller")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Protocol
 from pydantic import Field
 
 from minikafka_chaos.document import Part
+from minikafka_chaos.links.rules import CLIENTS, LinkRule, Way
 from minikafka_chaos.verbs import RULES, Rule, Verb
 
 
@@ -86,6 +87,31 @@ class Handle:
         """What is left of it when these brokers are well again; None when that is nothing."""
         left = tuple(broker for broker in self.targets.brokers if broker not in brokers)
         return replace(self, targets=replace(self.targets, brokers=left)) if left else None
+
+
+def link_rules(fault: Fault, targets: Targets) -> list[tuple[Way, LinkRule]]:
+    """What a Cut, Delay or Loss puts on which ways."""
+    parameters = fault.parameters
+    rule = LinkRule(
+        cut=fault.verb is Verb.CUT,
+        millis=parameters.millis or 0,
+        jitter_millis=parameters.jitter_millis or 0,
+        percent=parameters.percent or 0,
+    )
+    direction = parameters.direction or Direction.BOTH
+    ways: list[tuple[Way, LinkRule]] = []
+    for broker, peer in targets.links:
+        if direction is not Direction.INBOUND:
+            ways.append((Way(broker, peer), rule))
+        if direction is not Direction.OUTBOUND:
+            ways.append((Way(peer, broker), rule))
+    return ways
+
+
+def healed(targets: Targets) -> list[str]:
+    """What the end of a fault of the network is called, a line for each link."""
+    ends = [(broker, "clients" if peer == CLIENTS else str(peer)) for broker, peer in targets.links]
+    return [f"healed brokers {broker} and {peer}" for broker, peer in ends]
 
 
 class Ledger(Protocol):

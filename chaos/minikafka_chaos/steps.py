@@ -23,13 +23,15 @@ class TargetType(StrEnum):
     ALL = "All"
     BROKERS = "Brokers"
     SAME_AS = "SameAs"
+    CLIENTS = "Clients"
 
 
 class Target(Part):
     """Whom a fault hits; chosen when the step begins.
 
     Leader and Follower need topic and partition (Follower: one of the in-sync followers, by the seed); Any is a running
-    broker by the seed; SameAs repeats the choice of an earlier step. `otherThan` leaves out what earlier steps chose.
+    broker by the seed; SameAs repeats the choice of an earlier step; Clients (as `peer` only) is who is no broker. `otherThan`
+    leaves out what earlier steps chose.
     """
 
     type: TargetType
@@ -90,6 +92,8 @@ class FaultSpec(Part):
         """Raises ValueError for what this verb lacks, or has and cannot use."""
         if (self.target is None) != (rule.everywhere or self.step is not None):
             raise ValueError(f"target: {verb.value} {'has none' if rule.everywhere else 'needs one'}")
+        if self.target is not None and self.target.type is TargetType.CLIENTS:
+            raise ValueError("target: Clients can be a peer only")
         if self.peer is not None and not rule.peers:
             raise ValueError(f"peer: only {_names(one for one in RULES if RULES[one].peers)} have one")
         if self.duration_seconds is not None and not rule.lasts:
@@ -148,10 +152,17 @@ class Acked(Part):
 
 
 class Isr(_OnPartition):
-    """The in-sync replicas are exactly these, in any order."""
+    """The in-sync replicas are exactly `brokers`, in any order; or nobody whom the steps `otherThan` chose is among them."""
 
     type: Literal["Isr"]
-    brokers: list[BrokerId]
+    brokers: list[BrokerId] = Field(default_factory=list)
+    other_than: list[Name] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _compares(self) -> Self:
+        if bool(self.brokers) == bool(self.other_than):
+            raise ValueError("Isr: needs either brokers or otherThan")
+        return self
 
 
 class FullIsr(Part):

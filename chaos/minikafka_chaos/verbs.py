@@ -108,7 +108,11 @@ RULES: dict[Verb, Rule] = {
         "the first fsync, and undoing starts it again.",
         "fsync works again, and a broker that gave up is started",
     ),
-    Verb.DISK_FULL: Rule("Let every write fail with ENOSPC: the disk is full.", "there is room again"),
+    Verb.DISK_FULL: Rule(
+        "Let every write fail with ENOSPC: the disk is full. Logs go offline and come back by themselves when there is room; a "
+        "broker that cannot flush what it took ends its process.",
+        "there is room again, and a broker that gave up is started",
+    ),
     Verb.CLOCK_STEP: Rule(
         "Set the broker's clock forward by `millis`, or back (negative). Its monotonic clock goes on as it did, and its event "
         "log keeps true time, so that a run can be read.",
@@ -116,7 +120,8 @@ RULES: dict[Verb, Rule] = {
         needs=("millis",),
     ),
     Verb.STORE_OUTAGE: Rule(
-        "Let the coordination store take no writes: no election, no change of an ISR, no renewal of the controller's lease.",
+        "Let the coordination store take no writes (in the simulation: answer nothing): no election, no change of an ISR, no "
+        "renewal of the controller's lease.",
         "the store takes writes again",
         everywhere=True,
     ),

@@ -308,6 +308,11 @@ class MiniKafkaOwn:
         "power loss takes. Without it logs are plain files.",
         allowed="a directory outside log.dirs",
     )
+    minikafka_test_faults_path = optional_text(
+        doc="For tests and chaos experiments: a file by which faults of the disk and of the clock are injected while the broker "
+        "runs. Without it there are none.",
+        allowed="a file that exists",
+    )
     minikafka_truncation_mode = one_of(
         "leader_epoch",
         ("leader_epoch", "high_watermark"),

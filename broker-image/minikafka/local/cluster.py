@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from minikafka.local import pids, process
 from minikafka.local.errors import BadRequest, BrokerFailed, ClusterError
@@ -25,6 +26,7 @@ from minikafka.local.layout import (
     ClusterRecord,
     broker_info,
     check,
+    faults_path,
     new_cluster_id,
     properties,
     properties_path,
@@ -52,6 +54,16 @@ _POLL_SECONDS = 0.02
 _LOG_TAIL_BYTES = 4096
 
 
+FIELD_WORDS = {
+    "base_port": "base port",
+    "unflushed": "unflushed directory",
+    "first_id": "first broker id",
+    "proxied": "proxied listeners",
+    "faults": "injected faults",
+}
+"""Fields of a record, as messages name them."""
+
+
 class LocalCluster:
     """A cluster in a data directory of this machine.
 
@@ -73,11 +85,14 @@ class LocalCluster:
         racks: Sequence[str] | None = None,
         unflushed: bool | None = None,
         first_id: int | None = None,
+        proxied: Sequence[str] | None = None,
+        faults: bool | None = None,
         timeout: float = READY_TIMEOUT,
     ) -> ClusterInfo:
         """Start every broker that does not run, and wait until all are ready.
 
-        On new data, None means 3 brokers, base port 19092, no racks, an unflushed directory, ids from 1 on. On data that has a
+        On new data, None means 3 brokers, base port 19092, no racks, an unflushed directory, ids from 1 on, no proxies, and no
+        injected faults (the last two: see `ClusterRecord`). On data that has a
         cluster, None means what is recorded, and anything else must agree with it; ``config`` is merged into what is
         recorded, which needs the brokers down when it changes something.
 
@@ -86,11 +101,18 @@ class LocalCluster:
             PortInUse: nothing was started.
             BrokerFailed: a broker did not get ready; the ones this call started were stopped again.
         """
-        self._agreed(
-            brokers, base_port, config or {}, racks, unflushed, first_id
-        )  # bad input leaves no trace, not even a lock
+        asked: dict[str, Any] = {
+            "brokers": brokers,
+            "base_port": base_port,
+            "racks": list(racks) if racks else None,
+            "unflushed": unflushed,
+            "first_id": first_id,
+            "proxied": None if proxied is None else list(proxied),
+            "faults": faults,
+        }
+        self._agreed(asked, config or {})  # bad input leaves no trace, not even a lock
         with self._lock():
-            record = self._agreed(brokers, base_port, config or {}, racks, unflushed, first_id)
+            record = self._agreed(asked, config or {})
             dead = [broker for broker in record.ids if pids.find(self.data, broker) is None]
             require_free(port for broker in dead for port in ports_of(record.port(broker)))
             write_record(self.data, record)
@@ -225,40 +247,23 @@ class LocalCluster:
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
-    def _agreed(
-        self,
-        brokers: int | None,
-        base_port: int | None,
-        config: Mapping[str, str],
-        racks: Sequence[str] | None,
-        unflushed: bool | None,
-        first_id: int | None,
-    ) -> ClusterRecord:
-        """The record to go on with: a new one, or the one on disk when what is asked agrees with it."""
+    def _agreed(self, asked: Mapping[str, Any], config: Mapping[str, str]) -> ClusterRecord:
+        """The record to go on with: a new one, or the one on disk when what is asked (fields of it) agrees with it."""
         old = read_record(self.data)
+        wanted = {name: value for name, value in asked.items() if value is not None}
         if old is None:
             for name in ("metadata.sqlite", "broker-0", "broker-1"):
                 if (self.data / name).exists():
                     raise BadRequest(f"{self.data} holds {name} but no cluster.json: not a cluster's data directory")
             new = ClusterRecord(
-                cluster_id=new_cluster_id(),
-                brokers=3 if brokers is None else brokers,
-                base_port=19092 if base_port is None else base_port,
-                racks=list(racks) if racks else None,
-                unflushed=unflushed is not False,
-                config=dict(config),
-                first_id=1 if first_id is None else first_id,
+                **{"cluster_id": new_cluster_id(), "brokers": 3, "base_port": 19092, **wanted, "config": dict(config)}
             )
         else:
-            for name, asked, recorded in (
-                ("brokers", brokers, old.brokers),
-                ("base port", base_port, old.base_port),
-                ("racks", list(racks) if racks else None, old.racks),
-                ("unflushed directory", unflushed, old.unflushed),
-                ("first broker id", first_id, old.first_id),
-            ):
-                if asked is not None and asked != recorded:
-                    raise BadRequest(f"{name}: {self.data} was made with {_shown(recorded)}, not {_shown(asked)}")
+            for name, value in wanted.items():
+                recorded = getattr(old, name)
+                if value != recorded:
+                    words = FIELD_WORDS.get(name, name)
+                    raise BadRequest(f"{words}: {self.data} was made with {_shown(recorded)}, not {_shown(value)}")
             new = replace(old, config=old.config | dict(config))
             check(new)
             if new.config != old.config:
@@ -293,6 +298,8 @@ class LocalCluster:
         for folder in (info.data_dir, info.unflushed_dir):
             if folder is not None:
                 Path(folder).mkdir(parents=True, exist_ok=True)
+        if record.faults:
+            faults_path(self.data, broker).touch()
         path = properties_path(self.data, broker)
         write_atomic(path, render(properties(self.data, record, broker)))
         pids.remember(self.data, broker, process.spawn([*self._command, str(path)], Path(info.log_path)))

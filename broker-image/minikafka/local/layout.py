@@ -3,7 +3,7 @@
 ```
 DATA/cluster.json          what was asked of `up` (the record); everything below follows from it
 DATA/metadata.sqlite       the coordination store of all its brokers
-DATA/broker-N/broker.properties  data/  unflushed/  events.jsonl  broker.log  pid  process.json
+DATA/broker-N/broker.properties  data/  unflushed/  events.jsonl  broker.log  pid  process.json  faults
 ```
 """
 
@@ -19,11 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.local.errors import BadRequest, ClusterError
-from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET
+from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET, PROXY_PORT_OFFSET
 
 BROKERS_MAX = 100
 """Each broker is a process of some 40 MB; more than this on one machine is a slip of the finger."""
 
+CLIENTS, INTER_BROKER = "PLAINTEXT", "REPLICATION"
+"""The listeners of each broker."""
+
+STORE = "metadata.sqlite"
 RECORD = "cluster.json"
 RECORD_VERSION = 1
 
@@ -42,6 +46,7 @@ KEYS_SET_PER_BROKER = frozenset(
         "minikafka.unflushed.dir",
         "minikafka.metrics.port",
         "minikafka.events.path",
+        "minikafka.test.faults.path",
     }
 )
 
@@ -91,6 +96,10 @@ class ClusterRecord:
     config: dict[str, str] = field(default_factory=dict)
     first_id: int = 1
     """People count from 1; scenarios, which run on Kubernetes as well, from 0."""
+    proxied: list[str] = field(default_factory=list)
+    """Listeners whose advertised port is that of a proxy before them, which is not the cluster's own concern."""
+    faults: bool = False
+    """Whether each broker looks into a file of injected faults (minikafka.test.faults.path)."""
 
     @property
     def ids(self) -> range:
@@ -137,6 +146,8 @@ def check(record: ClusterRecord) -> None:
     for rack in record.racks or ():
         if not rack or rack != rack.strip():
             raise BadRequest(f"racks: {','.join(record.racks or ())!r} has an empty name or one with blanks around it")
+    if strange := set(record.proxied) - {CLIENTS, INTER_BROKER}:
+        raise BadRequest(f"proxied listeners: {', '.join(sorted(strange))}; allowed: {CLIENTS}, {INTER_BROKER}")
     for key, value in record.config.items():
         if key in KEYS_SET_PER_BROKER:
             raise BadRequest(
@@ -154,6 +165,11 @@ def broker_dir(data: Path, broker: int) -> Path:
 def properties_path(data: Path, broker: int) -> Path:
     """The broker's configuration file; also the argument by which its process is known."""
     return broker_dir(data, broker) / "broker.properties"
+
+
+def faults_path(data: Path, broker: int) -> Path:
+    """The broker's file of injected faults, where it has one."""
+    return broker_dir(data, broker) / "faults"
 
 
 def broker_info(data: Path, record: ClusterRecord, broker: int, pid: int | None) -> BrokerInfo:
@@ -180,16 +196,17 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
     """
     info = broker_info(data, record, broker, None)
     replicas = min(3, record.brokers)
-    listeners = f"PLAINTEXT://{HOST}:{info.port},REPLICATION://{HOST}:{info.port + INTER_BROKER_PORT_OFFSET}"
+    ports = {CLIENTS: info.port, INTER_BROKER: info.port + INTER_BROKER_PORT_OFFSET}
+    told = {name: port + (PROXY_PORT_OFFSET if name in record.proxied else 0) for name, port in ports.items()}
     values = {
         "node.id": str(broker),
         "cluster.id": record.cluster_id,
-        "listeners": listeners,
-        "advertised.listeners": listeners,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT",
-        "inter.broker.listener.name": "REPLICATION",
+        "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
+        "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in told.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in ports),
+        "inter.broker.listener.name": INTER_BROKER,
         "log.dirs": info.data_dir,
-        "minikafka.metadata.store": f"sqlite:{data / 'metadata.sqlite'}",
+        "minikafka.metadata.store": f"sqlite:{data / STORE}",
         "minikafka.metrics.port": str(info.metrics_port),
         "minikafka.events.path": info.events_path,
         "default.replication.factor": str(replicas),
@@ -204,6 +221,8 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
         values["minikafka.unflushed.dir"] = info.unflushed_dir
     if info.rack is not None:
         values["broker.rack"] = info.rack
+    if record.faults:
+        values["minikafka.test.faults.path"] = str(faults_path(data, broker))
     return values | record.config
 
 

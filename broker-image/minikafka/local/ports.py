@@ -21,6 +21,9 @@ METRICS_PORT_OFFSET = 1000
 INTER_BROKER_PORT_OFFSET = 500
 """Its inter-broker listener's port is its listener's plus this: between both, for a cluster has at most 100 brokers."""
 
+PROXY_PORT_OFFSET = 250
+"""A proxy that stands before one of the two has its port plus this; see `ClusterRecord.proxied`."""
+
 _LISTEN = "0A"
 _COMMAND_SHOWN_MAX = 60
 
@@ -28,6 +31,11 @@ _COMMAND_SHOWN_MAX = 60
 def ports_of(port: int) -> tuple[int, int, int]:
     """All that a broker listens on whose listener for clients has this port."""
     return port, port + INTER_BROKER_PORT_OFFSET, port + METRICS_PORT_OFFSET
+
+
+def proxy_ports_of(port: int) -> tuple[int, int]:
+    """Where proxies before such a broker listen: for clients, and for brokers."""
+    return port + PROXY_PORT_OFFSET, port + INTER_BROKER_PORT_OFFSET + PROXY_PORT_OFFSET
 
 
 def is_free(port: int) -> bool:
@@ -58,7 +66,7 @@ def free_base_port(brokers: int, rng: random.Random | None = None) -> int:
     rng = rng or random.Random()
     for _ in range(200):
         base = rng.randrange(20000, 30000, _RESERVED_TOGETHER)
-        ports = [port for n in range(brokers) for port in ports_of(base + n)]
+        ports = [port for n in range(brokers) for port in (*ports_of(base + n), *proxy_ports_of(base + n))]
         if all(map(is_free, ports)) and _reserve(ports):
             return base
     raise OSError(f"found no {brokers} free ports in a row between 20000 and 32000")

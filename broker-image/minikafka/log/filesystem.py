@@ -192,11 +192,14 @@ class _RealLock:
 class RealFileSystem:
     """The disk of this machine."""
 
+    def _open(self, path: str, flags: int) -> RealFile:
+        return RealFile(path, flags)
+
     def open_append(self, path: str) -> File:
-        return RealFile(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        return self._open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
 
     def open_read(self, path: str) -> File:
-        return RealFile(path, os.O_RDONLY)
+        return self._open(path, os.O_RDONLY)
 
     def listdir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
@@ -247,7 +250,7 @@ class RealFileSystem:
 
     def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
         temporary = path + ".tmp"
-        file = RealFile(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        file = self._open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             file.append(data)
             if durable:

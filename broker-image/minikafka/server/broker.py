@@ -119,12 +119,13 @@ class Broker:
         began = time.monotonic()
         self.events.emit("broker_starting", version=__version__, cluster_id=self.config.cluster_id or "")
         await self._listen()
-        on_disk = LogManager.cluster_id_on_disk(self.config.log_dirs, RealFileSystem())
+        disk = self._open_disk()
+        on_disk = LogManager.cluster_id_on_disk(self.config.log_dirs, disk)
         cluster_id = await self.store.open(self.config.cluster_id or on_disk)
         self.image = ClusterImage(cluster_id)
         self.logs = LogManager.open(
             self.config.log_dirs,
-            RealFileSystem(),
+            disk,
             cluster_id=cluster_id,
             node_id=self.broker_id,
             config_for=lambda _: self.config.topic({}).log_config(),
@@ -142,6 +143,18 @@ class Broker:
         await self.ready.wait()
         listeners = [f"{n}://{h}:{p}" for n, h, p in self.advertised_endpoints()]
         self.events.emit("broker_ready", listeners=listeners, seconds=round(time.monotonic() - began, 4))
+
+    def _open_disk(self) -> RealFileSystem:
+        """Raises OSError, without the file of injected faults that the configuration names."""
+        path = self.config.minikafka_test_faults_path
+        if path is None:
+            return RealFileSystem()
+        from minikafka.log.injection import FaultFile, FaultyFileSystem, step_clock
+
+        self.warn(f"faults are injected from {path}")
+        faults = FaultFile(path)
+        step_clock(faults)
+        return FaultyFileSystem(faults)
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()

@@ -7,34 +7,19 @@ from types import MappingProxyType
 
 from minikafka_chaos.verbs import Verb
 
-_NOT_YET = "it is not built yet"
+_NO_TIME = "a flush takes no time there"
+_NO_POLICY = "what a broker does when its disk refuses (server/offline_logs.py) is not among the code that is simulated"
 _NO_AGENT = "there is no network agent yet: it needs privileges (docs/proposals/011-chaos-on-kubernetes.md)"
 _NO_DISK = "the broker's image has no injection point that the agent may reach"
 
 LACKS: Mapping[str, Mapping[Verb, str]] = MappingProxyType(
     {
-        "processes": MappingProxyType(
-            {
-                Verb.CUT: _NOT_YET,
-                Verb.DELAY: _NOT_YET,
-                Verb.LOSS: _NOT_YET,
-                Verb.HEAL: _NOT_YET,
-                Verb.SLOW_FSYNC: _NOT_YET,
-                Verb.FAILING_FSYNC: _NOT_YET,
-                Verb.DISK_FULL: _NOT_YET,
-                Verb.CLOCK_STEP: _NOT_YET,
-                Verb.STORE_OUTAGE: _NOT_YET,
-            }
-        ),
+        "processes": MappingProxyType({}),
         "simulation": MappingProxyType(
             {
-                Verb.DELAY: _NOT_YET,
-                Verb.LOSS: _NOT_YET,
-                Verb.SLOW_FSYNC: _NOT_YET,
-                Verb.FAILING_FSYNC: _NOT_YET,
-                Verb.DISK_FULL: _NOT_YET,
-                Verb.CLOCK_STEP: _NOT_YET,
-                Verb.STORE_OUTAGE: _NOT_YET,
+                Verb.SLOW_FSYNC: _NO_TIME,
+                Verb.FAILING_FSYNC: _NO_POLICY,
+                Verb.DISK_FULL: _NO_POLICY,
             }
         ),
         "kubernetes": MappingProxyType(

@@ -1,42 +1,79 @@
-"""The processes ground: real brokers, sockets and files on this machine.
+"""The processes ground: real brokers, sockets and files on this machine, and no privileges.
 
-Kill is SIGKILL, pause is SIGSTOP, power loss is SIGKILL and an emptied unflushed directory. Cutting links between
-processes of one machine would need privileges, so this ground does not offer it.
+Kill is SIGKILL, pause is SIGSTOP, power loss is SIGKILL and an emptied unflushed directory. Faults of the network are made by a
+proxy before the brokers' listeners, which is there only when a scenario asks for them (`minikafka_chaos.links`); those of
+disk and clock by the broker's own injection points (`minikafka.log.injection`), likewise; a store outage by holding the write
+lock of its database. Proxy and lock end with this process, however it ends.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from minikafka.local import process
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import ClusterError
-from minikafka.local.ports import free_base_port
+from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, faults_path
+from minikafka.local.ports import free_base_port, ports_of, proxy_ports_of
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.document import UnflushedVolume, as_config
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.faults import Fault, Handle, Targets, healed, link_rules
 from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.grounds.abilities import LACKS
 from minikafka_chaos.grounds.by_broker import BrokerVerbs
+from minikafka_chaos.grounds.injected import VERBS as FAULT_FILE_VERBS
+from minikafka_chaos.grounds.injected import FaultFiles
 from minikafka_chaos.grounds.kafka_clients import KafkaClients
+from minikafka_chaos.grounds.store_outage import StoreOutage
+from minikafka_chaos.links.control import LinkControl
 from minikafka_chaos.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
 from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
 from minikafka_chaos.scenario import ScenarioSpec
+from minikafka_chaos.steps import FaultSpec, TargetType
+from minikafka_chaos.verbs import Verb
 
 CHECKPOINT = "replication-offset-checkpoint"
+LINK_VERBS = frozenset((Verb.CUT, Verb.DELAY, Verb.LOSS))
+GIVES_UP = frozenset((Verb.FAILING_FSYNC, Verb.DISK_FULL))
+"""After these a broker may have ended its process: what it could not flush cannot be trusted."""
+STORE_IS_BACK = "the store takes writes again"
 
 
 @contextlib.contextmanager
 def _trouble() -> Iterator[None]:
     try:
         yield
-    except (ClusterError, OSError) as error:
+    except (ClusterError, OSError, sqlite3.Error) as error:
         raise ToolTrouble(str(error)) from error
+
+
+def _proxied(faults: Iterable[FaultSpec]) -> list[str]:
+    """The listeners that need a proxy before them."""
+    found = set()
+    for fault in faults:
+        if LINK_VERBS.intersection(fault.verbs):
+            to_clients = fault.peer is not None and fault.peer.type is TargetType.CLIENTS
+            found.add(CLIENTS if to_clients else INTER_BROKER)
+    return sorted(found)
+
+
+def _ports(base_port: int, brokers: int, proxied: Sequence[str]) -> Iterator[tuple[int, int, int, bool]]:
+    """As `LinkControl` takes them."""
+    for broker in range(brokers):
+        clients, inter_broker, _ = ports_of(base_port + broker)
+        before_clients, before_brokers = proxy_ports_of(base_port + broker)
+        if CLIENTS in proxied:
+            yield before_clients, clients, broker, True
+        if INTER_BROKER in proxied:
+            yield before_brokers, inter_broker, broker, False
 
 
 class ProcessesGround(BrokerVerbs):
@@ -52,6 +89,9 @@ class ProcessesGround(BrokerVerbs):
         self._base_port = base_port
         self._count = 0
         self._unflushed = True
+        self._links: LinkControl | None = None
+        self._fault_files = FaultFiles(lambda broker: faults_path(self.cluster.data, broker))
+        self._store_outage = StoreOutage(self.cluster.data / STORE)
         self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
 
     def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
@@ -79,23 +119,35 @@ class ProcessesGround(BrokerVerbs):
         return range(self._count)
 
     def up(self, spec: ScenarioSpec, seed: int) -> None:
-        del seed
         cluster = spec.cluster
         self._count = cluster.brokers
         self._unflushed = cluster.unflushed_volume is UnflushedVolume.SEPARATE
+        base_port = self._base_port if self._base_port is not None else free_base_port(cluster.brokers)
+        faults = [step.fault for step in spec.steps if step.fault is not None]
+        proxied = _proxied(faults)
         with _trouble():
+            if proxied:
+                self._links = LinkControl(self.cluster.data, _ports(base_port, cluster.brokers, proxied), seed)
             self.cluster.up(
                 cluster.brokers,
-                self._base_port if self._base_port is not None else free_base_port(cluster.brokers),
+                base_port,
                 as_config(cluster.config),
                 racks=cluster.racks or None,
                 unflushed=self._unflushed,
                 first_id=0,
+                proxied=proxied,
+                faults=any(FAULT_FILE_VERBS.intersection(fault.verbs) for fault in faults),
             )
 
     def down(self) -> list[int]:
-        with _trouble():
-            return self.cluster.down() if self.cluster.exists else []
+        with contextlib.suppress(ToolTrouble):  # brokers are to be stopped, whatever else does not work
+            self._clear()  # a clean shutdown needs the controller and the disk
+        try:
+            with _trouble():
+                return self.cluster.down() if self.cluster.exists else []
+        finally:
+            if self._links is not None:
+                self._links.close()
 
     def condition(self, broker: int) -> BrokerCondition:
         pid = self.cluster.pid(broker)
@@ -137,6 +189,53 @@ class ProcessesGround(BrokerVerbs):
         with _trouble():
             self.cluster.resume(broker)
 
+    # -- network, disk, clock, store -----------------------------------------------------------------------------------
+
+    def _network(self) -> LinkControl:
+        if self._links is None:
+            raise ToolTrouble("there is no proxy between the brokers: no step of the scenario asked for one")
+        return self._links
+
+    def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:
+        with _trouble():
+            match fault.verb:
+                case Verb.CUT | Verb.DELAY | Verb.LOSS:
+                    rules = link_rules(fault, targets)
+                    self._network().change(lambda faults: faults.add(fault.id, rules))
+                case Verb.HEAL:
+                    if self._links is not None:
+                        self._links.change(lambda faults: faults.join(targets.links))
+                case Verb.STORE_OUTAGE:
+                    self._store_outage.begin(fault.id)
+                case _:
+                    self._fault_files.add(fault, targets.brokers)
+        return {}
+
+    def unmake(self, handle: Handle) -> list[str]:
+        fault = handle.fault
+        with _trouble():
+            match fault.verb:
+                case Verb.CUT | Verb.DELAY | Verb.LOSS:
+                    ended = self._links is not None and self._links.change(lambda faults: faults.remove(fault.id))
+                    return healed(handle.targets) if ended else []
+                case Verb.STORE_OUTAGE:
+                    return [STORE_IS_BACK] if self._store_outage.end(fault.id) else []
+            done = [f"ended {fault.verb.value} of broker {broker}" for broker in self._fault_files.remove(fault.id)]
+        if fault.verb in GIVES_UP:
+            done += [line for broker in handle.targets.brokers if (line := self.bring_back(broker)) is not None]
+        return done
+
+    def _clear(self) -> list[str]:
+        """End everything that is not the state of a process."""
+        done = []
+        with _trouble():
+            if self._store_outage.end(None):
+                done.append(STORE_IS_BACK)
+            done += [f"ended the faults of disk and clock of broker {broker}" for broker in self._fault_files.clear()]
+            if self._links is not None and self._links.change(lambda faults: faults.clear()):
+                done.append("healed every link")
+        return done
+
     def wipe_unflushed(self, broker: int) -> None:
         with _trouble():
             self.cluster.wipe_unflushed(broker)
@@ -146,7 +245,7 @@ class ProcessesGround(BrokerVerbs):
             self.cluster.wipe_volume(broker)
 
     def heal_all(self) -> list[str]:
-        done = [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
+        done = self._clear() + [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
         with _trouble():
             self.cluster.wait_ready()
         return done

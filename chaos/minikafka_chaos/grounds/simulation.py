@@ -17,7 +17,7 @@ from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Targets
+from minikafka_chaos.faults import Fault, Handle, Targets, healed, link_rules
 from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.grounds.abilities import LACKS
 from minikafka_chaos.grounds.by_broker import BrokerVerbs
@@ -171,21 +171,37 @@ class SimulationGround(BrokerVerbs):
     def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:
         connections = self.cluster.connections
         match fault.verb:
-            case Verb.CUT:
-                for broker, peer in targets.links:
-                    connections.cut_off(broker, peer)
+            case Verb.CUT | Verb.DELAY | Verb.LOSS:
+                rules = link_rules(fault, targets)
+                connections.change(lambda faults: faults.add(fault.id, rules))
             case Verb.HEAL:
-                for broker, peer in targets.links:
-                    connections.join(broker, peer)
+                connections.change(lambda faults: faults.join(targets.links))
+            case Verb.CLOCK_STEP:
+                for broker in targets.brokers:
+                    self.cluster.brokers[broker].clock_off_ms += fault.parameters.millis or 0
+            case Verb.STORE_OUTAGE:
+                self.cluster.store.down = True
             case _:
                 return super().make(fault, targets)
         return {}
 
     def unmake(self, handle: Handle) -> list[str]:
-        if handle.fault.verb is Verb.CUT:
-            joined = [pair for pair in handle.targets.links if self.cluster.connections.join(*pair)]
-            return [f"healed brokers {broker} and {peer}" for broker, peer in joined]
+        fault = handle.fault
+        match fault.verb:
+            case Verb.CUT | Verb.DELAY | Verb.LOSS:
+                ended = self.cluster.connections.change(lambda faults: faults.remove(fault.id))
+                return healed(handle.targets) if ended else []
+            case Verb.CLOCK_STEP:
+                for broker in handle.targets.brokers:
+                    self.cluster.brokers[broker].clock_off_ms -= fault.parameters.millis or 0
+                return [f"set the clock of broker {broker}" for broker in handle.targets.brokers]
+            case Verb.STORE_OUTAGE:
+                return self._reopen_store()
         return super().unmake(handle)
+
+    def _reopen_store(self) -> list[str]:
+        was, self.cluster.store.down = self.cluster.store.down, False
+        return ["the store answers again"] if was else []
 
     def wipe_unflushed(self, broker: int) -> None:
         found = self._dead(broker)
@@ -197,11 +213,13 @@ class SimulationGround(BrokerVerbs):
         self._dead(broker).disk = MemoryFileSystem()
 
     def heal_all(self) -> list[str]:
-        done = []
-        for broker in self.brokers:
-            for peer in self.brokers:
-                if broker < peer and self.cluster.connections.join(broker, peer):
-                    done.append(f"healed brokers {broker} and {peer}")
+        done = self._reopen_store()
+        if self.cluster.connections.change(lambda faults: faults.clear()):
+            done.append("healed every link")
+        for found in self.cluster.brokers.values():
+            if found.clock_off_ms:
+                found.clock_off_ms = 0
+                done.append(f"set the clock of broker {found.id}")
         done += [line for broker in self.brokers if (line := self.bring_back(broker)) is not None]
         for broker in self.brokers:
             self.wait_ready(broker, UP_DEADLINE_S)

@@ -42,6 +42,8 @@ class SimBroker:
         self.paused = False
         self.stopping = False
         self.incarnation = 0
+        self.clock_off_ms = 0
+        """How far the machine's wall clock is off."""
         self._backlog: list[Callable[[], None]] = []
         self._forget()
 
@@ -65,6 +67,11 @@ class SimBroker:
     @property
     def broker_epoch(self) -> int:
         return self.membership.epoch
+
+    @property
+    def now_ms(self) -> int:
+        """Unix time as this machine has it, in milliseconds."""
+        return self.world.now_ms + self.clock_off_ms
 
     # -- events ---------------------------------------------------------------------------------------------------------
 
@@ -98,7 +105,7 @@ class SimBroker:
             cluster_id=CLUSTER_ID,
             node_id=self.id,
             config_for=lambda _: world.log_config({}),
-            now_ms=world.now_ms,
+            now_ms=self.now_ms,
             unflushed_dir=world.unflushed_dir,
         )
         world.note(f"b{self.id} starts clean={self.logs.clean} " + self._ends())
@@ -277,7 +284,7 @@ class SimBroker:
         del self.partitions[tp]
         self.leading.fail_producers(tp)
         self.leading.wake(tp)
-        self.logs.delete(tp, now_ms=self.world.now_ms)
+        self.logs.delete(tp, now_ms=self.now_ms)
         self.world.note(f"b{self.id} {tp} is dropped")
         self.world.watcher.dropped(self, tp)
         self.world.event(self, "replica_stopped", tp.topic, tp.partition, reason="reassigned")
@@ -285,7 +292,7 @@ class SimBroker:
     def _create(self, topic: TopicState, tp: TopicPartition) -> Partition:
         assert self.logs is not None
         world = self.world
-        log = self.logs.create(tp, topic.topic_id, LogConfig(), now_ms=world.now_ms)
+        log = self.logs.create(tp, topic.topic_id, LogConfig(), now_ms=self.now_ms)
         log.configure(world.log_config(topic.configs))
         config = ReplicationConfig(self._min_isr(topic), world.lag, world.truncation_mode)
         partition = world.rules.partition(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from minikafka_chaos.links.registry import LinkFaults
+from minikafka_chaos.links.rules import LinkRule, Way
 from minikafka_chaos.simulation.network import Handler, Network, Reply
 
 if TYPE_CHECKING:
@@ -43,11 +45,15 @@ class Connections(Network):
         super().__init__(world)
         self._arrivals: dict[tuple[int, int], float] = {}
         self._open: dict[_Request, None] = {}
+        self._faults = LinkFaults()
+        self._rules: dict[Way, LinkRule] = {}
 
     def _deliver(self, source: int, target: int, event: Callable[[], None]) -> None:
         """After everything else that goes this way."""
         now = self.world.now
         earliest = now + self.world.random.uniform(DELAY_S_MIN, DELAY_S_MAX)
+        if (rule := self._rules.get(Way(source, target))) is not None:
+            earliest += rule.seconds(1, self.world.random)
         when = max(earliest, self._arrivals.get((source, target), 0.0))
         self._arrivals[source, target] = when
         self.world.scheduler.at(when - now, event)
@@ -118,16 +124,16 @@ class Connections(Network):
                 else:
                     asked.refuse()
 
-    def cut_off(self, one: int, other: int) -> None:
-        """Nothing passes between the two any more."""
-        self.cut.update(((one, other), (other, one)))
-
-    def join(self, one: int, other: int) -> bool:
-        """The end of :meth:`cut_off`; whether there was anything to heal."""
-        if (one, other) not in self.cut:
+    def change(self, change: Callable[[LinkFaults], bool]) -> bool:
+        """Make or end faults of the network; whether there was anything to change."""
+        if not change(self._faults):
             return False
-        self.cut.difference_update(((one, other), (other, one)))
+        self._rules = {way: rule for way, rule in self._faults.rules.items() if not rule.blocks}
+        blocked = {(way.source, way.target) for way, rule in self._faults.rules.items() if rule.blocks}
+        healed = self.cut - blocked
+        self.cut = blocked
         for asked in list(self._open):
-            if asked.stuck and {asked.source, asked.target} == {one, other}:
+            ways = {(asked.source, asked.target), (asked.target, asked.source)}
+            if asked.stuck and ways & healed and not ways & blocked:
                 asked.refuse()
         return True

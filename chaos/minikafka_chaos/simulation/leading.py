@@ -140,7 +140,7 @@ class Leading:
             return
         before = partition.high_watermark
         try:
-            info = leader.append(memoryview(bytearray(batch)), self.broker.world.now_ms, self.broker.world.now)
+            info = leader.append(memoryview(bytearray(batch)), self.broker.now_ms, self.broker.world.now)
         except LogError as error:
             reply((error.code, -1))
             return

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from minikafka_chaos.links.rules import CLIENTS
+
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.cluster import SimCluster
 
-CLIENT = -1
-"""The one address of all clients; links to clients are never cut, only slow."""
+CLIENT = CLIENTS
+"""The one address of all clients; here their links are never cut, only slow."""
 
 Reply = Callable[[Any], None]
 Handler = Callable[["SimBroker", Reply], None]

@@ -172,6 +172,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         {"steps": [{"name": "a", "wait": {"conditions": [{"type": "LogEndOffset", "broker": 1, "topic": "t"}]}}]},
         "needs equals, atLeast or atMost",
     ),
+    (
+        "an ISR of nobody in particular",
+        {"steps": [{"name": "a", "wait": {"conditions": [{"type": "Isr", "topic": "t"}]}}]},
+        "Isr: needs either brokers or otherThan",
+    ),
     ("an unknown condition", {"steps": [{"name": "a", "wait": {"conditions": [{"type": "Weather"}]}}]}, "Weather"),
 ]  # fmt: skip
 

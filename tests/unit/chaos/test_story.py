@@ -270,6 +270,15 @@ def test_a_send_that_is_not_acknowledged_ends_the_story_unless_it_may(tmp_path: 
     assert lenient.tell() is None
 
 
+def test_an_isr_without_whom_a_step_chose(tmp_path: Path) -> None:
+    gone = {"type": "Isr", "topic": "t", "partition": 1, "otherThan": ["a"]}
+    for broker, holds in ((1, False), (2, True)):
+        stage = Stage(
+            tmp_path / str(broker), [fault("a", "Pause", type="Brokers", brokers=[broker]), waiting("b", gone)]
+        )
+        assert (stage.tell() is None) is holds
+
+
 def test_rounds_repeat_the_steps_with_values_of_their_own(tmp_path: Path) -> None:
     stage = Stage(tmp_path, [{"name": "a", "send": {"topic": "t", "values": ["m"]}}], rounds=3)
     assert stage.tell() is None
