@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -44,9 +45,9 @@ def command_lines_with(text: str) -> list[int]:
 class Running:
     """A long run in a process of its own."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, scenario: str = "demo") -> None:
         self.out = out
-        words = ("chaos", "run", "demo", "--seconds", "600", "--out", str(out))
+        words = ("chaos", "run", scenario, "--seconds", "600", "--out", str(out))
         self.runner = subprocess.Popen((*MINIKAFKA, *words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until(self.acknowledges, "records are acknowledged")
 
@@ -102,6 +103,66 @@ def test_a_run_that_goes_on_is_ended_by_its_own_runner(running: Running) -> None
     assert (told["runner"], told["left"]) == (running.runner.pid, 0)
     assert command_lines_with(str(running.out)) == []
     assert running.verdicts() == ["Aborted"]
+
+
+CUT = """
+apiVersion: minikafka.dev/v1alpha1
+kind: ChaosExperiment
+metadata: {name: parted}
+spec:
+  topics: [{name: t}]
+  workload: {topic: t, ratePerSecond: 50}
+  steps:
+    - {name: outage, fault: {verb: StoreOutage}}
+    - {name: full, fault: {verb: DiskFull, target: {type: Controller}}}
+    - {name: parted, fault: {verb: Cut, target: {type: All}, durationSeconds: 3600}}
+"""
+
+
+@pytest.fixture
+def parted(tmp_path: Path) -> Iterator[Running]:
+    """A run that is in the middle of faults of network, disk and store."""
+    (tmp_path / "parted.yaml").write_text(CUT)
+    out = tmp_path / "runs"
+    try:
+        running = Running(out, str(tmp_path / "parted.yaml"))
+        until(lambda: faults_made(running) == {"StoreOutage", "DiskFull", "Cut"}, "all is broken")
+        yield running
+    finally:
+        for pid in command_lines_with(str(out)):
+            os.kill(pid, signal.SIGKILL)
+
+
+def faults_made(running: Running) -> set[str]:
+    lines = read_journal(running.directory / "journal.jsonl")
+    return {line["fault"] for line in lines if line["kind"] == "action" and line["phase"] == "end"}
+
+
+def proxies(running: Running) -> list[int]:
+    folder = str(running.directory / "cluster")
+    return [pid for pid in command_lines_with(folder) if b"links.proxy" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_after_kill_9_of_the_runner_no_proxy_and_no_lock_is_left(parted: Running) -> None:
+    assert len(proxies(parted)) == 1
+    parted.runner.kill()
+    parted.runner.wait()
+    until(lambda: proxies(parted) == [], "the proxy has ended with who started it")
+    with sqlite3.connect(parted.directory / "cluster" / "metadata.sqlite", timeout=30) as store:
+        store.execute("BEGIN IMMEDIATE")
+        store.rollback()
+    store.close()
+    parted.abort("--out", str(parted.out))
+    assert command_lines_with(str(parted.out)) == []
+    assert parted.verdicts() == ["Aborted"]
+
+
+def test_an_abort_in_the_middle_of_faults_leaves_nothing(parted: Running) -> None:
+    (told,) = parted.abort(str(parted.directory))
+    parted.runner.wait(SECONDS_MAX)
+    assert told["left"] == 0
+    assert command_lines_with(str(parted.out)) == []
+    assert parted.verdicts() == ["Aborted"]
 
 
 def test_a_directory_that_is_no_run_is_bad_input(tmp_path: Path) -> None:
