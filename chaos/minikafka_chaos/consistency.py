@@ -28,10 +28,10 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
     partitions = {topic.name: topic.partitions for topic in spec.topics}
     for topic in spec.topics:
         replicas = [broker for assignment in topic.replica_assignments for broker in assignment.replicas]
-        if any(broker >= spec.cluster.brokers for broker in replicas):
-            yield f"topic {topic.name}: replicaAssignments names a broker beyond {spec.cluster.brokers - 1}"
-        if not replicas and topic.replication_factor > spec.cluster.brokers:
-            many = f"replicationFactor {topic.replication_factor} with {spec.cluster.brokers} brokers"
+        if any(broker >= spec.brokers_max for broker in replicas):
+            yield f"topic {topic.name}: replicaAssignments names a broker beyond {spec.brokers_max - 1}"
+        if not replicas and topic.replication_factor > spec.brokers_max:
+            many = f"replicationFactor {topic.replication_factor} with {spec.brokers_max} brokers"
             yield f"topic {topic.name}: {many}"
     yield from _bad_settings(spec)
     if spec.workload.topic not in partitions:
@@ -43,13 +43,17 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
         for where, part in _parts(step):
             # A wait may count from its own beginning.
             known = earlier | {step.name} if step.wait is not None else earlier
-            yield from _bad_references(f"step {step.name}: {where}", part, known, partitions, spec.cluster.brokers)
+            yield from _bad_references(f"step {step.name}: {where}", part, known, partitions, spec.brokers_max)
         if step.send is not None:
             for value in step.send.values:
                 if value in sent:
                     yield f"step {step.name}: value {value} is sent twice"
                 sent.add(value)
-        if step.fault is not None and spec.cluster.unflushed_volume is not UnflushedVolume.SEPARATE:
+        if (
+            step.fault is not None
+            and spec.cluster_ref is None
+            and spec.cluster.unflushed_volume is not UnflushedVolume.SEPARATE
+        ):
             for verb in sorted(NEEDS_UNFLUSHED_VOLUME.intersection(step.fault.verbs)):
                 yield f"step {step.name}: {verb.value} needs cluster.unflushedVolume: Separate"
         earlier.add(step.name)

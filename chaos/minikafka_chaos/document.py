@@ -18,7 +18,9 @@ Seconds = Annotated[int, Field(ge=1, le=86_400)]
 class Part(BaseModel):
     """A part of a document: camelCase fields, nothing unknown, numbers that are numbers, never changed."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+    )
 
 
 class ConfigEntry(Part):

@@ -40,6 +40,7 @@ from minikafka_chaos.overrides import apply
 from minikafka_chaos.steps import Step
 
 KINDS = tuple(kind.value for kind in Kind)
+BROKERS_MAX = 100
 
 # --- the cluster and its topics ---------------------------------------------------------------------------------------
 
@@ -47,10 +48,33 @@ KINDS = tuple(kind.value for kind in Kind)
 class ClusterSpec(Part):
     """The brokers; ids are 0 to `brokers` - 1. `config` is the brokers' configuration (Kafka's keys and minikafka.*)."""
 
-    brokers: Annotated[int, Field(ge=1, le=100)] = 3
+    brokers: Annotated[int, Field(ge=1, le=BROKERS_MAX)] = 3
     racks: list[str] = Field(default_factory=list)
     unflushed_volume: UnflushedVolume = UnflushedVolume.SEPARATE
     config: list[ConfigEntry] = Field(default_factory=list)
+
+
+class ClusterReference(Part):
+    """A MiniKafkaCluster of the experiment's namespace that is there already; on Kubernetes only."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
+    """Its name."""
+
+
+class Loss(StrEnum):
+    """Refused: no fault may take the last in-sync replica of a partition. Meant: it may, and a broker's volume too."""
+
+    REFUSED = "Refused"
+    MEANT = "Meant"
+
+
+class SafetySpec(Part):
+    """How far an experiment may go with a cluster that is not its own (`clusterRef`)."""
+
+    brokers_out_max: Annotated[int, Field(ge=1, le=100)] = 1
+    """How many brokers may be out at one moment, those counted that are out for another reason."""
+    loss: Loss = Loss.REFUSED
+    """Whether faults may take the last in-sync replica of a partition, and the volume of a broker."""
 
 
 class Assignment(Part):
@@ -213,25 +237,41 @@ class ScenarioSpec(Part):
     """The whole scenario."""
 
     description: str = ""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] = 0
+    """For every choice that is left to chance."""
     rounds: Annotated[int, Field(ge=1, le=100_000)] = 1
     """How often the steps are done, one time after the other."""
     until_seconds: Seconds | None = None
     """Instead of `rounds`: begin new rounds until so much time has gone by."""
-    cluster: ClusterSpec = ClusterSpec()
-    topics: Annotated[list[TopicSpec], Field(min_length=1)]
+    cluster: ClusterSpec = Field(default_factory=ClusterSpec)
+    """The cluster that is made for this run, and removed after it."""
+    cluster_ref: ClusterReference | None = None
+    """Instead of `cluster`: one that is there."""
+    safety: SafetySpec = SafetySpec()
+    topics: Annotated[list[TopicSpec], Field(min_length=1, max_length=100)]
     workload: WorkloadSpec
-    steps: list[Step] = Field(default_factory=list)
-    claims: list[ClaimSpec] = Field(default_factory=list)
-    expect: list[ExpectSpec] = Field(default_factory=list)
+    steps: Annotated[list[Step], Field(max_length=500)] = Field(default_factory=list)
+    claims: Annotated[list[ClaimSpec], Field(max_length=50)] = Field(default_factory=list)
+    expect: Annotated[list[ExpectSpec], Field(max_length=20)] = Field(default_factory=list)
     """The first that fits the brokers' settings counts."""
     recovery: RecoverySpec = RecoverySpec()
+    active_deadline_seconds: Seconds = 3600
+    """On Kubernetes: how long the experiment may take in all; then it is aborted, and its faults are undone."""
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=31_536_000)] | None = None
+    """On Kubernetes: how long the object stays after its end. Without it: until somebody deletes it."""
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
+        if self.cluster_ref is not None and "cluster" in self.model_fields_set:
+            raise ValueError("clusterRef: not beside cluster; exactly one of them")
         for problem in problems(self):
             raise ValueError(problem)
         return self
+
+    @property
+    def brokers_max(self) -> int:
+        """The highest number that a broker may have: that of the brokers, or what any cluster may have."""
+        return BROKERS_MAX if self.cluster_ref is not None else self.cluster.brokers
 
     @property
     def expected(self) -> ExpectSpec | None:
@@ -281,9 +321,18 @@ class Scenario(Part):
         until = None if spec.until_seconds is None else seconds
         return self.model_copy(update={"spec": spec.model_copy(update={"workload": workload, "until_seconds": until})})
 
+    def on(self, cluster: ClusterSpec) -> Scenario:
+        """The same on a cluster that is like this, instead of by reference. Raises ValidationError where it does not fit."""
+        document = self.as_json()
+        spec = {name: part for name, part in document["spec"].items() if name != "clusterRef"}
+        spec["cluster"] = cluster.model_dump(mode="json", by_alias=True)
+        return Scenario.model_validate_json(json.dumps({**document, "spec": spec}))
+
     def as_json(self) -> dict[str, Any]:
         """The document as it would be written, defaults spelt out."""
         document: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if self.spec.cluster_ref is not None:
+            del document["spec"]["cluster"]
         return document
 
 

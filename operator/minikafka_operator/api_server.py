@@ -20,7 +20,7 @@ from kubernetes.aio.dynamic.exceptions import DynamicApiError
 
 from minikafka_operator.kinds import Kind, Object
 from minikafka_operator.names import MANAGER
-from minikafka_operator.telemetry import Telemetry
+from minikafka_operator.telemetry import Looking
 
 REQUEST_SECONDS_MAX: Final = 30.0
 CONNECTIONS_MAX: Final = 20
@@ -47,8 +47,9 @@ class ApiError(Exception):
 class ApiServer:
     """A connection pool. Methods raise ApiError for what the server refuses, aiohttp's errors and TimeoutError else."""
 
-    def __init__(self, login: Login, telemetry: Telemetry) -> None:
+    def __init__(self, login: Login, telemetry: Looking, manager: str = MANAGER) -> None:
         self._login = login
+        self._manager = manager
         self._telemetry = telemetry
         self._connecting = asyncio.Lock()
         self._session: _Session | None = None
@@ -94,7 +95,7 @@ class ApiServer:
             kind,
             "PATCH",
             lambda client: client.server_side_apply(
-                _resource(client, kind), thing, force_conflicts=force, field_manager=MANAGER, **_RAW
+                _resource(client, kind), thing, force_conflicts=force, field_manager=self._manager, **_RAW
             ),
         )
 
@@ -107,13 +108,13 @@ class ApiServer:
             kind,
             "PATCH",
             lambda client: client.server_side_apply(
-                _resource(client, kind).status, thing, force_conflicts=True, field_manager=MANAGER, **_RAW
+                _resource(client, kind).status, thing, force_conflicts=True, field_manager=self._manager, **_RAW
             ),
         )
 
     async def patch(self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
         """JSON merge patch."""
-        return await self._patch("patch", kind, namespace, name, dict(body), _MERGE_PATCH, field_manager=MANAGER)
+        return await self._patch("patch", kind, namespace, name, dict(body), _MERGE_PATCH, field_manager=self._manager)
 
     async def set_finalizers(
         self, kind: Kind, namespace: str, name: str, resource_version: str, finalizers: list[str]
@@ -131,7 +132,9 @@ class ApiServer:
             "create",
             kind,
             "POST",
-            lambda client: client.create(_resource(client, kind), thing, namespace, field_manager=MANAGER, **_RAW),
+            lambda client: client.create(
+                _resource(client, kind), thing, namespace, field_manager=self._manager, **_RAW
+            ),
         )
 
     async def replace(self, kind: Kind, namespace: str, thing: Object) -> Object:
@@ -141,6 +144,18 @@ class ApiServer:
             kind,
             "PUT",
             lambda client: client.replace(_resource(client, kind), thing, namespace=namespace, **_RAW),
+        )
+
+    async def replace_status(self, kind: Kind, namespace: str, thing: Object) -> Object:
+        """Replace an object's status, if it is at the resource version in its metadata (else ApiError 409)."""
+        name = str(thing["metadata"]["name"])
+        return await self._write(
+            "status",
+            kind,
+            "PUT",
+            lambda client: _resource(client, kind).status.replace(
+                thing, name, namespace, field_manager=self._manager, **_RAW
+            ),
         )
 
     async def delete(
@@ -238,18 +253,18 @@ class ApiServer:
                 configuration = await self._login()
                 if self._session is not None:
                     await self._session.retire()
-                self._session = _Session(configuration)
+                self._session = _Session(configuration, self._manager)
             return self._session
 
 
 class _Session:
     """One set of credentials and the connections made with it, which end when it is retired and nobody uses them."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, manager: str) -> None:
         configuration.connection_pool_maxsize = CONNECTIONS_MAX
         configuration.client_session_kwargs = {"trust_env": False}  # as kopf, which watches the same server
         self._api_client = ApiClient(configuration)
-        self._api_client.user_agent = MANAGER
+        self._api_client.user_agent = manager
         self._client = DynamicClient(self._api_client)
         self._users = 0
         self._retired = False

@@ -91,9 +91,9 @@ class TopicReason(StrEnum):
 class Judgement:
     """What is to be said in one condition."""
 
-    type: Type
+    type: StrEnum
     holds: bool | None
-    reason: Reason
+    reason: StrEnum
     message: str
 
     @property

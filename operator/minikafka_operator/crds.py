@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +21,10 @@ from minikafka_operator.api.schema import structural
 from minikafka_operator.api.topic import Topic
 
 FOLDERS: Final = (Path("crds"), Path("charts/minikafka-operator/files/crds"))
-_COMMAND = "python -m minikafka_operator.crds --write"
 
 
-def _column(name: str, path: str, kind: str = "string", description: str = "", priority: int = 0) -> dict[str, Any]:
+def column(name: str, path: str, kind: str = "string", description: str = "", priority: int = 0) -> dict[str, Any]:
+    """One of ``kubectl get``'s columns; with a priority it is one of ``-o wide``."""
     made: dict[str, Any] = {"name": name, "type": kind, "jsonPath": path}
     if description:
         made["description"] = description
@@ -33,11 +33,11 @@ def _column(name: str, path: str, kind: str = "string", description: str = "", p
     return made
 
 
-_READY = _column("Ready", '.status.conditions[?(@.type=="Ready")].status')
-_AGE = _column("Age", ".metadata.creationTimestamp", "date")
+_READY = column("Ready", '.status.conditions[?(@.type=="Ready")].status')
+_AGE = column("Age", ".metadata.creationTimestamp", "date")
 
 
-def _definition(
+def definition(
     kind: str,
     plural: str,
     short: str,
@@ -46,8 +46,10 @@ def _definition(
     *,
     scale: dict[str, str] | None = None,
     selectable: Sequence[str] = (),
+    schema: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    schema = structural(model)
+    """The CRD of a kind whose spec and status the model declares. ``schema``: the model's, where rules were added to it."""
+    schema = structural(model) if schema is None else schema
     schema["properties"] = {
         "apiVersion": {"type": "string", "description": "Version of the API this object is written in."},
         "kind": {"type": "string", "description": "Kind of this object."},
@@ -89,22 +91,22 @@ def _definition(
 
 def cluster_definition() -> dict[str, Any]:
     """The CRD of MiniKafkaCluster."""
-    return _definition(
+    return definition(
         "MiniKafkaCluster",
         "minikafkaclusters",
         "mkc",
         Cluster,
         [
             _READY,
-            _column("Brokers", ".status.brokersReady", description="Ready and desired brokers"),
-            _column("Controller", ".status.controller", description="The broker that is controller"),
-            _column("Topics", ".status.topics", "integer", priority=1),
-            _column("Partitions", ".status.partitions", "integer", priority=1),
-            _column("URP", ".status.underReplicatedPartitions", "integer", "Under-replicated partitions"),
-            _column("Offline", ".status.offlinePartitions", "integer", "Partitions without a leader"),
-            _column("Status", '.status.conditions[?(@.type=="Ready")].message'),
-            _column("Bootstrap", ".status.bootstrap.internal", priority=1),
-            _column("External", ".status.bootstrap.external", priority=1),
+            column("Brokers", ".status.brokersReady", description="Ready and desired brokers"),
+            column("Controller", ".status.controller", description="The broker that is controller"),
+            column("Topics", ".status.topics", "integer", priority=1),
+            column("Partitions", ".status.partitions", "integer", priority=1),
+            column("URP", ".status.underReplicatedPartitions", "integer", "Under-replicated partitions"),
+            column("Offline", ".status.offlinePartitions", "integer", "Partitions without a leader"),
+            column("Status", '.status.conditions[?(@.type=="Ready")].message'),
+            column("Bootstrap", ".status.bootstrap.internal", priority=1),
+            column("External", ".status.bootstrap.external", priority=1),
             _AGE,
         ],
         scale={
@@ -117,19 +119,19 @@ def cluster_definition() -> dict[str, Any]:
 
 def topic_definition() -> dict[str, Any]:
     """The CRD of MiniKafkaTopic."""
-    return _definition(
+    return definition(
         "MiniKafkaTopic",
         "minikafkatopics",
         "mkt",
         Topic,
         [
-            _column("Cluster", ".spec.clusterRef.name"),
-            _column("Partitions", ".status.partitionCount", "integer"),
-            _column("RF", ".status.replicationFactor", "integer", "Replication factor"),
-            _column("Leaders", ".status.leaders", description="Leaders of the partitions"),
-            _column("ISR", ".status.isr", description="Smallest ISR and replication factor"),
+            column("Cluster", ".spec.clusterRef.name"),
+            column("Partitions", ".status.partitionCount", "integer"),
+            column("RF", ".status.replicationFactor", "integer", "Replication factor"),
+            column("Leaders", ".status.leaders", description="Leaders of the partitions"),
+            column("ISR", ".status.isr", description="Smallest ISR and replication factor"),
             _READY,
-            _column("Reason", '.status.conditions[?(@.type=="Ready")].reason', priority=1),
+            column("Reason", '.status.conditions[?(@.type=="Ready")].reason', priority=1),
             _AGE,
         ],
         selectable=[".spec.clusterRef.name"],  # a broker watches the topics of its cluster only
@@ -138,10 +140,12 @@ def topic_definition() -> dict[str, Any]:
 
 def documents() -> dict[str, dict[str, Any]]:
     """The CRDs by file name."""
-    return {
-        f"{GROUP}_{definition['spec']['names']['plural']}.yaml": definition
-        for definition in (cluster_definition(), topic_definition())
-    }
+    return by_file(cluster_definition(), topic_definition())
+
+
+def by_file(*definitions: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Definitions under the names of their files."""
+    return {f"{GROUP}_{made['spec']['names']['plural']}.yaml": made for made in definitions}
 
 
 class _Dumper(yaml.SafeDumper):
@@ -151,36 +155,50 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def as_text(definition: dict[str, Any]) -> str:
-    """The file that holds a definition."""
+def as_text(definition: dict[str, Any], made_by: str) -> str:
+    """The file that holds a definition. ``made_by`` names the models and the command."""
     body = yaml.dump(definition, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
-    return f"# Made from the models in operator/minikafka_operator/api by '{_COMMAND}'; do not edit.\n{body}"
+    return f"# Made from the models in {made_by}; do not edit.\n{body}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 all files are as declared (or were written), 1 some are not, 2 bad input."""
-    parser = argparse.ArgumentParser(prog="python -m minikafka_operator.crds", description="Generated CRDs.")
+def keep(
+    arguments: Sequence[str] | None,
+    module: str,
+    models: str,
+    folders: Sequence[Path],
+    definitions: Mapping[str, dict[str, Any]],
+) -> int:
+    """The command of a module that makes CRDs: write the files, or compare them.
+
+    Exit codes: 0 all files are as declared (or were written), 1 some are not, 2 bad input.
+    """
+    command = f"python -m {module} --write"
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description="Generated CRDs.")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--check", action="store_true", help="compare, change nothing")
     what.add_argument("--write", action="store_true", help="make the files")
     parser.add_argument("--root", type=Path, default=Path(), help="the project's root (default: here)")
     options = parser.parse_args(arguments)
-    folders = [options.root / folder for folder in FOLDERS]
     if not (options.root / "charts").is_dir():
         print(f"--root={options.root}: there is no charts/ in it; allowed: the project's root", file=sys.stderr)
         return 2
     stale = 0
-    for folder in folders:
+    for folder in (options.root / folder for folder in folders):
         if options.write:
             folder.mkdir(parents=True, exist_ok=True)
-        for name, definition in documents().items():
-            path, text = folder / name, as_text(definition)
+        for name, made in definitions.items():
+            path, text = folder / name, as_text(made, f"{models} by '{command}'")
             if options.write:
                 path.write_text(text, encoding="utf-8")
             elif not path.is_file() or path.read_text(encoding="utf-8") != text:
-                print(f"{path} is not what is declared: run {_COMMAND}", file=sys.stderr)
+                print(f"{path} is not what is declared: run {command}", file=sys.stderr)
                 stale = 1
     return stale
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 all files are as declared (or were written), 1 some are not, 2 bad input."""
+    return keep(arguments, "minikafka_operator.crds", "operator/minikafka_operator/api", FOLDERS, documents())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``/metrics``, ``/healthz`` and ``/readyz`` of the operator."""
+"""``/metrics``, ``/healthz`` and ``/readyz`` of a program that looks after objects."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from minikafka_operator.telemetry import Telemetry
+from minikafka_operator.telemetry import Looking
 
 Probe = Callable[[], str]
 """What is wrong, in one line; nothing when all is well."""
 
 
-async def serve(host: str, port: int, telemetry: Telemetry, health: Probe, ready: Probe) -> web.AppRunner:
+async def serve(host: str, port: int, telemetry: Looking, health: Probe, ready: Probe) -> web.AppRunner:
     """Listen; ``cleanup()`` of what is returned ends it. Raises OSError when the port cannot be had."""
 
     async def metrics(_request: web.Request) -> web.Response:

@@ -19,7 +19,7 @@ from typing import Final
 from minikafka_operator.api_server import TRANSIENT, ApiError
 from minikafka_operator.leadership import NotLeadingError
 from minikafka_operator.reconciler import Outcome
-from minikafka_operator.telemetry import Telemetry
+from minikafka_operator.telemetry import Looking
 
 RESYNC_SECONDS: Final = 120.0
 """Without any event a cluster is looked at this often, in case one was missed."""
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 class Loops:
     """All loops, by namespace and name of the cluster."""
 
-    def __init__(self, reconcile: Reconcile, telemetry: Telemetry, *, resync_seconds: float = RESYNC_SECONDS) -> None:
+    def __init__(self, reconcile: Reconcile, telemetry: Looking, *, resync_seconds: float = RESYNC_SECONDS) -> None:
         self._reconcile = reconcile
         self._telemetry = telemetry
         self._resync_seconds = resync_seconds
@@ -70,7 +70,7 @@ class Loops:
         key = (namespace, name)
         if key not in self._loops:
             self._loops[key] = _Loop(self, key)
-            self._telemetry.clusters.set(len(self._loops))
+            self._telemetry.looked_after.set(len(self._loops))
         self._loops[key].wake()
 
     def wake(self, namespace: str, name: str) -> None:
@@ -121,7 +121,7 @@ class Loops:
         """A cluster is gone."""
         self._loops.pop(key, None)
         self._telemetry.forget(*key)
-        self._telemetry.clusters.set(len(self._loops))
+        self._telemetry.looked_after.set(len(self._loops))
 
 
 class _Loop:

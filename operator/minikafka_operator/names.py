@@ -121,6 +121,11 @@ class Names:
         return f"{self.cluster}-controller"
 
     @property
+    def disruption(self) -> str:
+        """The Lease of who takes brokers away on purpose: the operator for its rolls, or an experiment."""
+        return f"{self.cluster}-disruption"
+
+    @property
     def bootstrap_internal_address(self) -> str:
         """``bootstrap.servers`` inside the Kubernetes cluster."""
         return f"{self.bootstrap}.{self.namespace}.svc:{CLIENT_PORT}"

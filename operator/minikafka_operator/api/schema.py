@@ -1,7 +1,8 @@
 """From pydantic's JSON schema to what a CustomResourceDefinition takes: OpenAPI v3, structural.
 
 A structural schema (API server: ``apiextensions/schema``) has no references, no unions with null, and a type
-everywhere. Optional fields are fields that are not required; null is not a value.
+everywhere. Optional fields are fields that are not required; null is not a value. A union whose members are told apart by
+one field (pydantic's discriminator) is one object with the fields of all, and rules that say which member has which.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import BaseModel
+
+from minikafka_operator.api.part import rule, rules
 
 _DROPPED = ("title", "$defs", "additionalProperties")
 _INT32 = "int32"
@@ -27,6 +30,8 @@ def structural(model: type[BaseModel]) -> dict[str, Any]:
 
 def _convert(schema: dict[str, Any], definitions: dict[str, Any], path: str) -> dict[str, Any]:
     schema = _resolved(schema, definitions, path)
+    if "discriminator" in schema:
+        schema = _united(schema, definitions, path)
     made: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
@@ -50,6 +55,69 @@ def _convert(schema: dict[str, Any], definitions: dict[str, Any], path: str) -> 
     if isinstance(made.get("description"), str):
         made["description"] = " ".join(made["description"].split())
     return made
+
+
+def _united(schema: dict[str, Any], definitions: dict[str, Any], path: str) -> dict[str, Any]:
+    """One object for a union. Its fields have no defaults: the API server would fill them in for members without them."""
+    told_by = schema["discriminator"]["propertyName"]
+    members = [_resolved(one, definitions, path) for one in schema["oneOf"]]
+    kinds = [_values(_resolved(member["properties"][told_by], definitions, path)) for member in members]
+    every = [kind for found in kinds for kind in found]
+    first = {
+        "type": "string",
+        "enum": every,
+        "description": "; ".join(_told(m, k) for m, k in zip(members, kinds, strict=True)),
+    }
+    properties: dict[str, Any] = {told_by: first}
+    having: dict[str, list[str]] = {}
+    needing: dict[str, list[str]] = {}
+    for member, found in zip(members, kinds, strict=True):
+        for name, part in member["properties"].items():
+            if name == told_by:
+                continue
+            field = {key: value for key, value in _resolved(part, definitions, path).items() if key != "default"}
+            properties.setdefault(name, field)
+            having.setdefault(name, []).extend(found)
+            if name in member.get("required", ()):
+                needing.setdefault(name, []).extend(found)
+    made = [
+        rule(
+            f"self.{told_by} in {_listed(needing[name])} ? has(self.{name}) : true", _needed(path, name, needing[name])
+        )
+        for name in needing
+    ]
+    made += [
+        rule(f"!has(self.{name}) || self.{told_by} in {_listed(having[name])}", _only(path, name, having[name]))
+        for name in having
+        if set(having[name]) != set(every)
+    ]
+    described = {key: schema[key] for key in ("description",) if key in schema}
+    return {"type": "object", "properties": properties, "required": [told_by], **described, **rules(*made)}
+
+
+def _values(schema: dict[str, Any]) -> list[str]:
+    return [schema["const"]] if "const" in schema else list(schema["enum"])
+
+
+def _told(member: dict[str, Any], kinds: list[str]) -> str:
+    return f"{', '.join(kinds)}: {' '.join(str(member.get('description') or '').split())}".rstrip(":. ")
+
+
+def _listed(kinds: list[str]) -> str:
+    return "[" + ", ".join(f"'{kind}'" for kind in kinds) + "]"
+
+
+def _field(path: str, name: str) -> str:
+    """As a person names it: from ``spec`` on, without the name of the model."""
+    return f"{path.partition('.')[2]}.{name}"
+
+
+def _needed(path: str, name: str, kinds: list[str]) -> str:
+    return f"{_field(path, name)} is needed by {', '.join(kinds)}"
+
+
+def _only(path: str, name: str, kinds: list[str]) -> str:
+    return f"{_field(path, name)} is for {', '.join(kinds)} only"
 
 
 def _without_null(value: Any) -> Any:

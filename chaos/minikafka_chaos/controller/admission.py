@@ -1,0 +1,156 @@
+"""Whether an experiment may begin: refused for good, to wait for something, or admitted. No I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from minikafka_operator.disruption import hold_of
+from minikafka_operator.freshness import Gap
+from minikafka_operator.observed import PartitionState
+from pydantic import ValidationError
+
+from minikafka_chaos.controller import leases
+from minikafka_chaos.controller.budget import cluster_refusal, story_refusal
+from minikafka_chaos.controller.jobs import existing_cluster
+from minikafka_chaos.controller.kinds import EXPERIMENT, Object, own_cluster_name
+from minikafka_chaos.controller.reasons import Reason
+from minikafka_chaos.document_lines import explain
+from minikafka_chaos.errors import BadScenario
+from minikafka_chaos.scenario import ClusterSpec, Scenario
+
+LOOK_AGAIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """It must not begin, and will not, unless somebody changes something about it."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """It may begin later. ``make``: the cluster that has to be made for it first, under the name ``cluster``."""
+
+    reason: Reason
+    message: str
+    seconds: float = LOOK_AGAIN_SECONDS
+    cluster: str = ""
+    make: ClusterSpec | None = None
+    quiet: bool = False
+    """It comes right by itself within seconds: nobody is told."""
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """It may begin, on this cluster."""
+
+    cluster: str
+
+
+def scenario_of(experiment: Object) -> Scenario:
+    """The scenario of an experiment. Raises BadScenario: one line that names the field and what is allowed."""
+    metadata = {"name": experiment["metadata"]["name"]}
+    document = {
+        "apiVersion": EXPERIMENT.api_version,
+        "kind": EXPERIMENT.name,
+        "metadata": metadata,
+        "spec": experiment.get("spec"),
+    }
+    try:
+        return Scenario.model_validate_json(json.dumps(document))
+    except ValidationError as error:
+        raise BadScenario(explain(error, Scenario, None, "")) from error
+
+
+def on_cluster(scenario: Scenario, cluster: Object) -> Scenario:
+    """The scenario with the cluster that its reference names. Raises BadScenario where it does not fit."""
+    try:
+        return scenario.on(existing_cluster(cluster))
+    except ValidationError as error:
+        raise BadScenario(explain(error, Scenario, None, "")) from error
+
+
+def cluster_name(experiment: Object) -> str:
+    """The cluster that it names, or that is made for it."""
+    named = ((experiment.get("spec") or {}).get("clusterRef") or {}).get("name")
+    metadata = experiment["metadata"]
+    return str(named) if named else own_cluster_name(metadata["name"], metadata["uid"])
+
+
+def admit(
+    experiment: Object,
+    cluster: Object | None,
+    lease: Object | None,
+    partitions: Sequence[PartitionState],
+    gap: Gap | None,
+    now: datetime,
+) -> Refusal | Waiting | Admitted:
+    """Look at everything in the order in which a person would want to hear of it."""
+    try:
+        scenario = scenario_of(experiment)
+    except BadScenario as error:
+        return Refusal(Reason.INVALID_SPEC, str(error))
+    name = cluster_name(experiment)
+    if scenario.spec.cluster_ref is None:
+        return _on_its_own(experiment, scenario, name, cluster)
+    if cluster is None:
+        return Refusal(Reason.CLUSTER_NOT_FOUND, f"spec.clusterRef: there is no MiniKafkaCluster {name}")
+    if not ((cluster.get("spec") or {}).get("chaos") or {}).get("allowed"):
+        says = f"MiniKafkaCluster {name} does not allow chaos: its owner has to set spec.chaos.allowed: true"
+        return Refusal(Reason.CHAOS_NOT_ALLOWED, says)
+    try:
+        scenario = on_cluster(scenario, cluster)
+    except BadScenario as error:
+        return Refusal(Reason.INVALID_SPEC, str(error))
+    if says := story_refusal(scenario.spec, scenario.spec.cluster.brokers):
+        return Refusal(Reason.BUDGET_EXCEEDED, says)
+    hold = hold_of(lease)
+    if hold.by_other(leases.identity(experiment), now):
+        if leases.is_experiment(hold):
+            says = f"experiment {leases.experiment_name(hold)} goes on with cluster {name}; one at a time"
+            return Refusal(Reason.CLUSTER_BUSY, says)
+        return Waiting(Reason.WAITING_FOR_LEASE, f"{hold.holder} is taking brokers of {name} away", cluster=name)
+    if unready := _not_ready(cluster):
+        return Waiting(Reason.WAITING_FOR_CLUSTER, f"cluster {name} is not ready: {unready}", cluster=name)
+    if gap is not None:
+        return Waiting(Reason.WAITING_FOR_METADATA, gap.message, 1.0, cluster=name, quiet=not gap.lasting)
+    if says := cluster_refusal(scenario.spec, partitions):
+        return Refusal(Reason.BUDGET_EXCEEDED, says)
+    return Admitted(name)
+
+
+def _on_its_own(
+    experiment: Object, scenario: Scenario, name: str, cluster: Object | None
+) -> Refusal | Waiting | Admitted:
+    """A cluster that is made for the experiment holds nobody's data: no budget."""
+    if scenario.spec.cluster.racks:
+        return Refusal(Reason.NOT_SUPPORTED, "spec.cluster.racks: racks are nodes here; use clusterRef and spec.rack")
+    if cluster is None:
+        says = f"cluster {name}, which is made for it: not there yet"
+        return Waiting(Reason.WAITING_FOR_CLUSTER, says, cluster=name, make=scenario.spec.cluster)
+    owners: Sequence[Any] = cluster["metadata"].get("ownerReferences") or ()
+    if not any(one.get("uid") == experiment["metadata"]["uid"] for one in owners):
+        return Refusal(Reason.CLUSTER_NOT_OURS, f"there is a MiniKafkaCluster {name} that is not this experiment's")
+    if unready := _not_ready(cluster):
+        return Waiting(Reason.WAITING_FOR_CLUSTER, f"cluster {name}, which is made for it: {unready}", cluster=name)
+    return Admitted(name)
+
+
+def _not_ready(cluster: Object) -> str:
+    if "deletionTimestamp" in cluster["metadata"]:
+        return "it is being deleted"
+    for condition in (cluster.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "Ready":
+            current = condition.get("observedGeneration") in (None, cluster["metadata"].get("generation"))
+            if condition["status"] == "True" and current:
+                return ""
+            return (
+                str(condition.get("message") or condition.get("reason") or "not ready") if current else "it is changing"
+            )
+    return "the operator has said nothing of it"

@@ -1,0 +1,500 @@
+"""What is to be done about an experiment now: one step at a time, from what was observed. No I/O.
+
+Each step is one write or one act, and what it is about is written down before it is done; so whoever dies between two steps
+leaves behind what the next look needs to go on. The order: finalizer, cluster (where the experiment brings one), Lease,
+status Running, Job. At the end: status Healing (from then on no fault can begin), the Job is gone, faults are undone, own
+cluster gone, Lease free, last status, finalizer off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Final
+
+from minikafka_operator.conditions import Judgement, written
+from minikafka_operator.disruption import given_back, hold_of, taken
+from minikafka_operator.freshness import Gap
+from minikafka_operator.kinds import CLUSTER
+from minikafka_operator.names import Names
+from minikafka_operator.observed import PartitionState, Pod, deleting
+
+from minikafka_chaos.controller import leases, record
+from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit
+from minikafka_chaos.controller.api import FaultState, Phase
+from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, job, labels, own_cluster
+from minikafka_chaos.controller.kinds import (
+    ABORT_ANNOTATION,
+    AGENT_CONTAINER,
+    FINALIZER,
+    FORCE_ANNOTATION,
+    JOB,
+    Object,
+    job_name,
+)
+from minikafka_chaos.controller.reasons import Happening, Reason, Type
+
+WAIT_SECONDS: Final = 5.0
+"""While an experiment waits for something that may tell nobody when it comes."""
+HEAL_SECONDS: Final = 1.0
+"""Between two looks while faults are being undone."""
+RUNNER_SECONDS_MAX: Final = GRACE_SECONDS + 60.0
+"""A runner that is still there so long after it was told to end is on a node that nobody reaches. It cannot begin any fault."""
+EXPIRY_MARGIN_SECONDS: Final = 5.0
+
+
+# --- what is seen -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One look at an experiment and all that it is about. ``cluster`` is the one it names, or its own."""
+
+    experiment: Object
+    now: datetime
+    cluster: Object | None = None
+    lease: Object | None = None
+    job: Object | None = None
+    runner_pods: Sequence[Object] = ()
+    brokers: Mapping[int, Pod] = field(default_factory=dict)
+    partitions: Sequence[PartitionState] = ()
+    gap: Gap | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.experiment["metadata"]["name"])
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(self.experiment.get("status") or {})
+
+    @property
+    def phase(self) -> Phase | None:
+        told = self.status.get("phase")
+        return Phase(told) if told else None
+
+    @property
+    def deleting(self) -> bool:
+        return deleting(self.experiment)
+
+    @property
+    def finalized(self) -> bool:
+        """Whether our finalizer is on it."""
+        return FINALIZER in (self.experiment["metadata"].get("finalizers") or ())
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.experiment["metadata"].get("annotations") or {}
+
+    @property
+    def forced(self) -> bool:
+        return self.deleting and self.annotations.get(FORCE_ANNOTATION) == "true"
+
+    @property
+    def identity(self) -> str:
+        return leases.identity(self.experiment)
+
+    @property
+    def holds_lease(self) -> bool:
+        return hold_of(self.lease).holder == self.identity
+
+    @property
+    def runs(self) -> bool:
+        """Whether a runner may still be at work."""
+        return any(_alive(pod, self.now) for pod in self.runner_pods)
+
+    @cached_property
+    def own_cluster(self) -> Object | None:
+        """The experiment's own cluster, as long as it is there."""
+        owners = (self.cluster or {}).get("metadata", {}).get("ownerReferences") or ()
+        mine = any(one.get("uid") == self.experiment["metadata"]["uid"] for one in owners)
+        return self.cluster if mine else None
+
+
+def _alive(pod: Object, now: datetime) -> bool:
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return False
+    told = record.instant(pod["metadata"].get("deletionTimestamp"))
+    return told is None or now < told + timedelta(seconds=RUNNER_SECONDS_MAX)
+
+
+# --- what can be done -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Emit:
+    """A Kubernetes Event about the experiment."""
+
+    reason: str
+    note: str
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class SetFinalizer:
+    """Put our finalizer on, or take it off."""
+
+    on: bool
+    events: Sequence[Emit] = ()
+
+
+@dataclass(frozen=True)
+class WriteStatus:
+    """Replace the status, if the experiment is still as it was looked at."""
+
+    status: Mapping[str, Any]
+    events: Sequence[Emit] = ()
+
+
+@dataclass(frozen=True)
+class WriteLease:
+    """Create or replace the disruption Lease, if it is still as it was looked at."""
+
+    lease: Object
+    new: bool
+
+
+@dataclass(frozen=True)
+class CreateCluster:
+    """Make the experiment's own cluster."""
+
+    thing: Object
+
+
+@dataclass(frozen=True)
+class CreateJob:
+    """Make the Job."""
+
+    thing: Object
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Delete something of the experiment, or the experiment itself."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class Recover:
+    """Have the agents of these pods undo every fault. ``settle``: then the faults in pods that answered are over."""
+
+    pods: Sequence[Pod]
+    settle: bool
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to be done now; look again after so many seconds at the latest (None: when something happens)."""
+
+    seconds: float | None = None
+
+
+Step = SetFinalizer | WriteStatus | WriteLease | CreateCluster | CreateJob | Remove | Recover | Wait
+
+
+# --- deciding ---------------------------------------------------------------------------------------------------------
+
+
+def decide(o: Observed, settings: Settings) -> Step:
+    """The next step."""
+    if o.forced and o.finalized:
+        return _let_go(o)
+    phase = o.phase
+    if phase is not None and phase.ended:
+        return _after_the_end(o)
+    if phase is Phase.HEALING:
+        return _heal(o)
+    if not o.finalized:
+        return Wait() if o.deleting else SetFinalizer(on=True)
+    if phase in (Phase.RUNNING, Phase.JUDGING):
+        return _running(o, settings)
+    return _begin(o)
+
+
+def _let_go(o: Observed) -> Step:
+    """The force annotation: nothing is undone; what there is expires, and its Job goes with it."""
+    if o.holds_lease:
+        return _release(o)
+    left = record.fault_now(record.faults_of(o.status))
+    note = f"let go by the annotation {FORCE_ANNOTATION}" + (f"; not undone, they expire: {left}" if left else "")
+    return SetFinalizer(on=False, events=[Emit(Happening.FORCED, note, warning=True)])
+
+
+def _after_the_end(o: Observed) -> Step:
+    if o.phase is Phase.REFUSED and not o.deleting and o.status.get("observedGeneration") != _generation(o):
+        return WriteStatus(_told(o, {**o.status, "phase": Phase.PENDING.value, "endedAt": None}))
+    if o.finalized:
+        return SetFinalizer(on=False)
+    ttl = o.experiment["spec"].get("ttlSecondsAfterFinished")
+    ended = record.instant(o.status.get("endedAt"))
+    if ttl is None or ended is None or o.deleting:
+        return Wait()
+    left = (ended + timedelta(seconds=ttl) - o.now).total_seconds()
+    return Wait(left) if left > 0 else Remove("ChaosExperiment", o.name, o.experiment["metadata"]["uid"])
+
+
+def _begin(o: Observed) -> Step:
+    if ending := _called_off(o):
+        return _end(o, *ending)
+    answer = admit(o.experiment, o.cluster, o.lease, o.partitions, o.gap, o.now)
+    match answer:
+        case Refusal(reason, message):
+            return _refuse(o, reason, message)
+        case Waiting(reason, message, seconds):
+            if o.own_cluster is not None and o.now > _created(o) + _deadline(o):
+                return _end(o, Phase.ERROR, Reason.DEADLINE_EXCEEDED, f"its own cluster is not ready: {message}")
+            if answer.quiet:
+                return Wait(seconds)
+            accepted = Judgement(Type.ACCEPTED, None, reason, message)
+            status = _told(o, {**o.status, "phase": Phase.PENDING.value, "cluster": answer.cluster}, accepted)
+            if _differs(status, o.status):
+                return WriteStatus(status, [Emit(reason, message)])
+            if answer.make is not None:
+                return CreateCluster(own_cluster(o.experiment, answer.cluster, answer.make))
+            return Wait(seconds)
+        case Admitted(cluster):
+            return _start(o, cluster)
+
+
+def _start(o: Observed, cluster: str) -> Step:
+    names = Names(o.experiment["metadata"]["namespace"], cluster)
+    if not o.holds_lease:
+        seconds = int(_deadline(o).total_seconds()) + leases.MARGIN_SECONDS
+        made = labels(o.experiment) | {"minikafka.dev/cluster": cluster}
+        wish = taken(o.lease, names.namespace, names.disruption, o.identity, seconds, o.now, made)
+        return WriteLease(wish, new=o.lease is None)
+    status = {
+        **o.status,
+        "phase": Phase.RUNNING.value,
+        "cluster": cluster,
+        "startedAt": record.stamp(o.now),
+        "deadline": record.stamp(o.now + _deadline(o)),
+        "job": job_name(o.name),
+    }
+    accepted = Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, f"it happens to cluster {cluster}")
+    return WriteStatus(_told(o, status, accepted), [Emit(Happening.STARTED, f"begins on cluster {cluster}")])
+
+
+def _running(o: Observed, settings: Settings) -> Step:
+    if ending := _called_off(o):
+        return _end(o, *ending)
+    deadline = record.instant(o.status.get("deadline")) or o.now
+    if o.now >= deadline:
+        return _end(o, Phase.ABORTED, Reason.DEADLINE_EXCEEDED, "it took longer than spec.activeDeadlineSeconds")
+    if o.job is None:
+        if o.status.get("runner"):
+            return _end(o, Phase.ERROR, Reason.RUNNER_FAILED, "its Job is gone")
+        left = int((deadline - o.now).total_seconds()) + 1
+        return CreateJob(job(o.experiment, str(o.status["cluster"]), left, settings))
+    if how := _finished(o.job):
+        return _end_of_job(o, how)
+    return Wait((deadline - o.now).total_seconds())
+
+
+def _end_of_job(o: Observed, how: str) -> Step:
+    verdict = o.status.get("verdict")
+    if verdict in ("Passed", "Failed", "Inconclusive"):
+        return _end(o, Phase.COMPLETED, Reason.VERDICT, f"{verdict}: {o.status.get('summary') or ''}".strip(": "))
+    if verdict == "Aborted":
+        return _end(o, Phase.ABORTED, Reason.ABORTED, str(o.status.get("summary") or "the run was interrupted"))
+    if verdict:
+        return _end(o, Phase.ERROR, Reason.RUNNER_FAILED, str(o.status.get("summary") or "the run came to no verdict"))
+    return _end(o, Phase.ERROR, Reason.RUNNER_FAILED, _last_words(o) or f"the Job ended without a verdict: {how}")
+
+
+def _called_off(o: Observed) -> tuple[Phase, Reason, str] | None:
+    if o.deleting:
+        return Phase.ABORTED, Reason.DELETED, "the experiment is being deleted"
+    if ABORT_ANNOTATION in o.annotations:
+        return Phase.ABORTED, Reason.ABORTED, f"somebody set the annotation {ABORT_ANNOTATION}"
+    return None
+
+
+def _refuse(o: Observed, reason: Reason, message: str) -> Step:
+    """Nothing was touched, unless a Lease was taken or a cluster made before; then these go first."""
+    if o.own_cluster is not None or o.holds_lease:
+        return _end(o, Phase.REFUSED, reason, message)
+    status = {**o.status, "phase": Phase.REFUSED.value, "endedAt": record.stamp(o.now)}
+    accepted = Judgement(Type.ACCEPTED, False, reason, message)
+    return WriteStatus(_told(o, status, accepted), [Emit(reason, message, warning=True)])
+
+
+def _end(o: Observed, phase: Phase, reason: Reason, why: str) -> Step:
+    """From this write on no fault can begin: the ledger refuses them."""
+    ending = {"phase": phase.value, "reason": reason.value, "message": why}
+    status = {**o.status, "phase": Phase.HEALING.value, "ending": ending}
+    warning = phase is not Phase.COMPLETED
+    return WriteStatus(_told(o, status), [Emit(reason, why, warning=warning)])
+
+
+# --- healing ----------------------------------------------------------------------------------------------------------
+
+
+def _heal(o: Observed) -> Step:
+    if o.job is not None and not _finished(o.job) and not deleting(o.job):
+        return Remove(JOB.name, o.job["metadata"]["name"], o.job["metadata"]["uid"])
+    left = record.open_faults(o.status)
+    if o.runs:
+        # At once, for seconds count; and again when the runner is gone, for it may have been in the middle of one.
+        return Recover(_agents(o, left), settle=False) if left else Wait(HEAL_SECONDS)
+    if left:
+        return _undo(o, left)
+    if o.own_cluster is not None and not deleting(o.own_cluster):
+        return Remove(CLUSTER.name, o.own_cluster["metadata"]["name"], o.own_cluster["metadata"]["uid"])
+    if o.holds_lease:
+        return _release(o)
+    return _last_word(o)
+
+
+def _undo(o: Observed, left: Sequence[Mapping[str, Any]]) -> Step:
+    """In a pod that is gone nothing is left. The rest is for the agents."""
+    pods = {pod.uid for pod in o.brokers.values()}
+
+    def gone(fault: Mapping[str, Any]) -> bool:
+        return "podUid" in fault and fault["podUid"] not in pods
+
+    if any(gone(fault) for fault in left):
+        status = record.recovered(o.status, gone, "its pod is gone", o.now)
+        return WriteStatus(_told(o, status), recovery_events(o.status, status))
+    return Recover(_agents(o, left), settle=True)
+
+
+def _agents(o: Observed, left: Sequence[Mapping[str, Any]]) -> list[Pod]:
+    """The pods whose agents have something to undo. A fault of the whole cluster is everybody's."""
+    everywhere = any("broker" not in fault for fault in left)
+    uids = {fault.get("podUid") for fault in left}
+    return [pod for pod in o.brokers.values() if (everywhere or pod.uid in uids) and has_agent(pod)]
+
+
+def settled(o: Observed, answered: Sequence[Pod], *, all_answered: bool) -> WriteStatus | None:
+    """What is over once these pods' agents have undone all there was; None when that changes nothing.
+
+    Where no agent answers, a fault is over when it has expired: then the agent, once it is started again, undoes it first of all.
+    """
+    uids = {pod.uid for pod in answered}
+
+    def undone(fault: Mapping[str, Any]) -> bool:
+        return fault.get("podUid") in uids if "broker" in fault else all_answered
+
+    status = record.recovered(o.status, undone, "undone by the controller", o.now)
+    status = record.recovered(status, lambda fault: _expired(fault, o.now), "it has expired", o.now)
+    if not _differs(status, o.status):
+        return None
+    return WriteStatus(_told(o, status), recovery_events(o.status, status))
+
+
+def has_agent(pod: Pod) -> bool:
+    """Whether the pod has the container by which faults are made and undone."""
+    return any(container["name"] == AGENT_CONTAINER for container in pod.thing["spec"].get("containers") or ())
+
+
+def _expired(fault: Mapping[str, Any], now: datetime) -> bool:
+    expires = record.instant(fault.get("expiresAt"))
+    return expires is None or now > expires + timedelta(seconds=EXPIRY_MARGIN_SECONDS)
+
+
+def _release(o: Observed) -> Step:
+    assert o.lease is not None
+    return WriteLease(given_back(o.lease), new=False)
+
+
+def _last_word(o: Observed) -> Step:
+    ending = o.status.get("ending") or {}
+    phase = Phase(ending.get("phase") or Phase.ERROR)
+    status = {**o.status, "phase": phase.value, "endedAt": record.stamp(o.now)}
+    if phase in (Phase.ABORTED, Phase.ERROR) and not status.get("verdict"):
+        status["verdict"] = "Aborted" if phase is Phase.ABORTED else "Error"
+        status.setdefault("summary", ending.get("message") or "")
+    note = f"{phase.value}: {ending.get('message') or ''}".strip(": ")
+    accepted = None
+    if phase is Phase.REFUSED:
+        accepted = Judgement(Type.ACCEPTED, False, Reason(ending["reason"]), str(ending.get("message") or ""))
+    return WriteStatus(_told(o, status, accepted), [Emit(phase.value, note, warning=phase is not Phase.COMPLETED)])
+
+
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+
+def _told(o: Observed, status: Mapping[str, Any], accepted: Judgement | None = None) -> dict[str, Any]:
+    """The status with its conditions and all that follows from the rest of it."""
+    before = o.status.get("conditions") or []
+    phase = Phase(status["phase"])
+    ending = status.get("ending") or {}
+    left = record.open_faults(status)
+    judgements = [accepted] if accepted is not None else []
+    if left:
+        healing = phase is Phase.HEALING
+        word = Reason.HEALING if healing else Reason.FAULTS_ON
+        judgements.append(Judgement(Type.HEALED, False, word, record.fault_now(left)))
+    else:
+        judgements.append(Judgement(Type.HEALED, True, Reason.NO_FAULTS, "no fault is on"))
+    if phase is Phase.REFUSED:
+        judgements.append(Judgement(Type.COMPLETE, True, Reason.REFUSED, "nothing was touched"))
+    elif phase.ended:
+        judgements.append(Judgement(Type.COMPLETE, True, Reason(ending["reason"]), str(ending.get("message") or "")))
+    else:
+        judgements.append(Judgement(Type.COMPLETE, False, Reason.GOING_ON, f"its phase is {phase.value}"))
+    made = written(judgements, before, _generation(o), o.now)
+    told = {condition["type"] for condition in made}
+    kept = [dict(condition) for condition in before if condition["type"] not in told]
+    order = [one.value for one in Type]
+    conditions = sorted([*made, *kept], key=lambda condition: order.index(condition["type"]))
+    changed = {**status, "conditions": conditions, "observedGeneration": _generation(o)}
+    return {name: value for name, value in changed.items() if value is not None}
+
+
+def recovery_events(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Emit]:
+    """An Event for each fault that is over now and was not before."""
+    was = {(fault["id"], fault.get("broker")): fault["state"] for fault in record.faults_of(before)}
+    return [
+        Emit(
+            Happening.FAULT_RECOVERED,
+            f"{record.fault_now([{**fault, 'state': 'was'}])} ({fault['step']}): {fault['detail']}",
+        )
+        for fault in record.faults_of(after)
+        if fault["state"] == FaultState.RECOVERED
+        and was.get((fault["id"], fault.get("broker"))) != FaultState.RECOVERED
+    ]
+
+
+def _differs(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Apart from what is told for the first time only because it was looked at."""
+    return {k: v for k, v in status.items() if k != "faultsMade"} != {
+        k: v for k, v in before.items() if k != "faultsMade"
+    }
+
+
+def _finished(thing: Object) -> str:
+    """How a Job has ended; empty while it has not."""
+    for condition in (thing.get("status") or {}).get("conditions") or ():
+        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
+            return str(condition.get("message") or condition.get("reason") or condition["type"])
+    return ""
+
+
+def _last_words(o: Observed) -> str:
+    for pod in o.runner_pods:
+        for container in (pod.get("status") or {}).get("containerStatuses") or ():
+            ended = (container.get("state") or {}).get("terminated") or {}
+            if ended.get("message"):
+                return " ".join(str(ended["message"]).split())[-1000:]
+            if ended.get("reason") not in (None, "Completed"):
+                return f"the runner ended: {ended['reason']} (exit code {ended.get('exitCode')})"
+    return ""
+
+
+def _generation(o: Observed) -> int:
+    return int(o.experiment["metadata"].get("generation") or 0)
+
+
+def _created(o: Observed) -> datetime:
+    return record.instant(o.experiment["metadata"].get("creationTimestamp")) or o.now
+
+
+def _deadline(o: Observed) -> timedelta:
+    return timedelta(seconds=int(o.experiment["spec"].get("activeDeadlineSeconds") or 3600))

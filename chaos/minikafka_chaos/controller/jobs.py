@@ -1,0 +1,180 @@
+"""What the controller makes for an experiment: its Job, and its own cluster where it brings one along."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from minikafka_operator.kinds import CLUSTER
+
+from minikafka_chaos.controller.kinds import (
+    EXPERIMENT,
+    EXPERIMENT_LABEL,
+    JOB,
+    MANAGED_BY_LABEL,
+    MANAGER,
+    Object,
+    job_name,
+)
+from minikafka_chaos.document import UnflushedVolume, as_config
+from minikafka_chaos.scenario import ClusterSpec
+
+RUNS_PATH: Final = "/runs"
+RUNS_VOLUME: Final = "runs"
+USER_ID: Final = 65532
+GRACE_SECONDS: Final = 30
+"""How long a runner may take to undo its faults and write down what it has, when it is told to end."""
+
+_FACTOR_MAX: Final = 3
+_TYPED: Final = {"min.insync.replicas": "minInsyncReplicas", "default.replication.factor": "defaultFactor"}
+READY_IN_SYNC: Final = "minikafka.ready.in.sync.timeout.ms"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the chart says of Jobs."""
+
+    image: str
+    """With scenarios, load and verifier: the chaos image."""
+    pull_policy: str = ""
+    pull_secrets: tuple[str, ...] = ()
+    account: str = "minikafka-chaos-runner"
+    """The service account of Jobs; it is in each namespace where experiments are."""
+    runs_claim: str = ""
+    """A PersistentVolumeClaim of the experiment's namespace for runs; empty: they go with the Job's pod."""
+    resources: Mapping[str, Any] = field(
+        default_factory=lambda: {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
+    )
+
+
+def owner(experiment: Object) -> dict[str, Any]:
+    """What is owned by the experiment goes with it."""
+    return {
+        "apiVersion": EXPERIMENT.api_version,
+        "kind": EXPERIMENT.name,
+        "name": experiment["metadata"]["name"],
+        "uid": experiment["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def labels(experiment: Object) -> dict[str, str]:
+    """Labels of everything that is made for it."""
+    return {
+        "app.kubernetes.io/name": "minikafka",
+        "app.kubernetes.io/component": "chaos",
+        MANAGED_BY_LABEL: MANAGER,
+        EXPERIMENT_LABEL: experiment["metadata"]["name"],
+    }
+
+
+def run_folder(experiment: Object) -> str:
+    """Where the run is on the volume for runs."""
+    metadata = experiment["metadata"]
+    return f"{metadata['name']}-{metadata['uid'][:8]}"
+
+
+def job(experiment: Object, cluster: str, deadline_seconds: int, settings: Settings) -> Object:
+    """The Job that tells the story. It is tried once: half a story cannot be told to its end by somebody else."""
+    metadata = experiment["metadata"]
+    container: dict[str, Any] = {
+        "name": "runner",
+        "image": settings.image,
+        "command": ["python3", "-m", "minikafka_chaos.controller.telling"],
+        "args": [metadata["name"], f"--cluster={cluster}", f"--out={RUNS_PATH}/{run_folder(experiment)}"],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+        ],
+        "resources": dict(settings.resources),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, {"name": RUNS_VOLUME, "mountPath": RUNS_PATH}],
+    }
+    if settings.pull_policy:
+        container["imagePullPolicy"] = settings.pull_policy
+    runs = {"persistentVolumeClaim": {"claimName": settings.runs_claim}} if settings.runs_claim else {"emptyDir": {}}
+    pod: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "serviceAccountName": settings.account,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": RUNS_VOLUME, **runs}],
+    }
+    if settings.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in settings.pull_secrets]
+    return {
+        "apiVersion": JOB.api_version,
+        "kind": JOB.name,
+        "metadata": {
+            "name": job_name(metadata["name"]),
+            "namespace": metadata["namespace"],
+            "labels": labels(experiment),
+            "ownerReferences": [owner(experiment)],
+        },
+        "spec": {
+            "backoffLimit": 0,
+            "completions": 1,
+            "parallelism": 1,
+            "activeDeadlineSeconds": deadline_seconds,
+            "template": {"metadata": {"labels": labels(experiment)}, "spec": pod},
+        },
+    }
+
+
+def own_cluster(experiment: Object, name: str, cluster: ClusterSpec) -> Object:
+    """The MiniKafkaCluster of a scenario's template. Its data goes with it."""
+    config = as_config(cluster.config)
+    typed = {field_name: int(config.pop(key)) for key, field_name in _TYPED.items() if key in config}
+    replication = {"defaultFactor": min(_FACTOR_MAX, cluster.brokers), "minInsyncReplicas": 1, **typed}
+    # A scenario that starts a broker and waits for it waits until it serves; it may not be in sync for a reason.
+    config.setdefault(READY_IN_SYNC, "0")
+    spec: dict[str, Any] = {
+        "brokers": {"replicas": cluster.brokers},
+        "replication": replication,
+        "config": config,
+        "storage": {"type": "Ephemeral", "size": "1Gi"},
+        "chaos": {"allowed": True},
+    }
+    if cluster.unflushed_volume is UnflushedVolume.SEPARATE:
+        spec["unflushedVolume"] = {"sizeLimit": "64Mi"}
+    return {
+        "apiVersion": CLUSTER.api_version,
+        "kind": CLUSTER.name,
+        "metadata": {
+            "name": name,
+            "namespace": experiment["metadata"]["namespace"],
+            "labels": labels(experiment),
+            "ownerReferences": [owner(experiment)],
+        },
+        "spec": spec,
+    }
+
+
+def existing_cluster(cluster: Object) -> ClusterSpec:
+    """A cluster that is there, in the words of scenarios: what the story is checked against and told with."""
+    spec = cluster.get("spec") or {}
+    brokers = int((spec.get("brokers") or {}).get("replicas") or 3)
+    unflushed = UnflushedVolume.SEPARATE if spec.get("unflushedVolume") is not None else UnflushedVolume.NONE
+    replication = spec.get("replication") or {}
+    config = {**(spec.get("config") or {})}
+    config |= {key: str(replication[name]) for key, name in _TYPED.items() if name in replication}
+    entries = [{"name": key, "value": value} for key, value in sorted(config.items())]
+    return ClusterSpec.model_validate_json(
+        json.dumps({"brokers": brokers, "unflushedVolume": unflushed.value, "config": entries})
+    )

@@ -1,0 +1,39 @@
+"""Kinds, names, labels and annotations of chaos on Kubernetes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from minikafka_operator.api import API_VERSION, GROUP
+from minikafka_operator.kinds import Kind, Object
+from minikafka_operator.names import CLUSTER_LABEL, MANAGED_BY_LABEL
+
+__all__ = ["CLUSTER_LABEL", "MANAGED_BY_LABEL", "Object"]
+
+EXPERIMENT: Final = Kind(API_VERSION, "ChaosExperiment", "chaosexperiments")
+SCHEDULE: Final = Kind(API_VERSION, "ChaosSchedule", "chaosschedules")
+JOB: Final = Kind("batch/v1", "Job", "jobs")
+
+MANAGER: Final = "minikafka-chaos"
+"""Field manager of every write, and value of the label ``app.kubernetes.io/managed-by``."""
+FINALIZER: Final = f"{GROUP}/chaos"
+EXPERIMENT_LABEL: Final = f"{GROUP}/experiment"
+SCHEDULE_LABEL: Final = f"{GROUP}/schedule"
+
+ABORT_ANNOTATION: Final = f"{GROUP}/abort"
+"""On an experiment, with any value: undo its faults and end it; the object stays."""
+FORCE_ANNOTATION: Final = f"{GROUP}/force-delete"
+"""On an experiment that is being deleted, with the value ``true``: let it go without undoing anything. Faults expire."""
+
+AGENT_CONTAINER: Final = "chaos-agent"
+
+
+def job_name(experiment: str) -> str:
+    """The Job of an experiment; its pods have five more characters and a dash."""
+    return f"{experiment[:53].rstrip('-.')}-run"
+
+
+def own_cluster_name(experiment: str, uid: str) -> str:
+    """The cluster that is made for an experiment: names of clusters begin with a letter, and have 40 characters at most."""
+    word = "".join(letter if letter.isalnum() else "-" for letter in experiment)[:28].strip("-")
+    return f"x-{word}-{uid.replace('-', '')[:8]}"

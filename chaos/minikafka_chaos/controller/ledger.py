@@ -1,0 +1,234 @@
+"""The ledger of a run on Kubernetes: the experiment's status, written by compare-and-set before each fault.
+
+The write that says that a fault is about to be made is also the permission to make it: it succeeds only if the experiment is
+still running, nobody has asked for its end, and this runner is the one it knows. So once the controller has written that it
+heals, no fault can begin any more, whatever the runner does and however long it was asleep.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+
+from minikafka_chaos.controller import record
+from minikafka_chaos.controller.api import Phase
+from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, Object
+from minikafka_chaos.controller.record import Whereabouts
+from minikafka_chaos.errors import ToolTrouble
+
+EXPIRY_SECONDS: Final = 1800.0
+"""When a fault without a duration ends by itself; the agents' gate holds no longer than an hour."""
+PATIENCE_SECONDS: Final = 60.0
+"""How long an API server that does not answer is asked again. The fault is not made until it has."""
+RETRY_SECONDS: Final = 0.5
+
+UNDOING: Final = frozenset({"Start", "Resume", "Heal", "Recover"})
+"""Verbs that only end something: they are never refused, and leave nothing to be written down."""
+MOMENTARY: Final = frozenset({"Restart", "WipeUnflushed", "WipeVolume"})
+"""Verbs that leave nothing to be undone once they are done."""
+
+logger = logging.getLogger(__name__)
+
+
+class FaultRefused(ToolTrouble):
+    """A fault that must not be made: the experiment has ended, or its budget is used up."""
+
+
+class Conflict(Exception):
+    """The experiment was changed since it was read."""
+
+
+class Unavailable(Exception):
+    """The API server did not answer, or not with sense."""
+
+
+class StatusStore(Protocol):
+    """One experiment at the API server."""
+
+    def read(self) -> Object | None:
+        """As it is now; None when it is gone. Raises Unavailable."""
+        ...
+
+    def write_status(self, thing: Object) -> None:
+        """Replace its status, if it is at the resource version in its metadata. Raises Conflict, Unavailable."""
+        ...
+
+
+class FaultLike(Protocol):
+    """What the ledger needs to know of a fault."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def verb(self) -> Any: ...
+    @property
+    def step(self) -> str: ...
+
+
+class TargetsLike(Protocol):
+    """And of its targets."""
+
+    @property
+    def brokers(self) -> tuple[int, ...]: ...
+    @property
+    def role(self) -> str | None: ...
+
+
+class HandleLike(Protocol):
+    """And of one that was made."""
+
+    @property
+    def fault(self) -> Any: ...
+    @property
+    def targets(self) -> Any: ...
+
+
+Locate = Callable[[Collection[int]], Mapping[int, Whereabouts]]
+"""Where these brokers are now."""
+Guard = Callable[[str, Collection[int], Collection[int]], str]
+"""Verb, targets, and brokers out by earlier faults: why the budget forbids it; empty when it does not."""
+
+
+class StatusLedger:
+    """Writes faults down in the status of one experiment. Its methods may be called from several threads."""
+
+    def __init__(
+        self,
+        store: StatusStore,
+        runner: str,
+        locate: Locate,
+        guard: Guard = lambda _verb, _targets, _out: "",
+        *,
+        expiry_s: float = EXPIRY_SECONDS,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._runner = runner
+        self._locate = locate
+        self._guard = guard
+        self._expiry_s = expiry_s
+        self._now = now
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+
+    # -- the ledger of a run -------------------------------------------------------------------------------------------
+
+    def intend(self, fault: FaultLike, targets: TargetsLike, expires: float | None) -> None:
+        """Write it down and get the permission. Raises FaultRefused."""
+        verb = str(getattr(fault.verb, "value", fault.verb))
+        if verb in UNDOING:
+            return
+
+        def change(thing: Object) -> dict[str, Any]:
+            # All of it anew on each attempt: a broker may be in another pod by now, and others may be out.
+            status = thing.get("status") or {}
+            self._require_running(thing)
+            out = {one["broker"] for one in record.open_faults(status) if "broker" in one and one["id"] != fault.id}
+            if refusal := self._guard(verb, targets.brokers, out):
+                raise FaultRefused(f"{fault.step}: {verb}: {refusal}")
+            now = self._now()
+            ends = now + timedelta(seconds=self._expiry_s) if expires is None else datetime.fromtimestamp(expires, UTC)
+            where = self._locate(targets.brokers) if targets.brokers else None
+            return record.intended(status, fault.id, fault.step, verb, where, role=targets.role, expires=ends, now=now)
+
+        self._change(change)
+
+    def injected(self, handle: HandleLike) -> None:
+        """It was made."""
+        verb = str(getattr(handle.fault.verb, "value", handle.fault.verb))
+        if verb in UNDOING:
+            return
+        fault_id = handle.fault.id
+
+        def change(thing: Object) -> dict[str, Any]:
+            status = record.injected(thing.get("status") or {}, fault_id, self._now())
+            if verb in MOMENTARY:
+                status = record.recovered(
+                    status, lambda one: one["id"] == fault_id, "leaves nothing to undo", self._now()
+                )
+            return status
+
+        self._change(change)
+
+    def failed(self, fault: FaultLike, targets: TargetsLike, error: BaseException) -> None:
+        """It could not be made, or not wholly; the end of the run undoes what there may be of it."""
+        del targets
+        why = f"could not be made: {' '.join(str(error).split()) or type(error).__name__}"
+        self._change(lambda thing: record.failed(thing.get("status") or {}, fault.id, why))
+
+    def recovered(self, handle: HandleLike, how: str) -> None:
+        """Nothing of it is left."""
+        fault_id = handle.fault.id
+        self._change(
+            lambda thing: record.recovered(
+                thing.get("status") or {}, lambda one: one["id"] == fault_id, how, self._now()
+            )
+        )
+
+    # -- what else the runner tells ------------------------------------------------------------------------------------
+
+    def take(self) -> None:
+        """Be the runner of this experiment. Raises FaultRefused when it has one, or has ended."""
+
+        def change(thing: Object) -> dict[str, Any]:
+            status = thing.get("status") or {}
+            self._require_running(thing, other=status.get("runner") not in (None, "", self._runner))
+            return {**status, "runner": self._runner}
+
+        self._change(change)
+
+    def tell(self, **fields: Any) -> None:
+        """Set fields of the status, whatever the experiment is doing."""
+        self._change(lambda thing: {**(thing.get("status") or {}), **fields})
+
+    def judging(self) -> None:
+        """The story is told, and every fault undone; a run that is being ended from outside stays as it is."""
+
+        def change(thing: Object) -> dict[str, Any]:
+            status = dict(thing.get("status") or {})
+            if status.get("phase") == Phase.RUNNING and not record.open_faults(status):
+                status["phase"] = Phase.JUDGING.value
+            return status
+
+        self._change(change)
+
+    # -- compare-and-set -----------------------------------------------------------------------------------------------
+
+    def _require_running(self, thing: Object, *, other: bool | None = None) -> None:
+        metadata, status = thing["metadata"], thing.get("status") or {}
+        if "deletionTimestamp" in metadata:
+            raise FaultRefused("the experiment is being deleted")
+        if ABORT_ANNOTATION in (metadata.get("annotations") or {}):
+            raise FaultRefused(f"the experiment is being aborted (annotation {ABORT_ANNOTATION})")
+        if status.get("phase") != Phase.RUNNING:
+            raise FaultRefused(f"the experiment is not running: its phase is {status.get('phase') or 'not set'}")
+        if other if other is not None else status.get("runner") != self._runner:
+            raise FaultRefused(f"the experiment is run by {status.get('runner') or 'nobody'}")
+
+    def _change(self, change: Callable[[Object], dict[str, Any]]) -> None:
+        """Read, change, write, until nobody was in between. Raises ToolTrouble when the API server stays away."""
+        deadline = self._monotonic() + PATIENCE_SECONDS
+        with self._lock:
+            while True:
+                try:
+                    thing = self._store.read()
+                    if thing is None:
+                        raise FaultRefused("the experiment is gone")
+                    status = change(thing)
+                    if status != (thing.get("status") or {}):
+                        self._store.write_status({**thing, "status": status})
+                    return
+                except Conflict:
+                    logger.debug("The experiment changed meanwhile; once more")
+                except Unavailable as error:
+                    if self._monotonic() >= deadline:
+                        raise ToolTrouble(f"the experiment's status cannot be written: {error}") from error
+                    logger.warning("The experiment's status cannot be written yet: %s", error)
+                    self._sleep(RETRY_SECONDS)

@@ -1,0 +1,66 @@
+"""Every condition, reason and event of experiments and schedules, declared once; docs/chaos-on-kubernetes.md tells of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+
+class Type(StrEnum):
+    """The conditions, in the order in which they are written."""
+
+    ACCEPTED = "Accepted"
+    HEALED = "Healed"
+    COMPLETE = "Complete"
+
+
+MEANINGS: Final[Mapping[Type, str]] = {
+    Type.ACCEPTED: "the experiment may happen, or has been let begin",
+    Type.HEALED: "no fault of it is left",
+    Type.COMPLETE: "it has ended",
+}
+
+
+class Reason(StrEnum):
+    """Why a condition is as it is, and what an Event is about."""
+
+    # Accepted
+    ACCEPTED = "Accepted"
+    WAITING_FOR_CLUSTER = "WaitingForCluster"
+    WAITING_FOR_METADATA = "WaitingForMetadata"
+    WAITING_FOR_LEASE = "WaitingForLease"
+    INVALID_SPEC = "InvalidSpec"
+    NOT_SUPPORTED = "NotSupported"
+    CLUSTER_NOT_FOUND = "ClusterNotFound"
+    CLUSTER_NOT_OURS = "ClusterNotOurs"
+    CHAOS_NOT_ALLOWED = "ChaosNotAllowed"
+    CLUSTER_BUSY = "ClusterBusy"
+    BUDGET_EXCEEDED = "BudgetExceeded"
+    # Healed
+    NO_FAULTS = "NoFaults"
+    FAULTS_ON = "FaultsOn"
+    HEALING = "Healing"
+    # Complete
+    GOING_ON = "GoingOn"
+    VERDICT = "Verdict"
+    ABORTED = "Aborted"
+    DELETED = "Deleted"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    RUNNER_FAILED = "RunnerFailed"
+    REFUSED = "Refused"
+
+
+class Happening(StrEnum):
+    """Events beyond these reasons."""
+
+    STARTED = "Started"
+    FAULT_INTENDED = "FaultIntended"
+    FAULT_INJECTED = "FaultInjected"
+    FAULT_RECOVERED = "FaultRecovered"
+    TOLD = "Told"
+    FORCED = "ForceDeleted"
+    MADE = "ExperimentMade"
+    MISSED = "TimeMissed"
+    HISTORY_REMOVED = "HistoryRemoved"
+    INVALID = "InvalidSchedule"

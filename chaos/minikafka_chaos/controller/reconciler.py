@@ -1,0 +1,252 @@
+"""Looks at one experiment, asks what the next step is, and does it; until there is nothing to be done. No kopf here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Final, Protocol
+
+from minikafka_operator.api_server import ApiError, ApiServer
+from minikafka_operator.freshness import Gap, Renewals, controller_gap, newest
+from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, EVENT, LEASE, POD, STATEFUL_SET, TOPIC, Kind
+from minikafka_operator.leadership import Alone, Leadership
+from minikafka_operator.names import CLUSTER_LABEL, Names
+from minikafka_operator.observed import Observed as ClusterObserved
+from minikafka_operator.observed import PartitionState, Pod, TopicState
+from minikafka_operator.reconciler import Outcome
+
+from minikafka_chaos.controller.admission import cluster_name
+from minikafka_chaos.controller.experiments import (
+    CreateCluster,
+    CreateJob,
+    Emit,
+    Observed,
+    Recover,
+    Remove,
+    SetFinalizer,
+    Step,
+    Wait,
+    WriteLease,
+    WriteStatus,
+    decide,
+    settled,
+)
+from minikafka_chaos.controller.jobs import Settings
+from minikafka_chaos.controller.kinds import EXPERIMENT, EXPERIMENT_LABEL, FINALIZER, JOB, Object, job_name
+from minikafka_chaos.controller.telemetry import Telemetry
+
+STEPS_MAX: Final = 30
+"""In one look; more mean that something goes round in circles."""
+STALE_RETRY_SECONDS: Final = 0.5
+RECOVER_SECONDS_MAX: Final = 10.0
+"""For all agents together, which are asked at once."""
+RECOVER_RETRY_SECONDS: Final = 2.0
+_NOTE_MAX: Final = 1024
+_KINDS: Final = {kind.name: kind for kind in (EXPERIMENT, JOB, CLUSTER)}
+
+logger = logging.getLogger(__name__)
+
+
+class Agents(Protocol):
+    """The way to the agents in the brokers' pods."""
+
+    async def recover(self, namespace: str, pod: str) -> str:
+        """Have every fault in a pod undone. What went wrong, in one line; empty when nothing of them is left."""
+        ...
+
+
+class Events:
+    """Writes Events about objects; nothing depends on them."""
+
+    def __init__(self, server: ApiServer, identity: str, now: Callable[[], datetime]) -> None:
+        self._server = server
+        self._identity = identity
+        self._now = now
+
+    async def emit(self, kind: Kind, thing: Object, events: Iterable[Emit]) -> None:
+        """Write them, in order; a namespace that is going takes no more."""
+        for event in events:
+            try:
+                await self._server.create(EVENT, thing["metadata"]["namespace"], self._event(kind, thing, event))
+            except ApiError as error:
+                logger.warning("Event %s of %s was refused: %s", event.reason, thing["metadata"]["name"], error)
+
+    def _event(self, kind: Kind, thing: Object, event: Emit) -> Object:
+        return event_of(kind, thing, event, self._identity, self._now())
+
+
+def event_of(kind: Kind, thing: Object, event: Emit, identity: str, now: datetime) -> Object:
+    """An Event as it is to be created."""
+    metadata = thing["metadata"]
+    regarding = {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "resourceVersion": metadata.get("resourceVersion"),
+    }
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.name,
+        "metadata": {"generateName": f"{metadata['name']}-", "namespace": metadata["namespace"]},
+        "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": "minikafka.dev/chaos",
+        "reportingInstance": identity,
+        "type": "Warning" if event.warning else "Normal",
+        "reason": str(getattr(event.reason, "value", event.reason)),
+        "action": "Experiment",
+        "note": event.note[:_NOTE_MAX],
+        "regarding": regarding,
+    }
+
+
+class Reconciler:
+    """Carries experiments through. Between two looks it holds nothing of them but when controllers' Leases were renewed."""
+
+    def __init__(
+        self,
+        server: ApiServer,
+        agents: Agents,
+        settings: Settings,
+        telemetry: Telemetry,
+        now: Callable[[], datetime],
+        identity: str,
+        leadership: Leadership | Alone,
+    ) -> None:
+        self._server = server
+        self._agents = agents
+        self._settings = settings
+        self._telemetry = telemetry
+        self._now = now
+        self._leadership = leadership
+        self._events = Events(server, identity, now)
+        self._renewals = Renewals()
+
+    async def reconcile(self, namespace: str, name: str) -> Outcome:
+        """Step by step until it has to wait. Raises ApiError and the errors of the connection; then look again."""
+        for number in range(STEPS_MAX):
+            observed = await self.observe(namespace, name)
+            if observed is None:
+                self._telemetry.forget_experiment(namespace, name)
+                return Outcome("changed" if number else "steady", gone=True)
+            self._telemetry.tell_experiment(observed.experiment)
+            step = decide(observed, self._settings)
+            if isinstance(step, Wait):
+                return Outcome("changed" if number else "steady", step.seconds)
+            try:
+                retry = await self._do(observed, step)
+            except ApiError as error:
+                if error.code not in (404, 409):
+                    raise
+                logger.info("%s/%s changed meanwhile: %s", namespace, name, error)
+                return Outcome("changed", STALE_RETRY_SECONDS)
+            if retry is not None:
+                return Outcome("changed", retry)
+        return Outcome("changed", STALE_RETRY_SECONDS)
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+
+    async def observe(self, namespace: str, name: str) -> Observed | None:
+        """Read the experiment and what it is about; None when it is gone. Always from the API server itself."""
+        experiment = await self._server.get(EXPERIMENT, namespace, name)
+        if experiment is None:
+            return None
+        status = experiment.get("status") or {}
+        cluster = str(status["cluster"]) if status.get("startedAt") else cluster_name(experiment)
+        names = Names(namespace, cluster)
+        thing, lease, job, runners, pods = await asyncio.gather(
+            self._server.get(CLUSTER, namespace, cluster),
+            self._server.get(LEASE, namespace, names.disruption),
+            self._server.get(JOB, namespace, job_name(name)),
+            self._server.find_all(POD, namespace, labels=f"{EXPERIMENT_LABEL}={name}"),
+            self._server.find_all(POD, namespace, labels=f"{CLUSTER_LABEL}={cluster}"),
+        )
+        brokers: dict[int, Pod] = {}
+        partitions: Sequence[PartitionState] = ()
+        gap: Gap | None = None
+        if thing is not None:
+            brokers = await self._brokers(names, thing, pods)
+            if not status.get("startedAt"):
+                partitions, gap = await self._partitions(names)
+        return Observed(experiment, self._now(), thing, lease, job, runners, brokers, partitions, gap)
+
+    async def _brokers(self, names: Names, cluster: Object, pods: Sequence[Object]) -> dict[int, Pod]:
+        """The pods that are the cluster's brokers', by the operator's own judgement, not by their labels alone."""
+        stateful_set = await self._server.get(STATEFUL_SET, names.namespace, names.broker)
+        objects = {} if stateful_set is None else {(STATEFUL_SET.name, names.broker): stateful_set}
+        return ClusterObserved(cluster, self._now(), objects=objects, pods=pods).brokers
+
+    async def _partitions(self, names: Names) -> tuple[Sequence[PartitionState], Gap | None]:
+        """What the brokers know of their partitions, and why that must not be trusted, if so."""
+        lease, metadata = await asyncio.gather(
+            self._server.get(LEASE, names.namespace, names.controller),
+            self._server.get(CONFIG_MAP, names.namespace, names.metadata),
+        )
+        topics = await self._server.find_all(TOPIC, names.namespace, fields=f"spec.clusterRef.name={names.cluster}")
+        signs = self._renewals.look((names.namespace, names.cluster), lease, time.monotonic())
+        found = newest(topics, metadata, names.metadata)
+        states = [TopicState.of(topic, status) for topic, status in sorted(found.statuses.items())]
+        gap = controller_gap(lease, names.controller, signs) or found.gap
+        return [partition for state in states for partition in state.partitions], gap
+
+    # -- acting -----------------------------------------------------------------------------------------------------
+
+    async def _do(self, o: Observed, step: Step) -> float | None:
+        """Do it; seconds to wait before the next look, None: none."""
+        namespace = o.experiment["metadata"]["namespace"]
+        await self._leadership.confirm()
+        match step:
+            case WriteStatus(status, events):
+                await self._server.replace_status(EXPERIMENT, namespace, {**o.experiment, "status": dict(status)})
+                logger.info("%s/%s: %s", namespace, o.name, status.get("phase"))
+                await self._events.emit(EXPERIMENT, o.experiment, events)
+            case SetFinalizer(on, events):
+                await self._events.emit(EXPERIMENT, o.experiment, events)
+                metadata = o.experiment["metadata"]
+                others = [one for one in metadata.get("finalizers") or () if one != FINALIZER]
+                wanted = [*others, FINALIZER] if on else others
+                await self._server.set_finalizers(EXPERIMENT, namespace, o.name, metadata["resourceVersion"], wanted)
+            case WriteLease(lease, new):
+                if new:
+                    await self._server.create(LEASE, namespace, lease)
+                else:
+                    await self._server.replace(LEASE, namespace, lease)
+            case CreateCluster(thing):
+                await self._server.create(CLUSTER, namespace, thing)
+            case CreateJob(thing):
+                await self._server.create(JOB, namespace, thing)
+            case Remove(kind, name, uid):
+                await self._server.delete(_KINDS[kind], namespace, name, uid)
+            case Recover(pods, settle):
+                return await self._recover(o, pods, settle)
+        return None
+
+    async def _recover(self, o: Observed, pods: Sequence[Pod], settle: bool) -> float | None:
+        namespace = o.experiment["metadata"]["namespace"]
+
+        async def ask(pod: Pod) -> str:
+            try:
+                async with asyncio.timeout(RECOVER_SECONDS_MAX):
+                    return await self._agents.recover(namespace, pod.name)
+            except TimeoutError:
+                return f"no answer within {RECOVER_SECONDS_MAX:g} s"
+
+        answers = await asyncio.gather(*(ask(pod) for pod in pods))
+        self._telemetry.recoveries.labels("done").inc(sum(not wrong for wrong in answers))
+        self._telemetry.recoveries.labels("failed").inc(sum(bool(wrong) for wrong in answers))
+        for pod, wrong in zip(pods, answers, strict=True):
+            if wrong:
+                logger.warning("%s/%s: the agent of %s: %s", namespace, o.name, pod.name, wrong)
+        if not settle:
+            return STALE_RETRY_SECONDS
+        answered = [pod for pod, wrong in zip(pods, answers, strict=True) if not wrong]
+        everywhere = len(answered) == len(pods) == len(o.brokers) and bool(pods)
+        write = settled(o, answered, all_answered=everywhere)
+        if write is None:
+            return RECOVER_RETRY_SECONDS  # nobody answered; it will expire
+        await self._do(o, write)
+        return None

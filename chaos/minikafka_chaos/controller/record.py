@@ -1,0 +1,149 @@
+"""What an experiment's status says of its faults, and how that changes. Values in, values out.
+
+The status is the write-ahead log of a run: a fault is in it before it is made (Intended), and whoever finds it there after
+a crash must take it for made. All times are given in; they are written as Kubernetes writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from minikafka_chaos.controller.api import FAULTS_MAX, FaultState
+
+Status = Mapping[str, Any]
+Fault = Mapping[str, Any]
+
+_DETAIL_MAX: Final = 1000
+_SHOWN_MAX: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a broker is when a fault is about to be made: in another pod nothing of it will be left."""
+
+    pod: str
+    pod_uid: str
+    container_id: str
+
+
+def instant(text: str | None) -> datetime | None:
+    """A point in time as Kubernetes writes it."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def stamp(when: datetime | float) -> str:
+    """The other way round; also from unix seconds."""
+    made = when if isinstance(when, datetime) else datetime.fromtimestamp(when, UTC)
+    return made.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def faults_of(status: Status) -> list[dict[str, Any]]:
+    """All faults that a status tells of."""
+    return [dict(fault) for fault in status.get("faults") or ()]
+
+
+def open_faults(status: Status) -> list[dict[str, Any]]:
+    """Those of which something may be left."""
+    return [fault for fault in faults_of(status) if fault["state"] != FaultState.RECOVERED]
+
+
+def with_faults(status: Status, faults: Sequence[Fault], *, made: int = 0) -> dict[str, Any]:
+    """A status with these faults, and what follows from them. Of too many, those that have ended go first, oldest first."""
+    kept = [dict(fault) for fault in faults]
+    surplus = len(kept) - FAULTS_MAX
+    if surplus > 0:
+        ended = [index for index, fault in enumerate(kept) if fault["state"] == FaultState.RECOVERED]
+        dropped = frozenset(ended[:surplus])
+        kept = [fault for index, fault in enumerate(kept) if index not in dropped]
+    changed = {**status, "faults": kept, "faultsMade": int(status.get("faultsMade") or 0) + made}
+    changed["faultNow"] = fault_now(kept)
+    return changed
+
+
+def fault_now(faults: Iterable[Fault]) -> str:
+    """The faults that are on, for ``kubectl get``: ``Kill broker 1``; empty when there is none."""
+    told = [
+        fault["verb"] + ("" if fault.get("broker") is None else f" broker {fault['broker']}")
+        for fault in faults
+        if fault["state"] != FaultState.RECOVERED
+    ]
+    more = f" and {len(told) - _SHOWN_MAX} more" if len(told) > _SHOWN_MAX else ""
+    return ", ".join(told[:_SHOWN_MAX]) + more
+
+
+def intended(
+    status: Status,
+    fault_id: str,
+    step: str,
+    verb: str,
+    where: Mapping[int, Whereabouts] | None,
+    *,
+    role: str | None,
+    expires: datetime,
+    now: datetime,
+) -> dict[str, Any]:
+    """Write a fault down, once for each broker (once in all, when it is about the whole cluster: ``where`` is None).
+
+    Asked again for the same fault, it writes down where the brokers are now, in place of what it said.
+    """
+    common = {
+        "id": fault_id,
+        "step": step,
+        "verb": verb,
+        "state": FaultState.INTENDED.value,
+        "expiresAt": stamp(expires),
+        "intendedAt": stamp(now),
+    }
+    if role:
+        common["role"] = role
+    entries: list[dict[str, Any]] = [common]
+    if where is not None:
+        entries = [
+            {**common, "broker": broker, "pod": at.pod, "podUid": at.pod_uid, "containerId": at.container_id}
+            for broker, at in where.items()
+        ]
+    before = [fault for fault in faults_of(status) if fault["id"] != fault_id]
+    new = len(before) == len(faults_of(status))
+    return with_faults(status, [*before, *entries], made=len(entries) if new else 0)
+
+
+def injected(status: Status, fault_id: str, now: datetime) -> dict[str, Any]:
+    """It was made. What has ended meanwhile stays ended."""
+
+    def change(fault: dict[str, Any]) -> None:
+        if fault["state"] == FaultState.INTENDED:
+            fault |= {"state": FaultState.INJECTED.value, "injectedAt": stamp(now)}
+
+    return _changed(status, lambda fault: fault["id"] == fault_id, change)
+
+
+def failed(status: Status, fault_id: str, why: str) -> dict[str, Any]:
+    """It could not be made, or not wholly: its state stays, for something of it may be there."""
+    return _changed(status, lambda fault: fault["id"] == fault_id, lambda fault: fault.update(detail=why[:_DETAIL_MAX]))
+
+
+def recovered(status: Status, which: Callable[[Fault], bool], how: str, now: datetime) -> dict[str, Any]:
+    """Nothing is left of those faults."""
+
+    def change(fault: dict[str, Any]) -> None:
+        if fault["state"] != FaultState.RECOVERED:
+            fault |= {
+                "state": FaultState.RECOVERED.value,
+                "recoveredAt": stamp(now),
+                "detail": how[:_DETAIL_MAX],
+            }
+
+    return _changed(status, which, change)
+
+
+def _changed(
+    status: Status, which: Callable[[Fault], bool], change: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    faults = faults_of(status)
+    for fault in faults:
+        if which(fault):
+            change(fault)
+    return with_faults(status, faults)

@@ -1,0 +1,117 @@
+"""The controller's metrics, declared once; docs/metrics.md has those that tell of experiments.
+
+All that is told of an experiment is its status, told again: so nothing is lost when the controller starts anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from minikafka_operator.kinds import Object
+from minikafka_operator.telemetry import Looking
+from prometheus_client import Counter, Gauge
+
+from minikafka_chaos.controller import record
+from minikafka_chaos.controller.api import Phase
+
+VERDICTS: Final = ("Passed", "Failed", "Inconclusive", "Aborted", "Error")
+
+
+class Telemetry(Looking):
+    """Counts what the controller does, and tells of experiments. One for each process."""
+
+    def __init__(self) -> None:
+        super().__init__("minikafka_chaos", "object")
+        self.fault_active = Gauge(
+            "minikafka_chaos_fault_active",
+            "1 from when a fault was written down until nothing of it is left; there only while it is.",
+            ["namespace", "experiment", "fault", "target"],
+            registry=self.registry,
+        )
+        self.faults = Gauge(
+            "minikafka_chaos_experiment_faults",
+            "Faults that an experiment has made, one for each broker that it hit.",
+            ["namespace", "experiment"],
+            registry=self.registry,
+        )
+        self.phase = Gauge(
+            "minikafka_chaos_experiment_phase",
+            "1 for the phase that an experiment is in, 0 for the others.",
+            ["namespace", "experiment", "phase"],
+            registry=self.registry,
+        )
+        self.lost = Gauge(
+            "minikafka_chaos_experiment_lost_records",
+            "Acknowledged records that an experiment found gone; there once there is a verdict.",
+            ["namespace", "experiment"],
+            registry=self.registry,
+        )
+        self.verdicts = Counter(
+            "minikafka_chaos_verdicts_total",
+            "Experiments that ended while this process looked on, by verdict.",
+            ["verdict"],
+            registry=self.registry,
+        )
+        self.refusals = Counter(
+            "minikafka_chaos_refusals_total",
+            "Experiments that were refused while this process looked on, by reason.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.recoveries = Counter(
+            "minikafka_chaos_recoveries_total",
+            "Times that an agent was asked to undo everything, by outcome: done, failed.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.missed = Counter(
+            "minikafka_chaos_schedule_missed_total",
+            "Times at which a schedule made no experiment although it should have.",
+            ["namespace", "schedule"],
+            registry=self.registry,
+        )
+        self._shown: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._phases: dict[tuple[str, str], str] = {}
+
+    def tell_experiment(self, thing: Object) -> None:
+        """Export what the status of an experiment says."""
+        metadata, status = thing["metadata"], thing.get("status") or {}
+        key = (metadata["namespace"], metadata["name"])
+        on = {(fault["verb"], _target(fault)) for fault in record.open_faults(status)}
+        for gone in self._shown.get(key, set()) - on:
+            self._drop(self.fault_active, *key, *gone)
+        for fault, target in on:
+            self.fault_active.labels(*key, fault, target).set(1)
+        self._shown[key] = on
+        self.faults.labels(*key).set(int(status.get("faultsMade") or 0))
+        for phase in Phase:
+            self.phase.labels(*key, phase.value).set(1 if status.get("phase") == phase.value else 0)
+        if status.get("lost") is not None:
+            self.lost.labels(*key).set(int(status["lost"]))
+        self._count_ends(key, status)
+
+    def _count_ends(self, key: tuple[str, str], status: dict[str, Any]) -> None:
+        phase, before = str(status.get("phase") or ""), self._phases.get(key)
+        self._phases[key] = phase
+        if before is None or before == phase or not phase or not Phase(phase).ended:
+            return  # seen for the first time: it may have ended long ago
+        if phase == Phase.REFUSED:
+            reasons = [one["reason"] for one in status.get("conditions") or () if one["type"] == "Accepted"]
+            self.refusals.labels(*reasons[:1] or ("Unknown",)).inc()
+        else:
+            self.verdicts.labels(str(status.get("verdict") or "Error")).inc()
+
+    def forget_experiment(self, namespace: str, name: str) -> None:
+        """Drop what was told of an experiment that is gone."""
+        key = (namespace, name)
+        for fault, target in self._shown.pop(key, set()):
+            self._drop(self.fault_active, *key, fault, target)
+        self._phases.pop(key, None)
+        self._drop(self.faults, *key)
+        self._drop(self.lost, *key)
+        for phase in Phase:
+            self._drop(self.phase, *key, phase.value)
+
+
+def _target(fault: dict[str, Any]) -> str:
+    return "cluster" if fault.get("broker") is None else f"broker-{fault['broker']}"

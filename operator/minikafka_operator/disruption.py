@@ -1,0 +1,66 @@
+"""The disruption Lease of a cluster (``<cluster>-disruption``): who takes brokers away on purpose now, rolls or chaos.
+
+Each side looks at it before it begins, and takes it by compare-and-set, so that two never begin at once. It is not renewed:
+its duration says how long the disruption may last at most, from ``renewTime`` on, and who ends sooner gives it back. Clocks of
+two machines are compared, which seconds of difference do not harm: the times are minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from minikafka_operator.kinds import LEASE, Object
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Who holds the Lease, and until when."""
+
+    holder: str
+    until: datetime
+
+    def by_other(self, identity: str, now: datetime) -> bool:
+        """Whether somebody else holds it now."""
+        return self.holder not in ("", identity) and now < self.until
+
+
+FREE = Hold("", datetime.min.replace(tzinfo=UTC))
+
+
+def hold_of(lease: Object | None) -> Hold:
+    """Who holds a Lease. One without a time is held by nobody."""
+    spec: Mapping[str, Any] = (lease or {}).get("spec") or {}
+    renewed = spec.get("renewTime") or spec.get("acquireTime")
+    if not spec.get("holderIdentity") or not renewed:
+        return FREE
+    until = datetime.fromisoformat(renewed) + timedelta(seconds=int(spec.get("leaseDurationSeconds") or 0))
+    return Hold(str(spec["holderIdentity"]), until)
+
+
+def taken(
+    lease: Object | None,
+    namespace: str,
+    name: str,
+    identity: str,
+    seconds: int,
+    now: datetime,
+    labels: Mapping[str, str],
+) -> Object:
+    """The Lease as it is to be written to hold it for so long; at the resource version that was looked at, if there is one."""
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": dict(labels)}
+    if lease is not None:
+        metadata = {**lease["metadata"], "labels": {**(lease["metadata"].get("labels") or {}), **labels}}
+        metadata.pop("managedFields", None)
+    time = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": identity, "leaseDurationSeconds": max(1, seconds), "acquireTime": time, "renewTime": time}
+    return {"apiVersion": LEASE.api_version, "kind": LEASE.name, "metadata": metadata, "spec": spec}
+
+
+def given_back(lease: Object) -> Object:
+    """The same Lease, held by nobody."""
+    metadata = {key: value for key, value in lease["metadata"].items() if key != "managedFields"}
+    spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+    return {"apiVersion": LEASE.api_version, "kind": LEASE.name, "metadata": metadata, "spec": spec}

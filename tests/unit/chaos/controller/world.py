@@ -1,0 +1,417 @@
+"""A namespace in memory: an API server with resource versions, a cluster with brokers, Jobs that run, agents that answer.
+
+The controller under test runs against it unchanged; so does the ledger of the runner. ``dies_at`` lets a process die at its
+n-th write, before or after the write took effect.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from minikafka.metadata.kubernetes.document import Document
+from minikafka_chaos.controller.jobs import Settings
+from minikafka_chaos.controller.kinds import AGENT_CONTAINER, EXPERIMENT, FINALIZER, JOB
+from minikafka_chaos.controller.ledger import Conflict, StatusLedger
+from minikafka_chaos.controller.reconciler import Reconciler
+from minikafka_chaos.controller.record import Whereabouts, stamp
+from minikafka_chaos.controller.telemetry import Telemetry
+from minikafka_operator.api_server import ApiError
+from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, EVENT, LEASE, POD, STATEFUL_SET, TOPIC, Kind, Object
+from minikafka_operator.leadership import Alone
+from minikafka_operator.names import Names
+from minikafka_operator.reconciler import Outcome
+
+BEGIN = datetime(2026, 11, 22, 9, 0, 0, tzinfo=UTC)
+NAMESPACE = "lab"
+NAMES = Names(NAMESPACE, "shop")
+
+SCENARIO: dict[str, Any] = {
+    "clusterRef": {"name": "shop"},
+    "topics": [{"name": "bank"}],
+    "workload": {"topic": "bank"},
+    "steps": [
+        {"name": "kill", "fault": {"verb": "Kill", "target": {"type": "Leader", "topic": "bank"}}},
+        {"name": "back", "fault": {"verb": "Start", "target": {"type": "SameAs", "step": "kill"}}},
+    ],
+}
+
+
+class Killed(BaseException):
+    """The process that was writing is gone."""
+
+
+class Server:
+    """Objects by kind and name, in one namespace, with the checks that the controller relies on."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Object] = {}
+        self._versions = itertools.count(1)
+        self._uids = itertools.count(1)
+        self.now = BEGIN
+        self.writes = 0
+        self.dies_at: int | None = None
+        self.dies_after = False
+        self.events: list[tuple[str, str]] = []
+        self.log: list[str] = []
+
+    # -- what the controller calls --------------------------------------------------------------------------------------
+
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
+        return copy.deepcopy(self.objects.get((kind.name, name)))
+
+    async def find_all(self, kind: Kind, namespace: str | None, *, labels: str = "", fields: str = "") -> list[Object]:
+        name, _, value = (labels or fields).partition("=")
+
+        def fits(thing: Object) -> bool:
+            if labels:
+                return bool((thing["metadata"].get("labels") or {}).get(name) == value)
+            return bool(not fields or thing["spec"]["clusterRef"]["name"] == value)
+
+        return [copy.deepcopy(thing) for (one, _), thing in self.objects.items() if one == kind.name and fits(thing)]
+
+    async def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
+        if kind is EVENT:
+            self.events.append((thing["reason"], thing["note"]))
+            return thing
+        name = thing["metadata"]["name"]
+
+        def effect() -> Object:
+            if (kind.name, name) in self.objects:
+                raise ApiError(409, "AlreadyExists", f"{kind.name} {name} exists")
+            return self.put(kind, name, thing)
+
+        return self._write(f"create {kind.name}", effect)
+
+    async def replace(self, kind: Kind, namespace: str, thing: Object) -> Object:
+        return self._write(f"replace {kind.name}", lambda: self._replaced(kind, thing, "spec"))
+
+    async def replace_status(self, kind: Kind, namespace: str, thing: Object) -> Object:
+        told = f"status {(thing.get('status') or {}).get('phase', '')}".strip()
+        return self._write(told, lambda: self._replaced(kind, thing, "status"))
+
+    async def set_finalizers(
+        self, kind: Kind, namespace: str, name: str, resource_version: str, finalizers: list[str]
+    ) -> Object:
+        def effect() -> Object:
+            there = self._there(kind, name)
+            if there["metadata"]["resourceVersion"] != resource_version:
+                raise ApiError(409, "Conflict", "changed meanwhile")
+            there["metadata"]["finalizers"] = list(finalizers)
+            there["metadata"]["resourceVersion"] = str(next(self._versions))
+            if not finalizers and "deletionTimestamp" in there["metadata"]:
+                self._gone(kind, name)
+            return there
+
+        return self._write("finalizers", effect)
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, uid: str, resource_version: str | None = None
+    ) -> None:
+        def effect() -> Object:
+            there = self.objects.get((kind.name, name))
+            if there is None:
+                return {}
+            if there["metadata"]["uid"] != uid:
+                raise ApiError(409, "Conflict", "another one")
+            self.remove(kind, name)
+            return there
+
+        self._write(f"delete {kind.name}", effect)
+
+    # -- what others do -------------------------------------------------------------------------------------------------
+
+    def put(self, kind: Kind, name: str, thing: Object) -> Object:
+        made = copy.deepcopy(thing)
+        made.setdefault("apiVersion", kind.api_version)
+        made.setdefault("kind", kind.name)
+        metadata = made.setdefault("metadata", {})
+        metadata |= {"name": name, "namespace": NAMESPACE, "resourceVersion": str(next(self._versions))}
+        metadata.setdefault("uid", f"00000000-{next(self._uids):04d}")
+        metadata.setdefault("generation", 1)
+        metadata.setdefault("creationTimestamp", stamp(self.now))
+        self.objects[kind.name, name] = made
+        return copy.deepcopy(made)
+
+    def remove(self, kind: Kind, name: str) -> None:
+        """Delete, as far as finalizers let it go."""
+        there = self.objects[kind.name, name]
+        if there["metadata"].get("finalizers"):
+            there["metadata"].setdefault("deletionTimestamp", stamp(self.now))
+            there["metadata"]["resourceVersion"] = str(next(self._versions))
+        else:
+            self._gone(kind, name)
+
+    def touch(self, kind: Kind, name: str) -> None:
+        self.objects[kind.name, name]["metadata"]["resourceVersion"] = str(next(self._versions))
+
+    def _gone(self, kind: Kind, name: str) -> None:
+        gone = self.objects.pop((kind.name, name))
+        owned = [
+            key
+            for key, thing in self.objects.items()
+            if any(one["uid"] == gone["metadata"]["uid"] for one in thing["metadata"].get("ownerReferences") or ())
+        ]
+        for one, other in owned:
+            if (one, other) in self.objects:
+                self.remove(Kind("", one, ""), other)
+
+    def _there(self, kind: Kind, name: str) -> Object:
+        if (kind.name, name) not in self.objects:
+            raise ApiError(404, "NotFound", f"no {kind.name} {name}")
+        return self.objects[kind.name, name]
+
+    def _replaced(self, kind: Kind, thing: Object, part: str) -> Object:
+        there = self._there(kind, thing["metadata"]["name"])
+        if thing["metadata"].get("resourceVersion") != there["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "changed meanwhile")
+        there[part] = copy.deepcopy(thing[part])
+        there["metadata"]["resourceVersion"] = str(next(self._versions))
+        return copy.deepcopy(there)
+
+    def _write(self, told: str, effect: Callable[[], Object]) -> Object:
+        self.writes += 1
+        dies = self.dies_at is not None and self.writes == self.dies_at
+        if dies and not self.dies_after:
+            raise Killed(told)
+        made = effect()
+        self.log.append(told)
+        if dies:
+            raise Killed(told)
+        return made
+
+
+class World:
+    """One cluster of three brokers that allows chaos, an experiment, and everybody who has to do with them."""
+
+    def __init__(self, spec: Mapping[str, Any] | None = None, name: str = "try") -> None:
+        self.server = Server()
+        self.name = name
+        self.telemetry = Telemetry()
+        self.mute: set[str] = set()
+        """Pods whose agents do not answer."""
+        self.on: dict[str, set[str]] = {}
+        """Faults that are really on, by pod: what the agents know."""
+        self.asked: list[str] = []
+        self._cluster()
+        self.server.put(EXPERIMENT, name, {"spec": copy.deepcopy(dict(spec or SCENARIO)), "metadata": {}})
+        self.reconciler = self.new_reconciler()
+        self._renewed = 0
+
+    def new_reconciler(self) -> Reconciler:
+        """The controller, started anew."""
+        self.reconciler = Reconciler(
+            self.server,  # type: ignore[arg-type]
+            self,
+            Settings(image="minikafka/chaos:1"),
+            self.telemetry,
+            lambda: self.server.now,
+            "controller-0",
+            Alone(),
+        )
+        return self.reconciler
+
+    # -- the cluster ----------------------------------------------------------------------------------------------------
+
+    def _cluster(self) -> None:
+        spec = {"brokers": {"replicas": 3}, "chaos": {"allowed": True}, "unflushedVolume": {"sizeLimit": "64Mi"}}
+        self.server.put(CLUSTER, "shop", {"spec": spec, "metadata": {}})
+        self.make_ready("shop")
+        self.brokers("shop")
+        self.partitions({"bank-of-others": [([0, 1, 2], [0, 1, 2])]})
+
+    def make_ready(self, name: str) -> None:
+        ready = [
+            {"type": "Ready", "status": "True", "reason": "AllBrokersReady", "message": "", "observedGeneration": 1}
+        ]
+        self.server.objects[CLUSTER.name, name]["status"] = {"conditions": ready}
+
+    def brokers(self, cluster: str, count: int = 3) -> None:
+        names = Names(NAMESPACE, cluster)
+        uid = self.server.objects[CLUSTER.name, cluster]["metadata"]["uid"]
+        owner = [{"kind": CLUSTER.name, "name": cluster, "uid": uid, "controller": True}]
+        labels = names.labels("broker")
+        stateful_set = self.server.put(
+            STATEFUL_SET, names.broker, {"metadata": {"labels": labels, "ownerReferences": owner}, "spec": {}}
+        )
+        for broker in range(count):
+            self.pod(names, broker, stateful_set["metadata"]["uid"])
+
+    def pod(self, names: Names, broker: int, owner_uid: str) -> None:
+        owner = [{"kind": "StatefulSet", "name": names.broker, "uid": owner_uid, "controller": True}]
+        containers = [{"name": "broker", "image": "b"}, {"name": AGENT_CONTAINER, "image": "b"}]
+        made = {
+            "metadata": {"labels": names.labels("broker"), "ownerReferences": owner},
+            "spec": {"containers": containers, "nodeName": "n"},
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": stamp(self.server.now)}],
+                "containerStatuses": [
+                    {"name": "broker", "containerID": f"containerd://{broker}", "state": {"running": {}}}
+                ],
+            },
+        }
+        self.server.put(POD, names.pod(broker), made)
+
+    def replace_pod(self, broker: int) -> None:
+        """It was deleted; the StatefulSet made it again."""
+        self.server.objects.pop((POD.name, NAMES.pod(broker)))
+        self.on.pop(NAMES.pod(broker), None)
+        self.pod(NAMES, broker, self.server.objects[STATEFUL_SET.name, NAMES.broker]["metadata"]["uid"])
+
+    def partitions(self, topics: Mapping[str, list[tuple[list[int], list[int]]]]) -> None:
+        """What the brokers know: replicas and in-sync replicas of each partition."""
+        for name, states in topics.items():
+            told = [
+                {
+                    "partition": i,
+                    "replicas": replicas,
+                    "isr": isr,
+                    "leader": isr[0],
+                    "leaderEpoch": 0,
+                    "partitionEpoch": 0,
+                }
+                for i, (replicas, isr) in enumerate(states)
+            ]
+            status = {"topicName": name, "revision": 7, "partitions": told, "configs": {}}
+            self.server.put(TOPIC, name, {"spec": {"clusterRef": {"name": "shop"}}, "status": status, "metadata": {}})
+        document = Document("id", topics=dict.fromkeys(topics, 7), resource_version="1", uid="1")
+        self.server.put(CONFIG_MAP, NAMES.metadata, {**document.to_config_map(NAMES.metadata, {}), "metadata": {}})
+        self.renew()
+
+    def renew(self) -> None:
+        """The controller broker renews its Lease."""
+        spec = {"holderIdentity": NAMES.pod(0), "leaseDurationSeconds": 9}
+        self.server.put(LEASE, NAMES.controller, {"spec": spec, "metadata": {}})
+
+    # -- the experiment -------------------------------------------------------------------------------------------------
+
+    @property
+    def experiment(self) -> Object:
+        return self.server.objects[EXPERIMENT.name, self.name]
+
+    @property
+    def there(self) -> bool:
+        return (EXPERIMENT.name, self.name) in self.server.objects
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(self.experiment.get("status") or {})
+
+    @property
+    def phase(self) -> str:
+        return str(self.status.get("phase") or "")
+
+    def condition(self, kind: str) -> tuple[str, str, str]:
+        for one in self.status.get("conditions") or ():
+            if one["type"] == kind:
+                return one["status"], one["reason"], one["message"]
+        return "", "", ""
+
+    def annotate(self, name: str, value: str = "true") -> None:
+        self.experiment["metadata"].setdefault("annotations", {})[name] = value
+        self.server.touch(EXPERIMENT, self.name)
+
+    def delete(self) -> None:
+        self.server.remove(EXPERIMENT, self.name)
+
+    def lease_holder(self, cluster: str = "shop") -> str:
+        lease = self.server.objects.get((LEASE.name, Names(NAMESPACE, cluster).disruption))
+        return str((lease or {}).get("spec", {}).get("holderIdentity") or "")
+
+    def pass_time(self, seconds: float) -> None:
+        self.server.now += timedelta(seconds=seconds)
+
+    # -- the controller -------------------------------------------------------------------------------------------------
+
+    async def look(self) -> Outcome:
+        """One look of the controller, with a controller broker that lives."""
+        self.renew()
+        return await self.reconciler.reconcile(NAMESPACE, self.name)
+
+    async def settle(self, *, seconds: float = 0.5, looks: int = 60) -> None:
+        """Look again and again, with everybody else at work, until only the controller's patience is asked for."""
+        for _ in range(looks):
+            outcome = await self.look()
+            moved = self.kubernetes()
+            self.pass_time(seconds)
+            if outcome.gone or (outcome.name == "steady" and not moved and (outcome.retry_seconds or 1e9) > 60):
+                return
+        raise AssertionError(f"not settled: {self.status}")
+
+    async def recover(self, namespace: str, pod: str) -> str:
+        """The agent of a pod."""
+        self.asked.append(pod)
+        if pod in self.mute:
+            return "no agent answers"
+        self.on.pop(pod, None)
+        return ""
+
+    # -- Kubernetes -----------------------------------------------------------------------------------------------------
+
+    def kubernetes(self) -> bool:
+        """Garbage and Jobs: a Job gets its pod; a pod whose Job is gone ends."""
+        moved = False
+        for (kind, name), thing in list(self.server.objects.items()):
+            if kind == JOB.name and not self.runner_pods():
+                owner = [{"kind": "Job", "name": name, "uid": thing["metadata"]["uid"], "controller": True}]
+                labels = thing["spec"]["template"]["metadata"]["labels"]
+                made = {
+                    "metadata": {"labels": labels, "ownerReferences": owner},
+                    "spec": {},
+                    "status": {"phase": "Running"},
+                }
+                self.server.put(POD, f"{name}-abcde", made)
+                moved = True
+        return moved
+
+    def runner_pods(self) -> list[Object]:
+        return [
+            thing for (kind, name), thing in self.server.objects.items() if kind == POD.name and name.endswith("-abcde")
+        ]
+
+    def job_ends(self, how: str = "Complete", message: str = "") -> None:
+        name = f"{self.name}-run"
+        self.server.objects[JOB.name, name]["status"] = {
+            "conditions": [{"type": how, "status": "True", "message": message}]
+        }
+        for pod in self.runner_pods():
+            pod["status"] = {"phase": "Succeeded" if how == "Complete" else "Failed"}
+
+    # -- the runner -----------------------------------------------------------------------------------------------------
+
+    def ledger(self, runner: str = "try-run-abcde", **more: Any) -> StatusLedger:
+        return StatusLedger(Store(self.server, self.name), runner, self.locate, now=lambda: self.server.now, **more)
+
+    def locate(self, brokers: Collection[int]) -> dict[int, Whereabouts]:
+        found = {}
+        for broker in brokers:
+            pod = self.server.objects[POD.name, NAMES.pod(broker)]
+            container = pod["status"]["containerStatuses"][0]["containerID"]
+            found[broker] = Whereabouts(pod["metadata"]["name"], pod["metadata"]["uid"], container)
+        return found
+
+
+class Store:
+    """The runner's way to the same server."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self.server = server
+        self.name = name
+        self.before_write: Callable[[], None] = lambda: None
+
+    def read(self) -> Object | None:
+        return copy.deepcopy(self.server.objects.get((EXPERIMENT.name, self.name)))
+
+    def write_status(self, thing: Object) -> None:
+        self.before_write()
+        try:
+            self.server._write("runner", lambda: self.server._replaced(EXPERIMENT, thing, "status"))
+        except ApiError as error:
+            raise Conflict from error
+
+
+__all__ = ["FINALIZER", "NAMES", "NAMESPACE", "SCENARIO", "Killed", "Store", "World"]
