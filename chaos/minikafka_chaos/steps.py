@@ -234,7 +234,7 @@ Condition = Annotated[
 class WaitSpec(Part):
     """Wait until all conditions hold at one moment."""
 
-    conditions: Annotated[list[Condition], Field(min_length=1, max_length=50)]
+    conditions: Annotated[list[Condition], Field(min_length=1, max_length=20)]
     deadline_seconds: Seconds = 30
 
 

@@ -1,0 +1,92 @@
+"""Looks at one schedule, asks what the next step is, and does it; until there is nothing to be done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from minikafka_operator.api_server import ApiError, ApiServer
+from minikafka_operator.leadership import Alone, Leadership
+from minikafka_operator.reconciler import Outcome
+
+from minikafka_chaos.controller.experiments import Emit, Remove, Wait
+from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABEL
+from minikafka_chaos.controller.reasons import Happening
+from minikafka_chaos.controller.reconciler import STALE_RETRY_SECONDS, Events
+from minikafka_chaos.controller.schedules import Make, Observed, Step, Tell, decide
+from minikafka_chaos.controller.telemetry import Telemetry
+
+STEPS_MAX: Final = 50
+
+logger = logging.getLogger(__name__)
+
+
+class ScheduleReconciler:
+    """Makes experiments by the clock. It holds nothing between two looks."""
+
+    def __init__(
+        self,
+        server: ApiServer,
+        telemetry: Telemetry,
+        now: Callable[[], datetime],
+        identity: str,
+        leadership: Leadership | Alone,
+    ) -> None:
+        self._server = server
+        self._telemetry = telemetry
+        self._now = now
+        self._leadership = leadership
+        self._events = Events(server, identity, now)
+
+    async def reconcile(self, namespace: str, name: str) -> Outcome:
+        """Step by step until it has to wait. Raises ApiError and the errors of the connection; then look again."""
+        for number in range(STEPS_MAX):
+            schedule = await self._server.get(SCHEDULE, namespace, name)
+            if schedule is None:
+                return Outcome("changed" if number else "steady", gone=True)
+            made = await self._server.find_all(EXPERIMENT, namespace, labels=f"{SCHEDULE_LABEL}={name}")
+            uid = schedule["metadata"]["uid"]
+            mine = [
+                one
+                for one in made
+                if any(owner.get("uid") == uid for owner in one["metadata"].get("ownerReferences") or ())
+            ]
+            observed = Observed(schedule, mine, self._now())
+            step = decide(observed)
+            if isinstance(step, Wait):
+                return Outcome("changed" if number else "steady", step.seconds)
+            try:
+                await self._do(observed, step)
+            except ApiError as error:
+                if error.code not in (404, 409):
+                    raise
+                logger.info("%s/%s changed meanwhile: %s", namespace, name, error)
+                return Outcome("changed", STALE_RETRY_SECONDS)
+        return Outcome("changed", STALE_RETRY_SECONDS)
+
+    async def _do(self, o: Observed, step: Step) -> None:
+        namespace = o.schedule["metadata"]["namespace"]
+        await self._leadership.confirm()
+        match step:
+            case Make(thing, status, events):
+                try:
+                    await self._server.create(EXPERIMENT, namespace, thing)
+                except ApiError as error:
+                    if error.code != 409:
+                        raise
+                await self._tell(o, status, events)
+            case Tell(status, events):
+                await self._tell(o, status, events)
+            case Remove(_, name, uid):
+                await self._server.delete(EXPERIMENT, namespace, name, uid)
+                logger.info("%s/%s: removed %s from the history", namespace, o.name, name)
+
+    async def _tell(self, o: Observed, status: Mapping[str, Any], events: Sequence[Emit]) -> None:
+        namespace = o.schedule["metadata"]["namespace"]
+        await self._server.replace_status(SCHEDULE, namespace, {**o.schedule, "status": dict(status)})
+        missed = [event for event in events if event.reason == Happening.MISSED]
+        if missed:
+            self._telemetry.missed.labels(namespace, o.name).inc(len(missed))
+        await self._events.emit(SCHEDULE, o.schedule, events)

@@ -1,0 +1,279 @@
+"""When a schedule makes which experiment. Values in, values out: the same schedule and times give the same experiments."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+from minikafka_operator.conditions import Judgement, written
+from minikafka_operator.observed import deleting
+from pydantic import ValidationError
+
+from minikafka_chaos.controller import record
+from minikafka_chaos.controller.api import Interval, Phase, ScheduleSpec
+from minikafka_chaos.controller.experiments import Emit, Remove, Wait
+from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
+from minikafka_chaos.controller.reasons import Happening, Reason, Type
+from minikafka_chaos.document_lines import explain
+
+BEHIND_MAX: Final = 100
+"""Times that are caught up with in one look: after a longer absence the rest is one number."""
+SEED_BITS: Final = 31
+
+
+class BadSchedule(ValueError):
+    """One line that names the field and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Make:
+    """Create an experiment; one of that name is the same one. Then the status."""
+
+    thing: Object
+    status: Mapping[str, Any]
+    events: Sequence[Emit]
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Replace the schedule's status."""
+
+    status: Mapping[str, Any]
+    events: Sequence[Emit] = ()
+
+
+Step = Make | Tell | Remove | Wait
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A schedule and the experiments that it has made."""
+
+    schedule: Object
+    experiments: Sequence[Object]
+    now: datetime
+
+    @property
+    def name(self) -> str:
+        return str(self.schedule["metadata"]["name"])
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(self.schedule.get("status") or {})
+
+
+def spec_of(schedule: Object) -> ScheduleSpec:
+    """The spec as the models have it. Raises BadSchedule."""
+    try:
+        spec = ScheduleSpec.model_validate_json(json.dumps(schedule.get("spec") or {}))
+    except ValidationError as error:
+        raise BadSchedule(f"spec: {explain(error, ScheduleSpec)}") from error
+    if (spec.cron is None) == (spec.interval is None):
+        raise BadSchedule("spec: give exactly one of cron and interval")
+    if spec.cron is not None:
+        zone = _zone(spec.time_zone)
+        try:
+            next(CronSim(spec.cron, datetime(2026, 1, 1, tzinfo=zone)))
+        except CronSimError as error:
+            raise BadSchedule(
+                f"spec.cron: {spec.cron!r} is no crontab(5) expression of five fields: {error}"
+            ) from error
+        except StopIteration:
+            raise BadSchedule(f"spec.cron: {spec.cron!r} never comes") from None
+    names = [template.name for template in spec.templates]
+    if len(set(names)) < len(names):
+        raise BadSchedule("spec.templates: two have one name")
+    return spec
+
+
+def _zone(name: str | None) -> ZoneInfo:
+    try:
+        return ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise BadSchedule(
+            f"spec.timeZone: there is no time zone {name}; allowed: names such as Europe/Berlin"
+        ) from None
+
+
+def times(spec: ScheduleSpec, uid: str, begin: datetime, after: datetime) -> Iterator[datetime]:
+    """The schedule's times after one of them (or after any other moment), in order; ``begin`` is when it was made."""
+    if spec.cron is not None:
+        for when in CronSim(spec.cron, after.astimezone(_zone(spec.time_zone))):
+            yield when.astimezone(UTC)
+        return
+    assert spec.interval is not None
+    number = max(0, int((after - begin).total_seconds() // spec.interval.seconds) - 1 - _spread(spec.interval))
+    while True:
+        number += 1
+        when = begin + timedelta(seconds=number * spec.interval.seconds + _jitter(spec, uid, number))
+        if when > after:
+            yield when
+
+
+def _spread(interval: Interval) -> int:
+    """How many times may lie between where a time would be without jitter, and where it is."""
+    return interval.jitter_seconds // interval.seconds + 1
+
+
+def _jitter(spec: ScheduleSpec, uid: str, number: int) -> int:
+    assert spec.interval is not None
+    return random.Random(f"{spec.seed}/{uid}/jitter/{number}").randint(0, spec.interval.jitter_seconds)
+
+
+# --- deciding ---------------------------------------------------------------------------------------------------------
+
+
+def decide(o: Observed) -> Step:
+    """The next step: history first, then what is due."""
+    if deleting(o.schedule):
+        return Wait()
+    try:
+        spec = spec_of(o.schedule)
+    except BadSchedule as error:
+        status = _told(o, o.status, Judgement(Type.ACCEPTED, False, Reason.INVALID_SPEC, str(error)))
+        status.pop("nextScheduleTime", None)
+        return Wait() if status == o.status else Tell(status, [Emit(Happening.INVALID, str(error), warning=True)])
+    if surplus := _surplus(o, spec):
+        return Remove(EXPERIMENT.name, surplus["metadata"]["name"], surplus["metadata"]["uid"])
+    return _what_is_due(o, spec)
+
+
+def _what_is_due(o: Observed, spec: ScheduleSpec) -> Step:
+    accepted = Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, "suspended" if spec.suspend else "it goes by the clock")
+    begin = record.instant(o.schedule["metadata"].get("creationTimestamp")) or o.now
+    last = record.instant(o.status.get("lastScheduleTime")) or begin
+    uid = str(o.schedule["metadata"]["uid"])
+    behind = [when for when in islice(times(spec, uid, begin, last), BEHIND_MAX) if when <= o.now]
+    if len(behind) == BEHIND_MAX:  # away for very long: begin anew from now
+        behind = [*behind[:-1], o.now]
+    upcoming = next(times(spec, uid, begin, max(last, o.now)))
+    base = _seen(o, {**o.status, "nextScheduleTime": record.stamp(upcoming)})
+    if not behind:
+        status = _told(o, base, accepted)
+        return Tell(status) if status != o.status else Wait((upcoming - o.now).total_seconds())
+    due, missed = behind[-1], behind[:-1]
+    thing = experiment(o.schedule, spec, due)
+    made = any(one["metadata"]["name"] == thing["metadata"]["name"] for one in o.experiments)  # and then we died
+    why = "" if made else _why_not(o, spec, due)
+    base["lastScheduleTime"] = record.stamp(due)
+    events: list[Emit] = []
+    if missed and not spec.suspend:
+        base, event = _missed(base, missed, "the controller was away")
+        events.append(event)
+    if why:
+        if not spec.suspend:
+            base, event = _missed(base, [due], why)
+            events.append(event)
+        return Tell(_told(o, base, accepted), events)
+    base |= {"made": int(base.get("made") or 0) + 1, "active": thing["metadata"]["name"]}
+    events.append(Emit(Happening.MADE, f"made ChaosExperiment {thing['metadata']['name']} for {record.stamp(due)}"))
+    status = _told(o, base, accepted)
+    return Tell(status, events) if made else Make(thing, status, events)
+
+
+def _why_not(o: Observed, spec: ScheduleSpec, due: datetime) -> str:
+    if spec.suspend:
+        return "spec.suspend"
+    active = _active(o)
+    if active:
+        return f"experiment {active} was still going on (concurrencyPolicy: Forbid)"
+    late = (o.now - due).total_seconds()
+    if late > spec.starting_deadline_seconds:
+        return f"it was {late:.0f} s ago; allowed by spec.startingDeadlineSeconds: {spec.starting_deadline_seconds}"
+    return ""
+
+
+def _missed(status: Mapping[str, Any], when: Sequence[datetime], why: str) -> tuple[dict[str, Any], Emit]:
+    last = record.stamp(when[-1])
+    number = f"{len(when)} times, the last " if len(when) > 1 else ""
+    told = {"time": last, "why": why}
+    changed = {**status, "missed": int(status.get("missed") or 0) + len(when), "lastMissed": told}
+    return changed, Emit(Happening.MISSED, f"missed {number}{last}: {why}", warning=True)
+
+
+def _seen(o: Observed, status: dict[str, Any]) -> dict[str, Any]:
+    """What became of the experiments."""
+    ended = [one for one in o.experiments if _ended(one)]
+    ended.sort(key=lambda one: str(one["status"].get("endedAt") or ""))
+    changed = {**status, "active": _active(o)}
+    if ended:
+        status = ended[-1]["status"]
+        changed["lastVerdict"] = str(status.get("verdict") or status["phase"])
+    return changed
+
+
+def _active(o: Observed) -> str:
+    going = [one for one in o.experiments if not _ended(one)]
+    return str(going[0]["metadata"]["name"]) if going else ""
+
+
+def _ended(experiment: Object) -> bool:
+    told = str((experiment.get("status") or {}).get("phase") or "")
+    return bool(told) and Phase(told).ended
+
+
+def _surplus(o: Observed, spec: ScheduleSpec) -> Object | None:
+    """The oldest experiment beyond what is kept of its sort."""
+    ended = [one for one in o.experiments if _ended(one) and not deleting(one)]
+    ended.sort(key=lambda one: (str(one["metadata"].get("creationTimestamp") or ""), one["metadata"]["name"]))
+    for sort, limit in ((True, spec.successful_history_limit), (False, spec.failed_history_limit)):
+        found = [one for one in ended if succeeded(one) is sort]
+        if len(found) > limit:
+            return found[0]
+    return None
+
+
+def succeeded(experiment: Object) -> bool:
+    """Whether it showed what it is meant to show, or passed where it says nothing of that."""
+    status = experiment.get("status") or {}
+    if status.get("phase") != Phase.COMPLETED:
+        return False
+    expected = status.get("asExpected")
+    return expected == "as expected" if expected else status.get("verdict") == "Passed"
+
+
+def experiment(schedule: Object, spec: ScheduleSpec, due: datetime) -> Object:
+    """The experiment of one of its times. Its name says when, so that it is made once."""
+    metadata = schedule["metadata"]
+    chance = random.Random(f"{spec.seed}/{metadata['uid']}/{due.timestamp():.0f}")
+    template = chance.choices(spec.templates, weights=[one.weight for one in spec.templates])[0]
+    raw = next(one for one in schedule["spec"]["templates"] if one["name"] == template.name)
+    seed = chance.getrandbits(SEED_BITS)
+    name = f"{metadata['name']}-{int(due.timestamp())}"
+    owner = {
+        "apiVersion": SCHEDULE.api_version,
+        "kind": SCHEDULE.name,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": EXPERIMENT.api_version,
+        "kind": EXPERIMENT.name,
+        "metadata": {
+            "name": name,
+            "namespace": metadata["namespace"],
+            "labels": {
+                MANAGED_BY_LABEL: MANAGER,
+                SCHEDULE_LABEL: metadata["name"],
+                "minikafka.dev/template": template.name,
+            },
+            "ownerReferences": [owner],
+        },
+        "spec": {**raw["spec"], "seed": raw["spec"].get("seed") or seed},
+    }
+
+
+def _told(o: Observed, status: Mapping[str, Any], accepted: Judgement) -> dict[str, Any]:
+    generation = int(o.schedule["metadata"].get("generation") or 0)
+    conditions = written([accepted], o.status.get("conditions") or [], generation, o.now)
+    changed = {**status, "conditions": conditions, "observedGeneration": generation}
+    return {name: value for name, value in changed.items() if value is not None}

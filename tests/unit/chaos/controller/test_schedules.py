@@ -1,0 +1,216 @@
+"""Schedules: cron and intervals, templates by weight, what is missed, what is kept."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+import pytest
+from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE
+from minikafka_chaos.controller.record import stamp
+from minikafka_chaos.controller.schedule_reconciler import ScheduleReconciler
+from minikafka_chaos.controller.schedules import BadSchedule, experiment, spec_of, times
+from minikafka_chaos.controller.telemetry import Telemetry
+from minikafka_operator.kinds import Object
+from minikafka_operator.leadership import Alone
+
+from tests.unit.chaos.controller.world import BEGIN, NAMESPACE, SCENARIO, Killed, Server
+
+TEMPLATES = [{"name": "kill", "spec": SCENARIO}]
+
+
+def schedule(**spec: Any) -> Object:
+    metadata = {
+        "name": "nightly",
+        "namespace": NAMESPACE,
+        "uid": "u-1",
+        "generation": 1,
+        "creationTimestamp": stamp(BEGIN),
+    }
+    return {"metadata": metadata, "spec": {"templates": TEMPLATES, **spec}}
+
+
+def first(count: int, after: datetime = BEGIN, **spec: Any) -> list[datetime]:
+    return list(islice(times(spec_of(schedule(**spec)), "u-1", BEGIN, after), count))
+
+
+class TestTimes:
+    def test_cron(self) -> None:
+        assert first(2, cron="*/30 * * * *") == [BEGIN + timedelta(minutes=30), BEGIN + timedelta(minutes=60)]
+
+    def test_time_zone(self) -> None:
+        """02:30 in Berlin is 00:30 or 01:30 in UTC; on the last Sunday of March there is none."""
+        march = datetime(2027, 3, 27, 0, 0, tzinfo=UTC)
+        found = first(3, march, cron="30 2 * * *", timeZone="Europe/Berlin")
+        assert [when.strftime("%d %H:%M") for when in found] == ["27 01:30", "28 01:00", "29 00:30"]
+
+    def test_interval(self) -> None:
+        assert first(3, interval={"seconds": 60}) == [BEGIN + timedelta(seconds=60 * n) for n in (1, 2, 3)]
+
+    def test_jitter_is_the_seeds(self) -> None:
+        spec = {"interval": {"seconds": 60, "jitterSeconds": 30}}
+        found = first(50, **spec)
+        late = [(when - BEGIN).total_seconds() - 60 * (n + 1) for n, when in enumerate(found)]
+        assert all(0 <= one <= 30 for one in late) and len(set(late)) > 10
+        assert found == first(50, **spec) != first(50, seed=8, **spec)
+        # Asked from any moment on, the times are the same.
+        assert first(10, found[20], **spec) == found[21:31]
+
+    @pytest.mark.parametrize(
+        ("spec", "says"),
+        [
+            ({"cron": "61 * * * *"}, "spec.cron: '61 * * * *' is no crontab(5) expression"),
+            ({"cron": "* * *"}, "cron"),
+            ({"cron": "0 0 30 2 *"}, "spec.cron"),
+            ({"cron": "* * * * *", "timeZone": "Mars/Olympus"}, "spec.timeZone: there is no time zone Mars/Olympus"),
+            ({}, "exactly one of cron and interval"),
+            ({"cron": "* * * * *", "interval": {"seconds": 60}}, "exactly one of cron and interval"),
+            ({"interval": {"seconds": 60}, "templates": TEMPLATES * 2}, "two have one name"),
+            ({"interval": {"seconds": 60}, "templates": [{"name": "x", "spec": {}}]}, "topics"),
+        ],
+        ids=str,
+    )
+    def test_bad_input(self, spec: dict[str, Any], says: str) -> None:
+        with pytest.raises(BadSchedule, match=re.escape(says)):
+            spec_of(schedule(**spec))
+
+
+def test_templates_come_by_weight() -> None:
+    templates = [{"name": "often", "weight": 9, "spec": SCENARIO}, {"name": "seldom", "weight": 1, "spec": SCENARIO}]
+    thing = schedule(interval={"seconds": 60}, templates=templates)
+    spec = spec_of(thing)
+    made = [experiment(thing, spec, BEGIN + timedelta(minutes=n)) for n in range(1000)]
+    found = Counter(one["metadata"]["labels"]["minikafka.dev/template"] for one in made)
+    assert 850 < found["often"] < 950
+    assert len({one["spec"]["seed"] for one in made}) > 990, "each has a seed of its own"
+    assert made[3] == experiment(thing, spec, BEGIN + timedelta(minutes=3)), "the same time is the same experiment"
+
+
+class Clock:
+    """A schedule with a controller, and experiments that end when they are told to."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.server = Server()
+        self.telemetry = Telemetry()
+        self.server.put(SCHEDULE, "nightly", copy.deepcopy(schedule(**spec)))
+
+    async def look(self) -> None:
+        made = ScheduleReconciler(
+            self.server,  # type: ignore[arg-type]
+            self.telemetry,
+            lambda: self.server.now,
+            "controller-0",
+            Alone(),
+        )
+        await made.reconcile(NAMESPACE, "nightly")
+
+    async def at(self, seconds: float) -> None:
+        self.server.now = BEGIN + timedelta(seconds=seconds)
+        await self.look()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(self.server.objects[SCHEDULE.name, "nightly"].get("status") or {})
+
+    @property
+    def experiments(self) -> list[str]:
+        return [name for kind, name in self.server.objects if kind == EXPERIMENT.name]
+
+    def end(self, phase: str = "Completed", verdict: str = "Passed") -> None:
+        """Every experiment that goes on ends."""
+        for (kind, _), thing in self.server.objects.items():
+            if kind == EXPERIMENT.name and not thing.get("status"):
+                thing["status"] = {"phase": phase, "verdict": verdict, "endedAt": stamp(self.server.now)}
+
+
+class TestByTheClock:
+    async def test_three_in_a_row_without_hands(self) -> None:
+        clock = Clock(interval={"seconds": 60}, successfulHistoryLimit=2)
+        await clock.at(0)
+        assert clock.status["nextScheduleTime"] == stamp(BEGIN + timedelta(seconds=60)) and not clock.experiments
+        for number in (1, 2, 3):
+            await clock.at(60 * number)
+            assert clock.status["made"] == number and clock.status["active"]
+            clock.end()
+        await clock.at(181)
+        assert len(clock.experiments) == 2, "the oldest is gone"
+        assert (clock.status["lastVerdict"], clock.status.get("active"), clock.status.get("missed")) == (
+            "Passed",
+            "",
+            None,
+        )
+
+    async def test_both_limits_of_the_history(self) -> None:
+        clock = Clock(interval={"seconds": 60}, successfulHistoryLimit=1, failedHistoryLimit=2)
+        for number, verdict in enumerate(["Passed", "Failed", "Failed", "Passed", "Failed"], 1):
+            await clock.at(60 * number)
+            clock.end(verdict=verdict)
+        await clock.at(301)
+        kept = [
+            thing["status"]["verdict"] for (kind, _), thing in clock.server.objects.items() if kind == EXPERIMENT.name
+        ]
+        assert kept == ["Failed", "Passed", "Failed"]
+
+    async def test_forbid(self) -> None:
+        clock = Clock(interval={"seconds": 60})
+        await clock.at(60)
+        await clock.at(120)
+        assert len(clock.experiments) == 1
+        assert clock.status["missed"] == 1 and "was still going on" in clock.status["lastMissed"]["why"]
+        assert any(reason == "TimeMissed" for reason, _ in clock.server.events)
+        labels = {"namespace": NAMESPACE, "schedule": "nightly"}
+        assert clock.telemetry.registry.get_sample_value("minikafka_chaos_schedule_missed_total", labels) == 1
+
+    async def test_a_controller_that_was_away(self) -> None:
+        """The times before the last are missed; the last one is made up for only within the deadline."""
+        clock = Clock(interval={"seconds": 60}, startingDeadlineSeconds=20)
+        await clock.at(0)
+        await clock.at(250)
+        assert clock.status["missed"] == 3 and len(clock.experiments) == 1
+        clock.end()
+        await clock.at(330)
+        assert clock.status["missed"] == 4 and "30 s ago" in clock.status["lastMissed"]["why"]
+        assert len(clock.experiments) == 1
+
+    async def test_suspend(self) -> None:
+        clock = Clock(interval={"seconds": 60}, suspend=True)
+        await clock.at(0)
+        await clock.at(200)
+        assert not clock.experiments and clock.status.get("missed") is None
+        clock.server.objects[SCHEDULE.name, "nightly"]["spec"]["suspend"] = False
+        await clock.at(240)
+        assert len(clock.experiments) == 1
+
+    async def test_a_bad_one_is_told_once(self) -> None:
+        clock = Clock(cron="61 * * * *")
+        await clock.look()
+        await clock.look()
+        condition = clock.status["conditions"][0]
+        assert (condition["status"], condition["reason"]) == ("False", "InvalidSpec")
+        assert len(clock.server.events) == 1
+
+    async def test_after_a_year_away(self) -> None:
+        clock = Clock(cron="* * * * *")
+        await clock.at(0)
+        await clock.at(365 * 86_400)
+        assert len(clock.experiments) == 1 and clock.server.writes < 5
+
+    @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+    async def test_the_controller_dies_at_every_write(self, after: bool) -> None:
+        for point in range(1, 12):
+            clock = Clock(interval={"seconds": 60}, successfulHistoryLimit=1)
+            clock.server.dies_at, clock.server.dies_after = point, after
+            for number in (0, 1, 2, 3):
+                try:
+                    await clock.at(60 * number)
+                except Killed:
+                    await clock.look()
+                clock.end()
+            clock.server.dies_at = None
+            await clock.at(200)
+            assert (clock.status["made"], clock.status.get("missed")) == (3, None), (point, clock.server.log)
+            assert len(clock.experiments) == 1
