@@ -270,7 +270,7 @@ class ScenarioSpec(Part):
 
     @property
     def brokers_max(self) -> int:
-        """The highest number that a broker may have: that of the brokers, or what any cluster may have."""
+        """How many brokers there are at most: ids are below that."""
         return BROKERS_MAX if self.cluster_ref is not None else self.cluster.brokers
 
     @property
