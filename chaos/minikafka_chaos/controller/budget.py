@@ -7,17 +7,29 @@ at each fault, with the brokers that are out then and the in-sync replicas as th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from minikafka_operator.observed import PartitionState
 
 from minikafka_chaos.scenario import Loss, SafetySpec, ScenarioSpec
-from minikafka_chaos.steps import Target, TargetType
+from minikafka_chaos.steps import Step, Target, TargetType
+from minikafka_chaos.verbs import Verb
 
-TAKE_OUT: Final = frozenset({"Kill", "Terminate", "Restart", "Pause", "PowerLoss", "Cut", "FailingFsync", "DiskFull"})
+TAKE_OUT: Final = frozenset(
+    (
+        Verb.KILL,
+        Verb.TERMINATE,
+        Verb.RESTART,
+        Verb.PAUSE,
+        Verb.POWER_LOSS,
+        Verb.CUT,
+        Verb.FAILING_FSYNC,
+        Verb.DISK_FULL,
+    )
+)
 """Verbs that leave their targets unable to serve."""
-BRING_BACK: Final = frozenset({"Start", "Resume", "Recover", "Heal"})
-DESTROY: Final = frozenset({"WipeVolume"})
+BRING_BACK: Final = frozenset((Verb.START, Verb.RESUME, Verb.RECOVER, Verb.HEAL))
+DESTROY: Final = frozenset((Verb.WIPE_VOLUME,))
 
 _SHOWN_MAX: Final = 3
 
@@ -29,11 +41,11 @@ def story_refusal(spec: ScenarioSpec, brokers: int) -> str:
         fault = step.fault
         if fault is None:
             continue
-        verbs = {verb.value for verb in fault.verbs}
+        verbs = frozenset(fault.verbs)
         if verbs & DESTROY and spec.safety.loss is not Loss.MEANT:
-            return f"step {step.name}: {', '.join(sorted(verbs & DESTROY))} needs safety.loss: Meant"
-        target: Target | None = fault.target
-        origin = _origin(step.name, target, getattr(fault, "step", None))
+            return f"step {step.name}: {Verb.WIPE_VOLUME.value} needs safety.loss: Meant"
+        target = fault.target
+        origin = _origin(step.name, target, fault.step)
         if verbs & TAKE_OUT:
             out[origin] = max(out.get(origin, 0), _size(spec, target, brokers))
             if fault_count := _more_than(out, spec.safety, brokers):
@@ -41,7 +53,7 @@ def story_refusal(spec: ScenarioSpec, brokers: int) -> str:
                     f"step {step.name}: {fault_count} brokers may be out at once; allowed by safety.brokersOutMax: "
                     f"{spec.safety.brokers_out_max}"
                 )
-            if verbs == {"Restart"}:
+            if verbs == {Verb.RESTART}:
                 out.pop(origin, None)  # one after the other, each back before the step ends
         elif verbs <= BRING_BACK:
             if target is not None and target.type is TargetType.ALL:
@@ -83,7 +95,7 @@ def _size(spec: ScenarioSpec, target: Target | None, brokers: int) -> int:
 
 
 def fault_refusal(
-    verb: str, out: Collection[int], targets: Collection[int], partitions: Iterable[PartitionState], safety: SafetySpec
+    verb: Verb, out: Collection[int], targets: Collection[int], partitions: Iterable[PartitionState], safety: SafetySpec
 ) -> str:
     """Why a fault must not be made now; empty when it may. ``out``: brokers that do not serve already, whatever the reason."""
     if verb in DESTROY and safety.loss is not Loss.MEANT:
@@ -121,8 +133,8 @@ def cluster_refusal(spec: ScenarioSpec, partitions: Sequence[PartitionState]) ->
     return f"one broker less would take the last in-sync replica of {shown}{more} (safety.loss: Meant allows it)"
 
 
-def _takes_out(step: Any) -> bool:
-    return step.fault is not None and any(verb.value in TAKE_OUT for verb in step.fault.verbs)
+def _takes_out(step: Step) -> bool:
+    return step.fault is not None and any(verb in TAKE_OUT for verb in step.fault.verbs)
 
 
 def _numbers(brokers: Collection[int]) -> str:

@@ -19,6 +19,8 @@ from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, Object
 from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.faults import Fault, Handle, Targets
+from minikafka_chaos.verbs import Verb
 
 EXPIRY_SECONDS: Final = 1800.0
 """When a fault without a duration ends by itself; the agents' gate holds no longer than an hour."""
@@ -26,10 +28,8 @@ PATIENCE_SECONDS: Final = 60.0
 """How long an API server that does not answer is asked again. The fault is not made until it has."""
 RETRY_SECONDS: Final = 0.5
 
-UNDOING: Final = frozenset({"Start", "Resume", "Heal", "Recover"})
+UNDOING: Final = frozenset({Verb.START, Verb.RESUME, Verb.HEAL, Verb.RECOVER})
 """Verbs that only end something: they are never refused, and leave nothing to be written down."""
-MOMENTARY: Final = frozenset({"Restart", "WipeUnflushed", "WipeVolume"})
-"""Verbs that leave nothing to be undone once they are done."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,38 +58,9 @@ class StatusStore(Protocol):
         ...
 
 
-class FaultLike(Protocol):
-    """What the ledger needs to know of a fault."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def verb(self) -> Any: ...
-    @property
-    def step(self) -> str: ...
-
-
-class TargetsLike(Protocol):
-    """And of its targets."""
-
-    @property
-    def brokers(self) -> tuple[int, ...]: ...
-    @property
-    def role(self) -> str | None: ...
-
-
-class HandleLike(Protocol):
-    """And of one that was made."""
-
-    @property
-    def fault(self) -> Any: ...
-    @property
-    def targets(self) -> Any: ...
-
-
 Locate = Callable[[Collection[int]], Mapping[int, Whereabouts]]
 """Where these brokers are now."""
-Guard = Callable[[str, Collection[int], Collection[int]], str]
+Guard = Callable[[Verb, Collection[int], Collection[int]], str]
 """Verb, targets, and brokers out by earlier faults: why the budget forbids it; empty when it does not."""
 
 
@@ -120,18 +91,18 @@ class StatusLedger:
 
     # -- the ledger of a run -------------------------------------------------------------------------------------------
 
-    def intend(self, fault: FaultLike, targets: TargetsLike, expires: float | None) -> None:
+    def intend(self, fault: Fault, targets: Targets, expires: float | None) -> None:
         """Write it down and get the permission. Raises FaultRefused."""
-        verb = str(getattr(fault.verb, "value", fault.verb))
-        if verb in UNDOING:
+        if fault.verb in UNDOING:
             return
+        verb = fault.verb.value
 
         def change(thing: Object) -> dict[str, Any]:
             # All of it anew on each attempt: a broker may be in another pod by now, and others may be out.
             status = thing.get("status") or {}
             self._require_running(thing)
             out = {one["broker"] for one in record.open_faults(status) if "broker" in one and one["id"] != fault.id}
-            if refusal := self._guard(verb, targets.brokers, out):
+            if refusal := self._guard(fault.verb, targets.brokers, out):
                 raise FaultRefused(f"{fault.step}: {verb}: {refusal}")
             now = self._now()
             ends = now + timedelta(seconds=self._expiry_s) if expires is None else datetime.fromtimestamp(expires, UTC)
@@ -140,16 +111,15 @@ class StatusLedger:
 
         self._change(change)
 
-    def injected(self, handle: HandleLike) -> None:
+    def injected(self, handle: Handle) -> None:
         """It was made."""
-        verb = str(getattr(handle.fault.verb, "value", handle.fault.verb))
-        if verb in UNDOING:
+        if handle.fault.verb in UNDOING:
             return
         fault_id = handle.fault.id
 
         def change(thing: Object) -> dict[str, Any]:
             status = record.injected(thing.get("status") or {}, fault_id, self._now())
-            if verb in MOMENTARY:
+            if not handle.fault.rule.lasts:
                 status = record.recovered(
                     status, lambda one: one["id"] == fault_id, "leaves nothing to undo", self._now()
                 )
@@ -157,13 +127,15 @@ class StatusLedger:
 
         self._change(change)
 
-    def failed(self, fault: FaultLike, targets: TargetsLike, error: BaseException) -> None:
+    def failed(self, fault: Fault, targets: Targets, error: BaseException) -> None:
         """It could not be made, or not wholly; the end of the run undoes what there may be of it."""
         del targets
+        if fault.verb in UNDOING:
+            return
         why = f"could not be made: {' '.join(str(error).split()) or type(error).__name__}"
         self._change(lambda thing: record.failed(thing.get("status") or {}, fault.id, why))
 
-    def recovered(self, handle: HandleLike, how: str) -> None:
+    def recovered(self, handle: Handle, how: str) -> None:
         """Nothing of it is left."""
         fault_id = handle.fault.id
         self._change(

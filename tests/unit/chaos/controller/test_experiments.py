@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import copy
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT, FINALIZER, FORCE_ANNOTATION, JOB
 from minikafka_chaos.controller.ledger import FaultRefused
+from minikafka_chaos.faults import Fault, Handle, Targets
+from minikafka_chaos.verbs import Verb
 from minikafka_operator.kinds import CLUSTER, LEASE
 
 from tests.unit.chaos.controller.world import NAMES, NAMESPACE, SCENARIO, Killed, World
 
-KILL = SimpleNamespace(id="f1", verb="Kill", step="kill")
-LEADER = SimpleNamespace(brokers=(1,), role="Leader")
+KILL = Fault("f1", Verb.KILL, step="kill")
+LEADER = Targets((1,), role="Leader")
 
 
-def handle(fault: Any = KILL, targets: Any = LEADER) -> Any:
-    return SimpleNamespace(fault=fault, targets=targets)
+def handle() -> Handle:
+    return Handle(KILL, LEADER)
 
 
 def make_fault(world: World, *, injected: bool = True) -> None:
