@@ -12,11 +12,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from minikafka_analytics.archive import archived
 from minikafka_analytics.java import find_java
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class SparkDidNotStart(RuntimeError):
     """The JVM or Spark in it ended before it could be used; the message is one line with what it said last."""
 
 
+SECONDS_TO_END = 120.0  # a JVM that leaves a class archive takes some seconds, many on a busy machine
+
 LOG_SETTINGS = Path(__file__).parent / "templates" / "log4j2.properties"
 
 ALWAYS = {
@@ -36,6 +39,8 @@ ALWAYS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is what other readers gave up
     "spark.sql.sources.partitionOverwriteMode": "dynamic",  # landing a run again replaces that run and no other
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a run called 007 stays "007"
+    # Runs are landed each in a folder of its own; only of more runs than this are the rows sorted by run for it.
+    "spark.sql.maxConcurrentOutputFileWriters": "8",
 }
 LOCAL = {
     "spark.driver.memory": "1g",
@@ -81,8 +86,8 @@ def spark_session(
         yield active
         return
     local = master.startswith("local")
-    chosen_java = find_java().home
-    os.environ["JAVA_HOME"] = str(chosen_java)
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whichever python3 is first on the PATH
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if local:
@@ -91,37 +96,39 @@ def spark_session(
     is_small = size < SMALL_BYTES
     chosen = ALWAYS | (LOCAL if local else {}) | (SMALL if is_small else {})
     chosen["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
-    if is_small and not local:
-        # Memory and collector are the cluster's own choice, and what its spark-defaults.conf says in extraJavaOptions stays.
-        chosen |= {f"spark.{role}.defaultJavaOptions": SMALL_JVM_OPTIONS for role in ("driver", "executor")}
-    if local:
-        chosen["spark.local.dir"] = str(scratch)
-        chosen["spark.driver.extraJavaOptions"] = (
-            f"{JVM_OPTIONS} {SMALL_JVM_OPTIONS if is_small else ''} "
-            f'-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={scratch}"'
-        )
-    chosen |= dict(settings or {})
-    builder = SparkSession.builder.master(small(master)).appName("minikafka analyze")
-    for key, value in chosen.items():
-        builder = builder.config(key, value)
     session = None
     try:
-        with _jvm_stderr(scratch / "jvm.stderr") as said:
+        with archived(java) if local and is_small else nullcontext("") as class_archive:
+            if is_small:
+                # On a cluster memory and collector are its own choice, and what spark-defaults.conf says in extraJavaOptions stays.
+                chosen |= {f"spark.{role}.defaultJavaOptions": SMALL_JVM_OPTIONS for role in ("driver", "executor")}
+            if local:
+                chosen["spark.local.dir"] = str(scratch)
+                chosen["spark.driver.extraJavaOptions"] = (
+                    f"{JVM_OPTIONS} {class_archive} "
+                    f'-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={scratch}"'
+                )
+            chosen |= dict(settings or {})
+            builder = SparkSession.builder.master(small(master)).appName("minikafka analyze")
+            for key, value in chosen.items():
+                builder = builder.config(key, value)
             try:
-                session = builder.getOrCreate()
-            except Exception as error:
-                raise SparkDidNotStart(f"Spark did not start on {chosen_java}: {_last_words(said, error)}") from error
-        session.sparkContext.setLogLevel("ERROR")
-        yield session
+                with _jvm_stderr(scratch / "jvm.stderr") as said:
+                    try:
+                        session = builder.getOrCreate()
+                    except Exception as error:
+                        raise SparkDidNotStart(
+                            f"Spark did not start on {java.home}: {_last_words(said, error)}"
+                        ) from error
+                session.sparkContext.setLogLevel("ERROR")
+                yield session
+            finally:
+                if session is not None:
+                    with suppress(Exception):  # a JVM that has died cannot be stopped, and what killed it is being raised
+                        session.stop()
+                _end_gateway()
     finally:
-        if session is not None:
-            with suppress(
-                Exception
-            ):  # a JVM that has died cannot be stopped, and what killed it is being raised already
-                session.stop()
-        _end_gateway()
         shutil.rmtree(scratch, ignore_errors=True)
-
 
 @contextmanager
 def _jvm_stderr(path: Path) -> Iterator[Path]:
@@ -164,7 +171,7 @@ def _end_gateway() -> None:
         if process.stdin is not None:
             process.stdin.close()  # the JVM ends when its standard input does
         try:
-            process.wait(timeout=10)
+            process.wait(timeout=SECONDS_TO_END)
         except Exception:  # whatever it is, the JVM must not outlive the analysis
             process.kill()
             process.wait()
