@@ -1,8 +1,8 @@
 """The class archive of Spark's JVM: Spark's classes as the JVM has read, verified and linked them, kept for the next start.
 
-Spark loads some 20,000 classes, and reading them from 280 jars is more than a third of what the analysis of a demo run costs. Java's
-dynamic archives (JEP 350) keep them in a file that the next JVM maps. An archive holds for one Java and one set of jars at one
-place; the JVM checks that itself, and starts as without an archive where it does not hold.
+Spark loads some 20,000 classes, and reading them from 280 jars is more than a third of what the analysis of a demo run
+costs. Java's dynamic archives (JEP 350) keep them in a file that the next JVM maps. An archive holds for one Java and one set of
+jars at one place; the JVM checks that itself, and starts as without an archive where it does not hold.
 
 `python -m minikafka_analytics.archive` makes one where there is none, by analysing a run of a few lines; else the first small
 analysis on a machine leaves one.
@@ -24,7 +24,9 @@ from minikafka_analytics.java import Java, JavaMissing, find_java
 KEPT = 4
 """Archives in the cache folder, 170 MB each: one for each environment that Spark was installed into lately."""
 
-QUIET = "-Xlog:disable"  # what cannot be archived, and an archive that does not hold, is told on standard output otherwise
+QUIET = (
+    "-Xlog:disable"  # what cannot be archived, and an archive that does not hold, is told on standard output otherwise
+)
 
 
 def cache_folder() -> Path:
@@ -100,7 +102,13 @@ def write_tiny_run(folder: Path) -> Path:
         {"kind": "claims", "claims": [], "problems": []},
     ]
     events: list[dict[str, object]] = [
-        {"event": name, "broker": 1, "topic": "t", "partition": 0, "fields": {"leader_epoch": epoch, "isr": isr, **more}}
+        {
+            "event": name,
+            "broker": 1,
+            "topic": "t",
+            "partition": 0,
+            "fields": {"leader_epoch": epoch, "isr": isr, **more},
+        }
         for name, epoch, isr, more in (
             ("leader_elected", 0, [1, 2], {"leader": 1, "clean": True, "reason": "created"}),
             ("became_leader", 1, [2], {"start_offset": 0, "high_watermark": 2}),
@@ -111,12 +119,25 @@ def write_tiny_run(folder: Path) -> Path:
         )
     ]
     where = {"topic": "t", "partition": "0"}
-    names = ("log_end_offset", "high_watermark", "log_flushed_offset", "replica_role", "leader_epoch", "partition_replicas")
+    names = (
+        "log_end_offset",
+        "high_watermark",
+        "log_flushed_offset",
+        "replica_role",
+        "leader_epoch",
+        "partition_replicas",
+    )
     scrape: list[object] = [[f"minikafka_{name}", where, 2.0] for name in names]
     scrape.append(["minikafka_follower_lag", {**where, "follower": "2"}, 1.0])
     samples: list[dict[str, object]] = [{"broker": broker, "samples": scrape} for broker in (1, 2, 1, 2)]
     logs: list[dict[str, object]] = [
-        {"kind": "topic", "topic": "t", "partitions": 1, "replication_factor": 2, "config": {"cleanup.policy": "delete"}}
+        {
+            "kind": "topic",
+            "topic": "t",
+            "partitions": 1,
+            "replication_factor": 2,
+            "config": {"cleanup.policy": "delete"},
+        }
     ]
     for broker in (1, 2):
         log = {"topic": "t", "partition": 0, "broker": broker}
@@ -135,7 +156,9 @@ def write_tiny_run(folder: Path) -> Path:
 def _lines(path: Path, lines: list[dict[str, object]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     began = 1_767_225_600.0
-    path.write_text("".join(json.dumps({"time": began + n, **line}) + "\n" for n, line in enumerate(lines)), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps({"time": began + n, **line}) + "\n" for n, line in enumerate(lines)), encoding="utf-8"
+    )
 
 
 def main() -> int:

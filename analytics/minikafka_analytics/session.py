@@ -100,7 +100,8 @@ def spark_session(
     try:
         with archived(java) if local and is_small else nullcontext("") as class_archive:
             if is_small:
-                # On a cluster memory and collector are its own choice, and what spark-defaults.conf says in extraJavaOptions stays.
+                # On a cluster memory and collector are its own choice, and what spark-defaults.conf says in
+                # extraJavaOptions stays.
                 chosen |= {f"spark.{role}.defaultJavaOptions": SMALL_JVM_OPTIONS for role in ("driver", "executor")}
             if local:
                 chosen["spark.local.dir"] = str(scratch)
@@ -124,11 +125,14 @@ def spark_session(
                 yield session
             finally:
                 if session is not None:
-                    with suppress(Exception):  # a JVM that has died cannot be stopped, and what killed it is being raised
+                    with suppress(
+                        Exception
+                    ):  # a JVM that has died cannot be stopped, and what killed it is being raised
                         session.stop()
                 _end_gateway()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
 
 @contextmanager
 def _jvm_stderr(path: Path) -> Iterator[Path]:

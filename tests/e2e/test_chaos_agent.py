@@ -10,7 +10,6 @@ import base64
 import io
 import json
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +41,10 @@ SPEC = {
 
 
 @pytest.fixture(scope="module")
-def cluster(operator: Kubectl, module_namespace: Kubectl, node: Node) -> Iterator[BrokerCluster]:
+def cluster(operator: Kubectl, module_namespace: Kubectl, node: Node) -> BrokerCluster:
     made = BrokerCluster(module_namespace, node, "fragile")
     made.up(SPEC)
-    yield made
+    return made
 
 
 def ask(cluster: BrokerCluster, broker: int, *arguments: object) -> dict[str, Any]:
