@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,8 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import TopicKey
 from minikafka.replication.isr import AfterAnswer, AlterPartitionAnswer, IsrProposal
 from minikafka.server.api import load_handlers
-from minikafka.server.connection import API_VERSIONS, PRODUCE, ClientConnection, Heartbeats
+from minikafka.server.connection import API_VERSIONS, PRODUCE, ClientConnection
+from minikafka.server.connections import ConnectionRegistry, Heartbeats
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.fetchers import FetcherPool
 from minikafka.server.group_service import GroupService
@@ -95,8 +95,7 @@ class Broker:
         self.failed = asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._ports: dict[str, int] = {}
-        self._connections: set[ClientConnection] = set()
-        self._connections_from: Counter[str] = Counter()
+        self.connections = ConnectionRegistry(config, self.stats, self._broker_lost)
         self._metrics: MetricsServer | None = None
         self._ready_when = Readiness(self.broker_id, config.minikafka_ready_in_sync_timeout_ms / 1000, self.warn)
         self._watcher: asyncio.Task[None] | None = None
@@ -104,7 +103,6 @@ class Broker:
         self._image_changed = asyncio.Event()
         self._untaken: dict[str, Any] = {}
         self._producer_ids = (0, 0)
-        self._heard_over: dict[int, ClientConnection] = {}
         self._last_alive: dict[int, float] = {}
         self._suspects: dict[int, float] = {}
 
@@ -194,6 +192,7 @@ class Broker:
         if self._stopping:
             return
         self._stopping = True
+        self.connections.refuse()
         self.events.emit("broker_stopping", reason=reason)
         if self.config.controlled_shutdown_enable and self.membership.broker_epoch >= 0:
             await self._controlled_shutdown()
@@ -226,9 +225,7 @@ class Broker:
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.wait((self._watcher,))
-        self._heard_over.clear()  # it is this broker that hangs up: as the controller it must not take the others for dead
-        for connection in list(self._connections):
-            connection.close()
+        self.connections.close_all()
         epoch = self.membership.broker_epoch
         await self.membership.stop()
         clean = False
@@ -519,46 +516,11 @@ class Broker:
 
     # -- connections ------------------------------------------------------------------------------------------------------
 
-    def connection_opened(self, connection: ClientConnection) -> bool:
-        """False when ``max.connections`` or ``max.connections.per.ip`` is reached.
-
-        Clients may use up the former, but must not lock out other brokers (Kafka's ConnectionQuotas protect them, too).
+    def _broker_lost(self, lost: Heartbeats) -> None:
+        """The connection with a broker's heartbeats has ended. One of an earlier term says nothing: brokers close it themselves
+        when nobody answers them.
         """
-        host = connection.client_host
-        if self._stopping or self._connections_from[host] >= self.config.max_connections_per_ip:
-            return False
-        if not connection.inter_broker and len(self._connections) >= self.config.max_connections:
-            return False
-        self._connections.add(connection)
-        self._connections_from[host] += 1
-        self.stats.connections += 1
-        self.stats.connections_accepted += 1
-        return True
-
-    def connection_closed(self, connection: ClientConnection) -> None:
-        if connection not in self._connections:
-            return
-        self._connections.discard(connection)
-        self._connections_from[connection.client_host] -= 1
-        if not self._connections_from[connection.client_host]:
-            del self._connections_from[connection.client_host]
-        self.stats.connections -= 1
-        self._heartbeats_lost(connection)
-
-    def heard_from(self, connection: ClientConnection, heartbeats: Heartbeats) -> None:
-        """A heartbeat came to the controller over this connection: from now on it is the one whose end counts."""
-        connection.heartbeats_of = heartbeats
-        self._heard_over[heartbeats.broker_id] = connection
-
-    def _heartbeats_lost(self, connection: ClientConnection) -> None:
-        """The end of a broker's connection is a sign of its death, unless it has another by now, or it never was ours.
-
-        A connection of an earlier term says nothing: brokers close it themselves when nobody answers them.
-        """
-        lost, role = connection.heartbeats_of, self.membership.role
-        if lost is None or self._heard_over.get(lost.broker_id) is not connection:
-            return
-        del self._heard_over[lost.broker_id]
+        role = self.membership.role
         if role is not None and role.controller_epoch == lost.controller_epoch:
             role.submit_later(lambda c: c.brokers.connection_lost(lost.broker_id, lost.broker_epoch))
 
@@ -658,7 +620,7 @@ class Broker:
     def replica_statuses(self) -> list[ReplicaStatus]:
         """What /metrics says of each hosted replica; the requests that wait are counted now, and never on the hot path."""
         self.stats.waiting_produces = self.replicas.waiting_produces
-        self.stats.waiting_fetches = sum(connection.is_waiting for connection in self._connections)
+        self.stats.waiting_fetches = self.connections.waiting_fetches
         return self.host.statuses()
 
     def _health(self) -> tuple[bool, str]:

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol import fetch as fetch_codec
 from minikafka.protocol import messages, wire
@@ -20,6 +20,7 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import FetchRequest, PartitionData
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.server.connections import Heartbeats
 from minikafka.server.framing import FrameProtocol
 from minikafka.server.purgatory import DelayedFetch
 from minikafka.server.replicas import FetchTopics
@@ -74,14 +75,6 @@ def _refused(request: FetchRequest) -> FetchTopics:
     return [(key, [PartitionData(asked.partition, code) for asked in partitions]) for key, partitions in request.topics]
 
 
-class Heartbeats(NamedTuple):
-    """Whose heartbeats a connection carries, and to which controller."""
-
-    broker_id: int
-    broker_epoch: int
-    controller_epoch: int
-
-
 def error_codes(answer: Any) -> Iterator[int]:
     """Every error code in the values of an answer, at whatever depth; NONE is none."""
     if isinstance(answer, Mapping):
@@ -124,7 +117,7 @@ class ClientConnection(FrameProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
-        if not self.broker.connection_opened(self):
+        if not self.broker.connections.opened(self):
             transport.close()
             return
         super().connection_made(transport)
@@ -152,7 +145,7 @@ class ClientConnection(FrameProtocol):
                 timer.cancel()
         self._forget_parked()
         self.slots.clear()
-        self.broker.connection_closed(self)
+        self.broker.connections.closed(self)
 
     def bad_frame(self, size: int) -> None:
         self.broker.bad_request(

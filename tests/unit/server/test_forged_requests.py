@@ -189,11 +189,11 @@ async def test_a_heartbeat_of_another_epoch_moves_nothing(cluster: Cluster, off:
     """Neither the session, nor which connection's end is the broker's death."""
     controller = cluster.controller
     victim = next(b for b in cluster.brokers.values() if b is not controller)
-    counts = controller._heard_over[victim.broker_id]
+    counts = controller.connections.heard_over(victim.broker_id)
     connection = await cluster.connect(controller, "REPLICATION")
     answer = await ask(connection, HEARTBEAT, 1, heartbeat(victim, victim.broker_epoch + off))
     assert int(answer.error_code) == ErrorCode.STALE_BROKER_EPOCH
-    assert controller._heard_over[victim.broker_id] is counts
+    assert controller.connections.heard_over(victim.broker_id) is counts
     connection.close()
     await until(lambda: not connection.is_open)
     await keys_on(await cluster.connect(controller, "REPLICATION"))  # the end of the other one has been seen by now

@@ -239,11 +239,11 @@ async def test_clients_that_ask_nothing_are_let_go(tmp_path: Path) -> None:
     async with running(tmp_path, 2, connections_max_idle_ms="300") as cluster:
         controller = cluster.controller
         other = next(b for b in cluster.brokers.values() if b is not controller)
-        kept = controller._heard_over[other.broker_id]
+        kept = controller.connections.heard_over(other.broker_id)
         connection = await cluster.connect(controller, "CLIENT")
         await until(lambda: not connection.is_open)
         assert not connection.timed_out
-        assert kept.socket is not None
+        assert kept is not None and kept in controller.connections
 
 
 async def test_one_address_may_have_so_many_connections(tmp_path: Path) -> None:
@@ -265,4 +265,4 @@ async def test_one_address_may_have_so_many_connections(tmp_path: Path) -> None:
         assert all(connection.is_open for connection in opened)
         for connection in opened:
             connection.close()
-        await until(lambda: not broker._connections_from)
+        await until(lambda: not broker.connections.hosts())

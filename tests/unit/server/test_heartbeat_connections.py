@@ -9,7 +9,7 @@ import pytest
 from minikafka.config import BrokerConfig
 from minikafka.metadata.memory import MemoryStore
 from minikafka.server.broker import Broker
-from minikafka.server.connection import Heartbeats
+from minikafka.server.connections import Heartbeats
 
 
 @pytest.fixture
@@ -36,16 +36,16 @@ def lead(broker: Broker, controller_epoch: int) -> list[Any]:
 
 def connect(broker: Broker, *heartbeats: Heartbeats) -> Any:
     connection: Any = Connection()
-    assert broker.connection_opened(connection)
+    assert broker.connections.opened(connection)
     for each in heartbeats:
-        broker.heard_from(connection, each)
+        broker.connections.heard_from(connection, each)
     return connection
 
 
 async def test_the_end_of_the_only_one(broker: Broker) -> None:
     submitted = lead(broker, 1)
     connection = connect(broker, Heartbeats(2, 7, 1))
-    broker.connection_closed(connection)
+    broker.connections.closed(connection)
     lost: list[tuple[int, int]] = []
     brokers = SimpleNamespace(connection_lost=lambda broker_id, epoch: lost.append((broker_id, epoch)))
     submitted[0](SimpleNamespace(brokers=brokers))
@@ -54,7 +54,7 @@ async def test_the_end_of_the_only_one(broker: Broker) -> None:
 
 async def test_a_clients_connection(broker: Broker) -> None:
     submitted = lead(broker, 1)
-    broker.connection_closed(connect(broker))
+    broker.connections.closed(connect(broker))
     assert submitted == []
 
 
@@ -63,9 +63,9 @@ async def test_an_older_one(broker: Broker) -> None:
     submitted = lead(broker, 1)
     old = connect(broker, Heartbeats(2, 7, 1))
     new = connect(broker, Heartbeats(2, 7, 1))
-    broker.connection_closed(old)
+    broker.connections.closed(old)
     assert submitted == []
-    broker.connection_closed(new)
+    broker.connections.closed(new)
     assert len(submitted) == 1
 
 
@@ -74,11 +74,11 @@ async def test_one_of_an_earlier_term(broker: Broker) -> None:
     lead(broker, 1)
     old = connect(broker, Heartbeats(2, 7, 1))
     submitted = lead(broker, 2)
-    broker.connection_closed(old)
+    broker.connections.closed(old)
     assert submitted == []
-    broker.connection_closed(connect(broker, Heartbeats(2, 7, 1), Heartbeats(2, 7, 2)))
+    broker.connections.closed(connect(broker, Heartbeats(2, 7, 1), Heartbeats(2, 7, 2)))
     assert len(submitted) == 1, "it went on in the new term"
 
 
 async def test_nobody_leads(broker: Broker) -> None:
-    broker.connection_closed(connect(broker, Heartbeats(2, 7, 1)))
+    broker.connections.closed(connect(broker, Heartbeats(2, 7, 1)))

@@ -14,7 +14,7 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.server.api.spec import ApiSpec
-from minikafka.server.connection import Heartbeats
+from minikafka.server.connections import Heartbeats
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
@@ -66,7 +66,7 @@ async def heartbeat(broker: Broker, ctx: RequestContext, request: Any) -> dict[s
     try:
         role = broker.require_controller()
         if role.has_registered(broker_id, epoch):  # before anything moves: who says so may be of the past, or nobody
-            broker.heard_from(ctx.connection, Heartbeats(broker_id, epoch, role.controller_epoch))
+            broker.connections.heard_from(ctx.connection, Heartbeats(broker_id, epoch, role.controller_epoch))
         answer = await role.submit(lambda c: c.brokers.heartbeat(broker_id, epoch, fence, shut_down, time.monotonic()))
     except KafkaError as refused:
         return {"error_code": refused.code, "should_shut_down": False}
