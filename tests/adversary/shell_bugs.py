@@ -150,4 +150,10 @@ SHELL = (
         "        self._wake(partition)\n        self.broker",
         "        partition.resign()\n        self.broker",
         (f"{WIRE}/test_acknowledgement.py",)),
+    Bug("s38", "a disk that cannot read a coordinator's log leaves it in use", "R17", "server/internal.py",
+        "            self._broker.log_failed(hosted, error)\n            raise\n", "            raise\n",
+        (f"{SERVER}/test_offline_logs.py",)),
+    Bug("s39", "a store that was put back to an earlier state is read on", "R12, R15", "metadata/sqlite.py",
+        "            if revision < since:\n", "            if False:\n",
+        ("tests/unit/metadata/test_stores.py", f"{SERVER}/test_stale_metadata.py")),
 )  # fmt: skip
