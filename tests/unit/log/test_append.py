@@ -246,7 +246,10 @@ class TestDiskFailure:
             log.append_as_follower(batch(), 0)
         with pytest.raises(LogDirFailure):
             log.start_flush()
-        assert contents(log) == before
+        with pytest.raises(LogDirFailure):
+            contents(log)
+        fs.kill()
+        assert contents(open_log(fs, clean=False)) == before
 
     @pytest.mark.parametrize("operation", ["open", "write_atomic"])
     def test_a_segment_that_cannot_be_begun_refuses_the_batch(self, operation: str) -> None:
