@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minikafka_chaos.errors import BadScenario, ToolTrouble
+from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
 from minikafka_chaos.journal import CLUSTER_FOLDER
 
 if TYPE_CHECKING:
     from minikafka_chaos.grounds import Ground
+    from minikafka_chaos.scenario import Scenario
 
 HELP = "run, list, show and abort scenarios of faults"
 SET_HELP = "change a field (workload.acks=Leader) or a setting of the brokers (min.insync.replicas=1), repeatable"
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_parser.add_argument("--seconds", type=int, metavar="N", help="least time that a steady load (and rounds) last")
     run_parser.add_argument("--ground", choices=GROUNDS, default="processes", help="where (default processes)")
     add_run_arguments(run_parser)
+    _add_kubernetes_arguments(run_parser)
     run_parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
     list_parser = commands.add_parser("list", help="the scenarios that come along")
     list_parser.add_argument("--json", action="store_true", help="print them as JSON")
@@ -48,6 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     abort_parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs are (runs)")
     abort_parser.add_argument("--json", action="store_true", help="print what was ended as JSON")
+
+
+def _add_kubernetes_arguments(parser: argparse.ArgumentParser) -> None:
+    options = parser.add_argument_group("with --ground kubernetes")
+    options.add_argument("--kubeconfig", type=Path, metavar="FILE", help="default: as kubectl's")
+    options.add_argument("--context", metavar="NAME", help="of the kubeconfig (default: its current one)")
+    options.add_argument("--namespace", metavar="NAME", help="where the cluster is made (default: the context's)")
+    options.add_argument(
+        "--listener",
+        choices=("NodePort", "LoadBalancer", "Internal"),
+        help="how this program reaches the brokers; Internal works in a pod only, where it is the default (else NodePort)",
+    )
+
+
+KUBERNETES_OPTIONS = ("kubeconfig", "context", "namespace", "listener")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +125,7 @@ def _run(args: argparse.Namespace) -> int:
     scenario = library.find(args.scenario, args.settings)
     if args.seconds is not None:
         scenario = scenario.lasting(args.seconds)
-    make = _ground_maker(args.ground)
+    make = _ground_maker(args, scenario)
     directory = new_run_directory(args.out, scenario.name)
     console = new_console(stderr=args.json)
     ground = make(directory / CLUSTER_FOLDER)
@@ -147,9 +164,12 @@ def _abort(args: argparse.Namespace) -> int:
     return 0 if all(each.left == 0 for each in ended) else 3
 
 
-def _ground_maker(name: str) -> Callable[[Path], Ground]:
-    """What makes the ground of this name, given the folder of its brokers' data."""
-    match name:
+def _ground_maker(args: argparse.Namespace, scenario: Scenario) -> Callable[[Path], Ground]:
+    """What makes the ground that was asked for, given the folder of its brokers' data."""
+    given = [name for name in KUBERNETES_OPTIONS if getattr(args, name) is not None]
+    if given and args.ground != "kubernetes":
+        raise NotSupported(f"--{given[0]}: only with --ground kubernetes")
+    match args.ground:
         case "processes":
             from minikafka_chaos.grounds.processes import ProcessesGround
 
@@ -158,9 +178,25 @@ def _ground_maker(name: str) -> Callable[[Path], Ground]:
             from minikafka_chaos.grounds.simulation import SimulationGround
 
             return SimulationGround
-    from minikafka_chaos.errors import NotSupported
+    return _kubernetes_ground_maker(args, scenario)
 
-    raise NotSupported(f"--ground {name} is not there yet; allowed: processes, simulation")
+
+def _kubernetes_ground_maker(args: argparse.Namespace, scenario: Scenario) -> Callable[[Path], Ground]:
+    try:
+        from minikafka_chaos.grounds.kubernetes import KubernetesGround, Listener, cluster_name
+        from minikafka_chaos.grounds.kubernetes_api import Namespace, connect
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("kubernetes", "urllib3", "websocket"):
+            raise
+        raise NotSupported(
+            f"--ground kubernetes needs the extra 'kubernetes': pip install 'minikafka[chaos,kubernetes]' ({error})"
+        ) from error
+    access = connect(args.kubeconfig, args.context)
+    namespace = Namespace(access.client, args.namespace or access.namespace)
+    listener = Listener(args.listener or (Listener.INTERNAL if access.in_pod else Listener.NODE_PORT))
+    there = scenario.spec.cluster_ref
+    name = there.name if there is not None else cluster_name(scenario)
+    return lambda folder: KubernetesGround(namespace, name, folder, existing=there is not None, listener=listener)
 
 
 def keep_or_drop_data(directory: Path, keep: bool, code: int) -> list[tuple[str, str]]:

@@ -44,13 +44,26 @@ def parse_metrics(text: str, prefixes: tuple[str, ...] = KEPT_PREFIXES) -> list[
     return [Sample(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
 
 
-def scrape(url: str, timeout_s: float = SCRAPE_TIMEOUT_S) -> list[Sample]:
-    """The broker's metrics now. Raises OSError when it does not answer in time."""
+Fetch = Callable[[str, float], str]
+"""The page at a URL, given the seconds it may take. Raises OSError."""
+
+
+def fetch(url: str, timeout_s: float) -> str:
+    """A page by HTTP."""
     try:
         with urllib.request.urlopen(url, timeout=timeout_s) as answer:
-            return parse_metrics(answer.read().decode())
+            page: bytes = answer.read()
+            return page.decode()
     except (urllib.error.URLError, ValueError) as error:
         raise OSError(str(getattr(error, "reason", error))) from error
+
+
+def scrape(url: str, timeout_s: float = SCRAPE_TIMEOUT_S, fetch: Fetch = fetch) -> list[Sample]:
+    """The broker's metrics now. Raises OSError when it does not answer in time."""
+    try:
+        return parse_metrics(fetch(url, timeout_s))
+    except ValueError as error:
+        raise OSError(str(error)) from error
 
 
 class ReplicaStatus(NamedTuple):
@@ -87,15 +100,15 @@ def replica_status(samples: Iterable[Sample], topic_partition: TopicPartition) -
     return ReplicaStatus(*(found.get(name) for name in _GAUGES))
 
 
-def scrape_status(url: str, topic_partition: TopicPartition) -> ReplicaStatus:
+def scrape_status(url: str, topic_partition: TopicPartition, fetch: Fetch = fetch) -> ReplicaStatus:
     """One replica as the metrics at `url` tell it now; nothing at all when nobody answers."""
-    return replica_status(scrape_or_nothing(url), topic_partition)
+    return replica_status(scrape_or_nothing(url, fetch), topic_partition)
 
 
-def scrape_or_nothing(url: str) -> list[Sample]:
+def scrape_or_nothing(url: str, fetch: Fetch = fetch) -> list[Sample]:
     """The broker's metrics now; none when nobody answers."""
     try:
-        return scrape(url, STATUS_TIMEOUT_S)
+        return scrape(url, STATUS_TIMEOUT_S, fetch)
     except OSError:
         return []
 
@@ -113,6 +126,7 @@ class Observer:
         interval_s: float = INTERVAL_S,
         clock: Callable[[], float] = time.time,
         timeout_s: float = SCRAPE_TIMEOUT_S,
+        fetch: Fetch = fetch,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / SAMPLES_FILE
@@ -120,6 +134,7 @@ class Observer:
         self._interval_s = interval_s
         self._clock = clock
         self._timeout_s = timeout_s
+        self._fetch = fetch
         self._stop_asked = threading.Event()
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
         self.failure: BaseException | None = None
@@ -157,7 +172,7 @@ class Observer:
 
     def _line(self, now: float, broker: int, url: str) -> str:
         try:
-            samples: Sequence[Sample] = scrape(url, self._timeout_s)
+            samples: Sequence[Sample] = scrape(url, self._timeout_s, self._fetch)
         except OSError as error:
             return json.dumps({"time": round(now, 6), "broker": broker, "error": str(error)})
         line = {

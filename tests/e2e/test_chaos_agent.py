@@ -134,7 +134,7 @@ def test_a_power_loss_takes_exactly_the_unflushed_tail(cluster: BrokerCluster, t
     assert follows(150).flushed_offset == 100
 
     ask(cluster, follower, "kill", "--id", "power", "--seconds", FAR)
-    with pytest.raises(KubectlError, match="kill or terminate it first"):
+    with pytest.raises(KubectlError, match="exit code 3"):
         ask(cluster, 0, "wipe-unflushed", "--id", "power")
     wiped = ask(cluster, follower, "wipe-unflushed", "--id", "loss")
     assert wiped["lost_bytes"] > 0
@@ -163,7 +163,7 @@ def test_paused_and_resumed(cluster: BrokerCluster) -> None:
     assert ask(cluster, 0, "state")["condition"] == "paused"
     assert ask(cluster, 0, "resume") == {"recovered": ["p1"]}
     assert ask(cluster, 0, "state")["condition"] == "running"
-    with pytest.raises(KubectlError, match="50 s ahead"):
+    with pytest.raises(KubectlError, match="exit code 2"):
         ask(cluster, 0, "pause", "--id", "p2", "--seconds", 90)
     cluster.wait_ready(HEAL_SECONDS_MAX)
     assert cluster.restarts(0) == restarts

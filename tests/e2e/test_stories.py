@@ -1,4 +1,4 @@
-"""Story A and story B of KIP-101 on pods and volumes: the scenario files that run on processes, unchanged.
+"""Story A and story B of KIP-101 on pods: the scenario files that run on processes, unchanged, with the faults of the agents.
 
 What is claimed of each is the same as there (tests/integration/test_stories.py): epochs keep what was acknowledged, high
 watermarks lose it or let replicas diverge.
@@ -6,37 +6,43 @@ watermarks lose it or let replicas diverge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from minikafka_chaos import library
 from minikafka_chaos.anomalies import Kind, Severity
+from minikafka_chaos.grounds.kubernetes import KubernetesGround, cluster_name
+from minikafka_chaos.grounds.kubernetes_api import Namespace, connect
 from minikafka_chaos.runner import run_scenario
 from minikafka_chaos.verdict import Outcome, Verdict
 
-from tests.e2e.broker_cluster import BrokerCluster
-from tests.e2e.ground import KubernetesGround
+from tests.e2e.broker_cluster import SMALL
+from tests.e2e.kubectl import Kubectl
 from tests.e2e.machine import say
 
 Tell = Callable[[str], Verdict]
 
 
 @pytest.fixture
-def tell(broker_cluster: Callable[[str], BrokerCluster], tmp_path: Path) -> Iterator[Tell]:
+def tell(operator: Kubectl, namespace: Kubectl, tmp_path: Path) -> Tell:
     """``tell("kip-101-...")``: run a scenario on a cluster of its own; its verdict, printed."""
-    grounds: list[KubernetesGround] = []
+    access = connect(namespace.kubeconfig)
 
     def run(name: str) -> Verdict:
-        grounds.append(KubernetesGround(broker_cluster("story"), tmp_path / "volumes"))
-        verdict = run_scenario(library.find(name), grounds[0], tmp_path).verdict
+        scenario = library.find(name)
+        ground = KubernetesGround(
+            Namespace(access.client, namespace.namespace),
+            cluster_name(scenario),
+            tmp_path / "volumes",
+            template={"brokers": {"resources": SMALL}, "storage": {"size": "100Mi"}},
+        )
+        verdict = run_scenario(scenario, ground, tmp_path).verdict
         say(f"{name} on Kubernetes: {verdict.outcome.value}: {verdict.summary}")
         assert verdict.outcome in (Outcome.PASSED, Outcome.FAILED), verdict.summary
         return verdict
 
-    yield run
-    for ground in grounds:
-        ground.close()
+    return run
 
 
 def _errors(verdict: Verdict) -> set[Kind]:

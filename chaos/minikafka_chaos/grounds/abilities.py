@@ -31,7 +31,6 @@ LACKS: Mapping[str, Mapping[Verb, str]] = MappingProxyType(
                 Verb.SLOW_FSYNC: _NO_DISK,
                 Verb.FAILING_FSYNC: _NO_DISK,
                 Verb.DISK_FULL: _NO_DISK,
-                Verb.WIPE_VOLUME: "there is nobody beside the broker yet who could empty its volume",
                 Verb.CLOCK_STEP: "the clock is the node's, which other pods share",
                 Verb.STORE_OUTAGE: "the store is the Kubernetes API, which others share",
             }

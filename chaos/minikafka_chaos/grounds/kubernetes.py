@@ -1,0 +1,462 @@
+"""The Kubernetes ground: a MiniKafkaCluster, mostly one of its own for each run, broken by the agents in its brokers' pods.
+
+Nothing is done on a node, and no pod is deleted: kill and pause are signals of the agent, a broker that was killed waits at its
+gate until it is started, and a power loss takes what was not flushed from a broker that waits there. Logs and events are fetched
+while the brokers are held, and metrics come by the API server. Every fault ends by itself too, should this program die.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.clock import MACHINE_CLOCK
+from minikafka_chaos.document import UnflushedVolume, as_config
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.faults import Fault, Handle, Targets
+from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.grounds.abilities import LACKS
+from minikafka_chaos.grounds.by_broker import BrokerVerbs
+from minikafka_chaos.grounds.kafka_clients import KafkaClients
+from minikafka_chaos.grounds.kubernetes_agents import CONTAINER, Agents, at_once
+from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Object, Refused
+from minikafka_chaos.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
+from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
+from minikafka_chaos.scenario import ClusterSpec, Scenario, ScenarioSpec
+from minikafka_chaos.verbs import Verb
+
+KIND = "minikafkaclusters"
+NAME_MAX = 40
+
+METRICS_PORT = 9404
+CLIENT_PORT = 9092
+CHECKPOINT = "replication-offset-checkpoint"
+
+HOLD_SECONDS = 1800
+"""A broker that nobody starts comes back after so long, when its fault has no duration."""
+SLACK_SECONDS = 120
+"""A fault that has a duration is undone by the run; should that have died, by the agent so much later."""
+HOLD_SECONDS_MAX = 3600
+PAUSE_SECONDS = 50
+"""The agent allows no more: the liveness probe would kill the broker."""
+FROZEN_SECONDS = 20
+"""Several brokers that are killed at one moment are paused first, for so long at most."""
+
+UP_SECONDS_MAX = 300
+"""Images may have to be pulled."""
+REACH_SECONDS_MAX = 30
+RESTART_SECONDS_MAX = 330
+"""The kubelet waits 0, 10, 20, 40 ... 300 s before it starts the same container again."""
+DOWN_SECONDS_MAX = 120
+POLL_SECONDS = 0.25
+
+STRETCH = 3
+"""A container is back seconds after it was told to start, a process tenths. What a scenario lets happen within a session
+of the old one, such as a follower's restart, needs sessions that are so much longer."""
+SESSION = "broker.session.timeout.ms"
+
+
+class Listener(StrEnum):
+    """How clients of this run reach the brokers."""
+
+    INTERNAL = "Internal"
+    """By the names of their pods: from inside the Kubernetes cluster."""
+    NODE_PORT = "NodePort"
+    LOAD_BALANCER = "LoadBalancer"
+
+
+def cluster_name(scenario: Scenario) -> str:
+    """A name for the cluster of a run: the scenario's, as far as it fits, and something that no other run has."""
+    word = "".join(each if each.isascii() and each.isalnum() else "-" for each in scenario.name.lower())
+    word = word.lstrip("0123456789-")[: NAME_MAX - 6].rstrip("-") or "run"
+    return f"{word}-{uuid.uuid4().hex[:5]}"
+
+
+class KubernetesGround(BrokerVerbs):
+    """A new MiniKafkaCluster for one scenario, deleted with its volumes at the end. `scratch` is where its brokers' files go.
+
+    `template` is merged into the spec of the cluster, such as ``{"brokers": {"resources": ...}}``. With `existing` the cluster is
+    there already, and stays: its brokers are only held for as long as their files are read.
+    """
+
+    name = "kubernetes"
+    clock = MACHINE_CLOCK
+    replayable = False
+    lacks = LACKS["kubernetes"]
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        cluster: str,
+        scratch: Path,
+        *,
+        existing: bool = False,
+        listener: Listener = Listener.NODE_PORT,
+        template: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.namespace = namespace
+        self.cluster = cluster
+        self.scratch = scratch
+        self.existing = existing
+        self.listener = listener
+        self.template = dict(template or {})
+        self.agents = Agents(namespace, self.pod_name)
+        self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
+        self._count = 0
+        self._is_up = False
+        self._topics: list[str] = []
+        self._run = uuid.uuid4().hex[:8]
+        self._injecting = threading.local()
+        self._held: set[int] = set()
+        """Brokers that this ground has ended and not started since."""
+        self._ended: dict[int, str] = {}
+        """Container in which a broker was ended: what is told of it is not of the next one."""
+        self._addresses: dict[int, str] = {}
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
+        if spec.cluster.racks:
+            yield "cluster.racks: the nodes' labels say what a rack is"
+        for step in spec.steps:
+            fault = step.fault
+            if fault is not None and Verb.PAUSE in fault.verbs and (fault.duration_seconds or 0) > PAUSE_SECONDS:
+                why = "the liveness probe kills a broker that is paused longer"
+                yield f"step {step.name}: durationSeconds: at most {PAUSE_SECONDS} for Pause: {why}"
+
+    @property
+    def brokers(self) -> Sequence[int]:
+        return range(self._count)
+
+    @property
+    def address(self) -> str:
+        return ",".join(self._addresses.values())
+
+    @property
+    def live_bootstrap(self) -> str:
+        """The addresses of the brokers that run now: a client that asks only these is not kept waiting."""
+        live = [where for broker, where in self._addresses.items() if broker not in self._held]
+        return ",".join(live or self._addresses.values())
+
+    def pod_name(self, broker: int) -> str:
+        """The pod of a broker."""
+        return f"{self.cluster}-broker-{broker}"
+
+    def _fetch(self, pod: str, timeout_s: float) -> str:
+        return self.namespace.page(pod, METRICS_PORT, "/metrics", timeout_s)
+
+    def metrics(self, broker: int) -> Sequence[Sample]:
+        return scrape_or_nothing(self.pod_name(broker), self._fetch)
+
+    def observer(self, folder: Path) -> Observer:
+        return Observer(folder, {broker: self.pod_name(broker) for broker in self.brokers}, fetch=self._fetch)
+
+    def replica_status(self, broker: int, topic_partition: TopicPartition) -> ReplicaStatus:
+        return scrape_status(self.pod_name(broker), topic_partition, self._fetch)
+
+    # -- up and down ---------------------------------------------------------------------------------------------------
+
+    def manifest(self, cluster: ClusterSpec) -> Object:
+        """The MiniKafkaCluster for a scenario's cluster."""
+        config = as_config(cluster.config)
+        if SESSION in config:
+            config[SESSION] = str(int(config[SESSION]) * STRETCH)
+        # A scenario that starts a broker and waits for it waits until it serves; it may not be in sync for a reason.
+        config.setdefault("minikafka.ready.in.sync.timeout.ms", "0")
+        config.setdefault("group.initial.rebalance.delay.ms", "0")
+        spec: Object = {
+            "brokers": {"replicas": cluster.brokers},
+            "replication": {
+                "defaultFactor": int(config.pop("default.replication.factor", min(3, cluster.brokers))),
+                "minInsyncReplicas": int(config.pop("min.insync.replicas", 2 if cluster.brokers >= 3 else 1)),
+            },
+            "config": config,
+            "storage": {"size": "1Gi", "deleteClaim": True},
+            "chaos": {"allowed": True},
+        }
+        if self.listener is not Listener.INTERNAL:
+            spec["listeners"] = {"external": {"type": self.listener.value}}
+        if cluster.unflushed_volume is UnflushedVolume.SEPARATE:
+            spec["unflushedVolume"] = {}
+        return {
+            "apiVersion": "minikafka.dev/v1alpha1",
+            "kind": "MiniKafkaCluster",
+            "metadata": {"name": self.cluster, "labels": {"app.kubernetes.io/part-of": "minikafka-chaos"}},
+            "spec": _merged(spec, self.template),
+        }
+
+    def up(self, spec: ScenarioSpec, seed: int) -> None:
+        del seed
+        self._topics = [topic.name for topic in spec.topics]
+        if not self.existing:
+            self._create(self.manifest(spec.cluster))
+        self._is_up = True
+        found = self._wait_cluster_ready()
+        self._count = int(found["spec"]["brokers"]["replicas"])
+        for broker in self.brokers:
+            containers = (self._pod(broker) or {}).get("spec", {}).get("containers") or ()
+            if all(each["name"] != CONTAINER for each in containers):
+                why = "spec.chaos.allowed is not true" if self.existing else "the operator is an older one"
+                raise ToolTrouble(f"{self.pod_name(broker)} has no container {CONTAINER}: {why}")
+        told = {each["id"]: each.get("external") for each in found["status"].get("brokers") or ()}
+        for broker in self.brokers:
+            inside = f"{self.pod_name(broker)}.{self.cluster}-brokers.{self.namespace.name}.svc:{CLIENT_PORT}"
+            address = inside if self.listener is Listener.INTERNAL else told.get(broker)
+            if not address:
+                raise ToolTrouble(f"broker {broker} has no address outside the Kubernetes cluster")
+            self._addresses[broker] = address
+        self._must_be_reached()
+
+    def _create(self, made: Object) -> None:
+        try:
+            self.namespace.create(KIND, made)
+        except Refused as error:
+            hint = ": is the operator installed (docs/kubernetes.md)?" if error.status == 404 else ""
+            raise ToolTrouble(f"MiniKafkaCluster {self.cluster}: {error}{hint}") from error
+
+    def _wait_cluster_ready(self) -> Object:
+        """The cluster's object, once it is Ready."""
+        deadline = time.monotonic() + UP_SECONDS_MAX
+        while True:
+            found: Object | None = self._asked(lambda: self.namespace.get(KIND, self.cluster))
+            if found is None:
+                raise ToolTrouble(f"MiniKafkaCluster {self.cluster} is not there")
+            ready = _condition(found, "Ready")
+            if ready.get("status") == "True":
+                return found
+            accepted = _condition(found, "Accepted")
+            if accepted.get("status") == "False":
+                raise ToolTrouble(f"MiniKafkaCluster {self.cluster}: {accepted.get('message')}")
+            if time.monotonic() > deadline:
+                why = ready.get("message") or "no operator has said anything of it"
+                raise ToolTrouble(f"MiniKafkaCluster {self.cluster} is not Ready after {UP_SECONDS_MAX} s: {why}")
+            time.sleep(POLL_SECONDS)
+
+    def _must_be_reached(self) -> None:
+        """A client that cannot connect only ever says that it has waited."""
+        deadline = time.monotonic() + REACH_SECONDS_MAX
+        for broker, address in self._addresses.items():
+            host, _, port = address.rpartition(":")
+            while True:
+                try:
+                    socket.create_connection((host.strip("[]"), int(port)), timeout=2.0).close()
+                    break
+                except OSError as error:
+                    if time.monotonic() > deadline:
+                        told = f"broker {broker} is not reached from here at {address}: {error}"
+                        raise ToolTrouble(f"{told}; --listener names other ways ({', '.join(Listener)})") from error
+                    time.sleep(POLL_SECONDS)
+
+    def down(self) -> list[int]:
+        """Put the brokers to rest and fetch their logs and events; then delete the cluster with its volumes, or let it go on."""
+        if not self._is_up:
+            return []
+        self._is_up = False
+        try:
+            problems = [line for line in at_once(self._laid_to_rest, self.brokers) if line is not None]
+        finally:
+            if self.existing:
+                at_once(lambda broker: self.agents.ask(broker, "recover"), self.brokers)
+            else:
+                self._delete()
+        if problems:
+            raise ToolTrouble("; ".join(problems))
+        return []
+
+    def _laid_to_rest(self, broker: int) -> str | None:
+        """Fetch a broker's files once it is held; what has gone wrong."""
+        folder = self.scratch / f"broker-{broker}"
+        try:
+            if self._condition(broker) != "held":
+                # Also of one that is paused: the agent lets it go on.
+                self.agents.ask(broker, "terminate", "--id", f"{self._run}-rest", "--seconds", HOLD_SECONDS)
+            self.agents.fetch(broker, folder / "events", "events")
+            topics = [word for topic in self._topics for word in ("--topic", topic)]
+            self.agents.fetch(broker, folder, "logs", *topics)
+        except ToolTrouble as error:
+            return str(error)
+        return None
+
+    def _delete(self) -> None:
+        self._asked(lambda: self.namespace.delete(KIND, self.cluster))
+        deadline = time.monotonic() + DOWN_SECONDS_MAX
+        while self._asked(lambda: self.namespace.get(KIND, self.cluster)) is not None:
+            if time.monotonic() > deadline:
+                raise ToolTrouble(f"MiniKafkaCluster {self.cluster} is not gone after {DOWN_SECONDS_MAX} s")
+            time.sleep(POLL_SECONDS)
+
+    @staticmethod
+    def _asked(ask: Callable[[], Any]) -> Any:
+        """Ask the API server once more when it is away for a moment."""
+        try:
+            return ask()
+        except NotReached:
+            time.sleep(1.0)
+            return ask()
+
+    # -- brokers -------------------------------------------------------------------------------------------------------
+
+    def _condition(self, broker: int) -> str:
+        return str(self.agents.ask(broker, "state")["condition"])
+
+    def condition(self, broker: int) -> BrokerCondition:
+        match self._condition(broker):
+            case "running":
+                return BrokerCondition.RUNNING
+            case "paused":
+                return BrokerCondition.PAUSED
+        return BrokerCondition.DEAD
+
+    def is_ready(self, broker: int) -> bool:
+        """As the kubelet tells, of the container that runs now: what it says of a broker that has just died may be old."""
+        if broker in self._held:
+            return False
+        container = _broker_container(self._asked(lambda: self._pod(broker)))
+        return bool(container.get("ready")) and container.get("containerID") != self._ended.get(broker)
+
+    def wait_ready(self, broker: int, deadline_s: float) -> None:
+        self._until(lambda: self.is_ready(broker), deadline_s, f"broker {broker} was not ready after {deadline_s:g} s")
+
+    # -- faults --------------------------------------------------------------------------------------------------------
+
+    def inject(self, fault: Fault, targets: Targets) -> Handle:
+        """See `Ground.inject`. The agents know the fault's id, so one that is asked for twice is made once."""
+        self._injecting.fault = fault
+        try:
+            return super().inject(fault, targets)
+        finally:
+            self._injecting.fault = None
+
+    def _words(self, verb: str, seconds: float | None = None, seconds_max: float = HOLD_SECONDS_MAX) -> list[object]:
+        """A verb of the agent, with the id of the fault that it is a part of, and its end (seconds from now on)."""
+        fault: Fault | None = getattr(self._injecting, "fault", None)
+        words: list[object] = [verb, "--id", f"{self._run}-{fault.id if fault else uuid.uuid4().hex[:8]}-{verb}"]
+        if seconds is not None:
+            if fault is not None and fault.duration_s is not None:
+                seconds = fault.duration_s + SLACK_SECONDS
+            words += ["--seconds", min(seconds, seconds_max)]
+        return words
+
+    def start(self, broker: int) -> None:
+        """Open its gate. The kubelet, which started the container meanwhile or will, is waited for."""
+        released = self.agents.ask(broker, "release")["recovered"]
+        if not released and broker not in self._held and self.condition(broker) is not BrokerCondition.DEAD:
+            raise ToolTrouble(f"broker {broker} runs already")
+        self._held.discard(broker)
+
+        def runs() -> bool:
+            container = _broker_container(self._asked(lambda: self._pod(broker)))
+            runs_now = "running" in (container.get("state") or {})
+            return runs_now and container.get("containerID") != self._ended.get(broker)
+
+        late = f"broker {broker} was not started again in {RESTART_SECONDS_MAX} s: the kubelet waits longer each time"
+        self._until(runs, RESTART_SECONDS_MAX, late)
+
+    def kill(self, brokers: Sequence[int]) -> None:
+        if len(brokers) > 1:
+            # Nobody may act on the death of the first while the others still live. The paused are still already.
+            freeze = self._words("pause", FROZEN_SECONDS, FROZEN_SECONDS)
+            living = [broker for broker in brokers if self.condition(broker) is BrokerCondition.RUNNING]
+            at_once(lambda broker: self.agents.ask(broker, *freeze), living)
+        self._end(brokers, "kill")
+
+    def terminate(self, broker: int) -> None:
+        self._end([broker], "terminate")
+
+    def _end(self, brokers: Sequence[int], verb: str) -> None:
+        words = self._words(verb, HOLD_SECONDS)
+
+        def end(broker: int) -> None:
+            container = _broker_container(self._asked(lambda: self._pod(broker)))
+            if not self.agents.ask(broker, *words)["repeated"]:
+                self._ended[broker] = str(container.get("containerID"))
+            self._held.add(broker)
+
+        at_once(end, brokers)
+
+    def pause(self, brokers: Sequence[int]) -> None:
+        words = self._words("pause", PAUSE_SECONDS, PAUSE_SECONDS)
+        at_once(lambda broker: self.agents.ask(broker, *words), brokers)
+
+    def resume(self, broker: int) -> None:
+        if not self.agents.ask(broker, "resume")["recovered"]:
+            raise ToolTrouble(f"broker {broker} is not paused (a pause ends by itself after {PAUSE_SECONDS} s)")
+
+    def wipe_unflushed(self, broker: int) -> None:
+        self.agents.ask(broker, *self._words("wipe-unflushed"))
+
+    def wipe_volume(self, broker: int) -> None:
+        self.agents.ask(broker, *self._words("wipe-volume"))
+
+    def heal_all(self) -> list[str]:
+        done = [line for line in at_once(self._healed, self.brokers) if line is not None]
+        deadline = time.monotonic() + RESTART_SECONDS_MAX
+        for broker in self.brokers:
+            self.wait_ready(broker, max(1.0, deadline - time.monotonic()))
+        return done
+
+    def _healed(self, broker: int) -> str | None:
+        done = self.bring_back(broker)
+        self.agents.ask(broker, "recover")
+        self._held.discard(broker)
+        return done
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> int | None:
+        text = self.agents.ask(broker, "checkpoint", CHECKPOINT)["content"]
+        rows = [line.split() for line in (text or "").splitlines()[2:]]
+        wanted = [topic_partition.topic, str(topic_partition.partition)]
+        return next((int(row[2]) for row in rows if row[:2] == wanted), None)
+
+    def replica_log(self, broker: int, topic_partition: TopicPartition) -> ReplicaLog:
+        folder = self.scratch / f"broker-{broker}"
+        if not (folder / "data").is_dir():
+            raise ReplicaLogError(f"no files of broker {broker} were fetched")
+        return read_replica_log(broker, topic_partition, folder / "data", folder / "unflushed")
+
+    def collect_events(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for broker in self.brokers:
+            for file in (self.scratch / f"broker-{broker}" / "events").glob("*.jsonl"):
+                shutil.copyfile(file, folder / file.name)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _pod(self, broker: int) -> Object | None:
+        return self.namespace.get("pods", self.pod_name(broker))
+
+    def _until(self, holds: Callable[[], bool], seconds: float, otherwise: str) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise ToolTrouble(otherwise)
+            time.sleep(POLL_SECONDS)
+
+
+def _merged(spec: Object, template: Mapping[str, Any]) -> Object:
+    made = dict(spec)
+    for key, value in template.items():
+        here = made.get(key)
+        made[key] = _merged(here, value) if isinstance(here, dict) and isinstance(value, Mapping) else value
+    return made
+
+
+def _condition(found: Object, kind: str) -> Object:
+    conditions = (found.get("status") or {}).get("conditions") or []
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def _broker_container(pod: Object | None) -> Object:
+    """The status of the broker's container; empty while there is none."""
+    statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or []
+    return next((each for each in statuses if each["name"] == "broker"), {})

@@ -1,0 +1,75 @@
+"""The agents beside a cluster's brokers (`minikafka agent`), asked by exec; docs/proposals/011-chaos-on-kubernetes.md."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import tarfile
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached
+
+CONTAINER = "chaos-agent"
+
+RETRY_SECONDS_MAX = 20.0
+"""An agent, or the way to it, that is away for a moment is asked again: every verb is safe to repeat with its id."""
+RETRY_PAUSE_SECONDS = 0.5
+
+Answer = TypeVar("Answer")
+
+
+class NotDone(ToolTrouble):
+    """An agent has answered that a verb cannot be done."""
+
+
+class Agents:
+    """`pod` gives the pod of a broker."""
+
+    def __init__(self, namespace: Namespace, pod: Callable[[int], str]) -> None:
+        self._namespace = namespace
+        self._pod = pod
+
+    def ask(self, broker: int, *words: object) -> dict[str, Any]:
+        """What the agent of a broker answers to a verb. Raises NotDone, ToolTrouble."""
+        command = ["minikafka", "agent", *map(str, words)]
+        deadline = time.monotonic() + RETRY_SECONDS_MAX
+        while True:
+            try:
+                ended = self._namespace.run(self._pod(broker), CONTAINER, command)
+                break
+            except NotReached:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY_PAUSE_SECONDS)
+        try:
+            answer = json.loads(ended.output)
+        except ValueError:
+            said = " ".join((ended.errors or ended.output).split())[:500]
+            raise NotDone(f"broker {broker}: agent {words[0]}: exit code {ended.code}: {said}") from None
+        if not isinstance(answer, dict) or ended.code or "error" in answer:
+            reason = answer.get("error") if isinstance(answer, dict) else answer
+            raise NotDone(f"broker {broker}: agent {words[0]}: {reason}")
+        return answer
+
+    def fetch(self, broker: int, folder: Path, *words: object) -> None:
+        """Put the files that a verb answers with into a folder. Raises NotDone, ToolTrouble."""
+        packed = base64.b64decode(self.ask(broker, *words)["tar"])
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as tar:
+                tar.extractall(folder, filter="data")
+        except (tarfile.TarError, OSError) as error:
+            raise ToolTrouble(f"broker {broker}: agent {words[0]}: {error}") from error
+
+
+def at_once(work: Callable[[int], Answer], brokers: Iterable[int]) -> list[Answer]:
+    """The same for several brokers, side by side; raises what the first of them raised, when all have ended."""
+    wanted = list(brokers)
+    with ThreadPoolExecutor(max(1, len(wanted)), "broker") as pool:
+        return list(pool.map(work, wanted))

@@ -1,0 +1,452 @@
+"""The Kubernetes ground, with a Kubernetes that the tests play: what it asks for, when, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka.cli.main import main
+from minikafka.protocol.types import TopicPartition
+from minikafka_chaos import library
+from minikafka_chaos.errors import BadScenario, ToolTrouble
+from minikafka_chaos.faults import Fault, Targets
+from minikafka_chaos.grounds import BrokerCondition, kubernetes, kubernetes_agents
+from minikafka_chaos.grounds.kubernetes import KubernetesGround, Listener, cluster_name
+from minikafka_chaos.grounds.kubernetes_agents import Agents, NotDone
+from minikafka_chaos.grounds.kubernetes_api import Ended, NotReached, Object, Refused, _exit_code, connect
+from minikafka_chaos.replica_logs import ReplicaLogError
+from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
+from minikafka_chaos.verbs import Verb
+
+WHERE = TopicPartition("t", 0)
+SPEC = library.find("demo").spec
+
+
+def packed(files: dict[str, bytes]) -> dict[str, Any]:
+    """What the verbs `logs` and `events` answer."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return {"tar": base64.b64encode(raw.getvalue()).decode()}
+
+
+class FakeNamespace:
+    """Three brokers with their agents. `asked` has every verb as ``BROKER VERB``, in order."""
+
+    name = "lab"
+
+    def __init__(self) -> None:
+        self.created: list[Object] = []
+        self.deleted: list[str] = []
+        self.asked: list[str] = []
+        self.words: list[Sequence[str]] = []
+        self.conditions = dict.fromkeys(range(5), "running")
+        self.containers = {broker: f"c{broker}-0" for broker in range(5)}
+        self.agent = True
+        self.status: Object = {"conditions": [{"type": "Ready", "status": "True"}]}
+        self.failing: dict[str, str] = {}
+        """Errors by ``BROKER VERB``."""
+        self.recovered = True
+        self.refuse: ToolTrouble | None = None
+
+    def get(self, kind: str, name: str) -> Object | None:
+        if kind == "minikafkaclusters":
+            there = self.created and name not in self.deleted
+            return {**self.created[-1], "status": self.status} if there else None
+        broker = int(name.rpartition("-")[2])
+        ready = self.conditions[broker] != "held"
+        container = {"name": "broker", "ready": ready, "containerID": self.containers[broker], "state": {"running": {}}}
+        names = ["broker", "chaos-agent"] if self.agent else ["broker"]
+        return {
+            "spec": {"containers": [{"name": each} for each in names]},
+            "status": {"containerStatuses": [container]},
+        }
+
+    def create(self, kind: str, made: Object) -> Object:
+        if self.refuse is not None:
+            raise self.refuse
+        self.created.append(made)
+        return made
+
+    def delete(self, kind: str, name: str) -> None:
+        self.deleted.append(name)
+
+    def page(self, pod: str, port: int, path: str, seconds: float) -> str:
+        assert (port, path) == (9404, "/metrics")
+        return f'minikafka_log_end_offset{{topic="t",partition="0"}} {pod.rpartition("-")[2]}\n'
+
+    def run(self, pod: str, container: str, command: Sequence[str]) -> Ended:
+        assert (container, *command[:2]) == ("chaos-agent", "minikafka", "agent")
+        broker, verb = int(pod.rpartition("-")[2]), command[2]
+        self.asked.append(f"{broker} {verb}")
+        self.words.append(command[2:])
+        if error := self.failing.get(f"{broker} {verb}"):
+            return Ended(3, json.dumps({"error": error}), "")
+        return Ended(0, json.dumps(self._answer(broker, verb)), "")
+
+    def _answer(self, broker: int, verb: str) -> dict[str, Any]:
+        match verb:
+            case "kill" | "terminate":
+                self.conditions[broker] = "held"
+            case "pause":
+                self.conditions[broker] = "paused"
+            case "resume" | "release" | "recover":
+                if self.conditions[broker] == "held":
+                    self.containers[broker] += "+"
+                was, self.conditions[broker] = self.conditions[broker], "running"
+                return {"recovered": ["x"] if self.recovered and was != "running" else []}
+            case "logs":
+                return packed({"data/t-0/00000000000000000000.log": b"", "data/meta.properties": b""})
+            case "events":
+                return packed({f"broker-{broker}.jsonl": b"{}\n"})
+            case "checkpoint":
+                return {"content": "0\n1\nt 0 7\n"}
+        return {"condition": self.conditions[broker], "repeated": False}
+
+
+@pytest.fixture
+def space() -> FakeNamespace:
+    return FakeNamespace()
+
+
+Make = Callable[..., KubernetesGround]
+
+
+@pytest.fixture
+def make(space: FakeNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """A ground whose cluster is up."""
+    monkeypatch.setattr(KubernetesGround, "_must_be_reached", lambda self: None)
+    monkeypatch.setattr(kubernetes, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(kubernetes_agents, "RETRY_PAUSE_SECONDS", 0.001)
+
+    def made(**options: Any) -> KubernetesGround:
+        space.status.setdefault("brokers", [{"id": each, "external": f"node:{each}"} for each in range(5)])
+        ground = KubernetesGround(space, "run-1", tmp_path, **options)  # type: ignore[arg-type]
+        ground.up(SPEC, 1)
+        return ground
+
+    return made
+
+
+class TestUp:
+    def test_what_is_made(self, make: Make, space: FakeNamespace) -> None:
+        config = [
+            {"name": "broker.session.timeout.ms", "value": "1000"},
+            {"name": "min.insync.replicas", "value": "1"},
+            {"name": "log.flush.interval.messages", "value": "5"},
+        ]
+        spec = ClusterSpec.model_validate_json(json.dumps({"brokers": 2, "config": config, "unflushedVolume": "None"}))
+        template = {"brokers": {"resources": {"requests": {"cpu": "1m"}}}, "storage": {"size": "9Mi"}}
+        ground = make(template=template)
+        made = ground.manifest(spec)["spec"]
+        assert made == {
+            "brokers": {"replicas": 2, "resources": {"requests": {"cpu": "1m"}}},
+            "replication": {"defaultFactor": 2, "minInsyncReplicas": 1},
+            "config": {
+                "broker.session.timeout.ms": "3000",
+                "log.flush.interval.messages": "5",
+                "minikafka.ready.in.sync.timeout.ms": "0",
+                "group.initial.rebalance.delay.ms": "0",
+            },
+            "storage": {"size": "9Mi", "deleteClaim": True},
+            "chaos": {"allowed": True},
+            "listeners": {"external": {"type": "NodePort"}},
+        }
+        usual = ground.manifest(ClusterSpec())["spec"]
+        assert usual["replication"] == {"defaultFactor": 3, "minInsyncReplicas": 2}, "as `minikafka up` has it"
+        assert usual["unflushedVolume"] == {}
+
+    def test_where_it_is(self, make: Make) -> None:
+        assert make().address == "node:0,node:1,node:2"
+        inside = make(listener=Listener.INTERNAL)
+        assert inside.address.startswith("run-1-broker-0.run-1-brokers.lab.svc:9092,")
+        assert "listeners" not in inside.manifest(ClusterSpec())["spec"]
+
+    def test_refused(self, make: Make, space: FakeNamespace) -> None:
+        space.refuse = Refused(404, "the server could not find the requested resource")
+        with pytest.raises(ToolTrouble, match="is the operator installed"):
+            make()
+        space.refuse = Refused(400, 'strict decoding error: unknown field "spec.chaos"')
+        with pytest.raises(ToolTrouble, match="unknown field"):
+            make()
+
+    def test_not_accepted(self, make: Make, space: FakeNamespace) -> None:
+        space.status = {"conditions": [{"type": "Accepted", "status": "False", "message": "spec.config: x"}]}
+        with pytest.raises(ToolTrouble, match=r"spec\.config: x"):
+            make()
+
+    def test_no_agent(self, make: Make, space: FakeNamespace) -> None:
+        space.agent = False
+        with pytest.raises(ToolTrouble, match="no container chaos-agent"):
+            make()
+
+    def test_no_address(self, make: Make, space: FakeNamespace) -> None:
+        space.status["brokers"] = [{"id": 0}]
+        with pytest.raises(ToolTrouble, match="no address outside"):
+            make()
+
+    def test_nobody_answers_there(self, space: FakeNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kubernetes, "REACH_SECONDS_MAX", 0)
+        space.status["brokers"] = [{"id": each, "external": "127.0.0.1:1"} for each in range(3)]
+        ground = KubernetesGround(space, "run-1", tmp_path)  # type: ignore[arg-type]
+        with pytest.raises(ToolTrouble, match=r"not reached from here at 127\.0\.0\.1:1"):
+            ground.up(SPEC, 1)
+        ground.down()
+        assert space.deleted == ["run-1"], "a cluster that was of no use goes all the same"
+
+
+class TestFaults:
+    def test_killed_and_started(self, make: Make, space: FakeNamespace) -> None:
+        ground = make()
+        ground.kill([1])
+        assert ground.condition(1) is BrokerCondition.DEAD
+        assert ground.live_bootstrap == "node:0,node:2"
+        space.conditions[1] = "running"  # the API server does not know yet that it is dead
+        assert not ground.is_ready(1)
+        space.conditions[1] = "held"
+        ground.start(1)
+        assert ground.is_ready(1)
+        assert [each for each in space.asked if "state" not in each] == ["1 kill", "1 release"]
+        assert ground.live_bootstrap == "node:0,node:1,node:2"
+        with pytest.raises(ToolTrouble, match="runs already"):
+            ground.start(1)
+
+    def test_what_is_told_of_the_container_that_was_killed_is_old(self, make: Make, space: FakeNamespace) -> None:
+        ground = make()
+        ground.kill([1])
+        ground._held.clear()
+        space.conditions[1] = "running"
+        assert not ground.is_ready(1), "still the same container"
+        space.containers[1] = "another"
+        assert ground.is_ready(1)
+
+    def test_several_at_one_moment(self, make: Make, space: FakeNamespace) -> None:
+        """Frozen first, so that none of them acts on the death of another."""
+        make().kill([0, 2])
+        asked = [each for each in space.asked if "state" not in each]
+        assert sorted(asked[:2]) == ["0 pause", "2 pause"]
+        assert sorted(asked[2:]) == ["0 kill", "2 kill"]
+
+    def test_every_fault_has_an_end_and_an_id_of_its_own(self, make: Make, space: FakeNamespace) -> None:
+        ground = make()
+        for number, verb in enumerate((Verb.PAUSE, Verb.TERMINATE, Verb.POWER_LOSS)):
+            ground.inject(Fault(f"f{number}", verb), Targets((number,)))
+        faults = [words for words in space.words if words[0] in ("pause", "kill", "terminate", "wipe-unflushed")]
+        assert [words[0] for words in faults] == ["pause", "terminate", "kill", "wipe-unflushed"]
+        assert all("--seconds" in words for words in faults[:3])
+        assert len({words[words.index("--id") + 1] for words in faults}) == 4
+
+    def test_asked_twice_for_one_fault_it_makes_one(self, make: Make, space: FakeNamespace) -> None:
+        ground = make()
+        ids = []
+        for _ in range(2):
+            ground.inject(Fault("f1", Verb.KILL), Targets((0,)))
+            ids.append(next(words[words.index("--id") + 1] for words in reversed(space.words) if words[0] == "kill"))
+        assert ids[0] == ids[1]
+
+    @pytest.mark.parametrize(
+        ("verb", "duration_s", "seconds"),
+        [
+            (Verb.KILL, None, 1800),
+            (Verb.KILL, 30.0, 150.0),
+            (Verb.KILL, 4000.0, 3600),
+            (Verb.PAUSE, None, 50),
+            (Verb.PAUSE, 5.0, 50),
+        ],
+    )
+    def test_the_agent_ends_what_the_run_has_not(
+        self, make: Make, space: FakeNamespace, verb: Verb, duration_s: float | None, seconds: float
+    ) -> None:
+        make().inject(Fault("f1", verb, duration_s=duration_s), Targets((0,)))
+        (words,) = (each for each in space.words if each[0] in ("kill", "pause"))
+        assert float(words[words.index("--seconds") + 1]) == seconds
+
+    def test_a_pause_that_has_ended_by_itself(self, make: Make, space: FakeNamespace) -> None:
+        ground = make()
+        handle = ground.inject(Fault("f1", Verb.PAUSE), Targets((0,)))
+        space.conditions[0] = "running"
+        assert ground.recover(handle) == [], "who undoes it is content"
+        space.recovered = False
+        with pytest.raises(ToolTrouble, match="ends by itself"):
+            ground.inject(Fault("f2", Verb.RESUME), Targets((0,)))
+
+    def test_recovered(self, make: Make, space: FakeNamespace) -> None:
+        ground = make()
+        killed = ground.inject(Fault("f1", Verb.POWER_LOSS), Targets((0, 1)))
+        assert ground.recover(killed) == ["started broker 0", "started broker 1"]
+        assert ground.recover(killed) == []
+
+    def test_wipes_need_a_dead_broker(self, make: Make, space: FakeNamespace) -> None:
+        space.failing["0 wipe-volume"] = "the broker is not held: kill or terminate it first"
+        with pytest.raises(ToolTrouble, match="kill or terminate it first"):
+            make().inject(Fault("f1", Verb.WIPE_VOLUME), Targets((0,)))
+
+    def test_heal_all(self, make: Make, space: FakeNamespace) -> None:
+        ground = make()
+        ground.pause([0])
+        ground.kill([2])
+        assert ground.heal_all() == ["resumed broker 0", "started broker 2"]
+        assert ground.heal_all() == []
+
+    def test_an_agent_that_refuses(self, make: Make, space: FakeNamespace) -> None:
+        space.failing["1 kill"] = "the broker does not run"
+        ground = make()
+        with pytest.raises(NotDone, match="broker 1: agent kill: the broker does not run"):
+            ground.kill([1])
+        assert 1 not in ground._held
+
+    def test_refused_beforehand(self, make: Make) -> None:
+        pause = {"verb": "Pause", "target": {"type": "Any"}, "durationSeconds": 60}
+        cluster = {"racks": ["a"]}
+        document = {**SPEC.model_dump(mode="json", by_alias=True), "cluster": cluster}
+        document["steps"] = [{"name": "long", "fault": pause}]
+        told = list(make().refusals(ScenarioSpec.model_validate_json(json.dumps(document))))
+        assert len(told) == 2
+        assert told[0].startswith("cluster.racks")
+        assert told[1].startswith("step long: durationSeconds: at most 50")
+        assert list(make().refusals(SPEC)) == []
+
+
+class TestLooks:
+    def test_metrics_by_the_api_server(self, make: Make, tmp_path: Path) -> None:
+        ground = make()
+        assert ground.replica_status(2, WHERE).log_end_offset == 2
+        observer = ground.observer(tmp_path / "metrics")
+        observer.start()
+        observer.stop()
+        lines = [json.loads(line) for line in observer.path.read_text().splitlines()]
+        assert {line["broker"]: line["samples"][0][2] for line in lines} == {0: 0.0, 1: 1.0, 2: 2.0}
+
+    def test_a_checkpoint(self, make: Make) -> None:
+        ground = make()
+        assert ground.checkpointed_high_watermark(0, WHERE) == 7
+        assert ground.checkpointed_high_watermark(0, TopicPartition("u", 0)) is None
+
+
+class TestDown:
+    def test_files_are_fetched_at_rest_and_the_cluster_goes(
+        self, make: Make, space: FakeNamespace, tmp_path: Path
+    ) -> None:
+        ground = make()
+        ground.kill([1])
+        space.asked.clear()
+        assert ground.down() == []
+        for broker in (0, 1, 2):
+            verbs = [each.split()[1] for each in space.asked if each.startswith(str(broker))]
+            assert verbs == ["state", *([] if broker == 1 else ["terminate"]), "events", "logs"]
+            assert ground.replica_log(broker, WHERE).batches == []
+        assert space.deleted == ["run-1"]
+        ground.collect_events(tmp_path / "collected")
+        assert sorted(path.name for path in (tmp_path / "collected").iterdir()) == [
+            f"broker-{broker}.jsonl" for broker in range(3)
+        ]
+        assert ground.down() == [], "twice"
+        assert space.deleted == ["run-1"]
+        assert next(words for words in space.words if words[0] == "logs")[1:] == ["--topic", "bank"]
+
+    def test_a_cluster_that_was_there_goes_on(self, make: Make, space: FakeNamespace, tmp_path: Path) -> None:
+        space.created.append({"spec": {"brokers": {"replicas": 2}}})
+        ground = make(existing=True)
+        assert len(space.created) == 1
+        assert list(ground.brokers) == [0, 1], "as many as it has, whatever the scenario says"
+        ground.down()
+        assert space.deleted == []
+        assert set(space.conditions.values()) == {"running"}
+        assert ground.replica_log(1, WHERE).batches == []
+
+    def test_what_cannot_be_fetched_is_told_and_the_cluster_goes(self, make: Make, space: FakeNamespace) -> None:
+        space.failing["1 logs"] = "no more"
+        ground = make()
+        with pytest.raises(ToolTrouble, match="broker 1: agent logs: no more"):
+            ground.down()
+        assert space.deleted == ["run-1"]
+        assert ground.replica_log(0, WHERE).batches == []
+        with pytest.raises(ReplicaLogError, match="broker 1"):
+            ground.replica_log(1, WHERE)
+
+
+class TestAgents:
+    def agents(self, answers: list[Ended | ToolTrouble]) -> Agents:
+        class Answering:
+            def run(self, pod: str, container: str, command: Sequence[str]) -> Ended:
+                answer = answers.pop(0)
+                if isinstance(answer, ToolTrouble):
+                    raise answer
+                return answer
+
+        return Agents(Answering(), str)  # type: ignore[arg-type]
+
+    def test_asked_again_when_there_was_no_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kubernetes_agents, "RETRY_PAUSE_SECONDS", 0.001)
+        assert self.agents([NotReached("away"), NotReached("away"), Ended(0, "{}", "")]).ask(0, "state") == {}
+
+    def test_but_not_when_it_was_no(self) -> None:
+        with pytest.raises(Refused):
+            self.agents([Refused(403, "not allowed"), Ended(0, "{}", "")]).ask(0, "state")
+
+    @pytest.mark.parametrize(
+        ("ended", "said"),
+        [
+            (Ended(127, "", "minikafka: not found"), "minikafka: not found"),
+            (Ended(2, '{"error":"--id"}', ""), "agent kill: --id"),
+            (Ended(0, "[]", ""), "agent kill"),
+            (Ended(3, "{}", ""), "agent kill"),
+        ],
+    )
+    def test_answers_that_are_none(self, ended: Ended, said: str) -> None:
+        with pytest.raises(NotDone, match=said):
+            self.agents([ended]).ask(0, "kill")
+
+    def test_a_tar_that_reaches_out(self, tmp_path: Path) -> None:
+        answer = Ended(0, json.dumps(packed({"../outside": b"x"})), "")
+        with pytest.raises(ToolTrouble, match="outside"):
+            self.agents([answer]).fetch(0, tmp_path / "in", "logs")
+        assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ('{"status":"Success"}', 0),
+        ('{"status":"Failure","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}', 3),
+        ('{"status":"Failure","message":"container not found"}', None),
+        ("", None),
+        ("null", None),
+    ],
+)
+def test_how_a_command_ended(status: str, code: int | None) -> None:
+    assert _exit_code(status) == code
+
+
+def test_a_context_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}
+    context = {"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "lab"}}
+    config = {"clusters": [cluster], "users": [{"name": "u", "user": {}}], "contexts": [context]}
+    path = tmp_path / "config"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "here", **config}))
+    assert connect(path).namespace == "lab"
+    assert connect(path, "here").in_pod is False
+    with pytest.raises(BadScenario, match=r"--context there: not in the kubeconfig; allowed: here"):
+        connect(path, "there")
+    arguments = ["chaos", "run", "demo", "--ground", "kubernetes", "--kubeconfig", str(path)]
+    assert main([*arguments, "--context", "there", "--out", str(tmp_path / "runs")]) == 2
+    assert not (tmp_path / "runs").exists()
+    assert main([*arguments[:-1], str(tmp_path / "none")]) == 3
+    assert "no way to a Kubernetes cluster" in capsys.readouterr().err
+
+
+def test_names() -> None:
+    for name in library.names():
+        scenario = library.find(name)
+        made = cluster_name(scenario)
+        assert made != cluster_name(scenario)
+        assert len(made) <= 40 and made[0].isalpha() and "." not in made
