@@ -6,6 +6,9 @@ watermarks lose it or let replicas diverge.
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,10 +21,13 @@ from minikafka_chaos.runner import run_scenario
 from minikafka_chaos.verdict import Outcome, Verdict
 
 from tests.e2e.broker_cluster import SMALL
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.machine import say
 
 Tell = Callable[[str], Verdict]
+
+RUN_SECONDS_MAX = 600
+CLAIMS_SECONDS_MAX = 60
 
 
 @pytest.fixture
@@ -60,10 +66,29 @@ def test_story_a_high_watermark_truncation_loses_the_acknowledged_record(tell: T
     assert Kind.DIVERGENT_REPLICAS not in _errors(verdict)
 
 
-def test_story_a_leader_epochs_keep_it(tell: Tell) -> None:
-    verdict = tell("kip-101-data-loss.leader-epoch")
-    assert verdict.outcome is Outcome.PASSED
-    assert (verdict.counts["acknowledged"], verdict.counts["read"]) == (2, 2)
+def test_story_a_leader_epochs_keep_it(operator: Kubectl, namespace: Kubectl, tmp_path: Path) -> None:
+    """Told by the command, as from a laptop: all that it has is a kubeconfig."""
+    where = ["--kubeconfig", str(namespace.kubeconfig), "--namespace", namespace.namespace]
+    command = [sys.executable, "-m", "minikafka.cli", "chaos", "run", "kip-101-data-loss.leader-epoch"]
+    done = subprocess.run(
+        [*command, "--ground", "kubernetes", *where, "--out", str(tmp_path), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+        check=False,
+    )
+    say(done.stderr)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    verdict = json.loads(done.stdout)
+    assert verdict["verdict"] == "Passed"
+    assert (verdict["counts"]["acknowledged"], verdict["counts"]["read"]) == (2, 2)
+    assert namespace.objects.list("mkc") == [], "it has taken away what it has made"
+    eventually(
+        lambda: namespace.objects.list("pvc"),
+        lambda found: not found,
+        seconds=CLAIMS_SECONDS_MAX,
+        what="no claim is left",
+    )
 
 
 def test_story_b_high_watermark_truncation_lets_the_replicas_diverge(tell: Tell) -> None:
