@@ -1,0 +1,110 @@
+{{/* The name of everything in the release. */}}
+{{- define "minikafka-chaos.name" -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "minikafka-chaos.selector" -}}
+app.kubernetes.io/name: minikafka-chaos
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "minikafka-chaos.labels" -}}
+{{ include "minikafka-chaos.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: chaos
+app.kubernetes.io/part-of: minikafka
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "minikafka-chaos.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (include "minikafka-chaos.name" .) -}}
+{{- end -}}
+
+{{- define "minikafka-chaos.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{/* The namespaces whose experiments are carried out, as a JSON list. */}}
+{{- define "minikafka-chaos.namespaces" -}}
+{{- .Values.watch.namespaces | default (list .Release.Namespace) | toJson -}}
+{{- end -}}
+
+{{/* Whom the API server takes controller and runners for, as a JSON list. */}}
+{{- define "minikafka-chaos.users" -}}
+{{- $users := list (printf "system:serviceaccount:%s:%s" .Release.Namespace (include "minikafka-chaos.serviceAccount" .)) -}}
+{{- range include "minikafka-chaos.namespaces" . | fromJsonArray -}}
+{{- $users = append $users (printf "system:serviceaccount:%s:%s" . $.Values.runner.serviceAccountName) -}}
+{{- end -}}
+{{- $users | toJson -}}
+{{- end -}}
+
+{{/* What the controller may do where experiments are. */}}
+{{- define "minikafka-chaos.controllerRules" -}}
+- apiGroups: [minikafka.dev]
+  resources: [chaosexperiments]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [minikafka.dev]
+  resources: [chaosschedules]
+  verbs: [get, list, watch]
+- apiGroups: [minikafka.dev]
+  resources: [chaosexperiments/status, chaosschedules/status]
+  verbs: [get, update]
+- apiGroups: [minikafka.dev] # to be the owner of what is made for them
+  resources: [chaosexperiments/finalizers, chaosschedules/finalizers]
+  verbs: [update]
+- apiGroups: [minikafka.dev] # experiments that bring a cluster along
+  resources: [minikafkaclusters]
+  verbs: [get, create, delete]
+- apiGroups: [minikafka.dev]
+  resources: [minikafkatopics]
+  verbs: [list]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [pods/exec]
+  verbs: [get, create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, create, update]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- end -}}
+
+{{/* What a runner may do there. */}}
+{{- define "minikafka-chaos.runnerRules" -}}
+- apiGroups: [minikafka.dev]
+  resources: [chaosexperiments, minikafkaclusters]
+  verbs: [get]
+- apiGroups: [minikafka.dev] # the ledger
+  resources: [chaosexperiments/status]
+  verbs: [get, update]
+- apiGroups: [minikafka.dev]
+  resources: [minikafkatopics]
+  verbs: [list, delete]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list]
+- apiGroups: [""]
+  resources: [pods/exec]
+  verbs: [get, create]
+- apiGroups: [""] # the brokers' metrics
+  resources: [pods/proxy]
+  verbs: [get]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+{{- end -}}
