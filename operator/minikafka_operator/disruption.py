@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from minikafka_operator.kinds import LEASE, Object
+from minikafka_operator.names import Names
 
 
 @dataclass(frozen=True)
@@ -40,20 +41,21 @@ def hold_of(lease: Object | None) -> Hold:
     return Hold(str(spec["holderIdentity"]), until)
 
 
-def taken(
-    lease: Object | None,
-    namespace: str,
-    name: str,
-    identity: str,
-    seconds: int,
-    now: datetime,
-    labels: Mapping[str, str],
-) -> Object:
-    """The Lease as it is to be written to hold it for so long; at the resource version that was looked at, if there is one."""
-    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": dict(labels)}
+def taken(lease: Object | None, names: Names, cluster: Object, identity: str, seconds: int, now: datetime) -> Object:
+    """The Lease as it is to be written to hold it for so long; at the resource version that was looked at, if there is one.
+
+    It goes with its cluster, and has the labels of what belongs to it, whoever made it: both sides write it.
+    """
+    owner = {
+        "apiVersion": cluster["apiVersion"],
+        "kind": cluster["kind"],
+        "name": names.cluster,
+        "uid": cluster["metadata"]["uid"],
+    }
+    metadata: dict[str, Any] = {"name": names.disruption, "namespace": names.namespace}
     if lease is not None:
-        metadata = {**lease["metadata"], "labels": {**(lease["metadata"].get("labels") or {}), **labels}}
-        metadata.pop("managedFields", None)
+        metadata = {key: value for key, value in lease["metadata"].items() if key != "managedFields"}
+    metadata |= {"labels": names.labels(), "ownerReferences": [owner]}
     time = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": identity, "leaseDurationSeconds": max(1, seconds), "acquireTime": time, "renewTime": time}
     return {"apiVersion": LEASE.api_version, "kind": LEASE.name, "metadata": metadata, "spec": spec}

@@ -24,7 +24,7 @@ from minikafka_operator.observed import PartitionState, Pod, deleting
 from minikafka_chaos.controller import leases, record
 from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit
 from minikafka_chaos.controller.api import FaultState, Phase
-from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, job, labels, own_cluster
+from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, job, own_cluster
 from minikafka_chaos.controller.kinds import (
     ABORT_ANNOTATION,
     AGENT_CONTAINER,
@@ -265,8 +265,8 @@ def _start(o: Observed, cluster: str) -> Step:
     names = Names(o.experiment["metadata"]["namespace"], cluster)
     if not o.holds_lease:
         seconds = int(_deadline(o).total_seconds()) + leases.MARGIN_SECONDS
-        made = labels(o.experiment) | {"minikafka.dev/cluster": cluster}
-        wish = taken(o.lease, names.namespace, names.disruption, o.identity, seconds, o.now, made)
+        assert o.cluster is not None
+        wish = taken(o.lease, names, o.cluster, o.identity, seconds, o.now)
         return WriteLease(wish, new=o.lease is None)
     status = {
         **o.status,

@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from minikafka_operator.api_server import ApiError, ApiServer
-from minikafka_operator.freshness import Gap, Renewals, controller_gap, newest
+from minikafka_operator.freshness import Renewals
 from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, EVENT, LEASE, POD, STATEFUL_SET, TOPIC, Kind
 from minikafka_operator.leadership import Alone, Leadership
 from minikafka_operator.names import CLUSTER_LABEL, Names
 from minikafka_operator.observed import Observed as ClusterObserved
-from minikafka_operator.observed import PartitionState, Pod, TopicState
+from minikafka_operator.observed import Pod
 from minikafka_operator.reconciler import Outcome
 
 from minikafka_chaos.controller.admission import cluster_name
@@ -165,33 +165,30 @@ class Reconciler:
             self._server.find_all(POD, namespace, labels=f"{EXPERIMENT_LABEL}={name}"),
             self._server.find_all(POD, namespace, labels=f"{CLUSTER_LABEL}={cluster}"),
         )
-        brokers: dict[int, Pod] = {}
-        partitions: Sequence[PartitionState] = ()
-        gap: Gap | None = None
-        if thing is not None:
-            brokers = await self._brokers(names, thing, pods)
-            if not status.get("startedAt"):
-                partitions, gap = await self._partitions(names)
-        return Observed(experiment, self._now(), thing, lease, job, runners, brokers, partitions, gap)
+        if thing is None:
+            return Observed(experiment, self._now(), None, lease, job, runners)
+        # By the operator's own judgement: whose pods these are, who is controller, and how old what is known may be.
+        seen = await self._cluster(names, thing, pods, partitions=not status.get("startedAt"))
+        known = [partition for state in seen.topic_states for partition in state.partitions]
+        return Observed(experiment, self._now(), thing, lease, job, runners, seen.brokers, known, seen.gap)
 
-    async def _brokers(self, names: Names, cluster: Object, pods: Sequence[Object]) -> dict[int, Pod]:
-        """The pods that are the cluster's brokers', by the operator's own judgement, not by their labels alone."""
+    async def _cluster(
+        self, names: Names, cluster: Object, pods: Sequence[Object], *, partitions: bool
+    ) -> ClusterObserved:
+        """What the operator would see of it that matters here; of ``partitions`` only where they are asked for."""
         stateful_set = await self._server.get(STATEFUL_SET, names.namespace, names.broker)
         objects = {} if stateful_set is None else {(STATEFUL_SET.name, names.broker): stateful_set}
-        return ClusterObserved(cluster, self._now(), objects=objects, pods=pods).brokers
-
-    async def _partitions(self, names: Names) -> tuple[Sequence[PartitionState], Gap | None]:
-        """What the brokers know of their partitions, and why that must not be trusted, if so."""
+        if not partitions:
+            return ClusterObserved(cluster, self._now(), objects, pods)
         lease, metadata = await asyncio.gather(
             self._server.get(LEASE, names.namespace, names.controller),
             self._server.get(CONFIG_MAP, names.namespace, names.metadata),
         )
+        if lease is not None:
+            objects[LEASE.name, names.controller] = lease
         topics = await self._server.find_all(TOPIC, names.namespace, fields=f"spec.clusterRef.name={names.cluster}")
         signs = self._renewals.look((names.namespace, names.cluster), lease, time.monotonic())
-        found = newest(topics, metadata, names.metadata)
-        states = [TopicState.of(topic, status) for topic, status in sorted(found.statuses.items())]
-        gap = controller_gap(lease, names.controller, signs) or found.gap
-        return [partition for state in states for partition in state.partitions], gap
+        return ClusterObserved(cluster, self._now(), objects, pods, topics, metadata, signs)
 
     # -- acting -----------------------------------------------------------------------------------------------------
 

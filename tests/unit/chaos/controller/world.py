@@ -196,10 +196,10 @@ class World:
         self.on: dict[str, set[str]] = {}
         """Faults that are really on, by pod: what the agents know."""
         self.asked: list[str] = []
+        self._renewed = 0
         self._cluster()
         self.server.put(EXPERIMENT, name, {"spec": copy.deepcopy(dict(spec or SCENARIO)), "metadata": {}})
         self.reconciler = self.new_reconciler()
-        self._renewed = 0
 
     def new_reconciler(self) -> Reconciler:
         """The controller, started anew."""
@@ -284,8 +284,9 @@ class World:
 
     def renew(self) -> None:
         """The controller broker renews its Lease."""
-        spec = {"holderIdentity": NAMES.pod(0), "leaseDurationSeconds": 9}
-        self.server.put(LEASE, NAMES.controller, {"spec": spec, "metadata": {}})
+        self._renewed += 1
+        spec = {"holderIdentity": NAMES.pod(0), "leaseDurationSeconds": 9, "renewTime": str(self._renewed)}
+        self.server.put(LEASE, NAMES.controller, {"spec": spec, "metadata": {"labels": NAMES.labels()}})
 
     # -- the experiment -------------------------------------------------------------------------------------------------
 
