@@ -92,6 +92,20 @@ class ReplacePod:
 
 
 @dataclass(frozen=True)
+class Hold:
+    """Write the disruption Lease, to take it or to give it back, if it is still as it was looked at; ``new``: there is none."""
+
+    lease: Object
+    new: bool
+    why: str
+
+    @property
+    def name(self) -> str:
+        """The Lease's."""
+        return str(self.lease["metadata"]["name"])
+
+
+@dataclass(frozen=True)
 class TellTopic:
     """Set one condition of a MiniKafkaTopic; the rest of its status is the brokers'."""
 
@@ -110,7 +124,7 @@ class Emit:
     related_pod: str = ""
 
 
-Action = Create | Apply | Patch | Finalizers | Delete | ReplacePod | TellTopic
+Action = Create | Apply | Patch | Finalizers | Delete | ReplacePod | Hold | TellTopic
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class Reason(StrEnum):
     CONTROLLER_AWAY = "ControllerAway"
     TOPIC_STATUS_STALE = "TopicStatusStale"
     EVICTION_REFUSED = "EvictionRefused"
+    DISRUPTION_LEASE_HELD = "DisruptionLeaseHeld"
     # Accepted
     ACCEPTED = "Accepted"
     INVALID_SPEC = "InvalidSpec"

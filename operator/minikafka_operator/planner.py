@@ -32,6 +32,7 @@ from minikafka_operator.status import Decided, rejected_status, same_status, sta
 from minikafka_operator.storage import largest_capacity, size_claims, still_larger, without_volumes
 from minikafka_operator.topics import with_cluster
 from minikafka_operator.trouble import troubles
+from minikafka_operator.turns import holding, yielding
 
 RETRY_SECONDS: Final = 5.0
 """While a cluster is not as it should be, it is looked at again this often: not everything that helps is an event."""
@@ -121,7 +122,8 @@ def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _D
         pods = stateful_set(workshop, image, replicas, digests, observed.stateful_set)
         wished += [workshop.settings(files), pods]
         decision = _roll(observed, spec, replicas, pods, digests)
-        decided = replace(decided, roll=held(observed, replicas, decision, held_up) if held_up else decision)
+        decision = held(observed, replicas, decision, held_up) if held_up else yielding(observed, decision)
+        decided = replace(decided, roll=decision)
     in_the_way = _in_the_way(observed, spec, wished, replicas)
     if in_the_way:
         # What was made before stays as it is: half of a change is worse than none.
@@ -277,6 +279,7 @@ def _tell_racks(observed: Observed, spec: ClusterSpec, draft: _Draft) -> None:
 
 def _replace_pods(observed: Observed, decision: Roll, draft: _Draft) -> None:
     draft.retry(decision.retry_seconds)
+    draft.actions += holding(observed, decision)
     for replacement in decision.replace:
         pod = replacement.pod
         draft.actions.append(ReplacePod(pod.name, pod.uid, replacement.why, replacement.evict))

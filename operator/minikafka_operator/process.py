@@ -127,7 +127,7 @@ async def run(program: Program, options: Options, stop: asyncio.Event, started: 
     identity = os.environ.get("POD_NAME") or socket.gethostname()
     watching = started or asyncio.Event()
     async with ApiServer(configuration, telemetry, program.name) as server:
-        problem = await _not_ready_to_start(server, program.plurals)
+        problem = await not_ready_to_start(server, program.plurals)
         if problem:
             print(f"{program.name}: {problem}", file=sys.stderr)
             return FAILED
@@ -201,7 +201,7 @@ async def _watch(
     return FAILED
 
 
-async def _not_ready_to_start(server: ApiServer, plurals: frozenset[str]) -> str:
+async def not_ready_to_start(server: ApiServer, plurals: frozenset[str]) -> str:
     """What has to be put right before it can work.
 
     It is given some time to come right by itself: CRDs are served a moment after they were applied, and an API server

@@ -17,6 +17,7 @@ from minikafka_operator.actions import (
     Delete,
     Emit,
     Finalizers,
+    Hold,
     Patch,
     Plan,
     ReplacePod,
@@ -76,6 +77,7 @@ _BY_NAME: Final = (
     (BUDGET, "broker"),
     (NETWORK_POLICY, "broker"),
     (LEASE, "controller"),
+    (LEASE, "disruption"),
 )
 _NOTE_MAX: Final = 1024  # events.k8s.io refuses longer notes
 
@@ -169,7 +171,8 @@ class Reconciler:
         found = [thing for thing in objects if thing is not None]
         found += [thing for listed in lists[: len(_LISTED)] for thing in listed]
         found += await self._unlabelled_claims(cluster, names, found)
-        lease = next((thing for thing in found if thing["kind"] == LEASE.name), None)
+        leases = {thing["metadata"]["name"]: thing for thing in found if thing["kind"] == LEASE.name}
+        lease = leases.get(names.controller)
         signs = self._renewals.look((namespace, name), lease, time.monotonic())
         if deleting(cluster):
             kept = [await self._server.get(kind, namespace, one) for kind, one in made_by_brokers(names)]
@@ -341,6 +344,9 @@ class Reconciler:
             case TellTopic(name, condition):
                 await self._server.apply_status(TOPIC, namespace, name, {"conditions": [condition]})
                 logger.info("Told MiniKafkaTopic %s: %s", name, condition["reason"], extra=context)
+            case Hold(lease, new, why):
+                await (self._server.create if new else self._server.replace)(LEASE, namespace, lease)
+                logger.info("Wrote Lease %s (%s)", action.name, why, extra=context)
             case ReplacePod(name, uid, why, evict):
                 await (self._server.evict if evict else self._server.delete)(POD, namespace, name, uid)
                 self._telemetry.replaced.inc()

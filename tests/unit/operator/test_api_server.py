@@ -12,11 +12,12 @@ import pytest
 from aiohttp import web
 from kubernetes.aio.client import Configuration
 from minikafka_operator.api_server import ApiError, ApiServer
-from minikafka_operator.kinds import CLUSTER, POD, SERVICE
-from minikafka_operator.main import _not_ready_to_start
+from minikafka_operator.kinds import CLUSTER, POD, SERVICE, TOPIC
+from minikafka_operator.process import not_ready_to_start
 from minikafka_operator.telemetry import Telemetry
 
 Answer = tuple[int, Any, dict[str, str]]
+NEEDED = frozenset({CLUSTER.plural, TOPIC.plural})
 
 
 class Server:
@@ -201,35 +202,36 @@ class TestStarting:
     @pytest.fixture(autouse=True)
     def at_once(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
         if "waited_for" not in request.node.name:
-            monkeypatch.setattr("minikafka_operator.main.START_SECONDS_MAX", -1.0)
+            monkeypatch.setattr("minikafka_operator.process.START_SECONDS_MAX", -1.0)
 
     async def test_all_is_there(self, api: ApiServer, server: Server) -> None:
         server.will(200, {"resources": [{"name": "minikafkaclusters"}, {"name": "minikafkatopics"}]})
-        assert await _not_ready_to_start(api) == ""
+        assert await not_ready_to_start(api, NEEDED) == ""
 
     async def test_no_crds(self, api: ApiServer, server: Server) -> None:
         server.will(404, {"reason": "NotFound"})
         assert (
-            await _not_ready_to_start(api) == "the API server does not serve minikafka.dev/v1alpha1; apply crds/ first"
+            await not_ready_to_start(api, NEEDED)
+            == "the API server does not serve minikafka.dev/v1alpha1; apply crds/ first"
         )
 
     async def test_one_crd_is_missing(self, api: ApiServer, server: Server) -> None:
         server.will(200, {"resources": [{"name": "minikafkaclusters"}]})
-        assert await _not_ready_to_start(api) == "the CRDs of minikafkatopics are missing; apply crds/ first"
+        assert await not_ready_to_start(api, NEEDED) == "the CRDs of minikafkatopics are missing; apply crds/ first"
 
     async def test_no_permission(self, api: ApiServer, server: Server) -> None:
         server.will(403, {"reason": "Forbidden", "message": "who are you"})
-        assert "who are you" in await _not_ready_to_start(api)
+        assert "who are you" in await not_ready_to_start(api, NEEDED)
 
     @pytest.mark.parametrize("code", [403, 404, 503])
     async def test_an_api_server_that_starts_is_waited_for(self, api: ApiServer, server: Server, code: int) -> None:
         server.will(code, {"reason": "NotYet"})
         server.will(200, {"resources": [{"name": "minikafkaclusters"}, {"name": "minikafkatopics"}]})
-        assert await _not_ready_to_start(api) == ""
+        assert await not_ready_to_start(api, NEEDED) == ""
 
     async def test_no_credentials(self, telemetry: Telemetry) -> None:
         async def login() -> Configuration:
             raise kopf.LoginError("no credentials")
 
         async with ApiServer(login, telemetry) as api:
-            assert await _not_ready_to_start(api) == "no credentials"
+            assert await not_ready_to_start(api, NEEDED) == "no credentials"

@@ -14,7 +14,7 @@ from typing import Any
 from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR
 from minikafka.metadata.kubernetes.document import Document
 from minikafka.metadata.kubernetes.lease import POD_UID
-from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Patch, Plan, ReplacePod, TellTopic
+from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Hold, Patch, Plan, ReplacePod, TellTopic
 from minikafka_operator.api import API_VERSION
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.conditions import Reason
@@ -314,6 +314,15 @@ class World:
                 assert uid == self.pods[name]["metadata"]["uid"]
                 del self.pods[name]
                 self._leave(int(name.rpartition("-")[2]))
+            case Hold(lease, new, _):
+                key = ("Lease", lease["metadata"]["name"])
+                if new:
+                    assert key not in self.objects
+                    lease = {**lease, "metadata": {**lease["metadata"], **self._metadata(key[1])}}
+                else:
+                    assert lease["metadata"]["resourceVersion"] == self.objects[key]["metadata"]["resourceVersion"]
+                self.objects[key] = copy.deepcopy(lease)
+                self.objects[key]["metadata"]["resourceVersion"] = str(next(self.versions))
             case TellTopic(name, condition):
                 self.topics[name].setdefault("status", {})["conditions"] = [dict(condition)]
             case Delete(kind, name, uid, version, _):
