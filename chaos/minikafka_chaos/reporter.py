@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+JUDGING = "judging"
+"""The status of a run whose story is told: what was found is being judged."""
+
 
 class Reporter(Protocol):
     """Takes progress; texts may have rich's markup."""

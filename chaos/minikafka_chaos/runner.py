@@ -34,7 +34,7 @@ from minikafka_chaos.journal import Journal
 from minikafka_chaos.load import LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.open_faults import OpenFaults
 from minikafka_chaos.replica_evidence import TopicEvidence, write_replicas
-from minikafka_chaos.reporter import Reporter, Silent
+from minikafka_chaos.reporter import JUDGING, Reporter, Silent
 from minikafka_chaos.scenario import ClaimSpec, Delivery, Mode, Scenario, TailReaders, TopicSpec
 from minikafka_chaos.story import Story, told
 from minikafka_chaos.verdict import Outcome, Verdict, judge_run
@@ -393,7 +393,7 @@ class _Run:
         return min(assigned, default=topic.replication_factor)
 
     def _judge(self) -> Verdict:
-        self.reporter.status("judging")
+        self.reporter.status(JUDGING)
         claims = [self._claim(spec) for spec in self.spec.claims]
         self.journal.write(LINE_KIND, Terms(claims, self.problems).as_json())
         try:

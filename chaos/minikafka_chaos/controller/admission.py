@@ -120,6 +120,10 @@ def admit(
         return Waiting(Reason.WAITING_FOR_CLUSTER, f"cluster {name} is not ready: {unready}", cluster=name)
     if gap is not None:
         return Waiting(Reason.WAITING_FOR_METADATA, gap.message, 1.0, cluster=name, quiet=not gap.lasting)
+    there = {one.topic for one in partitions}
+    if taken := sorted(topic.name for topic in scenario.spec.topics if topic.name in there):
+        says = f"cluster {name} has a topic {taken[0]} already; an experiment makes its topics, and removes them"
+        return Refusal(Reason.TOPIC_EXISTS, says)
     if says := cluster_refusal(scenario.spec, partitions):
         return Refusal(Reason.BUDGET_EXCEEDED, says)
     return Admitted(name)

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from minikafka_operator.kinds import CLUSTER
-
 from minikafka_chaos.controller.kinds import (
     EXPERIMENT,
     EXPERIMENT_LABEL,
@@ -18,7 +16,8 @@ from minikafka_chaos.controller.kinds import (
     Object,
     job_name,
 )
-from minikafka_chaos.document import UnflushedVolume, as_config
+from minikafka_chaos.document import UnflushedVolume
+from minikafka_chaos.grounds.kubernetes import Listener, manifest
 from minikafka_chaos.scenario import ClusterSpec
 
 RUNS_PATH: Final = "/runs"
@@ -27,9 +26,7 @@ USER_ID: Final = 65532
 GRACE_SECONDS: Final = 30
 """How long a runner may take to undo its faults and write down what it has, when it is told to end."""
 
-_FACTOR_MAX: Final = 3
 _TYPED: Final = {"min.insync.replicas": "minInsyncReplicas", "default.replication.factor": "defaultFactor"}
-READY_IN_SYNC: Final = "minikafka.ready.in.sync.timeout.ms"
 
 
 @dataclass(frozen=True)
@@ -138,32 +135,15 @@ def job(experiment: Object, cluster: str, deadline_seconds: int, settings: Setti
 
 
 def own_cluster(experiment: Object, name: str, cluster: ClusterSpec) -> Object:
-    """The MiniKafkaCluster of a scenario's template. Its data goes with it."""
-    config = as_config(cluster.config)
-    typed = {field_name: int(config.pop(key)) for key, field_name in _TYPED.items() if key in config}
-    replication = {"defaultFactor": min(_FACTOR_MAX, cluster.brokers), "minInsyncReplicas": 1, **typed}
-    # A scenario that starts a broker and waits for it waits until it serves; it may not be in sync for a reason.
-    config.setdefault(READY_IN_SYNC, "0")
-    spec: dict[str, Any] = {
-        "brokers": {"replicas": cluster.brokers},
-        "replication": replication,
-        "config": config,
-        "storage": {"type": "Ephemeral", "size": "1Gi"},
-        "chaos": {"allowed": True},
+    """The MiniKafkaCluster of a scenario's template, as the ground would make it. Its data goes with it."""
+    made = manifest(name, cluster, Listener.INTERNAL)
+    metadata = {
+        **made["metadata"],
+        "namespace": experiment["metadata"]["namespace"],
+        "labels": {**made["metadata"]["labels"], **labels(experiment)},
+        "ownerReferences": [owner(experiment)],
     }
-    if cluster.unflushed_volume is UnflushedVolume.SEPARATE:
-        spec["unflushedVolume"] = {"sizeLimit": "64Mi"}
-    return {
-        "apiVersion": CLUSTER.api_version,
-        "kind": CLUSTER.name,
-        "metadata": {
-            "name": name,
-            "namespace": experiment["metadata"]["namespace"],
-            "labels": labels(experiment),
-            "ownerReferences": [owner(experiment)],
-        },
-        "spec": spec,
-    }
+    return {**made, "metadata": metadata}
 
 
 def existing_cluster(cluster: Object) -> ClusterSpec:

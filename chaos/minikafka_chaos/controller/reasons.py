@@ -37,6 +37,7 @@ class Reason(StrEnum):
     CHAOS_NOT_ALLOWED = "ChaosNotAllowed"
     CLUSTER_BUSY = "ClusterBusy"
     BUDGET_EXCEEDED = "BudgetExceeded"
+    TOPIC_EXISTS = "TopicExists"
     # Healed
     NO_FAULTS = "NoFaults"
     FAULTS_ON = "FaultsOn"

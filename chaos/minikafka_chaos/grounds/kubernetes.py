@@ -81,6 +81,36 @@ def cluster_name(scenario: Scenario) -> str:
     return f"{word}-{uuid.uuid4().hex[:5]}"
 
 
+def manifest(name: str, cluster: ClusterSpec, listener: Listener, template: Mapping[str, Any] | None = None) -> Object:
+    """The MiniKafkaCluster for a scenario's cluster; `template` is merged into its spec."""
+    config = as_config(cluster.config)
+    if SESSION in config:
+        config[SESSION] = str(int(config[SESSION]) * STRETCH)
+    # A scenario that starts a broker and waits for it waits until it serves; it may not be in sync for a reason.
+    config.setdefault("minikafka.ready.in.sync.timeout.ms", "0")
+    config.setdefault("group.initial.rebalance.delay.ms", "0")
+    spec: Object = {
+        "brokers": {"replicas": cluster.brokers},
+        "replication": {
+            "defaultFactor": int(config.pop("default.replication.factor", min(3, cluster.brokers))),
+            "minInsyncReplicas": int(config.pop("min.insync.replicas", 2 if cluster.brokers >= 3 else 1)),
+        },
+        "config": config,
+        "storage": {"size": "1Gi", "deleteClaim": True},
+        "chaos": {"allowed": True},
+    }
+    if listener is not Listener.INTERNAL:
+        spec["listeners"] = {"external": {"type": listener.value}}
+    if cluster.unflushed_volume is UnflushedVolume.SEPARATE:
+        spec["unflushedVolume"] = {}
+    return {
+        "apiVersion": "minikafka.dev/v1alpha1",
+        "kind": "MiniKafkaCluster",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "minikafka-chaos"}},
+        "spec": _merged(spec, template or {}),
+    }
+
+
 class KubernetesGround(BrokerVerbs):
     """A new MiniKafkaCluster for one scenario, deleted with its volumes at the end. `scratch` is where its brokers' files go.
 
@@ -167,32 +197,7 @@ class KubernetesGround(BrokerVerbs):
 
     def manifest(self, cluster: ClusterSpec) -> Object:
         """The MiniKafkaCluster for a scenario's cluster."""
-        config = as_config(cluster.config)
-        if SESSION in config:
-            config[SESSION] = str(int(config[SESSION]) * STRETCH)
-        # A scenario that starts a broker and waits for it waits until it serves; it may not be in sync for a reason.
-        config.setdefault("minikafka.ready.in.sync.timeout.ms", "0")
-        config.setdefault("group.initial.rebalance.delay.ms", "0")
-        spec: Object = {
-            "brokers": {"replicas": cluster.brokers},
-            "replication": {
-                "defaultFactor": int(config.pop("default.replication.factor", min(3, cluster.brokers))),
-                "minInsyncReplicas": int(config.pop("min.insync.replicas", 2 if cluster.brokers >= 3 else 1)),
-            },
-            "config": config,
-            "storage": {"size": "1Gi", "deleteClaim": True},
-            "chaos": {"allowed": True},
-        }
-        if self.listener is not Listener.INTERNAL:
-            spec["listeners"] = {"external": {"type": self.listener.value}}
-        if cluster.unflushed_volume is UnflushedVolume.SEPARATE:
-            spec["unflushedVolume"] = {}
-        return {
-            "apiVersion": "minikafka.dev/v1alpha1",
-            "kind": "MiniKafkaCluster",
-            "metadata": {"name": self.cluster, "labels": {"app.kubernetes.io/part-of": "minikafka-chaos"}},
-            "spec": _merged(spec, self.template),
-        }
+        return manifest(self.cluster, cluster, self.listener, self.template)
 
     def up(self, spec: ScenarioSpec, seed: int) -> None:
         del seed

@@ -37,7 +37,11 @@ POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 GROUPS: Mapping[str, str] = {
     "pods": "/api/v1",
     "namespaces": "/api/v1",
+    "configmaps": "/api/v1",
     "minikafkaclusters": "/apis/minikafka.dev/v1alpha1",
+    "minikafkatopics": "/apis/minikafka.dev/v1alpha1",
+    "chaosexperiments": "/apis/minikafka.dev/v1alpha1",
+    "events": "/apis/events.k8s.io/v1",
 }
 """Where each kind of object is found."""
 
@@ -111,6 +115,16 @@ class Namespace:
             if error.status == 404:
                 return None
             raise
+
+    def find_all(self, kind: str, *, fields: str = "") -> list[Object]:
+        """All objects that match the field selector. Raises Refused, NotReached."""
+        query = [("fieldSelector", fields)] if fields else []
+        found: list[Object] = self._json("GET", self._path(kind), query=query).get("items") or []
+        return found
+
+    def replace_status(self, kind: str, made: Object) -> Object:
+        """Replace an object's status, if it is at the resource version in its metadata. Raises Refused (409), NotReached."""
+        return self._json("PUT", f"{self._path(kind, made['metadata']['name'])}/status", body=made)
 
     def create(self, kind: str, made: Object) -> Object:
         """Make an object. Raises Refused, NotReached."""

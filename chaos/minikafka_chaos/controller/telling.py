@@ -1,0 +1,306 @@
+"""What an experiment's Job does: ``python -m minikafka_chaos.controller.telling NAME``. It tells the story of one experiment.
+
+The scenario comes from the object, the cluster is there, the ledger is the object's status, and the verdict ends up there
+too. Exit codes: 0 there is a verdict, whatever it says; 3 there is none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from minikafka_operator.freshness import newest
+from minikafka_operator.names import Names
+from minikafka_operator.observed import PartitionState, Pod, TopicState
+from rich.text import Text
+
+from minikafka_chaos.controller.admission import on_cluster, scenario_of
+from minikafka_chaos.controller.budget import fault_refusal
+from minikafka_chaos.controller.experiments import Emit
+from minikafka_chaos.controller.kinds import EXPERIMENT, Object
+from minikafka_chaos.controller.ledger import Conflict, FaultRefused, StatusLedger, Unavailable
+from minikafka_chaos.controller.reasons import Happening
+from minikafka_chaos.controller.reconciler import event_of
+from minikafka_chaos.controller.record import Whereabouts
+from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
+from minikafka_chaos.expectation import AS_EXPECTED, difference
+from minikafka_chaos.faults import Fault, Handle, Targets
+from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, KubernetesGround, Listener
+from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refused, connect
+from minikafka_chaos.reporter import JUDGING
+from minikafka_chaos.runner import run_scenario
+from minikafka_chaos.scenario import SafetySpec, Scenario
+from minikafka_chaos.verbs import Verb
+from minikafka_chaos.verdict import Outcome, Verdict
+
+PLURAL: Final = EXPERIMENT.plural
+EVENTS_MAX: Final = 500
+"""Of one run: a soak of hours tells more than anybody reads in ``kubectl describe``; its journal has all of it."""
+READY_SECONDS: Final = 300.0
+COLLECT_STEP: Final = "collect-logs"
+
+
+class ObjectStatus:
+    """A `ledger.StatusStore`: the experiment at the API server."""
+
+    def __init__(self, namespace: Namespace, name: str) -> None:
+        self._namespace = namespace
+        self._name = name
+
+    def read(self) -> Object | None:
+        try:
+            return self._namespace.get(PLURAL, self._name)
+        except NotReached as error:
+            raise Unavailable(str(error)) from error
+
+    def write_status(self, thing: Object) -> None:
+        try:
+            self._namespace.replace_status(PLURAL, thing)
+        except NotReached as error:
+            raise Unavailable(str(error)) from error
+        except Refused as error:
+            if error.status == 409:
+                raise Conflict from error
+            if error.status == 429 or error.status >= 500:
+                raise Unavailable(str(error)) from error
+            raise
+
+
+class Brokers:
+    """The brokers of the experiment's cluster: where they are, which do not serve, what they know of their partitions."""
+
+    def __init__(self, namespace: Namespace, cluster: str) -> None:
+        self._namespace = namespace
+        self._names = Names(namespace.name, cluster)
+
+    def locate(self, brokers: Collection[int]) -> Mapping[int, Whereabouts]:
+        """Where these are. Raises ToolTrouble for one whose pod is not there: nothing can be done to it."""
+        found = {}
+        for broker in brokers:
+            thing = self._namespace.get("pods", self._names.pod(broker))
+            if thing is None:
+                raise ToolTrouble(f"broker {broker} has no pod {self._names.pod(broker)}")
+            statuses = (thing.get("status") or {}).get("containerStatuses") or ()
+            container = next((one.get("containerID") for one in statuses if one["name"] == "broker"), None)
+            found[broker] = Whereabouts(thing["metadata"]["name"], thing["metadata"]["uid"], str(container or ""))
+        return found
+
+    def unready(self, count: int) -> set[int]:
+        """Brokers that do not serve now, for whatever reason."""
+        found = set()
+        for broker in range(count):
+            thing = self._namespace.get("pods", self._names.pod(broker))
+            if thing is None or not Pod(thing, broker).ready:
+                found.add(broker)
+        return found
+
+    def partitions(self) -> list[PartitionState]:
+        """As the brokers' own metadata has them. Raises ToolTrouble when that is not known."""
+        metadata = self._namespace.get("configmaps", self._names.metadata)
+        found = newest(self._topics(), metadata, self._names.metadata)
+        if found.gap is not None:
+            raise ToolTrouble(f"what the in-sync replicas are is not known now: {found.gap.message}")
+        states = [TopicState.of(name, status) for name, status in found.statuses.items()]
+        return [partition for state in states for partition in state.partitions]
+
+    def remove_topics(self, names: Collection[str]) -> None:
+        """Delete the topics of the story, in a cluster that goes on without it."""
+        for topic in self._topics():
+            name = (topic.get("status") or {}).get("topicName") or topic["spec"].get("topicName")
+            if (name or topic["metadata"]["name"]) in names:
+                self._namespace.delete("minikafkatopics", topic["metadata"]["name"])
+
+    def _topics(self) -> list[Object]:
+        return self._namespace.find_all("minikafkatopics", fields=f"spec.clusterRef.name={self._names.cluster}")
+
+
+class Told:
+    """A `Reporter` that tells by Events and on standard output, and a ledger that tells of faults."""
+
+    def __init__(self, namespace: Namespace, experiment: Object, runner: str, judging: Callable[[], None]) -> None:
+        self._namespace = namespace
+        self._experiment = experiment
+        self._runner = runner
+        self._judging = judging
+        self._left = EVENTS_MAX
+
+    def say(self, text: str) -> None:
+        self.emit(Happening.TOLD, Text.from_markup(text).plain)
+
+    def status(self, text: str) -> None:
+        if text == JUDGING:
+            self._judging()
+
+    def emit(self, reason: str, note: str) -> None:
+        """One Event; nothing depends on it."""
+        print(note, flush=True)
+        if self._left <= 0:
+            return
+        self._left -= 1
+        made = event_of(EXPERIMENT, self._experiment, Emit(reason, note), self._runner, datetime.now(UTC))
+        with contextlib.suppress(ToolTrouble):
+            self._namespace.create("events", made)
+
+
+class TellingLedger:
+    """The status ledger, with an Event for each fault that was made and each that is over."""
+
+    def __init__(self, ledger: StatusLedger, told: Told) -> None:
+        self._ledger = ledger
+        self._told = told
+
+    def intend(self, fault: Fault, targets: Targets, expires: float | None) -> None:
+        self._ledger.intend(fault, targets, expires)
+
+    def injected(self, handle: Handle) -> None:
+        self._ledger.injected(handle)
+        if handle.fault.rule.lasts:
+            self._told.emit(Happening.FAULT_INJECTED, _described(handle.fault, handle.targets))
+
+    def failed(self, fault: Fault, targets: Targets, error: BaseException) -> None:
+        self._ledger.failed(fault, targets, error)
+
+    def recovered(self, handle: Handle, how: str) -> None:
+        self._ledger.recovered(handle, how)
+        self._told.emit(Happening.FAULT_RECOVERED, f"{_described(handle.fault, handle.targets)}: {how}")
+
+
+def _described(fault: Fault, targets: Targets) -> str:
+    role = f", {targets.role}" if targets.role else ""
+    return f"{fault.verb.value} {', '.join(targets.names)} ({fault.step}{role})"
+
+
+class SharedGround(KubernetesGround):
+    """A cluster that is not the experiment's own: at the end its brokers are read one after the other, each within the budget
+    and written down, so that never two are held at once and none stays held."""
+
+    def __init__(self, *arguments: Any, ledger: StatusLedger, **more: Any) -> None:
+        super().__init__(*arguments, existing=True, **more)
+        self._ledger = ledger
+
+    def down(self) -> list[int]:
+        if not self._is_up:
+            return []
+        self._is_up = False
+        problems = [problem for broker in self.brokers if (problem := self._read_one(broker))]
+        if problems:
+            raise ToolTrouble("; ".join(problems))
+        return []
+
+    def _read_one(self, broker: int) -> str | None:
+        fault, targets = Fault(f"{COLLECT_STEP}-{broker}", Verb.TERMINATE, step=COLLECT_STEP), Targets((broker,))
+        try:
+            self._ledger.intend(fault, targets, datetime.now(UTC).timestamp() + HOLD_SECONDS)
+        except FaultRefused as error:
+            return f"the logs of broker {broker} were not read: {error}"
+        try:
+            problem = self._laid_to_rest(broker)
+            self.bring_back(broker)
+            self.agents.ask(broker, "recover")
+            self.wait_ready(broker, READY_SECONDS)
+        except ToolTrouble as error:
+            self._ledger.failed(fault, targets, error)
+            return str(error)
+        self._ledger.recovered(Handle(fault, targets), "its log was read")
+        return problem
+
+
+def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str) -> int:
+    """Tell the story of an experiment. The exit code; raises ToolTrouble when even that cannot be written down."""
+    store = ObjectStatus(namespace, name)
+    thing = store.read()
+    if thing is None:
+        raise ToolTrouble(f"there is no ChaosExperiment {name}")
+    scenario = scenario_of(thing)
+    brokers = Brokers(namespace, cluster)
+    shared = scenario.spec.cluster_ref is not None
+    if shared:
+        there = namespace.get("minikafkaclusters", cluster)
+        if there is None:
+            raise ToolTrouble(f"there is no MiniKafkaCluster {cluster}")
+        scenario = on_cluster(scenario, there)
+    guard = _guard(brokers, scenario.spec.safety, scenario.spec.cluster.brokers) if shared else lambda *_: ""
+    ledger = StatusLedger(store, runner, brokers.locate, guard, expiry_s=HOLD_SECONDS)
+    ledger.take()
+    out.mkdir(parents=True, exist_ok=True)
+    ledger.tell(run=out.name)
+    told = Told(namespace, thing, runner, ledger.judging)
+    verdict = _run(namespace, scenario, cluster, out, ledger, told, shared=shared)
+    if shared:
+        with contextlib.suppress(ToolTrouble):
+            brokers.remove_topics({topic.name for topic in scenario.spec.topics})
+    ledger.tell(**_result(scenario, verdict))
+    return 0
+
+
+def _run(
+    namespace: Namespace,
+    scenario: Scenario,
+    cluster: str,
+    out: Path,
+    ledger: StatusLedger,
+    told: Told,
+    *,
+    shared: bool,
+) -> Verdict:
+    scratch = out / "cluster"
+    if shared:
+        ground: KubernetesGround = SharedGround(namespace, cluster, scratch, listener=Listener.INTERNAL, ledger=ledger)
+    else:
+        ground = KubernetesGround(namespace, cluster, scratch, existing=True, listener=Listener.INTERNAL)
+    try:
+        return run_scenario(scenario, ground, out, reporter=told, ledger=TellingLedger(ledger, told)).verdict
+    except NotSupported as error:
+        return Verdict.trouble(Outcome.ERROR, str(error))
+
+
+def _guard(brokers: Brokers, safety: SafetySpec, count: int) -> Callable[[Verb, Collection[int], Collection[int]], str]:
+    def refuse(verb: Verb, targets: Collection[int], out: Collection[int]) -> str:
+        return fault_refusal(verb, {*out, *brokers.unready(count)}, targets, brokers.partitions(), safety)
+
+    return refuse
+
+
+def _result(scenario: Scenario, verdict: Verdict) -> dict[str, Any]:
+    """What the status says of a verdict."""
+    counts = verdict.counts
+    gap = counts.get("longest_ack_gap_s")
+    expected = scenario.spec.expected
+    found: dict[str, Any] = {
+        "verdict": verdict.outcome.value,
+        "summary": verdict.summary[:4000],
+        "lost": int(counts.get("lost") or 0),
+        "acknowledged": int(counts.get("acknowledged") or 0),
+        "worstGap": "" if gap is None else f"{gap:.2f} s",
+        "anomalies": [{"kind": kind, "count": number} for kind, number in sorted(verdict.errors.items())],
+    }
+    if expected is not None:
+        found["asExpected"] = (difference(expected, verdict) or AS_EXPECTED)[:4000]
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 there is a verdict, 2 bad input, 3 there is none."""
+    parser = argparse.ArgumentParser(prog="python -m minikafka_chaos.controller.telling", description=__doc__)
+    parser.add_argument("name", metavar="NAME", help="the ChaosExperiment, in the namespace of this pod")
+    parser.add_argument("--cluster", required=True, metavar="NAME", help="the MiniKafkaCluster")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the run goes")
+    given = parser.parse_args(arguments)
+    try:
+        access = connect()
+        namespace = Namespace(access.client, os.environ.get("POD_NAMESPACE") or access.namespace)
+        runner = os.environ.get("POD_NAME") or f"{given.name}-by-hand"
+        return tell(namespace, given.name, given.cluster, given.out, runner)
+    except (BadScenario, ToolTrouble) as error:
+        print(f"telling {given.name}: {error}", file=sys.stderr)
+        return 2 if isinstance(error, BadScenario) else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())
