@@ -1,4 +1,5 @@
-"""The generated files of scenarios: the JSON schema of the document, and each story under the settings that it is told of.
+"""The generated files of scenarios: the JSON schema of the document, the tables of faults, and each story under the settings
+that it is told of.
 
 A story is written once, `chaos/scenarios/<story>.yaml`, and told twice; the two files with fixed settings are made from it, so
 that each can be run, shown and applied by its name alone. `python -m minikafka_chaos.scenario_files --write` makes them,
@@ -13,10 +14,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from minikafka.telemetry.marked_page import replaced
+
+from minikafka_chaos.fault_tables import ground_table, verb_table
 from minikafka_chaos.scenario import Scenario
 
 COMMAND = "python -m minikafka_chaos.scenario_files --write"
 SCHEMA = "docs/scenario.schema.json"
+FAULTS = "docs/faults.md"
 STORIES = "chaos/scenarios"
 
 TOLD: dict[str, tuple[str, dict[str, str]]] = {
@@ -61,7 +66,10 @@ def told(story: str, text: str, setting: str, suffix: str, value: str) -> str:
 
 def files(root: Path) -> dict[Path, str]:
     """Every generated file and what it has to hold."""
-    found = {root / SCHEMA: schema()}
+    page = (root / FAULTS).read_text(encoding="utf-8")
+    for part, text in (("verbs", verb_table()), ("grounds", ground_table())):
+        page = replaced(page, part, text)
+    found = {root / SCHEMA: schema(), root / FAULTS: page}
     for story, (setting, variants) in TOLD.items():
         text = (root / STORIES / f"{story}.yaml").read_text(encoding="utf-8")
         for suffix, value in variants.items():

@@ -153,7 +153,7 @@ class Story:
         brokers, role = mark.choice.brokers, mark.choice.role
         if not RULES[verb].peers:
             return Targets(brokers, role=role)
-        others = [b for b in self.ground.brokers if b not in brokers]
+        others = [b for b in self.ground.brokers if b not in brokers] or brokers  # all of them: each from each
         return Targets(brokers, tuple(others) if spec.peer is None else self._choose(spec.peer).brokers, role)
 
     def _undo(self, name: str, spec: FaultSpec, step: str, mark: Mark) -> None:

@@ -294,6 +294,96 @@ def test_only_what_is_cut_is_cut_off(tmp_path: Path) -> None:
     assert verdict.outcome is Outcome.PASSED, verdict.summary
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_follower_that_hears_nothing_leaves_the_isr_until_its_time_is_over(tmp_path: Path, seed: int) -> None:
+    """One way only, by a duration in virtual time; then late rather than deaf, which is undone by a step."""
+    one_way = {"target": {"type": "Brokers", "brokers": [2]}, "peer": {"type": "Brokers", "brokers": [1]}}
+    config = [{"name": "replica.lag.time.max.ms", "value": "1000"}]
+    out = {"type": "Isr", "topic": "t", "brokers": [0, 1]}
+    deaf = {"verb": "Cut", **one_way, "parameters": {"direction": "Inbound"}, "durationSeconds": 10}
+    far = {"verb": "Delay", **one_way, "parameters": {"millis": 4000, "jitterMillis": 500}}
+    steps = [
+        wait("load", {"type": "Leader", "topic": "t", "broker": 1}, acked("load")),
+        {"name": "deaf", "fault": deaf},
+        wait("deaf-is-out", out, acked("deaf")),
+        wait("deaf-is-back", {"type": "FullIsr", "topic": "t"}, {"type": "Elapsed", "seconds": 10, "since": "deaf"}),
+        {"name": "far", "fault": far},
+        wait("far-is-out", out, acked("far")),
+        {"name": "near", "fault": {"verb": "Recover", "step": "far"}},
+        wait("far-is-back", {"type": "FullIsr", "topic": "t"}, acked("near")),
+    ]
+    verdict = run(document(steps, cluster={"config": config}), tmp_path, seed).verdict
+    assert verdict.outcome is Outcome.PASSED, verdict.summary
+    lines = read_journal(tmp_path / "journal.jsonl")
+    ended = {line["id"]: (line["by"], line["time"]) for line in lines if line["kind"] == "recovered"}
+    assert {fault: by for fault, (by, _) in ended.items()} == {"deaf": "its duration", "far": "step near"}
+    made = next(line["time"] for line in lines if line.get("id") == "deaf")
+    assert ended["deaf"][1] - made == pytest.approx(10, abs=0.1)
+
+
+def test_a_lossy_link_slows_and_loses_nothing(tmp_path: Path) -> None:
+    lossy = {"verb": "Loss", "target": LEADER, "parameters": {"percent": 20}}
+    steps = [wait("load", acked("load")), {"name": "lossy", "fault": lossy}, wait("goes-on", acked("lossy"))]
+    took = {}
+    for name, told in (("well", steps[:1] + steps[2:]), ("lossy", steps)):
+        told[-1] = wait("goes-on", acked("load", 1000))
+        verdict = run(document(told), tmp_path / name, 1).verdict
+        assert verdict.outcome is Outcome.PASSED, verdict.summary
+        lines = read_journal(tmp_path / name / "journal.jsonl")
+        took[name] = next(line["seconds"] for line in lines if line.get("step") == "goes-on")
+    assert took["lossy"] > took["well"]
+
+
+def test_clients_that_are_cut_off_get_no_answer_while_the_brokers_do(tmp_path: Path) -> None:
+    cut = {"verb": "Cut", "target": LEADER, "peer": {"type": "Clients"}, "durationSeconds": 5}
+    still = {"type": "Leader", "topic": "t", "broker": 1}
+    steps = [
+        wait("load", acked("load")),
+        {"name": "cut", "fault": cut},
+        wait(
+            "still-leads", still, {"type": "FullIsr", "topic": "t"}, {"type": "Elapsed", "seconds": 4, "since": "cut"}
+        ),
+        wait("again", acked("still-leads"), {"type": "Elapsed", "seconds": 6, "since": "cut"}),
+    ]
+    verdict = run(document(steps), tmp_path, 1).verdict
+    assert verdict.outcome is Outcome.PASSED, verdict.summary
+    assert verdict.counts["longest_ack_gap_s"] > 4
+
+
+def test_without_the_store_nobody_is_elected(tmp_path: Path) -> None:
+    steps = [
+        wait("load", {"type": "Leader", "topic": "t", "broker": 1}, acked("load")),
+        {"name": "outage", "fault": {"verb": "StoreOutage", "durationSeconds": 8}},
+        {"name": "dies", "fault": {"verb": "Kill", "target": LEADER, "durationSeconds": 20}},
+        wait(
+            "orphaned",
+            {"type": "Leader", "topic": "t", "broker": 1},
+            {"type": "Elapsed", "seconds": 7, "since": "dies"},
+        ),
+        wait("another-leads", {"type": "Leader", "topic": "t", "otherThan": ["dies"]}, acked("dies")),
+        wait("whole", {"type": "FullIsr", "topic": "t"}, {"type": "Elapsed", "seconds": 20, "since": "dies"}),
+    ]
+    verdict = run(document(steps), tmp_path, 1).verdict
+    assert verdict.outcome is Outcome.PASSED, verdict.summary
+
+
+def test_a_leader_whose_clock_is_hours_behind_takes_nothing_from_the_future(tmp_path: Path) -> None:
+    config = [{"name": "log.message.timestamp.after.max.ms", "value": "3600000"}]
+    back = {"verb": "ClockStep", "target": LEADER, "parameters": {"millis": -7_200_000}, "durationSeconds": 3}
+    steps = [wait("load", acked("load")), {"name": "back", "fault": back}, wait("right", acked("back", 200))]
+    verdict = run(document(steps, cluster={"config": config}), tmp_path, 1).verdict
+    assert verdict.outcome is Outcome.PASSED, verdict.summary
+    assert verdict.counts["failed"] > 0
+
+
+def test_what_the_simulation_has_no_code_for_is_refused_with_the_reason(tmp_path: Path) -> None:
+    full = {"name": "full", "fault": {"verb": "DiskFull", "target": LEADER}}
+    with pytest.raises(
+        NotSupported, match=r"step full: the simulation ground cannot DiskFull: what a broker does when"
+    ):
+        run(document([full]), tmp_path, 1)
+
+
 def test_a_disk_that_is_lost_is_filled_again(tmp_path: Path) -> None:
     same = {"type": "SameAs", "step": "kill"}
     steps = [

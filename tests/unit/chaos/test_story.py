@@ -270,6 +270,19 @@ def test_a_send_that_is_not_acknowledged_ends_the_story_unless_it_may(tmp_path: 
     assert lenient.tell() is None
 
 
+def test_a_cut_of_all_is_each_from_each(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [fault("a", "Cut", type="All")])
+    stage.tell()
+    assert stage.ground.asked == ["Cut 1-2 1-3 2-1 2-3 3-1 3-2"]
+
+
+def test_clients_are_a_peer(tmp_path: Path) -> None:
+    cut = {"verb": "Cut", "target": {"type": "Brokers", "brokers": [1]}, "peer": {"type": "Clients"}}
+    stage = Stage(tmp_path, [{"name": "a", "fault": cut}])
+    stage.tell()
+    assert stage.ground.asked == ["Cut 1--1"]
+
+
 def test_an_isr_without_whom_a_step_chose(tmp_path: Path) -> None:
     gone = {"type": "Isr", "topic": "t", "partition": 1, "otherThan": ["a"]}
     for broker, holds in ((1, False), (2, True)):
