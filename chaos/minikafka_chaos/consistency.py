@@ -37,6 +37,11 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
     if spec.workload.topic not in partitions:
         yield f"workload.topic {spec.workload.topic}: no such topic, there are {', '.join(partitions)}"
     yield from _idle_references(spec)
+    if spec.steady_state is not None:
+        yield from _repeated("steadyState.probes", [probe.name for probe in spec.steady_state.probes])
+        for condition in spec.steady_state.conditions:
+            where = f"steadyState: condition {condition.type}"
+            yield from _bad_references(where, condition, set(), partitions, spec.cluster.brokers)
     earlier: set[str] = set()
     sent: set[str] = set()
     for step in spec.steps:

@@ -36,6 +36,7 @@ from minikafka_chaos.open_faults import OpenFaults
 from minikafka_chaos.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.reporter import JUDGING, Reporter, Silent
 from minikafka_chaos.scenario import ClaimSpec, Delivery, Mode, Scenario, TailReaders, TopicSpec
+from minikafka_chaos.steady_state import SteadyState
 from minikafka_chaos.story import Story, told
 from minikafka_chaos.verdict import Outcome, Verdict, judge_run
 
@@ -145,6 +146,8 @@ class _Run:
         self.placement: dict[str, dict[TopicPartition, PartitionView]] = {}
         """Where the replicas were when the final read was over, by topic."""
         self._load: Load | None = None
+        steady = self.spec.steady_state
+        self.steady = None if steady is None else SteadyState(steady, self.world, journal, self._until)
 
     def run(self) -> Verdict:
         document = self.scenario.as_json()
@@ -238,13 +241,31 @@ class _Run:
                 self.rng,
             )
             self.step_times, self.fault_times = story.step_times, story.fault_times
-            problem = story.tell()
+            problem = self._tell(story)
             if problem is not None:
                 self.problems.append(problem)
             elif self._load is not None:
                 left = self.spec.workload.duration_seconds - (self.clock.monotonic() - began)
                 self._until(lambda: False, max(0.0, left))
             self._heal()
+            if self.steady is not None and not self.problems and (problem := self.steady.wait("after the story")):
+                self.problems.append(problem)
+
+    def _tell(self, story: Story) -> str | None:
+        """The story, if the cluster is in its steady state; watched meanwhile. Why it was not told to its end, or None."""
+        if self.steady is None:
+            return story.tell()
+        if (problem := self.steady.wait("before any fault")) is not None:
+            self.reporter.say(f"[yellow]{escape(problem)}[/]: the story is left out")
+            return problem
+        watcher = self.steady.watcher()
+        if watcher is None:
+            return story.tell()
+        watcher.start()
+        try:
+            return story.tell()
+        finally:
+            self.problems += watcher.stop()
 
     @contextlib.contextmanager
     def _load_and_tail(self, history: HistoryWriter) -> Iterator[None]:

@@ -37,6 +37,7 @@ from minikafka_chaos.document import (
 from minikafka_chaos.document_lines import Lines, explain
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.overrides import apply
+from minikafka_chaos.probes import SteadyStateSpec
 from minikafka_chaos.steps import Step
 
 KINDS = tuple(kind.value for kind in Kind)
@@ -250,6 +251,8 @@ class ScenarioSpec(Part):
     safety: SafetySpec = SafetySpec()
     topics: Annotated[list[TopicSpec], Field(min_length=1, max_length=100)]
     workload: WorkloadSpec
+    steady_state: SteadyStateSpec | None = None
+    """What has to hold before any fault is made, and again after all are undone."""
     steps: Annotated[list[Step], Field(max_length=500)] = Field(default_factory=list)
     claims: Annotated[list[ClaimSpec], Field(max_length=50)] = Field(default_factory=list)
     expect: Annotated[list[ExpectSpec], Field(max_length=20)] = Field(default_factory=list)

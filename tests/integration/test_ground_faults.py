@@ -50,13 +50,19 @@ def isr_without(step: str) -> dict[str, Any]:
 FULL = {"type": "FullIsr", "topic": "t"}
 
 
-def scenario(steps: list[dict[str, Any]], workload: dict[str, Any] | None = None, **config: str) -> Scenario:
+def scenario(
+    steps: list[dict[str, Any]],
+    workload: dict[str, Any] | None = None,
+    steady: dict[str, Any] | None = None,
+    **config: str,
+) -> Scenario:
     """One partition on three brokers, led by broker 1 at first."""
     settings = {"replica.lag.time.max.ms": "1500", "auto.leader.rebalance.enable": "false", **config}
     spec = {
         "cluster": {"brokers": 3, "config": [{"name": name, "value": value} for name, value in settings.items()]},
         "topics": [{"name": "t", "replicaAssignments": [{"partition": 0, "replicas": [1, 0, 2]}]}],
         "workload": {"topic": "t", "ratePerSecond": 50, "producers": 1, **(workload or {})},
+        **({} if steady is None else {"steadyState": steady}),
         "steps": steps,
         "claims": [{"name": "nothing-lost", "type": "NoAcknowledgedRecordLost"}],
         "recovery": {"fullIsrDeadlineSeconds": SECONDS_MAX, "readDeadlineSeconds": SECONDS_MAX},
@@ -136,11 +142,20 @@ def test_a_full_disk_takes_the_log_offline_until_there_is_room(tmp_path: Path) -
     steps = [
         wait("load", acked("load")),
         fault("full", "DiskFull", LEADER),
-        wait("another-leads", another_leads("full"), acked("full")),
+        wait("another-leads", another_leads("full"), acked("full"), {"type": "Elapsed", "seconds": 4, "since": "full"}),
         recover("room", "full"),
         wait("whole", FULL, acked("room")),
     ]
-    run(scenario(steps), tmp_path)
+    query = "sum(minikafka_offline_logs) == 0"
+    steady = {
+        "conditions": [FULL],
+        "probes": [{"name": "none-offline", "query": query}],
+        "deadlineSeconds": SECONDS_MAX,
+    }
+    run(scenario(steps, steady=steady), tmp_path)
+    looks = [line for line in read_journal(tmp_path / "journal.jsonl") if line.get("step") == "steady-state"]
+    assert [line["ok"] for line in looks if line["when"] != "during"] == [True, True]
+    assert False in [line["ok"] for line in looks if line["when"] == "during"]
     told = [event for event in events(tmp_path) if event["event"] == "log_offline"]
     assert {event["broker"] for event in told} == {1}
     assert "No space left on device (injected)" in told[0]["fields"]["error"]

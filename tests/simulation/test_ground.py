@@ -199,6 +199,7 @@ def document(
     workload: dict[str, Any] | None = None,
     cluster: dict[str, Any] | None = None,
     topic: dict[str, Any] | None = None,
+    **more: Any,
 ) -> Scenario:
     """A scenario of one partition on three brokers, with what a test changes. The leader is not the controller."""
     assigned = {"replicaAssignments": [{"partition": 0, "replicas": [1, 0, 2]}]}
@@ -214,6 +215,7 @@ def document(
                     "workload": {"topic": "t", "ratePerSecond": 200, "producers": 2, **(workload or {})},
                     "steps": steps,
                     "claims": [{"name": "order", "type": "NoReordering"}],
+                    **more,
                 },
             }
         )
@@ -292,6 +294,48 @@ def test_only_what_is_cut_is_cut_off(tmp_path: Path) -> None:
     ]
     verdict = run(document(steps, cluster={"config": config}), tmp_path, 1).verdict
     assert verdict.outcome is Outcome.PASSED, verdict.summary
+
+
+def faults_made(directory: Path) -> list[str]:
+    lines = read_journal(directory / "journal.jsonl")
+    return [line["fault"] for line in lines if line["kind"] == "action" and line["phase"] == "begin"]
+
+
+@pytest.mark.parametrize(("leader", "made"), [(1, ["Kill", "Recover", "Heal"]), (2, ["Heal"])])
+def test_without_its_steady_state_no_fault_is_made(tmp_path: Path, leader: int, made: list[str]) -> None:
+    """The last is the final heal, which finds nothing to heal."""
+    here = {"type": "Leader", "topic": "t", "broker": leader}
+    steady = {"conditions": [{"type": "FullIsr", "topic": "t"}, here], "deadlineSeconds": 10}
+    steps = [
+        {"name": "kill", "fault": {"verb": "Kill", "target": {"type": "Brokers", "brokers": [0]}, "durationSeconds": 3}}
+    ]
+    verdict = run(
+        document([*steps, A_WHILE, wait("back", acked("kill", 2000))], steadyState=steady), tmp_path, 1
+    ).verdict
+    assert faults_made(tmp_path) == made
+    if leader == 1:
+        assert verdict.outcome is Outcome.PASSED, verdict.summary
+    else:
+        assert verdict.outcome is Outcome.INCONCLUSIVE
+        assert "steady state not reached before any fault in 10 s (Leader leader 1)" in verdict.summary
+
+
+def test_a_steady_state_that_does_not_come_back_is_told(tmp_path: Path) -> None:
+    steady = {"conditions": [{"type": "Leader", "topic": "t", "broker": 1}], "deadlineSeconds": 5}
+    config = [{"name": "auto.leader.rebalance.enable", "value": "false"}]
+    steps = [
+        {"name": "kill", "fault": {"verb": "Kill", "target": LEADER}},
+        wait("another-leads", {"type": "Leader", "topic": "t", "otherThan": ["kill"]}),
+    ]
+    verdict = run(document(steps, steadyState=steady, cluster={"config": config}), tmp_path, 1).verdict
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "steady state not reached after the story" in verdict.summary
+
+
+def test_nobody_scrapes_a_simulation(tmp_path: Path) -> None:
+    probe = {"name": "quiet", "query": "sum(minikafka_offline_logs) == 0"}
+    with pytest.raises(NotSupported, match=r"steadyState\.probes: nobody scrapes a simulation"):
+        run(document([], steadyState={"probes": [probe]}), tmp_path, 1)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))

@@ -61,7 +61,9 @@ class SimulationGround(BrokerVerbs):
         return cluster
 
     def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
-        return refusals(spec)
+        if spec.steady_state is not None and spec.steady_state.probes:
+            yield "steadyState.probes: nobody scrapes a simulation; allowed: conditions"
+        yield from refusals(spec)
 
     @property
     def brokers(self) -> Sequence[int]:
