@@ -13,6 +13,7 @@ help: ## this list
 demo: ## break three brokers on this machine, judge what was lost, write runs/<id>/report.html
 	@tools/venv demo
 	@tools/system java
+	@$(RUN) -m minikafka_analytics.archive
 	@$(RUN) -m minikafka.cli demo $(ARGS)
 
 venv: ## .venv with everything that the Python parts need
@@ -20,6 +21,7 @@ venv: ## .venv with everything that the Python parts need
 
 test: venv ## every test that needs no container engine; ARGS='-k isr' for some
 	@tools/system java maven
+	@$(RUN) -m minikafka_analytics.archive
 	@tools/test $(ARGS)
 
 quick: venv ## unit tests and a few simulated schedules: about a minute; ARGS='-k isr' for some
@@ -59,7 +61,8 @@ judged-runs: venv ## a thousand simulated runs, bug seeds on and off, whose verd
 
 bench-spark: venv ## core seconds and memory of the Spark analysis as runs grow; ARGS='--sizes 1 --faults 100'
 	@tools/system java
-	@$(RUN) -m bench.spark_scale $(or $(ARGS),--sizes 1,10,100)
+	@$(RUN) -m minikafka_analytics.archive
+	@$(RUN) -m bench.spark_scale $(or $(ARGS),--sizes 1,10,100 --write)
 
 judges: venv ## simulated runs judged by the verifier and by Spark; RUNS=1000 for the long form
 	@tools/system java

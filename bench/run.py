@@ -10,28 +10,24 @@ says how to read it.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 
+from bench import records
 from bench.contenders import NAMES, Contender, contender, data_folder
 from bench.failover import measure_failover
 from bench.idle import measure_idle
 from bench.measurements import FULL, FULL_TESTS, SHORT, SHORT_TESTS, Bench, Row
-from bench.process_stats import Memory, machine_facts
+from bench.process_stats import Memory
 from bench.startup import measure_startup
 from bench.summary import as_json, compare, disturbed, show
 from bench.warming import is_steady, warm_up
 from tests.interop.kafka_jars import KafkaJarsMissing, kafka_classpath
 
-RESULTS = Path(__file__).with_name("results")
 TABLE_COLUMNS = 140
 """Width of the output where there is no terminal to fit it to."""
 DISTURBED_SHARE_MAX = 0.25
@@ -123,33 +119,17 @@ class Run:
         )
 
 
-def commit() -> str:
-    """The short hash of the checkout, ``-dirty`` when it was changed; ``uncommitted`` outside a repository."""
-    command = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty", "--exclude=*"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "uncommitted"
-
-
 def write(run: Run, seconds: float) -> Path:
     """Write the results file and return its path."""
-    RESULTS.mkdir(exist_ok=True)
-    now = datetime.now(UTC)
-    form = "full" if run.full else "short"
-    path = RESULTS / f"{now:%Y-%m-%d}-{commit()}-{form}.json"
     content = {
-        "time": now.isoformat(timespec="seconds"),
-        "form": form,
         "rounds": run.rounds,
         "seconds": round(seconds),
-        "commit": commit(),
         "disturbed_share": round(disturbed(run.rows), 2),
-        "machine": machine_facts() | {"python": platform.python_version()},
         "warming_cpu_s_per_gb": run.warming,
         "summary": as_json(compare(run.rows)),
         "rows": [row.as_json() for row in run.rows],
     }
-    path.write_text(json.dumps(content, indent=1) + "\n")
-    return path
+    return records.write("full" if run.full else "short", content)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

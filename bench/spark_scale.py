@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench import records
+
 SENDS = 12_000  # of a demo run
 PER_SECOND = 600
 BROKERS = 3
@@ -224,6 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sizes", default="1,10", help="in demo runs (default 1,10)")
     parser.add_argument("--partitions", type=int, default=3, help="of the topic (default 3)")
     parser.add_argument("--faults", type=int, default=2, help="in the run (default 2)")
+    parser.add_argument("--write", action="store_true", help="write the figures to bench/results/")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="for Spark, repeatable")
     options = parser.parse_args(arguments)
     conf = [word for each in options.conf for word in ("--conf", each)]
@@ -232,6 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{'size':>5} {'rows':>10} {'wall s':>8} {'core s':>8} {'JVM MiB':>8} {'core s / 1M rows':>17} {'beyond the last':>16}"
     )
     last: Cost | None = None
+    rows: list[dict[str, Any]] = []
     for size in [int(each) for each in options.sizes.split(",")]:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / "run"
@@ -243,7 +247,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if cost.code:
             print(f"analyze ended with {cost.code}")
             return 3
+        rows.append(
+            {"size": size}
+            | {name: round(value, 1) for name, value in cost._asdict().items() if name != "code"}
+            | {"core_s_per_million_rows": round(each, 1), "beyond_the_last": float(beyond) if beyond else None}
+        )
         last = cost
+    if options.write:
+        about = {"partitions": options.partitions, "faults": options.faults, "conf": options.conf}
+        print(records.write("spark", about | {"rows": rows}))
     return 0
 
 

@@ -15,7 +15,7 @@ from minikafka_analytics.landing import land, typed
 from minikafka_analytics.page import page
 from minikafka_analytics.run_folder import open_runs
 from minikafka_analytics.schemas import HISTORY, JOURNAL, REPLICAS, TABLES
-from minikafka_analytics.session import spark_session
+from minikafka_analytics.session import of_few_bytes, spark_session
 from minikafka_analytics.steps import Steps
 from minikafka_analytics.trouble import in_one_line
 
@@ -46,8 +46,9 @@ def analyze(
     paths = ReportPaths(out / "report.html", out / "report.json", out / "parquet")
     paths.parquet.mkdir(parents=True, exist_ok=True)
     size = sum(path.stat().st_size for run in runs for table in TABLES for path in run.files(table.name))
-    with spark_session(master, settings, size) as spark, in_one_line(out), Steps(paths.parquet) as steps:
-        answers = measure.measure(land(spark, runs, paths.parquet), steps)
+    small = of_few_bytes(size)
+    with spark_session(master, settings, size) as spark, in_one_line(out), Steps(paths.parquet, small) as steps:
+        answers = measure.measure(land(spark, runs, paths.parquet, steps), steps)
     report = assemble.report(runs, answers, __version__)
     points = {run["id"]: assemble.series(answers, run) for run in report["runs"]}
     _write(paths.json, json.dumps(report, indent=1, ensure_ascii=False, default=_jsonable) + "\n")
@@ -64,7 +65,8 @@ def judge(
     """
     runs = open_runs(run_dirs)
     size = sum(path.stat().st_size for run in runs for table in JUDGED for path in run.files(table.name))
-    with spark_session(master, settings, size) as spark, in_one_line(scratch), Steps(scratch) as steps:
+    small = of_few_bytes(size)
+    with spark_session(master, settings, size) as spark, in_one_line(scratch), Steps(scratch, small) as steps:
         landed = {table.name: steps.land(f"landed-{table.name}", typed(spark, runs, table)) for table in JUDGED}
         answers = measure.judge(landed, steps)
     return assemble.judged(runs, answers)

@@ -1,8 +1,8 @@
 """The class archive of Spark's JVM: Spark's classes as the JVM has read, verified and linked them, kept for the next start.
 
-Spark loads some 20,000 classes, and reading them from 280 jars is more than a third of what the analysis of a demo run
-costs. Java's dynamic archives (JEP 350) keep them in a file that the next JVM maps. An archive holds for one Java and one set of
-jars at one place; the JVM checks that itself, and starts as without an archive where it does not hold.
+Spark loads some 20,000 classes, and reading them from 280 jars is a good part of what the analysis of a demo run costs. Java's
+dynamic archives (JEP 350) keep them in a file that the next JVM maps. An archive holds for one Java and one set of jars at one
+place; the JVM checks that itself, and starts as without an archive where it does not hold.
 
 `python -m minikafka_analytics.archive` makes one where there is none, by analysing a run of a few lines; else the first small
 analysis on a machine leaves one.
@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,9 @@ from minikafka_analytics.java import Java, JavaMissing, find_java
 
 KEPT = 4
 """Archives in the cache folder, 170 MB each: one for each environment that Spark was installed into lately."""
+
+SECONDS_TO_MAKE = 1800.0
+"""Nobody takes longer from the start of Spark to its end while an archive is made."""
 
 QUIET = (
     "-Xlog:disable"  # what cannot be archived, and an archive that does not hold, is told on standard output otherwise
@@ -56,21 +60,31 @@ def archived(java: Java) -> Iterator[str]:
             os.utime(archive)  # used: others are removed before it
         yield f'{QUIET} "-XX:SharedArchiveFile={archive}"'
         return
-    new = archive.with_name(f"{archive.name}.{os.getpid()}")
-    try:
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        new.touch()
-        new.unlink()
-    except OSError:  # no such folder can be made: a read-only home
+    new = archive.with_suffix(".new")
+    if not _begun(new):
         yield ""
         return
+    made = archive.with_suffix(".made")
     try:
-        yield f'{QUIET} "-XX:ArchiveClassesAtExit={new}"'
+        yield f'{QUIET} "-XX:ArchiveClassesAtExit={made}"'
         with suppress(OSError):  # the JVM was ended before it had made one
-            new.replace(archive)
+            made.replace(archive)
             _remove_old(archive.parent)
     finally:
+        made.unlink(missing_ok=True)
         new.unlink(missing_ok=True)
+
+
+def _begun(new: Path) -> bool:
+    """Claims the making of an archive: false where another process is at it, or the folder cannot be written."""
+    try:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        if new.exists() and time.time() - new.stat().st_mtime > SECONDS_TO_MAKE:
+            new.unlink()  # who began it was killed
+        new.touch(exist_ok=False)
+    except OSError:
+        return False
+    return True
 
 
 def _remove_old(folder: Path) -> None:
@@ -172,7 +186,9 @@ def main() -> int:
             print("starting Spark once, so that its classes are at hand from now on (some 20 s)", flush=True)
             with tempfile.TemporaryDirectory(prefix="minikafka-archive-") as scratch:
                 analyze([write_tiny_run(Path(scratch) / "run")], Path(scratch) / "out")
-    except (JavaMissing, SparkDidNotStart, SparkFailed, OSError) as error:
+    except JavaMissing:
+        pass  # the analysis says so, where there is one
+    except (SparkDidNotStart, SparkFailed, OSError) as error:
         print(f"Spark's classes were not archived: {error}")
     return 0
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from minikafka_analytics import judgement
+from minikafka_analytics import aftermath, judgement
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 from minikafka_analytics.run_folder import RunFolder
 from minikafka_analytics.schemas import SCHEMA_VERSION
@@ -27,6 +27,7 @@ COUNTED = (
     "sent", "acknowledged", "failed", "unknown", "unknown_but_there", "read", "lost", "accepted_loss", "deleted", "undecided",
 )  # fmt: skip
 
+NOBODY = -1  # the leader of a partition that is offline
 OF_A_RUN = ("longest_ack_gap_s", "duplicated", "reordered", "phantoms")
 
 
@@ -78,6 +79,7 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
     scenario: Record = next((line for line in told if line.get("kind") == "scenario"), {})
     own = judgement.judged(found, _broken_lines(folder, found["lines"]))
     counts = _counts(own["counts"])
+    found = {**found, **_told(found)}
     faults = _faults(since(found["faults"], "began", "struck", "ended"), found)
     rates = {"step": clock["rate_step"], **_rates(found["rates"])}
     run: Record = {
@@ -148,15 +150,46 @@ def _sorted(rows: list[Record], *keys: str) -> list[Record]:
     return sorted(rows, key=lambda row: tuple((row[key] is None, 0 if row[key] is None else row[key]) for key in keys))
 
 
+def _told(found: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
+    """The events, gaps and silences of a run, each with the faults that go with it; times are unix seconds."""
+    faults = sorted(found["faults"], key=lambda row: row["number"])
+    blame = aftermath.Blame(faults)
+    terms = [
+        {**row, "id": number, "time": row["began"], "concerned": [_concerned(row)]}
+        for number, row in enumerate(_sorted(found["terms"], "began", "topic", "partition"), 1)
+    ]
+    of_broker = {
+        broker: [fault for fault in faults if broker in fault["brokers"]]
+        for broker in {row["broker"] for row in found["silences"]}
+    }
+    return {
+        "terms": blame.told(terms),
+        **{name: blame.told(found[name]) for name in ("isr", "truncations", "returns")},
+        "gaps": [{**row, "faults": aftermath.overlapping(faults, row["began"], row["ended"])} for row in found["gaps"]],
+        "silences": [
+            {**row, "faults": aftermath.overlapping(of_broker[row["broker"]], row["began"], row["ended"])}
+            for row in found["silences"]
+        ],
+    }
+
+
+def _concerned(term: Record) -> int:
+    """The broker that a change of leadership is about: the one that led before, if any did."""
+    before = term["previous_leader"]
+    leader: int = term["leader"] if before is None or before == NOBODY else before
+    return leader
+
+
 def _faults(faults: list[Record], found: Mapping[str, list[Record]]) -> list[Record]:
     """Each fault with its name, how every partition came through it, and the worst of those figures."""
-    noticed = {row["number"]: row["noticed"] for row in found["noticed"]}
+    noticed = aftermath.noticed(found["faults"], found["events"])
+    recoveries = aftermath.recoveries(found["faults"], found["terms"], found["isr"], found["pauses"])
     watched = {(row["topic"], row["partition"]) for row in found["partitions"] if row["watched"]}
     whole = []
     for fault in sorted(faults, key=lambda row: row["number"]):
         rows = [
             {key: value for key, value in row.items() if key != "number"}
-            for row in found["recoveries"]
+            for row in recoveries
             if row["number"] == fault["number"] and (row["topic"], row["partition"]) in watched
         ]
         name = fault_name(fault["kinds"])

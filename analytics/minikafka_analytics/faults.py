@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minikafka_analytics.asof import latest, within
+from minikafka_analytics.asof import within
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ SNAKE_CASE = (
     "translate(regexp_replace(fault, '([a-z])([A-Z])', '$1_$2'), "
     "'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
 )
-
-BLAMED_FOR_SECONDS = 20.0
-"""A fault is named as what preceded an event until this long after it was healed: then catching up is over (or never)."""
 
 
 def episodes(journal: DataFrame) -> DataFrame:
@@ -103,110 +100,32 @@ def blows(faults: DataFrame) -> DataFrame:
     )
 
 
-def preceding(occurrences: DataFrame, faults: DataFrame) -> DataFrame:
-    """Adds `fault` (number, null for none) and `after_fault` (seconds since it began) to rows with (run, id, time, concerned).
+def pauses(faults: DataFrame, gaps: DataFrame) -> DataFrame:
+    """The longest pause of acknowledgements that a client would notice, per fault and partition, as the fault's.
 
-    The fault named is the latest that had begun and was not healed for long; one that hit a broker that the row concerns goes
-    before one that did not. It says what came before, which is as far as an observer can go.
+    Columns: run, number, topic, partition, gap (seconds), acked_at (unix time of its end), never_again. It began before the
+    fault or within a second of it, before the next fault, and ended after this one began.
     """
-    blamed = f"until + {BLAMED_FOR_SECONDS} AS until"
-    spans = blows(faults).selectExpr("run", "lane", "number", "began", blamed)
-    anyone = faults.selectExpr(
-        "run", "-1 AS lane", "number", "began", "coalesce(ended, double('Infinity')) AS until"
-    ).selectExpr("run", "lane", "number", "began", blamed)
-    rows = occurrences.selectExpr("run", "explode(array_append(concerned, -1)) AS lane", "id", "time")
-    return occurrences.sparkSession.sql(
-        """
-        SELECT o.*, c.best.number AS fault, o.time - c.best.began AS after_fault
-        FROM {occurrences} o LEFT JOIN (
-          SELECT run, id, max(struct(lane >= 0 AS own, began, number)) AS best FROM {candidates} GROUP BY run, id) c
-          ON c.run = o.run AND c.id = o.id
-        """,
-        occurrences=occurrences,
-        candidates=latest(rows, spans.unionAll(anyone)),
-    )
-
-
-def noticed(faults: DataFrame, events: DataFrame) -> DataFrame:
-    """Seconds from each fault to the moment when the controller fenced a broker of it; no row where it never did."""
-    fenced = events.where("event = 'broker_fenced' AND target IS NOT NULL").selectExpr(
-        "run", "target AS lane", "row_number() OVER (PARTITION BY run ORDER BY time, seq) AS id", "time"
-    )
-    return faults.sparkSession.sql(
-        """
-        SELECT f.run, f.number, min(e.time - f.began) AS noticed
-        FROM {held} f JOIN {fenced} e ON e.run = f.run AND e.id = f.id AND e.lane = f.lane GROUP BY f.run, f.number
-        """,
-        held=latest(fenced, blows(faults).select("run", "lane", "number", "began", "until")),
-        fenced=fenced,
-    )
-
-
-def recoveries(
-    faults: DataFrame, terms: DataFrame, isr: DataFrame, gaps: DataFrame, partitions: DataFrame
-) -> DataFrame:
-    """How partitions came through faults, in seconds after these began: a row only where something happened, null where not.
-
-    - led: a broker of the fault led the partition when it began. re_elected: until the next leader took over (null with
-      `led`: it kept the lead or nobody was elected before the broker was struck again).
-    - gap: the longest pause of acknowledgements that a client would notice, and that began before the fault or within a
-      second of it and ended after it began; re_acknowledged: from the fault to the end of that pause.
-    - shrunk: until the ISR first lost a broker of the fault; full_isr: until the ISR had every replica again.
-    """
-    struck = blows(faults)
-    offices = terms.where("leader >= 0").selectExpr(
-        "run", "leader AS lane", "struct(topic, partition, leader_epoch) AS id", "began AS low", "until AS high"
-    )
     moments = faults.selectExpr("run", "0 AS lane", "number", "began AS time")
-    pauses = gaps.where(f"seconds >= {NOTABLE_GAP_SECONDS}").selectExpr(
-        "run", "0 AS lane", "struct(topic, partition, rank) AS id", "began - 1.0 AS low", "ended AS high"
+    noticed = gaps.where(f"seconds >= {NOTABLE_GAP_SECONDS}").selectExpr(
+        "run",
+        "0 AS lane",
+        "struct(topic, partition, began, ended, seconds, open) AS id",
+        "began - 1.0 AS low",
+        "ended AS high",
     )
-    left = isr.where("NOT first AND size(removed) > 0").selectExpr(
-        "run", "explode(removed) AS lane", "struct(topic, partition, time, full_at) AS id", "time"
-    )
-    blamed = struck.selectExpr("run", "lane", "number", "began", "until + 5.0 AS until")
     return faults.sparkSession.sql(
         """
-        WITH fault AS (
-          SELECT run, number, began, ended, lead(began) OVER (PARTITION BY run ORDER BY began) AS next_fault FROM {faults}
-        ), office AS (
-          SELECT a.run, a.number, t.topic, t.partition, true AS led, max(t.leader) AS old_leader,
-                 max(t.next_leader) AS new_leader, min(t.next_led_from) AS led_from
-          FROM {led} a JOIN {terms} t ON t.run = a.run AND t.topic = a.id.topic AND t.partition = a.id.partition
-                                     AND t.leader_epoch = a.id.leader_epoch
-          GROUP BY a.run, a.number, t.topic, t.partition
-        ), pause AS (
-          SELECT a.run, a.number, g.topic, g.partition, max(g.seconds) AS gap, max_by(g.ended, g.seconds) AS acked_at,
-                 max_by(g.open, g.seconds) AS never_again
-          FROM {paused} a
-          JOIN {gaps} g ON g.run = a.run AND g.topic = a.id.topic AND g.partition = a.id.partition AND g.rank = a.id.rank
-          JOIN fault f ON f.run = a.run AND f.number = a.number
-          WHERE f.next_fault IS NULL OR g.began < f.next_fault
-          GROUP BY a.run, a.number, g.topic, g.partition
-        ), seat AS (
-          SELECT run, number, id.topic AS topic, id.partition AS partition, min(id.time) AS shrunk_at,
-                 min_by(id.full_at, id.time) AS full_at
-          FROM {unseated} GROUP BY run, number, id.topic, id.partition
-        ), pair AS (
-          SELECT * FROM office FULL OUTER JOIN pause USING (run, number, topic, partition)
-          FULL OUTER JOIN seat USING (run, number, topic, partition)
-        )
-        SELECT p.run, p.number, p.topic, p.partition, coalesce(led, false) AS led, old_leader, new_leader,
-               IF(led_from <= coalesce(f.ended, led_from) + 5.0, led_from - f.began, NULL) AS re_elected,
-               gap, acked_at - f.began AS re_acknowledged, coalesce(never_again, false) AS never_again,
-               shrunk_at - f.began AS shrunk, full_at - f.began AS full_isr
-        FROM pair p JOIN fault f ON f.run = p.run AND f.number = p.number
-        LEFT SEMI JOIN (SELECT * FROM {partitions} WHERE watched) w
-          ON w.run = p.run AND w.topic = p.topic AND w.partition = p.partition
-        ORDER BY run, number, topic, partition
+        SELECT p.run, p.number, id.topic AS topic, id.partition AS partition, max(id.seconds) AS gap,
+               max_by(id.ended, id.seconds) AS acked_at, max_by(id.open, id.seconds) AS never_again
+        FROM {paused} p JOIN (
+          SELECT run, number, lead(began) OVER (PARTITION BY run ORDER BY began) AS next_fault FROM {faults}) f
+          ON f.run = p.run AND f.number = p.number
+        WHERE f.next_fault IS NULL OR id.began < f.next_fault
+        GROUP BY p.run, p.number, id.topic, id.partition
         """,
         faults=faults,
-        terms=terms,
-        gaps=gaps,
-        partitions=partitions,
-        led=within(struck.select("run", "lane", "number", "time"), offices),
-        paused=within(moments, pauses),
-        unseated=latest(left, blamed),
+        paused=within(moments, noticed),
     )
 
 

@@ -7,6 +7,7 @@ or be missing. None of that stops the landing: a line that is not what the contr
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,21 +15,28 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics.run_folder import RunFolder
 from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, HISTORY, INTS, JOURNAL, SAMPLES, TABLES, UP, Landed
+from minikafka_analytics.steps import Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 AT_ONCE = 2  # a table that is written and one that is planned keep two cores busy
 A_TIME = "line.time BETWEEN 0 AND 1e11"  # unix seconds up to the year 5138: milliseconds are no time of a run
+PLAIN_LABELS = r"""^\{"[^"\\]*":"[^"\\]*"(?:,"[^"\\]*":"[^"\\]*"){0,30}+\}$"""
+# A parser of JSON for each of a scrape's hundreds of samples takes longer than all else that is done to them.
+LABELS = (
+    f"IF(label RLIKE r'{PLAIN_LABELS}', str_to_map(substring(label, 3, length(label) - 4), '\",\"', '\":\"'), "
+    "from_json(label, 'MAP<STRING, STRING>'))"
+)
 LONGEST_MALFORMED_TEXT = 500  # characters kept of a line that cannot be read: enough to recognise it
 
 
-def land(spark: SparkSession, runs: Sequence[RunFolder], out: Path) -> dict[str, DataFrame]:
+def land(spark: SparkSession, runs: Sequence[RunFolder], out: Path, steps: Steps) -> dict[str, DataFrame]:
     """Writes `out/<table>/run=<id>/` for each table and run, and gives the tables as read back from there."""
 
     def land_one(table: Landed) -> DataFrame:
         typed(spark, runs, table).write.mode("overwrite").partitionBy("run").parquet(str(out / table.name))
-        return load(spark, runs, table, out)
+        return steps.whole(load(spark, runs, table, out))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip((table.name for table in TABLES), pool.map(land_one, TABLES), strict=True))
@@ -107,8 +115,10 @@ def _lines(spark: SparkSession, runs: Sequence[RunFolder], table: Landed) -> Dat
         return lines.select(F.lit(runs[0].id).alias("run"), "place", "text")
     java: Any = spark.sparkContext._jvm
     to_uri = java.org.apache.hadoop.fs.Path  # how Spark names the file in `_metadata`
-    named = spark.createDataFrame(
-        [(to_uri(f"file:{path}").toUri().toString(), run.id) for run, path in files], "path STRING, run STRING"
+    names = [{"path": to_uri(f"file:{path}").toUri().toString(), "run": run.id} for run, path in files]
+    # As text, for a table that is made of Python's rows starts a Python worker.
+    named = spark.sql(
+        "SELECT inline(from_json(:files, 'ARRAY<STRUCT<path: STRING, run: STRING>>'))", {"files": json.dumps(names)}
     )
     return lines.join(F.broadcast(named), "path").select("run", "place", "text")
 
@@ -152,11 +162,15 @@ def _samples(parsed: DataFrame, common: list[str]) -> DataFrame:
         f"array(array('{UP}', IF(line.error IS NULL, '{{}}', to_json(map('error', line.error))), "
         "IF(line.error IS NULL, '1', '0')))"
     )
-    each = parsed.selectExpr(
-        *common,
-        f"IF(bad, NULL, {_cast('line.broker', 'broker', 'INT')}) AS broker",
-        f"explode(IF(bad, array(array(NULL, NULL, NULL)), concat({up}, coalesce(line.samples, array())))) AS sample",
-    ).selectExpr("*", "from_json(get(sample, 1), 'MAP<STRING, STRING>') AS labels")
+    each = (
+        parsed.selectExpr(
+            *common,
+            f"IF(bad, NULL, {_cast('line.broker', 'broker', 'INT')}) AS broker",
+            f"explode(IF(bad, array(array(NULL, NULL, NULL)), concat({up}, coalesce(line.samples, array())))) AS sample",
+        )
+        .selectExpr("*", "get(sample, 1) AS label")
+        .selectExpr("*", f"{LABELS} AS labels")
+    )
     return each.selectExpr(
         "run",
         "seq",

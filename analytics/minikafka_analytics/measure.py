@@ -32,6 +32,27 @@ Later = Callable[[], "DataFrame"]
 AT_ONCE = 3  # planning one query overlaps running another; more than this only queue for two cores
 
 
+FEW_ROWS = frozenset(
+    (
+        "bases",
+        "gaps",
+        "sittings",
+        "extents",
+        "of_logs",
+        "of_history",
+        "ups",
+        "wide",
+        "faults",
+        "clock",
+        "partitions",
+        "terms",
+        "isr",
+        "cuts",
+    )
+)
+"""Steps with a row per partition, reader, fault or scrape, not per record."""
+
+
 def measure(landed: Mapping[str, DataFrame], steps: Steps) -> Answers:
     """Every answer, by name, for all the runs in the landed tables; each record has its `run`."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -68,7 +89,7 @@ class _Landing:
             self._waiting[name] = self._pool.submit(self._land, name, make)
 
     def _land(self, name: str, make: Later) -> DataFrame:
-        return self._steps.land(name, make())
+        return self._steps.land(name, make(), few=name in FEW_ROWS)
 
     def __getitem__(self, name: str) -> DataFrame:
         return self._waiting[name].result()
@@ -154,36 +175,29 @@ def _told(
         cuts=lambda: leadership.truncations(events, fate, terms, faulty),
     )
     isr, cuts = land["isr"], land["cuts"]
-    offices = terms.selectExpr(
-        "*",
-        "row_number() OVER (PARTITION BY run ORDER BY began, topic, partition) AS id",
-        "began AS time",
-        "array(IF(coalesce(previous_leader, -1) = -1, leader, previous_leader)) AS concerned",
-    )
     return {
         "clocks": clock,
         "lines": lines(landed),
         "journal": journal.where("malformed IS NULL AND kind <> 'action'").select("run", "seq", "time", "kind", "body"),
         "workloads": history.where("op = 'workload' AND settings IS NOT NULL").select("run", "time", "settings"),
         "faults": faulty,
-        "noticed": faults.noticed(faulty, events),
         "rates": operations.rates(sends, clock),
         "errors": operations.errors(sends),
         "examples": anomalies.examples(judged.anomalies, fate, cuts, judged.land["places"]),
         "coverage": coverage.coverage(history, judged.land["sittings"], wide),
         "partitions": partitions,
-        "gaps": operations.longest_gaps(gaps, sends, faulty),
-        "terms": faults.preceding(offices, faulty),
-        "isr": faults.preceding(isr, faulty),
-        "truncations": faults.preceding(cuts, faulty),
-        "returns": faults.preceding(leadership.returns(events, wide), faulty),
-        "recoveries": faults.recoveries(faulty, terms, isr, gaps, partitions),
+        "gaps": operations.longest_gaps(gaps, sends),
+        "terms": terms,
+        "isr": isr,
+        "truncations": cuts,
+        "returns": leadership.returns(events, wide),
+        "pauses": faults.pauses(faulty, gaps),
         "events": leadership.others(events),
         "series": replicas.series(wide, clock),
         "lag": replicas.lag(landed["samples"], clock),
         "at_risk": replicas.at_risk(wide),
         "exposure": replicas.exposure(wide, clock, partitions),
-        "silences": replicas.silences(ups, clock, faulty),
+        "silences": replicas.silences(ups, clock),
         "went_back": replicas.watermarks_that_went_back(wide),
     }
 

@@ -94,8 +94,8 @@ def gaps(sends: DataFrame) -> DataFrame:
     )
 
 
-def longest_gaps(gaps: DataFrame, sends: DataFrame, faults: DataFrame) -> DataFrame:
-    """The longest gaps of each partition, how many sends were begun in each, and the faults that overlap it."""
+def longest_gaps(gaps: DataFrame, sends: DataFrame) -> DataFrame:
+    """The longest gaps of each partition, and how many sends were begun in each."""
     return gaps.sparkSession.sql(
         """
         WITH kept AS (SELECT * FROM {gaps} WHERE rank <= {shown}), asked AS (
@@ -104,18 +104,10 @@ def longest_gaps(gaps: DataFrame, sends: DataFrame, faults: DataFrame) -> DataFr
             ON s.run = k.run AND s.topic = k.topic AND s.partition = k.partition
            AND s.invoked_at < k.ended AND coalesce(s.completed_at, k.ended) >= k.ended
           GROUP BY ALL
-        ), overlap AS (
-          SELECT k.run, k.topic, k.partition, k.rank, array_sort(collect_list(f.number)) AS faults
-          FROM kept k JOIN {faults} f ON f.run = k.run AND f.began < k.ended AND coalesce(f.ended, k.ended) >= k.began
-          GROUP BY ALL
         )
-        SELECT k.*, coalesce(a.asked, 0) AS waiting, coalesce(o.faults, array()) AS faults
-        FROM kept k
-        LEFT JOIN asked a USING (run, topic, partition, rank)
-        LEFT JOIN overlap o USING (run, topic, partition, rank)
+        SELECT k.*, coalesce(a.asked, 0) AS waiting FROM kept k LEFT JOIN asked a USING (run, topic, partition, rank)
         """,
         gaps=gaps,
         sends=sends,
-        faults=faults,
         shown=LONGEST_GAPS_SHOWN,
     )

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from minikafka_analytics import charts, words
-from minikafka_analytics.faults import BLAMED_FOR_SECONDS
+from minikafka_analytics.aftermath import BLAMED_FOR_SECONDS
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 
 Record = dict[str, Any]

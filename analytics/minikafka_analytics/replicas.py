@@ -143,35 +143,25 @@ def exposure(wide: DataFrame, clock: DataFrame, partitions: DataFrame) -> DataFr
     )
 
 
-def silences(scrapes: DataFrame, clock: DataFrame, faults: DataFrame) -> DataFrame:
-    """When a broker could not be scraped: (run, broker, began, ended, failed scrapes, faults of that broker that explain it)."""
+def silences(scrapes: DataFrame, clock: DataFrame) -> DataFrame:
+    """When a broker could not be scraped: (run, broker, began, ended, open, failed scrapes)."""
     return scrapes.sparkSession.sql(
         """
-        WITH answered AS (
-          SELECT run, broker, time, lead(time) OVER (PARTITION BY run, broker ORDER BY time) AS next
-          FROM {scrapes} WHERE value = 1
-        ), gap AS (
-          SELECT a.run, a.broker, a.time AS began, coalesce(a.next, c.ended) AS ended, a.next IS NULL AS open
-          FROM answered a JOIN {clock} c ON a.run = c.run WHERE coalesce(a.next, c.scraped_until) - a.time > c.silence
+        WITH counted AS (
+          SELECT run, broker, time, value, count_if(value = 0) OVER (PARTITION BY run, broker ORDER BY time) AS failed,
+                 count_if(value = 0) OVER (PARTITION BY run, broker) AS failed_at_all
+          FROM {scrapes}
+        ), answered AS (
+          SELECT run, broker, time AS began, lead(time) OVER before AS next,
+                 coalesce(lead(failed) OVER before, failed_at_all) - failed AS failed
+          FROM counted WHERE value = 1 WINDOW before AS (PARTITION BY run, broker ORDER BY time)
         )
-        SELECT g.*, coalesce(x.failed, 0) AS failed, coalesce(y.faults, array()) AS faults
-        FROM gap g
-        LEFT JOIN (
-          SELECT g.run, g.broker, g.began, count(*) AS failed
-          FROM gap g JOIN {scrapes} s
-            ON s.run = g.run AND s.broker = g.broker AND s.time BETWEEN g.began AND g.ended AND s.value = 0
-          GROUP BY ALL) x USING (run, broker, began)
-        LEFT JOIN (
-          SELECT g.run, g.broker, g.began, array_sort(collect_list(f.number)) AS faults
-          FROM gap g JOIN {faults} f
-            ON f.run = g.run AND array_contains(f.brokers, g.broker)
-           AND f.began <= g.ended AND coalesce(f.ended, g.ended) >= g.began
-          GROUP BY ALL) y USING (run, broker, began)
+        SELECT a.run, a.broker, a.began, coalesce(a.next, c.ended) AS ended, a.next IS NULL AS open, a.failed
+        FROM answered a JOIN {clock} c ON a.run = c.run WHERE coalesce(a.next, c.scraped_until) - a.began > c.silence
         ORDER BY run, began, broker
         """,
         scrapes=scrapes,
         clock=clock,
-        faults=faults,
     )
 
 

@@ -37,6 +37,7 @@ ALWAYS = {
     # A torn or foreign value must become null and be counted, never stop the analysis of the rest.
     "spark.sql.ansi.enabled": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is what other readers gave up
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",  # a label that is written twice stops nothing
     "spark.sql.sources.partitionOverwriteMode": "dynamic",  # landing a run again replaces that run and no other
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a run called 007 stays "007"
     # Runs are landed each in a folder of its own; only of more runs than this are the rows sorted by run for it.
@@ -70,6 +71,11 @@ JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize
 SMALL_JVM_OPTIONS = "-XX:TieredStopAtLevel=1"
 
 
+def of_few_bytes(size: int) -> bool:
+    """Whether files of this many bytes are planned as small data: as few tasks, stages and compiled classes as can be."""
+    return size < SMALL_BYTES
+
+
 @contextmanager
 def spark_session(
     master: str = "local[*]", settings: Mapping[str, str] | None = None, size: int = 0
@@ -93,15 +99,14 @@ def spark_session(
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark warns about a name that resolves to loopback
     scratch = Path(tempfile.mkdtemp(prefix="minikafka-spark-"))
-    is_small = size < SMALL_BYTES
+    is_small = of_few_bytes(size)
     chosen = ALWAYS | (LOCAL if local else {}) | (SMALL if is_small else {})
     chosen["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
     session = None
     try:
         with archived(java) if local and is_small else nullcontext("") as class_archive:
             if is_small:
-                # On a cluster memory and collector are its own choice, and what spark-defaults.conf says in
-                # extraJavaOptions stays.
+                # Memory and collector are a cluster's own choice; its extraJavaOptions in spark-defaults.conf stay.
                 chosen |= {f"spark.{role}.defaultJavaOptions": SMALL_JVM_OPTIONS for role in ("driver", "executor")}
             if local:
                 chosen["spark.local.dir"] = str(scratch)

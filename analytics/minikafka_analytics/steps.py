@@ -9,19 +9,27 @@ from __future__ import annotations
 import shutil
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from pyspark.sql import DataFrame
 
+FEW = 500
+"""Rows of a step that stay with the driver instead of being landed. They are in every plan that reads the step."""
+
 
 class Steps:
-    """A folder of landed steps, gone at the end of a `with` block. It has to lie where all executors can write and read."""
+    """A folder of landed steps, gone at the end of a `with` block. It has to lie where all executors can write and read.
 
-    def __init__(self, parent: Path) -> None:
+    `small`: what is analysed is small by the size of its files. Then tables are read as one partition, for shuffles between tasks
+    cost more than the second core gains, and few rows are not landed at all.
+    """
+
+    def __init__(self, parent: Path, small: bool = False) -> None:
         self._folder = parent / f"steps-{uuid.uuid4().hex[:12]}"
+        self._small = small
 
     def __enter__(self) -> Steps:
         return self
@@ -31,8 +39,34 @@ class Steps:
     ) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def land(self, name: str, frame: DataFrame) -> DataFrame:
-        """Compute `frame` now, and give it as read from where it was written. A name may be used once."""
-        path = str(self._folder / name)
-        frame.write.parquet(path)
-        return frame.sparkSession.read.schema(frame.schema).parquet(path)
+    def land(self, name: str, frame: DataFrame, few: bool = False) -> DataFrame:
+        """Compute `frame` now, and give it as read from where it was written. A name may be used once.
+
+        `few`: of a small run it has few rows as a rule; where that holds they are kept by the driver, which no analysis survives
+        anyway.
+        """
+        kept = _with_driver(frame) if few and self._small else None
+        if kept is None:
+            path = str(self._folder / name)
+            frame.write.parquet(path)
+            kept = frame.sparkSession.read.schema(frame.schema).parquet(path)
+        return self.whole(kept)
+
+    def whole(self, frame: DataFrame) -> DataFrame:
+        """A table that was read: in one partition when the run is small, so that nothing after it is shuffled."""
+        return frame.coalesce(1) if self._small else frame
+
+
+def _with_driver(frame: DataFrame) -> DataFrame | None:
+    """The rows of `frame` as a local relation, or None when they are not few.
+
+    By way of the JVM's own objects: Spark hands rows that Python made to a Python worker.
+    """
+    from pyspark.sql import DataFrame as Made
+
+    spark: Any = frame.sparkSession
+    java: Any = frame._jdf
+    rows = java.limit(FEW + 1).collectAsList()
+    if rows.size() > FEW:
+        return None
+    return Made(spark._jsparkSession.createDataFrame(rows, java.schema()), spark)
