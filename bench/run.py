@@ -13,6 +13,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -156,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"other work on this machine disturbed {share:.0%} of the loads: repeat it when the machine is quiet"
         )
     console.print(f"acknowledged records lost by kill -9: {run.lost}")
-    console.print(f"written to {write(run, time.monotonic() - began).relative_to(RESULTS.parents[1])}")
+    console.print(f"written to {write(run, time.monotonic() - began).relative_to(records.RESULTS.parents[1])}")
     missed = [one.line.title for one in compared if one.reached is False]
     return 1 if run.lost or (args.check and missed) else 0
 
