@@ -33,24 +33,22 @@ AT_ONCE = 3  # planning one query overlaps running another; more than this only 
 
 
 FEW_ROWS = frozenset(
-    (
+    [
         "bases",
         "gaps",
         "sittings",
         "extents",
         "of_logs",
         "of_history",
-        "ups",
-        "wide",
         "faults",
         "clock",
         "partitions",
         "terms",
         "isr",
         "cuts",
-    )
+    ],
 )
-"""Steps with a row per partition, reader, fault or scrape, not per record."""
+"""Steps with a row per partition, reader, fault or anomaly, not per record or scrape."""
 
 
 def measure(landed: Mapping[str, DataFrame], steps: Steps) -> Answers:

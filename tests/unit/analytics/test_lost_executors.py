@@ -20,9 +20,9 @@ STAGES = (
     "parquet/steps-*/sends",
     "parquet/steps-*/fates",
     "parquet/steps-*/wide",
-    "parquet/steps-*/cuts",
+    "parquet/steps-*/events",
 )
-"""What is there once the landing, the evidence, the judgement, the samples and the recoveries have begun."""
+"""What is there once the landing, the evidence, the judgement, the samples and the answers about events have begun."""
 
 
 def executors(pid: int) -> list[int]:

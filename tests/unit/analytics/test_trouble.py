@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 from pathlib import Path
 
 import pytest
 from children import analyse, java_of, write_small_run
-from minikafka_analytics import trouble
+from minikafka_analytics import cli_analyze, trouble
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 OUT = Path("/out")
@@ -52,13 +53,14 @@ def test_a_jvm_that_is_killed(java: None, tmp_path: Path) -> None:
     assert (ended.code, ended.err) == (3, f"minikafka analyze: {trouble.JVM_GONE}\n")
 
 
-def test_a_full_disk(java: None, tmp_path: Path) -> None:
+def test_a_full_disk(spark: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The report's own file is /dev/full, which refuses every write as a full disk does."""
     run = write_small_run(tmp_path / "run")
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("this system has no /dev/full")
     (run / ".report.json.new").symlink_to(full)
-    ended = analyse(run)
-    assert ended.code == 3
-    assert ended.err == f"minikafka analyze: {run}: No space left on device\n"
+    parser = argparse.ArgumentParser()
+    cli_analyze.add_arguments(parser)
+    assert cli_analyze.run(parser.parse_args([str(run)])) == 3
+    assert capfd.readouterr().err == f"minikafka analyze: {run}: No space left on device\n"
