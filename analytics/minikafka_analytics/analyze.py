@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka import __version__
 
 from minikafka_analytics import assemble, measure
 from minikafka_analytics.landing import land, typed
 from minikafka_analytics.page import page
-from minikafka_analytics.run_folder import open_runs
-from minikafka_analytics.schemas import HISTORY, JOURNAL, REPLICAS, TABLES
+from minikafka_analytics.questions import Questions
+from minikafka_analytics.run_folder import RunFolder, open_runs
+from minikafka_analytics.schemas import HISTORY, JOURNAL, REPLICAS, TABLES, Landed
 from minikafka_analytics.session import of_few_bytes, spark_session
 from minikafka_analytics.steps import Steps
 from minikafka_analytics.trouble import in_one_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 JUDGED = (HISTORY, JOURNAL, REPLICAS)
 """The evidence that a verdict follows from."""
@@ -47,8 +52,18 @@ def analyze(
     paths.parquet.mkdir(parents=True, exist_ok=True)
     size = sum(path.stat().st_size for run in runs for table in TABLES for path in run.files(table.name))
     small = of_few_bytes(size)
-    with spark_session(master, settings, size) as spark, in_one_line(out), Steps(paths.parquet, small) as steps:
-        answers = measure.measure(land(spark, runs, paths.parquet, steps), steps)
+    with (
+        spark_session(master, settings, size) as spark,
+        in_one_line(out),
+        Steps(paths.parquet, small) as steps,
+        Questions(steps) as ask,
+    ):
+        for table in (
+            *JUDGED,
+            *(table for table in TABLES if table not in JUDGED),
+        ):  # what takes longest waits for these
+            ask.have(table.name, partial(_land, steps, spark, runs, table, paths.parquet))
+        answers = measure.measure(ask)
     report = assemble.report(runs, answers, __version__)
     points = {run["id"]: assemble.series(answers, run) for run in report["runs"]}
     _write(paths.json, json.dumps(report, indent=1, ensure_ascii=False, default=_jsonable) + "\n")
@@ -66,10 +81,20 @@ def judge(
     runs = open_runs(run_dirs)
     size = sum(path.stat().st_size for run in runs for table in JUDGED for path in run.files(table.name))
     small = of_few_bytes(size)
-    with spark_session(master, settings, size) as spark, in_one_line(scratch), Steps(scratch, small) as steps:
-        landed = {table.name: steps.land(f"landed-{table.name}", typed(spark, runs, table)) for table in JUDGED}
-        answers = measure.judge(landed, steps)
+    with (
+        spark_session(master, settings, size) as spark,
+        in_one_line(scratch),
+        Steps(scratch, small) as steps,
+        Questions(steps) as ask,
+    ):
+        for table in JUDGED:
+            ask.step(table.name, partial(typed, spark, runs, table))
+        answers = measure.judge(ask, JUDGED)
     return assemble.judged(runs, answers)
+
+
+def _land(steps: Steps, spark: SparkSession, runs: Sequence[RunFolder], table: Landed, out: Path) -> DataFrame:
+    return steps.whole(land(spark, runs, table, out))
 
 
 def verdicts(paths: ReportPaths) -> list[str]:

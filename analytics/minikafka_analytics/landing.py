@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics.run_folder import RunFolder
-from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, HISTORY, INTS, JOURNAL, SAMPLES, TABLES, UP, Landed
-from minikafka_analytics.steps import Steps
+from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, HISTORY, INTS, JOURNAL, SAMPLES, UP, Landed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-AT_ONCE = 2  # a table that is written and one that is planned keep two cores busy
 A_TIME = "line.time BETWEEN 0 AND 1e11"  # unix seconds up to the year 5138: milliseconds are no time of a run
 PLAIN_LABELS = r"""^\{"[^"\\]*":"[^"\\]*"(?:,"[^"\\]*":"[^"\\]*"){0,30}+\}$"""
 # A parser of JSON for each of a scrape's hundreds of samples takes longer than all else that is done to them.
@@ -31,15 +28,10 @@ LABELS = (
 LONGEST_MALFORMED_TEXT = 500  # characters kept of a line that cannot be read: enough to recognise it
 
 
-def land(spark: SparkSession, runs: Sequence[RunFolder], out: Path, steps: Steps) -> dict[str, DataFrame]:
-    """Writes `out/<table>/run=<id>/` for each table and run, and gives the tables as read back from there."""
-
-    def land_one(table: Landed) -> DataFrame:
-        typed(spark, runs, table).write.mode("overwrite").partitionBy("run").parquet(str(out / table.name))
-        return steps.whole(load(spark, runs, table, out))
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip((table.name for table in TABLES), pool.map(land_one, TABLES), strict=True))
+def land(spark: SparkSession, runs: Sequence[RunFolder], table: Landed, out: Path) -> DataFrame:
+    """Writes `out/<table>/run=<id>/` for each run, and gives the table as read back from there."""
+    typed(spark, runs, table).write.mode("overwrite").partitionBy("run").parquet(str(out / table.name))
+    return load(spark, runs, table, out)
 
 
 def load(spark: SparkSession, runs: Sequence[RunFolder], table: Landed, out: Path) -> DataFrame:

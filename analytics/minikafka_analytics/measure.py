@@ -1,12 +1,12 @@
 """Asks Spark every question of a set of runs, several at once, and brings the answers, which are small, to the driver.
 
-Nothing is decided here: which tables there are and what they depend on, nothing else.
+Nothing is decided here: which steps and answers there are and what they depend on, nothing else. The tables of a run (history,
+journal, replicas, events, samples) are steps, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics import (
@@ -20,184 +20,134 @@ from minikafka_analytics import (
     operations,
     replicas,
 )
-from minikafka_analytics.schemas import UP
-from minikafka_analytics.steps import Steps
+from minikafka_analytics.questions import Questions, Record
+from minikafka_analytics.schemas import TABLES, UP, Landed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
-Record = dict[str, Any]
 Answers = dict[str, list[Record]]
-Later = Callable[[], "DataFrame"]
-AT_ONCE = 3  # planning one query overlaps running another; more than this only queue for two cores
 
 
-FEW_ROWS = frozenset(
-    [
-        "bases",
-        "gaps",
-        "sittings",
-        "extents",
-        "of_logs",
-        "of_history",
-        "faults",
-        "clock",
-        "partitions",
-        "terms",
-        "isr",
-        "cuts",
-    ],
-)
-"""Steps with a row per partition, reader, fault or anomaly, not per record or scrape."""
+def measure(ask: Questions) -> Answers:
+    """Every answer, by name, for all the runs in the tables; each record has its `run`."""
+    _judge(ask)
+    _tell(ask)
+    ask.answer("gaps", operations.longest_gaps, "gaps", "sends")
+    ask.answer("lines", lines, *(table.name for table in TABLES))
+    ask.answer(
+        "journal",
+        lambda journal: journal.where("malformed IS NULL AND kind <> 'action'").select(
+            "run", "seq", "time", "kind", "body"
+        ),
+        "journal",
+    )
+    return ask.answers()
 
 
-def measure(landed: Mapping[str, DataFrame], steps: Steps) -> Answers:
-    """Every answer, by name, for all the runs in the landed tables; each record has its `run`."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        judged = _Judged(landed, steps, pool)
-        asked = {**judged.questions(), **_told(landed, steps, pool, judged)}
-        waiting = {name: pool.submit(_collect, frame) for name, frame in asked.items()}
-        return {name: future.result() for name, future in waiting.items()}
-
-
-def judge(landed: Mapping[str, DataFrame], steps: Steps) -> Answers:
+def judge(ask: Questions, tables: Sequence[Landed]) -> Answers:
     """The answers that a verdict depends on, and no others: history, journal and replicas are enough for them."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        judged = _Judged(landed, steps, pool)
-        asked = {
-            **judged.questions(),
-            "gaps": judged.land["gaps"].where("rank = 1"),
-            "lines": lines(landed),
-            "journal": landed["journal"].where("kind = 'verdict' AND malformed IS NULL").select("run", "seq", "body"),
-        }
-        waiting = {name: pool.submit(_collect, frame) for name, frame in asked.items()}
-        return {name: future.result() for name, future in waiting.items()}
+    _judge(ask)
+    ask.answer("gaps", lambda gaps: gaps.where("rank = 1"), "gaps")
+    ask.answer("lines", lambda *landed: lines(*landed, tables=tables), *(table.name for table in tables))
+    ask.answer(
+        "journal",
+        lambda journal: journal.where("kind = 'verdict' AND malformed IS NULL").select("run", "seq", "body"),
+        "journal",
+    )
+    return ask.answers()
 
 
-class _Landing:
-    """Lands steps on a pool, and waits for them by name."""
-
-    def __init__(self, steps: Steps, pool: ThreadPoolExecutor) -> None:
-        self._steps = steps
-        self._pool = pool
-        self._waiting: dict[str, Future[DataFrame]] = {}
-
-    def begin(self, **made: Later) -> None:
-        for name, make in made.items():
-            self._waiting[name] = self._pool.submit(self._land, name, make)
-
-    def _land(self, name: str, make: Later) -> DataFrame:
-        return self._steps.land(name, make(), few=name in FEW_ROWS)
-
-    def __getitem__(self, name: str) -> DataFrame:
-        return self._waiting[name].result()
-
-
-class _Judged:
-    """The judgement of docs/verdicts.md: steps in the order in which they depend on each other."""
-
-    def __init__(self, landed: Mapping[str, DataFrame], steps: Steps, pool: ThreadPoolExecutor) -> None:
-        history, journal, told = landed["history"], landed["journal"], landed["replicas"]
-        self.history, self.told = history, told
-        land = self.land = _Landing(steps, pool)
-        land.begin(
-            bases=lambda: evidence.bases(history, journal, told),
-            sends=lambda: evidence.sends(history),
-        )
-        bases, sends = land["bases"], land["sends"]
-        land.begin(lines=lambda: evidence.lines_of_readers(history, bases), gaps=lambda: operations.gaps(sends))
-        lines = land["lines"]
-        land.begin(sittings=lambda: evidence.sittings(lines))
-        sittings = land["sittings"]
-        land.begin(
-            extents=lambda: evidence.extents(history, told, sends, sittings, bases),
-            places=lambda: evidence.places(lines, sittings),
-        )
-        extents, places = land["extents"], land["places"]
-        land.begin(
-            fates=lambda: fates.fates(sends, places, extents, evidence.topics(extents, told), bases),
-            of_logs=lambda: anomalies.together(
-                [logs.bounds(told, extents), logs.of_batches(told, extents), logs.divergence(told, extents)]
-            ),
-        )
-        fate = land["fates"]
-        land.begin(
-            of_history=lambda: anomalies.together(
-                [
-                    anomalies.of_values(fate, bases),
-                    anomalies.phantoms(fate, extents),
-                    anomalies.of_places(places, fate, extents),
-                    anomalies.of_readers(lines, fate, extents),
-                    anomalies.of_senders(fate, bases),
-                    anomalies.stale(lines, fate),
-                    anomalies.ends(history, bases),
-                ]
-            ),
-        )
-
-    def questions(self) -> dict[str, DataFrame]:
-        land = self.land
-        self.anomalies = land["of_history"].unionAll(land["of_logs"])
-        return {
-            "bases": land["bases"],
-            "counts": fates.counts(land["fates"]),
-            "kinds": anomalies.by_kind(self.anomalies),
-            "losses": fates.losses(land["fates"], land["bases"]),
-            "torn": logs.gaps_in_evidence(self.told, land["extents"]),
-        }
+def _judge(ask: Questions) -> None:
+    """The judgement of docs/verdicts.md, in the order in which its steps depend on each other."""
+    ask.step("sends", evidence.sends, "history")
+    ask.step("bases", evidence.bases, "history", "journal", "replicas", few=True)
+    ask.step("lines", evidence.lines_of_readers, "history", "bases")
+    ask.step("sittings", evidence.sittings, "lines", few=True)
+    ask.step("extents", evidence.extents, "history", "replicas", "sends", "sittings", "bases", few=True)
+    ask.step("places", evidence.places, "lines", "sittings")
+    ask.step("fates", _fates, "sends", "places", "extents", "replicas", "bases")
+    ask.step("of_history", _of_history, "history", "lines", "places", "fates", "extents", "bases", few=True)
+    ask.step("of_logs", _of_logs, "replicas", "extents", few=True)
+    ask.step("gaps", operations.gaps, "sends", few=True)
+    ask.answer("bases", _as_it_is, "bases")
+    ask.answer("counts", fates.counts, "fates")
+    ask.answer("losses", fates.losses, "fates", "bases")
+    ask.answer("torn", logs.gaps_in_evidence, "replicas", "extents")
+    ask.answer("kinds", lambda *found: anomalies.by_kind(anomalies.together(found)), "of_history", "of_logs")
 
 
-def _told(
-    landed: Mapping[str, DataFrame], steps: Steps, pool: ThreadPoolExecutor, judged: _Judged
-) -> dict[str, DataFrame]:
+def _fates(sends: DataFrame, places: DataFrame, extents: DataFrame, told: DataFrame, bases: DataFrame) -> DataFrame:
+    return fates.fates(sends, places, extents, evidence.topics(extents, told), bases)
+
+
+def _of_history(
+    history: DataFrame, lines: DataFrame, places: DataFrame, fate: DataFrame, extents: DataFrame, bases: DataFrame
+) -> DataFrame:
+    return anomalies.together(
+        [
+            anomalies.of_values(fate, bases),
+            anomalies.phantoms(fate, extents),
+            anomalies.of_places(places, fate, extents),
+            anomalies.of_readers(lines, fate, extents),
+            anomalies.of_senders(fate, bases),
+            anomalies.stale(lines, fate),
+            anomalies.ends(history, bases),
+        ]
+    )
+
+
+def _of_logs(told: DataFrame, extents: DataFrame) -> DataFrame:
+    return anomalies.together(
+        [logs.bounds(told, extents), logs.of_batches(told, extents), logs.divergence(told, extents)]
+    )
+
+
+def _tell(ask: Questions) -> None:
     """What the run's faults, events and samples tell beside the judgement."""
-    land = _Landing(steps, pool)
-    history, journal = landed["history"], landed["journal"]
-    land.begin(
-        ups=lambda: landed["samples"].where(f"metric = '{UP}'").select("run", "time", "broker", "value"),
-        wide=lambda: replicas.wide(landed["samples"]),
-        faults=lambda: faults.episodes(journal),
+    ask.step(
+        "ups", lambda samples: samples.where(f"metric = '{UP}'").select("run", "time", "broker", "value"), "samples"
     )
-    ups, wide, faulty = land["ups"], land["wide"], land["faults"]
-    land.begin(clock=lambda: clocks(history, journal, ups))
-    clock, sends, gaps = land["clock"], judged.land["sends"], judged.land["gaps"]
-    land.begin(events=lambda: leadership.relevant(landed["events"], clock))
-    events = land["events"]
-    land.begin(
-        partitions=lambda: leadership.partitions(events, wide, sends),
-        terms=lambda: leadership.terms(events),
+    ask.step("wide", replicas.wide, "samples")
+    ask.step("faults", faults.episodes, "journal", few=True)
+    ask.step("clock", clocks, "history", "journal", "ups", few=True)
+    ask.step("relevant", leadership.relevant, "events", "clock")
+    ask.step("partitions", leadership.partitions, "relevant", "wide", "sends", few=True)
+    ask.step("terms", leadership.terms, "relevant", few=True)
+    ask.step("isr", leadership.isr_changes, "relevant", "partitions", few=True)
+    ask.step("cuts", leadership.truncations, "relevant", "fates", "terms", "faults", few=True)
+    for name, step in {"clocks": "clock", "truncations": "cuts"}.items():
+        ask.answer(name, _as_it_is, step)
+    for name in ("faults", "partitions", "terms", "isr"):
+        ask.answer(name, _as_it_is, name)
+    ask.answer(
+        "workloads",
+        lambda history: history.where("op = 'workload' AND settings IS NOT NULL").select("run", "time", "settings"),
+        "history",
     )
-    partitions, terms, fate = land["partitions"], land["terms"], judged.land["fates"]
-    land.begin(
-        isr=lambda: leadership.isr_changes(events, partitions),
-        cuts=lambda: leadership.truncations(events, fate, terms, faulty),
-    )
-    isr, cuts = land["isr"], land["cuts"]
-    return {
-        "clocks": clock,
-        "lines": lines(landed),
-        "journal": journal.where("malformed IS NULL AND kind <> 'action'").select("run", "seq", "time", "kind", "body"),
-        "workloads": history.where("op = 'workload' AND settings IS NOT NULL").select("run", "time", "settings"),
-        "faults": faulty,
-        "rates": operations.rates(sends, clock),
-        "errors": operations.errors(sends),
-        "examples": anomalies.examples(judged.anomalies, fate, cuts, judged.land["places"]),
-        "coverage": coverage.coverage(history, judged.land["sittings"], wide),
-        "partitions": partitions,
-        "gaps": operations.longest_gaps(gaps, sends),
-        "terms": terms,
-        "isr": isr,
-        "truncations": cuts,
-        "returns": leadership.returns(events, wide),
-        "pauses": faults.pauses(faulty, gaps),
-        "events": leadership.others(events),
-        "series": replicas.series(wide, clock),
-        "lag": replicas.lag(landed["samples"], clock),
-        "at_risk": replicas.at_risk(wide),
-        "exposure": replicas.exposure(wide, clock, partitions),
-        "silences": replicas.silences(ups, clock),
-        "went_back": replicas.watermarks_that_went_back(wide),
-    }
+    ask.answer("rates", operations.rates, "sends", "clock")
+    ask.answer("errors", operations.errors, "sends")
+    ask.answer("coverage", coverage.coverage, "history", "sittings", "wide")
+    ask.answer("pauses", faults.pauses, "faults", "gaps")
+    ask.answer("returns", leadership.returns, "relevant", "wide")
+    ask.answer("events", leadership.others, "relevant")
+    ask.answer("series", replicas.series, "wide", "clock")
+    ask.answer("lag", replicas.lag, "samples", "clock")
+    ask.answer("at_risk", replicas.at_risk, "wide")
+    ask.answer("exposure", replicas.exposure, "wide", "clock", "partitions")
+    ask.answer("silences", replicas.silences, "ups", "clock")
+    ask.answer("went_back", replicas.watermarks_that_went_back, "wide")
+    ask.answer("examples", _examples, "of_history", "of_logs", "fates", "cuts", "places")
+
+
+def _examples(
+    of_history: DataFrame, of_logs: DataFrame, fate: DataFrame, cuts: DataFrame, places: DataFrame
+) -> DataFrame:
+    return anomalies.examples(anomalies.together([of_history, of_logs]), fate, cuts, places)
+
+
+def _as_it_is(frame: DataFrame) -> DataFrame:
+    return frame
 
 
 def clocks(history: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFrame:
@@ -240,9 +190,12 @@ def clocks(history: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFr
     )
 
 
-def lines(landed: Mapping[str, DataFrame]) -> DataFrame:
+def lines(*landed: DataFrame, tables: Sequence[Landed] = TABLES) -> DataFrame:
     """Per run and table: rows landed, lines that could not be read, and the text of one of those."""
-    frames = [frame.selectExpr("run", f"'{name}' AS `table`", "malformed") for name, frame in landed.items()]
+    frames = [
+        frame.selectExpr("run", f"'{table.name}' AS `table`", "malformed")
+        for table, frame in zip(tables, landed, strict=True)
+    ]
     together = frames[0]
     for frame in frames[1:]:
         together = together.unionAll(frame)
@@ -255,11 +208,3 @@ def _expressions(*texts: str) -> list[Any]:
     from pyspark.sql import functions as F
 
     return [F.expr(text) for text in texts]
-
-
-def _collect(frame: DataFrame) -> list[Record]:
-    return [_plain(row) for row in frame.collect()]
-
-
-def _plain(row: Row) -> Record:
-    return row.asDict(recursive=True)

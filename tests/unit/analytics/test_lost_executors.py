@@ -20,7 +20,7 @@ STAGES = (
     "parquet/steps-*/sends",
     "parquet/steps-*/fates",
     "parquet/steps-*/wide",
-    "parquet/steps-*/events",
+    "parquet/steps-*/relevant",
 )
 """What is there once the landing, the evidence, the judgement, the samples and the answers about events have begun."""
 
