@@ -115,16 +115,17 @@ def _runner_lives(directory: Path) -> bool:
 
 
 def _living(directory: Path) -> list[int]:
-    """The brokers of the run that live."""
+    """The brokers of the run that live, also one whose process the runner had no time to write down."""
     cluster = LocalCluster(directory / CLUSTER_FOLDER)
-    if not cluster.exists:
-        return []
-    return [broker.id for broker in cluster.info().brokers if broker.pid is not None]
+    return cluster.running() if cluster.exists else []
 
 
 def _close_journal(directory: Path) -> None:
     path = directory / journal_file.FILE_NAME
-    if not path.exists() or any(line.get("kind") == "verdict" for line in read_journal(path)):
-        return
+    try:
+        if not path.exists() or any(line.get("kind") == "verdict" for line in read_journal(path)):
+            return
+    except ValueError:
+        return  # what is no journal gets no verdict
     with contextlib.closing(Journal(path)) as journal:
         journal.write("verdict", Verdict.trouble(Outcome.ABORTED, "aborted from outside").as_json())

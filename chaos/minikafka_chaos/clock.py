@@ -37,10 +37,17 @@ class Clock(Protocol):
 
 
 class MachineClock:
-    """The time of this machine."""
+    """The time of this machine, as it was when the clock was made, and what has gone by since.
+
+    Runs are judged by times (the steps of claims, gaps): a wall clock that is set back meanwhile would put records before a
+    fault that came after it.
+    """
+
+    def __init__(self) -> None:
+        self._zero = _time.time() - _time.monotonic()
 
     def time(self) -> float:
-        return _time.time()
+        return self._zero + _time.monotonic()
 
     def monotonic(self) -> float:
         return _time.monotonic()

@@ -17,12 +17,12 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time as _time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.faults import Fault, Handle, Targets
 
 FILE_NAME = "journal.jsonl"
@@ -44,12 +44,13 @@ class Journal:
     Lines may come from several threads. It is the ledger of a run on one machine (`minikafka_chaos.faults.Ledger`).
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = _time.time, durable: bool = True) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = MACHINE_CLOCK.time, durable: bool = True) -> None:
         self.path = path
         self._clock = clock
         self._durable = durable
         self._lock = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
+        _drop_cut_off_line(path)
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, kind: str, fields: Mapping[str, Any]) -> float:
@@ -113,15 +114,36 @@ class Journal:
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
-    """The journal's lines; a last line that was cut off is left out. Raises OSError when there is no such file."""
+    """The journal's lines; a last line that was cut off is left out.
+
+    Raises OSError when there is no such file, and ValueError for a line that is no JSON object.
+    """
     lines: list[dict[str, Any]] = []
-    for raw in path.read_bytes().splitlines(keepends=True):
+    whole, _, rest = path.read_bytes().rpartition(b"\n")
+    for number, raw in enumerate([*whole.split(b"\n"), rest], 1):
+        if not raw.strip():
+            continue
         try:
-            lines.append(json.loads(raw))
-        except ValueError:
-            if raw.endswith(b"\n"):
-                raise
+            line = json.loads(raw)
+        except ValueError as error:
+            if raw is rest:
+                break
+            raise ValueError(f"line {number} is no JSON: {error}") from error
+        if not isinstance(line, dict) or not isinstance(line.get("time"), int | float):
+            raise ValueError(f"line {number} is no JSON object with a time")
+        lines.append(line)
     return lines
+
+
+def _drop_cut_off_line(path: Path) -> None:
+    """Whatever is written behind a line that was cut off by its writer's death would be lost with it."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        text = file.read()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            file.truncate(whole)
 
 
 def _one_line(error: BaseException) -> str:

@@ -89,6 +89,13 @@ def test_after_kill_9_of_the_runner_no_process_is_left(running: Running) -> None
     running.runner.kill()
     running.runner.wait()
     assert running.brokers(), "nothing to abort"
+    unrecorded = (
+        running.directory / "cluster" / "broker-2"
+    )  # killed between starting it and writing down which process it is
+    for name in ("process.json", "pid"):
+        (unrecorded / name).unlink()
+    with (running.directory / "journal.jsonl").open("a") as journal:
+        journal.write('{"time": 1.0, "kind": "no')  # and in the middle of a line
     (told,) = running.abort("--out", str(running.out))
     assert (told["runner"], told["left"]) == (None, 0)
     assert running.brokers() == []

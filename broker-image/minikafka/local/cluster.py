@@ -169,6 +169,10 @@ class LocalCluster:
         with pids.held(self.data, broker) as handle:
             return handle.identity.pid if handle else None
 
+    def running(self) -> list[int]:
+        """The brokers that run, also those whose process nobody has written down: who started them may have been killed."""
+        return [broker for broker in self._record().ids if pids.find(self.data, broker) is not None]
+
     def state(self, broker: int) -> str:
         """``up``, ``starting`` (running, not ready), ``paused`` or ``down``."""
         with pids.held(self.data, broker) as handle:
