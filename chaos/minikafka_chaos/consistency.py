@@ -65,6 +65,11 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
     for claim in spec.claims:
         if claim.since is not None and claim.since not in earlier:
             yield f"claim {claim.name}: since names no step: {claim.since}"
+    gaps = [claim.name for claim in spec.claims if claim.limit_millis is not None]
+    for expected in spec.expect:
+        for name in expected.claims:
+            if name not in gaps:
+                yield f"expect.claims: {name} is no claim AckGapAtMost"
 
 
 def _idle_references(spec: ScenarioSpec) -> Iterator[str]:

@@ -213,17 +213,21 @@ class ExpectedAnomaly(Part):
 class ExpectSpec(Part):
     """What the scenario is meant to show: then a run that finds exactly that ends with exit code 0.
 
-    `anomalies` are all that are meant (notes aside). `when` limits it to these settings of the brokers.
+    `anomalies` are all that are meant (notes aside), `claims` all claims AckGapAtMost that are meant to be broken. `when` limits
+    it to these settings of the brokers.
     """
 
     verdict: ExpectedVerdict
     anomalies: list[ExpectedAnomaly] = Field(default_factory=list)
+    claims: list[Name] = Field(default_factory=list)
     when: list[ConfigEntry] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _fits_its_verdict(self) -> Self:
         if self.anomalies and self.verdict is not ExpectedVerdict.FAILED:
             raise ValueError(f"expect: anomalies mean Failed, not {self.verdict.value}")
+        if self.claims and self.verdict is not ExpectedVerdict.FAILED:
+            raise ValueError(f"expect: broken claims mean Failed, not {self.verdict.value}")
         return self
 
 

@@ -6,7 +6,7 @@ import pytest
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.expectation import difference, exit_code
 from minikafka_chaos.scenario import ExpectSpec
-from minikafka_chaos.verdict import Outcome, Verdict
+from minikafka_chaos.verdict import Finding, Outcome, Verdict
 
 from .test_scenario import parse
 
@@ -16,8 +16,22 @@ MEANT = ExpectSpec.model_validate_json(
 FINE = ExpectSpec.model_validate_json('{"verdict": "Passed"}')
 
 
+GAP = ExpectSpec.model_validate_json('{"verdict": "Failed", "claims": ["short"]}')
+
+
 def failed(**errors: int) -> Verdict:
     return Verdict(Outcome.FAILED, "", {"errors": errors})
+
+
+def outage(verdict: Verdict, claim: str = "short") -> Verdict:
+    """The same, with a claim about gaps broken as well."""
+    verdict.findings.append(Finding(f"{claim}: no ack gap above 1 s", False, "longest gap 9.000 s", claim))
+    return verdict
+
+
+def unsure(verdict: Verdict) -> Verdict:
+    verdict.problems.append("a step was not reached")
+    return verdict
 
 
 @pytest.mark.parametrize(
@@ -32,6 +46,15 @@ def failed(**errors: int) -> Verdict:
         (MEANT, Verdict(Outcome.ERROR, ""), 3, "expected Failed, found Error"),
         (FINE, Verdict(Outcome.PASSED, ""), 0, None),
         (FINE, failed(unseen=1), 1, "expected Passed, found Failed"),
+        (MEANT, outage(failed(unseen=1, phantom=7)), 1, "did not expect that claim short is broken"),
+        (GAP, outage(failed()), 0, None),
+        (
+            GAP,
+            outage(failed(), "long"),
+            1,
+            "expected that claim short is broken, and it is not; did not expect that claim long is broken",
+        ),
+        (MEANT, unsure(failed(unseen=1, phantom=7)), 3, "not all could be told: a step was not reached"),
     ],
 )
 def test_exit_codes(expected: ExpectSpec, verdict: Verdict, code: int, told: str | None) -> None:
@@ -58,3 +81,11 @@ def test_an_expectation_may_depend_on_the_brokers_settings() -> None:
 def test_anomalies_mean_failed() -> None:
     with pytest.raises(BadScenario, match="anomalies mean Failed"):
         parse(expect=[{"verdict": "Passed", "anomalies": [{"kind": "unseen"}]}])
+
+
+def test_an_expected_claim_is_one_about_gaps() -> None:
+    claims = [{"name": "kept", "type": "NoAcknowledgedRecordLost"}]
+    with pytest.raises(BadScenario, match="kept is no claim AckGapAtMost"):
+        parse(claims=claims, expect=[{"verdict": "Failed", "claims": ["kept"]}])
+    with pytest.raises(BadScenario, match="broken claims mean Failed"):
+        parse(claims=claims, expect=[{"verdict": "Passed", "claims": ["kept"]}])
