@@ -33,7 +33,7 @@ TOPIC = "bench"
 
 
 def write_run(folder: Path, sends: int) -> dict[str, int]:
-    """Write `history.jsonl` and `replicas.jsonl` of so many sends; returns what a judge has to find."""
+    """Write `history.jsonl`, `replicas.jsonl` and `journal.jsonl` of so many sends; returns what a judge has to find."""
     folder.mkdir(parents=True, exist_ok=True)
     found: Counter[str] = Counter()
     ends = [0] * PARTITIONS
@@ -68,6 +68,8 @@ def write_run(folder: Path, sends: int) -> dict[str, int]:
                 write(f'{_line(end_s, 2000, "poll", "ok", partition, offset, value)},"batch":{offset // BATCH}')
             write(_line(end_s, 2000, "read", "ok", partition, ends[partition]))
     _write_replicas(folder / "replicas.jsonl", ends)
+    claims = {"time": end_s, "kind": "claims", "claims": [], "problems": []}
+    (folder / "journal.jsonl").write_text(json.dumps(claims) + "\n")
     return dict(found)
 
 

@@ -97,10 +97,20 @@ def _land(steps: Steps, spark: SparkSession, runs: Sequence[RunFolder], table: L
     return steps.whole(land(spark, runs, table, out))
 
 
-def verdicts(paths: ReportPaths) -> list[str]:
-    """The verdict of each run in a report."""
+class Told(NamedTuple):
+    """What a report says of one run. `agree`: whether both judges do; None where one has not judged."""
+
+    id: str
+    verdict: str
+    sentence: str
+    agree: bool | None
+
+
+def told(paths: ReportPaths) -> list[Told]:
+    """What a report says of each of its runs."""
     report = json.loads(paths.json.read_text(encoding="utf-8"))
-    return [run["verdict"]["verdict"] for run in report["runs"]]
+    said = [(run["id"], run["verdict"]) for run in report["runs"]]
+    return [Told(name, verdict["verdict"], verdict["sentence"], verdict["agree"]) for name, verdict in said]
 
 
 def _jsonable(value: object) -> Any:

@@ -51,11 +51,14 @@ def of_values(fates: DataFrame, bases: DataFrame) -> DataFrame:
 
 
 def phantoms(fates: DataFrame, extents: DataFrame) -> DataFrame:
-    """Values that were read and never sent, above what was there before."""
+    """Values that were read where nobody has sent them, above what was there before."""
     return fates.sparkSession.sql(
         named(
             """
-            WITH stranger AS (SELECT run, value, explode(places) AS place FROM {fates} WHERE outcome IS NULL)
+            WITH stranger AS (
+              SELECT run, value, explode(filter(places,
+                       p -> outcome IS NULL OR p.topic <> topic OR coalesce(p.partition <> partition, false))) AS place
+              FROM {fates})
             SELECT s.run, :phantom: AS kind, false AS note, e.topic, e.partition, place.offset AS offset, min(value) AS value
             FROM stranger s JOIN {extents} e
               ON e.run = s.run AND e.topic = place.topic AND e.partition = place.partition AND place.offset >= e.there_before
@@ -204,7 +207,7 @@ def ends(history: DataFrame, bases: DataFrame) -> DataFrame:
                      lag(offset) OVER (PARTITION BY h.run, topic, partition, process ORDER BY seq) AS before
               FROM {history} h JOIN {bases} b ON b.run = h.run
               WHERE op = 'end_offset' AND malformed IS NULL AND offset IS NOT NULL AND topic IS NOT NULL
-                AND partition IS NOT NULL AND time >= accept_before)
+                AND partition IS NOT NULL AND time >= accept_before AND time > coalesce(gone[topic], double('-Infinity')))
             WHERE offset < before
             """
         ),

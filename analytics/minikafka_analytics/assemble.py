@@ -51,7 +51,7 @@ def judged(runs: Sequence[RunFolder], answers: Mapping[str, list[Record]]) -> li
     found = []
     for run in runs:
         rows = {name: _of(answer, run.id) for name, answer in answers.items()}
-        own = judgement.judged(rows, _broken_lines(run, rows["lines"]))
+        own = judgement.judged(rows, _broken_lines(run, rows["lines"]), run.has)
         told = [json.loads(row["body"]) for row in sorted(rows["journal"], key=lambda row: row["seq"])]
         verdict = judgement.verdict(told[-1] if told else None, own)
         found.append({"id": run.id, "verdict": verdict, "counts": own["counts"], "kinds": own["counts"]["anomalies"]})
@@ -77,7 +77,7 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
     told = [json.loads(row["body"]) for row in sorted(found["journal"], key=lambda row: row["seq"])]
     verifier = next((line for line in reversed(told) if line.get("kind") == "verdict"), None)
     scenario: Record = next((line for line in told if line.get("kind") == "scenario"), {})
-    own = judgement.judged(found, _broken_lines(folder, found["lines"]))
+    own = judgement.judged(found, _broken_lines(folder, found["lines"]), folder.has)
     counts = _counts(own["counts"])
     found = {**found, **_told(found)}
     faults = _faults(since(found["faults"], "began", "struck", "ended"), found)
@@ -138,7 +138,9 @@ def _counts(counts: Mapping[str, Any]) -> Record:
 def _broken_lines(folder: RunFolder, lines: Iterable[Record]) -> int:
     """Lines of the evidence that are no such lines; a last line that was cut off by its writer's death is none of them."""
     malformed = {row["table"]: row["malformed"] for row in lines}
-    return sum(max(malformed.get(table, 0) - folder.torn_ends(table), 0) for table in ("history", "replicas"))
+    return sum(
+        max(malformed.get(table, 0) - folder.torn_ends(table), 0) for table in ("history", "replicas", "journal")
+    )
 
 
 def _no_clock() -> Record:

@@ -6,7 +6,12 @@ import argparse
 import errno
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from minikafka_analytics.analyze import Told
 
 HELP = "Spark analysis of runs: report.html, report.json, Parquet"
 
@@ -36,13 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `minikafka analyze`: 0 every run passed, 1 a run failed, 2 bad input, 3 could not tell.
 
-    Could not tell: no Java, Spark failed, the disk is full, a run is Inconclusive, or the verifier says something else.
+    Could not tell: no Java, Spark failed, the disk is full, a run is Inconclusive, or the verifier says something else of a run:
+    that comes first, whatever the other runs are.
     """
     settings = dict(pair.split("=", 1) for pair in args.conf if "=" in pair)
     if len(settings) < len(args.conf):
         return _fail("--conf must be KEY=VALUE", BAD_INPUT)
     try:
-        from minikafka_analytics.analyze import analyze, verdicts
+        from minikafka_analytics.analyze import analyze, told
         from minikafka_analytics.java import JavaMissing
         from minikafka_analytics.run_folder import NoRun
         from minikafka_analytics.session import SparkDidNotStart
@@ -61,25 +67,26 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return _fail(f"{out}: {error.strerror or error}", COULD_NOT_TELL if full else BAD_INPUT)
-    found = verdicts(paths)
+    found = told(paths)
     if args.json:
-        print(
-            json.dumps(
-                {"html": str(paths.html), "json": str(paths.json), "parquet": str(paths.parquet), "verdicts": found}
-            )
-        )
+        files = {"html": str(paths.html), "json": str(paths.json), "parquet": str(paths.parquet)}
+        runs = [each._asdict() for each in found]
+        print(json.dumps({**files, "verdicts": [each.verdict for each in found], "runs": runs}))
     else:
-        for path, verdict in zip(args.run_dirs, found, strict=False):
-            print(f"{path.name or path}: {verdict}")
+        for each in sorted(found, key=lambda each: each.agree is not False):
+            print(f"{each.id}: {each.sentence if each.agree is False else each.verdict}")
         print(f"report: {paths.html}")
     return exit_code(found)
 
 
-def exit_code(verdicts: list[str]) -> int:
-    """The worst of them: a failed run outweighs one that could not tell."""
+def exit_code(found: Sequence[Told]) -> int:
+    """The worst of them: judges that differ outweigh a failed run, and that one that could not tell."""
+    if any(each.agree is False for each in found):
+        return COULD_NOT_TELL
+    verdicts = {each.verdict for each in found}
     if "Failed" in verdicts:
         return NO
-    return OK if all(verdict == "Passed" for verdict in verdicts) else COULD_NOT_TELL
+    return OK if verdicts == {"Passed"} else COULD_NOT_TELL
 
 
 def _fail(message: str, code: int) -> int:

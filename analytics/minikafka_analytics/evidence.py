@@ -18,21 +18,37 @@ def bases(history: DataFrame, journal: DataFrame, replicas: DataFrame) -> DataFr
     """One row per run: what it is to be judged by (rules Claims and Since).
 
     `accept_before` is the rules' *A* (unix seconds): what was read before it is no evidence. `since` of a claim is a unix
-    time, -inf without one and +inf for "never". `first_invoke` is the line of the first send, `missing_lines` how
-    many lines with a number are not there, `has_logs` whether there is a replicas.jsonl.
+    time, -inf without one and +inf for "never"; `terms` is the line itself. `first_invoke` is the line of the first send,
+    `missing_lines` how many lines with a number are not there, `misnumbered` whether the numbers are not 0 to N - 1, each once
+    (their sum and their exclusive or tell it without sorting them). `has_logs` whether there is a replicas.jsonl, `gone` when
+    topics were deleted (topic -> unix seconds): what was told of them up to then is no evidence.
     """
     return history.sparkSession.sql(
         f"""
         WITH client AS (
           SELECT run, min(seq) FILTER (WHERE op = 'send' AND type = 'invoke') AS first_invoke,
-                 coalesce(max(seq) FILTER (WHERE numbered) + 1 - count_if(numbered), 0) AS missing_lines,
+                 greatest(coalesce(max(seq) FILTER (WHERE numbered) + 1, 0) - count_if(numbered), 0) AS missing_lines,
+                 (count_if(numbered) > 0 AND count_if(NOT numbered) > 0)
+                   OR coalesce(max(seq) FILTER (WHERE numbered) + 1 < count_if(numbered), false)
+                   OR coalesce(max(seq) FILTER (WHERE numbered) + 1 = count_if(numbered) AND (
+                     2 * sum(seq) FILTER (WHERE numbered) <> count_if(numbered) * (count_if(numbered) - 1)
+                     OR bit_xor(seq) FILTER (WHERE numbered) <> CASE (count_if(numbered) - 1) % 4
+                       WHEN 0 THEN count_if(numbered) - 1 WHEN 1 THEN 1 WHEN 2 THEN count_if(numbered) ELSE 0 END), false)
+                   AS misnumbered,
                  min_by(settings, seq) FILTER (WHERE op = 'workload' AND settings IS NOT NULL) AS settings
           FROM {{history}} WHERE malformed IS NULL GROUP BY run
         ), told AS (
           SELECT run, max_by(body, seq) FILTER (WHERE kind = 'claims') AS claims
           FROM {{journal}} WHERE malformed IS NULL GROUP BY run
-        ), logs AS (SELECT DISTINCT run, true AS has_logs FROM {{replicas}}), said AS (
-          SELECT run, first_invoke, coalesce(missing_lines, 0) AS missing_lines, coalesce(has_logs, false) AS has_logs,
+        ), logs AS (
+          SELECT run, true AS has_logs, map_from_entries(collect_list(struct(topic, deleted_at)) FILTER (
+                   WHERE deleted_at IS NOT NULL)) AS gone
+          FROM (SELECT run, topic, max(time) FILTER (WHERE kind = 'start' AND reason = 'topic_deleted') AS deleted_at
+                FROM {{replicas}} WHERE malformed IS NULL GROUP BY run, topic)
+          GROUP BY run
+        ), said AS (
+          SELECT run, first_invoke, coalesce(missing_lines, 0) AS missing_lines, coalesce(misnumbered, false) AS misnumbered,
+                 coalesce(has_logs, false) AS has_logs, gone, claims AS terms,
                  from_json(settings, 'idempotence BOOLEAN').idempotence AS idempotence, from_json(claims, '{CLAIMS}') AS said
           FROM client FULL OUTER JOIN told USING (run) LEFT JOIN logs USING (run)
         ), dated AS (
@@ -42,7 +58,8 @@ def bases(history: DataFrame, journal: DataFrame, replicas: DataFrame) -> DataFr
                                  ELSE CAST(c.since AS DOUBLE) END)) AS claims
           FROM said
         )
-        SELECT run, first_invoke, missing_lines, has_logs, coalesce(idempotence, false) AS idempotence, claims,
+        SELECT run, first_invoke, missing_lines, misnumbered, has_logs, gone, terms,
+               coalesce(idempotence, false) AS idempotence, claims,
                coalesce(said.problems, array()) AS problems,
                coalesce(array_min(transform(filter(claims, c -> c.type = '{NO_LOSS}'), c -> c.since)),
                         double('-Infinity')) AS accept_before,
@@ -77,7 +94,8 @@ def sends(history: DataFrame) -> DataFrame:
                  max(offset) FILTER (WHERE type = 'ok') AS offset,
                  max(leader_epoch) FILTER (WHERE type = 'ok') AS leader_epoch,
                  max(error) AS error,
-                 count_if(type = 'invoke') AS invocations, count_if(type <> 'invoke') AS answers
+                 count_if(type = 'invoke') AS invocations, count_if(type <> 'invoke') AS answers,
+                 min(topic) <> max(topic) OR coalesce(min(partition) <> max(partition), false) AS strayed
           FROM {history}
           WHERE op = 'send' AND malformed IS NULL
           GROUP BY run, value
@@ -86,7 +104,7 @@ def sends(history: DataFrame) -> DataFrame:
                coalesce(invoked_at, completed_at) AS invoked_at, completed_at,
                CASE answer WHEN 'ok' THEN 'acked' WHEN 'fail' THEN 'failed' ELSE 'unknown' END AS outcome,
                answer IS NULL AS unanswered, offset, leader_epoch, IF(answer = 'ok', NULL, error) AS error,
-               invocations <> 1 OR answers > 1 OR coalesce(completed < invoked, false) AS contradiction
+               invocations <> 1 OR answers > 1 OR strayed OR coalesce(completed < invoked, false) AS contradiction
         FROM operation
         """,
         history=history,
@@ -106,6 +124,7 @@ def lines_of_readers(history: DataFrame, bases: DataFrame) -> DataFrame:
         FROM {history} h JOIN {bases} b ON b.run = h.run
         WHERE malformed IS NULL AND op IN ('poll', 'assign', 'read') AND type = 'ok' AND topic IS NOT NULL
           AND partition IS NOT NULL AND offset IS NOT NULL AND (op <> 'poll' OR value IS NOT NULL) AND time >= accept_before
+          AND time > coalesce(gone[topic], double('-Infinity'))
         """,
         history=history,
         bases=bases,
@@ -123,6 +142,7 @@ def sittings(lines: DataFrame) -> DataFrame:
           SELECT run, topic, partition, process, sitting,
                  max(offset) FILTER (WHERE op = 'assign') AS start,
                  min(seq) FILTER (WHERE op <> 'read') AS first_line,
+                 min_by(time, seq) FILTER (WHERE op <> 'read') AS first_time,
                  max(offset) FILTER (WHERE op = 'poll') AS highest,
                  count_if(op = 'poll') AS records,
                  max(seq) FILTER (WHERE op = 'read') AS last_read,
@@ -131,7 +151,8 @@ def sittings(lines: DataFrame) -> DataFrame:
         ), completed AS (
           SELECT *, coalesce(last_read > first_line, false) AS complete FROM sitting WHERE first_line IS NOT NULL
         )
-        SELECT run, topic, partition, process, sitting, start, first_line, highest, records, IF(complete, end, NULL) AS end,
+        SELECT run, topic, partition, process, sitting, start, first_line, first_time, highest, records,
+               IF(complete, greatest(end, highest + 1), NULL) AS end,
                complete AND row_number() OVER (
                  PARTITION BY run, topic, partition ORDER BY complete DESC, first_line DESC) = 1 AS final
         FROM completed
@@ -145,16 +166,19 @@ def extents(
 ) -> DataFrame:
     """One row per partition that the evidence names: what fates depend on (rules Reads, Deletions, Phantoms).
 
-    `f_*` are of *F* (null without one). `deleted_to`; `logged` replica lines; `compacted`; `there_before`: offsets below it
-    may hold records of others; `swept`: disjoint ranges of offsets that some reader with a known start has passed.
+    `f_*` are of *F* (null without one). `deleted_to`, and `deleted_until`: when the last deletion was. `logged` replica lines;
+    `compacted`; `there_before`: offsets below it may hold records of others; `swept`: disjoint ranges of offsets that some
+    reader with a known start has passed.
     """
     return history.sparkSession.sql(
         """
         WITH facts AS (
-          SELECT run, topic, partition,
-                 max(`to`) FILTER (WHERE kind = 'start' AND reason IN ('retention', 'delete_records')) AS deleted_to,
+          SELECT run, topic, partition, max(IF(moved, `to`, NULL)) AS deleted_to, max(IF(moved, time, NULL)) AS deleted_until,
                  count_if(kind = 'replica') AS logged
-          FROM {replicas} WHERE malformed IS NULL AND partition IS NOT NULL GROUP BY run, topic, partition
+          FROM (SELECT r.*, kind = 'start' AND reason IN ('retention', 'delete_records')
+                         AND time > coalesce(gone[topic], double('-Infinity')) AS moved
+                FROM {replicas} r JOIN {bases} b ON b.run = r.run WHERE malformed IS NULL AND partition IS NOT NULL)
+          GROUP BY run, topic, partition
         ), config AS (
           SELECT run, topic, max(partitions) AS partitions, max(replication_factor) AS replication_factor,
                  bool_or(coalesce(get_json_object(config, "$['cleanup.policy']") LIKE '%compact%', false)) AS compacted
@@ -163,7 +187,7 @@ def extents(
           SELECT h.run, topic, partition, max(offset) AS there_before
           FROM {history} h JOIN {bases} b ON b.run = h.run
           WHERE op = 'end_offset' AND malformed IS NULL AND (first_invoke IS NULL OR seq < first_invoke)
-            AND time >= accept_before
+            AND time >= accept_before AND time > coalesce(gone[topic], double('-Infinity'))
           GROUP BY h.run, topic, partition
         ), sweep AS (
           SELECT *, max(highest) OVER (PARTITION BY run, topic, partition ORDER BY start, highest
@@ -183,13 +207,14 @@ def extents(
           SELECT run, topic, partition FROM {sends} WHERE topic IS NOT NULL AND partition IS NOT NULL
           UNION
           SELECT h.run, topic, partition FROM {history} h JOIN {bases} b ON b.run = h.run
-          WHERE op IN ('assign', 'poll', 'read') AND malformed IS NULL AND topic IS NOT NULL AND partition IS NOT NULL
-            AND time >= accept_before
+          WHERE op IN ('assign', 'poll', 'read', 'end_offset') AND malformed IS NULL AND topic IS NOT NULL
+            AND partition IS NOT NULL AND time >= accept_before AND time > coalesce(gone[topic], double('-Infinity'))
           UNION SELECT run, topic, partition FROM facts
-          UNION SELECT run, topic, partition FROM ends WHERE topic IS NOT NULL AND partition IS NOT NULL
         )
-        SELECT n.run, n.topic, n.partition, f.first_line AS f_line, coalesce(f.start, 0) AS f_start, f.highest AS f_highest,
-               f.end AS f_end, coalesce(x.deleted_to, 0) AS deleted_to, coalesce(x.logged, 0) AS logged,
+        SELECT n.run, n.topic, n.partition, f.first_line AS f_line, f.first_time AS f_time, coalesce(f.start, 0) AS f_start,
+               f.highest AS f_highest,
+               f.end AS f_end, coalesce(x.deleted_to, 0) AS deleted_to, x.deleted_until,
+               coalesce(x.logged, 0) AS logged,
                coalesce(c.compacted, false) AS compacted, c.partitions, c.replication_factor,
                coalesce(e.there_before, 0) AS there_before, s.swept
         FROM named n

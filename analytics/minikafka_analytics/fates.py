@@ -9,6 +9,7 @@ from minikafka.telemetry.anomalies import LOSS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+CLOCK_ERROR_SECONDS = 1.0  # an outcome so much before its send: the clock was set back meanwhile (rule Clock)
 LOST = ", ".join(sorted(f"'{kind.value}'" for kind in LOSS))
 
 
@@ -16,9 +17,9 @@ def fates(sends: DataFrame, places: DataFrame, extents: DataFrame, topics: DataF
     """One row per value that was sent or read.
 
     `fate` of an acknowledged send: kept, deleted, accepted, undecided, or a kind of loss; null for all others. `places` are
-    where it was read, `counted` those of them that duplicates are counted over. `held_offset` is the acknowledged offset
-    (null for an accepted loss), `lowest` the smallest offset the value has in its partition. A value that was read and
-    never sent has a null `outcome`.
+    where it was read, `counted` those of them that duplicates are counted over. `held_offset` is the acknowledged offset (null
+    for an accepted loss, and in a topic that was deleted since), `lowest` the smallest offset the value has in its partition. A
+    value that was read and never sent has a null `outcome`.
     """
     return sends.sparkSession.sql(
         """
@@ -32,30 +33,31 @@ def fates(sends: DataFrame, places: DataFrame, extents: DataFrame, topics: DataF
           FROM {sends} s FULL OUTER JOIN found f ON s.run = f.run AND s.value = f.value
         ), facing AS (
           SELECT j.*, filter(j.places, p -> p.topic = j.topic AND p.partition = j.partition) AS here,
-                 coalesce(j.completed < e.f_line, false) AS judged, e.f_start, e.f_highest, e.deleted_to, e.logged, e.compacted,
+                 coalesce(j.completed < e.f_line, false) AS judged, e.f_start, e.f_highest, e.f_time, e.deleted_to,
+                 e.deleted_until, e.logged, e.compacted,
                  e.swept, t.deleted_at, t.whole, t.judged_before, b.accept_before
           FROM joined j
           LEFT JOIN {extents} e ON e.run = j.run AND e.topic = j.topic AND e.partition = j.partition
           LEFT JOIN {topics} t ON t.run = j.run AND t.topic = j.topic
           LEFT JOIN {bases} b ON b.run = j.run
         ), decided AS (
-          SELECT *,
+          SELECT *, coalesce(completed_at <= deleted_at, false) AS former,
             CASE
               WHEN outcome IS NULL OR outcome <> 'acked' THEN NULL
               WHEN completed_at <= deleted_at THEN 'deleted'
               WHEN partition IS NULL THEN CASE
-                WHEN exists(places, p -> p.topic = topic) THEN 'kept'
+                WHEN exists(places, p -> p.topic = topic AND p.in_final) THEN 'kept'
                 WHEN whole AND completed < judged_before THEN IF(completed_at < accept_before, 'accepted', 'unseen')
                 ELSE 'undecided' END
-              WHEN judged AND exists(here, p -> p.in_final) THEN 'kept'
-              WHEN offset < deleted_to THEN 'deleted'
+              WHEN exists(here, p -> p.in_final) THEN 'kept'
+              WHEN offset < deleted_to AND (NOT judged OR offset < f_start OR coalesce(f_time < deleted_until, true))
+                THEN IF(invoked_at <= deleted_until, 'deleted', 'undecided')
               WHEN judged AND completed_at < accept_before THEN 'accepted'
-              WHEN compacted THEN IF(size(here) > 0, 'kept', 'undecided')
+              WHEN compacted THEN 'undecided'
               WHEN judged AND offset < f_start THEN IF(logged > 0, 'lost-below-start', 'undecided')
               WHEN judged AND offset IS NULL AND f_start > 0 THEN 'undecided'
               WHEN judged THEN IF(offset <= f_highest, 'lost-write', 'unseen')
-              WHEN size(here) > 0 THEN 'kept'
-              WHEN exists(swept, s -> s.low <= offset AND offset <= s.high)
+              WHEN size(here) = 0 AND exists(swept, s -> s.low <= offset AND offset <= s.high)
                 THEN IF(completed_at < accept_before, 'accepted', 'lost-write')
               ELSE 'undecided'
             END AS fate
@@ -64,8 +66,8 @@ def fates(sends: DataFrame, places: DataFrame, extents: DataFrame, topics: DataF
         SELECT run, value, topic, partition, process, invoked, completed, invoked_at, completed_at, outcome, unanswered, error,
                offset, leader_epoch, contradiction, places, counted, fate,
                coalesce(fate IN ({lost}), false) AS lost,
-               IF(outcome = 'acked' AND fate <> 'accepted', offset, NULL) AS held_offset,
-               least(IF(outcome = 'acked' AND fate <> 'accepted', offset, NULL),
+               IF(outcome = 'acked' AND fate <> 'accepted' AND NOT former, offset, NULL) AS held_offset,
+               least(IF(outcome = 'acked' AND fate <> 'accepted' AND NOT former, offset, NULL),
                      array_min(transform(here, p -> p.offset))) AS lowest,
                array_min(transform(places, p -> p.offset)) AS first_offset
         FROM decided
@@ -93,10 +95,11 @@ def counts(fates: DataFrame) -> DataFrame:
                count_if(fate = 'accepted') AS accepted_loss,
                count_if(fate = 'deleted') AS deleted,
                count_if(fate = 'undecided') AS undecided,
-               count_if(contradiction) AS contradictions
+               count_if(contradiction) AS contradictions, count_if(completed_at < invoked_at - {clock_error}) AS early
         FROM {fates} GROUP BY GROUPING SETS ((run), (run, topic, partition))
         """,
         fates=fates,
+        clock_error=CLOCK_ERROR_SECONDS,
     )
 
 

@@ -6,17 +6,23 @@ two differ in the verdict, in a kind or in a count, the run is Inconclusive, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from minikafka.telemetry.anomalies import ORDER, Kind
 
+from minikafka_analytics import terms
 from minikafka_analytics.words import count, seconds, these
 
 Record = dict[str, Any]
 
 PASSED, FAILED, INCONCLUSIVE, ABORTED, ERROR = "Passed", "Failed", "Inconclusive", "Aborted", "Error"
 EXIT_CODES = {PASSED: 0, FAILED: 1}  # of `minikafka analyze`; any other verdict is 3, could not tell
+
+HISTORY, JOURNAL, REPLICAS = "history.jsonl", "journal.jsonl", "replicas.jsonl"
+NOTHING_TOLD: Record = {
+    "claims": [], "problems": [], "missing_lines": 0, "misnumbered": False, "has_logs": False, "terms": None,
+}  # fmt: skip
 
 COMPARED = (
     "sent", "acknowledged", "failed", "unknown", "unknown_but_there", "read", "lost", "accepted_loss", "deleted", "undecided",
@@ -25,13 +31,14 @@ COMPARED = (
 """Counts that both judges give (docs/verdicts.md, Counts); beside them every kind of anomaly."""
 
 
-def judged(found: Mapping[str, Sequence[Record]], broken_lines: int) -> Record:
+def judged(found: Mapping[str, Sequence[Record]], broken_lines: int, has: Callable[[str], bool] = bool) -> Record:
     """The verdict that follows from one run's evidence alone: verdict, reasons, counts and kinds.
 
     `found`: Spark's answers on this run: bases, counts, kinds, losses, torn, gaps. `broken_lines`: lines of the evidence that
-    are not as the rules say.
+    are not as the rules say. `has`: whether the run folder has a file of this name.
     """
-    base: Record = next(iter(found["bases"]), {"claims": [], "problems": [], "missing_lines": 0, "has_logs": False})
+    base: Record = next(iter(found["bases"]), NOTHING_TOLD)
+    said = terms.read(base["terms"])
     whole: Record = next((row for row in found["counts"] if row["topic"] is None and row["partition"] is None), {})
     kinds: dict[str, int] = {}
     errors: dict[str, int] = {}
@@ -49,18 +56,35 @@ def judged(found: Mapping[str, Sequence[Record]], broken_lines: int) -> Record:
         "phantoms": kinds.get(Kind.PHANTOM.value, 0),
     }
     contradictions = whole.get("contradictions", 0) + broken_lines + sum(row["twice"] for row in found["torn"])
+    contradictions += base["misnumbered"] + (not said.understood)
+    if not has(HISTORY):
+        return {"verdict": ERROR, "reasons": [f"there is no {HISTORY}"], "counts": counts}
     if contradictions:
         reason = f"the evidence contradicts itself or cannot be read in {count(contradictions, 'place')}"
         return {"verdict": ERROR, "reasons": [reason], "counts": counts}
     failures = [f"{number:,} x {kind}" for kind, number in sorted(errors.items())]
-    blind = [*base["problems"], *_blind(found, base, counts)]
+    blind = [*base["problems"], *_of_files(base, said, has), *_blind(found, base, counts)]
+    if early := whole.get("early", 0):
+        blind.append(f"{count(early, 'outcome')} told before the send, by the clock: it was set back")
     for number, claim in enumerate(base["claims"]):
         broken, untold = _claim(number, claim, found["losses"], gap)
+        if claim["type"] == "NoDivergence" and not has(REPLICAS):
+            untold = [f"{claim['name']}: there is no {REPLICAS}"]
         failures += broken
         blind += untold
     if failures:
         return {"verdict": FAILED, "reasons": failures, "counts": counts}
     return {"verdict": INCONCLUSIVE if blind else PASSED, "reasons": blind, "counts": counts}
+
+
+def _of_files(base: Record, said: terms.Terms, has: Callable[[str], bool]) -> list[str]:
+    """What is not in the run folder, and should be (rule Problems)."""
+    reasons = [f"{name} is missing" for name in said.files if not has(name)]
+    if not said.told and (has(JOURNAL) or has(REPLICAS)):
+        reasons.append("nothing tells what the run is to be judged by: it was cut short, or its journal is not whole")
+    if has(REPLICAS) and not base["has_logs"]:
+        reasons.append(f"{REPLICAS} is empty")
+    return reasons
 
 
 def _blind(found: Mapping[str, Sequence[Record]], base: Record, counts: Record) -> list[str]:
@@ -77,6 +101,8 @@ def _blind(found: Mapping[str, Sequence[Record]], base: Record, counts: Record) 
             reasons.append(f"{what} of {place} could not be judged: no reader tells of them to the end")
     for row in found["torn"]:
         place = f"{row['topic']}-{row['partition']}"
+        if row["beyond"]:
+            reasons.append(f"{count(row['beyond'], 'partition')} in the evidence that {row['topic']} does not have")
         if row["untold"]:
             reasons.append(f"nothing tells how many replicas {row['topic']} has")
         if row["astray"]:
@@ -102,6 +128,12 @@ def _claim(number: int, claim: Record, losses: Sequence[Record], gap: float | No
         broken_by = sum(row["broken_by"] for row in losses if row["at"] == number)
         return ([f"{name}: {count(broken_by, 'acknowledged record')} lost"] if broken_by else []), []
     return [], []
+
+
+def told_all(verifier: Record) -> bool:
+    """Whether a verifier's word has all that agreement is about: an older one, or one that was cut, has not."""
+    told = verifier.get("counts") or {}
+    return all(name in told for name in (*COMPARED, "anomalies", "errors"))
 
 
 def compare(verifier: Record | None, own: Record) -> list[Record]:
@@ -130,11 +162,12 @@ def verdict(verifier: Record | None, own: Record) -> Record:
     """The verdict with its sentence: what both judges say, or, without a verifier's word, what the evidence says by itself.
 
     `agree` only where verdict, kinds and counts are the same; where they are not the verdict is Inconclusive. A run that was
-    stopped or whose tools failed has no verifier's judgement to compare with (`agree` null), and keeps that word.
+    stopped or whose tools failed has no verifier's judgement to compare with (`agree` null), and keeps that word; so has one
+    whose verifier did not tell all counts, as long as what it told is the same.
     """
     differences = compare(verifier, own)
     told = verifier["verdict"] if verifier else None
-    compared = told is not None and told not in (ABORTED, ERROR)
+    compared = verifier is not None and told not in (ABORTED, ERROR) and told_all(verifier)
     final = INCONCLUSIVE if differences else told or own["verdict"]
     return {
         "verdict": final,
@@ -150,7 +183,7 @@ def verdict(verifier: Record | None, own: Record) -> Record:
         "verifier": told,
         "recomputed": own["verdict"],
         "reasons": own["reasons"],
-        "agree": not differences if compared else None,
+        "agree": False if differences else True if compared else None,
         "differences": differences,
     }
 

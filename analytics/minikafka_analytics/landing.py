@@ -60,11 +60,12 @@ def typed(spark: SparkSession, runs: Sequence[RunFolder], table: Landed) -> Data
         "place",
         "text",
         f"from_json(text, '{table.line}, _corrupt STRING', map('mode', 'PERMISSIVE', "
-        "'columnNameOfCorruptRecord', '_corrupt')) AS line",
+        "'columnNameOfCorruptRecord', '_corrupt', 'allowSingleQuotes', 'false', 'allowNonNumericNumbers', 'false')) AS line",
     )
     a_time = A_TIME if table.timed else f"(line.time IS NULL OR {A_TIME})"
     parsed = parsed.selectExpr(
-        "*", f"line IS NULL OR line._corrupt IS NOT NULL OR NOT coalesce({a_time} AND {table.must}, false) AS bad"
+        "*",
+        f"line IS NULL OR line._corrupt IS NOT NULL OR NOT coalesce({a_time} AND {table.must}, false) {_not_whole(table)} AS bad",
     )
     common = [
         "run",
@@ -85,6 +86,18 @@ def typed(spark: SparkSession, runs: Sequence[RunFolder], table: Landed) -> Data
         numbered = ["line.seq IS NOT NULL AS numbered"] if table is HISTORY else []
         frame = parsed.selectExpr(*common, *_columns(table, without={"numbered"}), *numbered)
     return frame.select(*_landed(table))
+
+
+def _not_whole(table: Landed) -> str:
+    """What Spark's parser lets pass, and no line of evidence may be: words or a second object behind the first, bytes that are
+    no text, a number or an object where a string belongs."""
+    if not table.judged:
+        return ""
+    texts = "|".join(table.texts)
+    not_text = f'OR text RLIKE \'"({texts})"[ \\t]*:[ \\t]*[^"n \\t]\'' if table.texts else ""
+    return (
+        f"OR NOT coalesce(json_array_length(concat('[', text, ']')) = 1, false) OR NOT is_valid_utf8(text) {not_text}"
+    )
 
 
 def _lines(spark: SparkSession, runs: Sequence[RunFolder], table: Landed) -> DataFrame:

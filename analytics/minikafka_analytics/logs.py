@@ -38,8 +38,8 @@ def of_batches(replicas: DataFrame, extents: DataFrame) -> DataFrame:
         named(
             """
             WITH step AS (
-              SELECT b.run, b.topic, b.partition, b.broker, base_offset, crc_right, compacted, leader_epoch,
-                     r.start,
+              SELECT b.run, b.topic, b.partition, b.broker, base_offset, last_offset, crc_right, compacted, leader_epoch,
+                     r.start, r.whole,
                      lag(last_offset) OVER log AS last_before, lag(leader_epoch) OVER log AS epoch_before,
                      base_sequence,
                      lag((base_sequence + last_offset - base_offset) % {sequences}) OVER producer AS sequence_before,
@@ -47,8 +47,9 @@ def of_batches(replicas: DataFrame, extents: DataFrame) -> DataFrame:
               FROM (SELECT *, producer_id >= 0 AND base_sequence >= 0 AS counted
                     FROM {replicas} WHERE kind = 'batch' AND malformed IS NULL) b
               JOIN {extents} USING (run, topic, partition)
-              LEFT JOIN (SELECT run, topic, partition, broker, max(start) AS start FROM {replicas}
-                         WHERE kind = 'replica' AND malformed IS NULL GROUP BY run, topic, partition, broker) r
+              JOIN (SELECT run, topic, partition, broker, max(start) AS start, max(batches) = count_if(kind = 'batch') AS whole
+                    FROM {replicas} WHERE kind IN ('replica', 'batch') AND malformed IS NULL
+                    GROUP BY run, topic, partition, broker) r
                 USING (run, topic, partition, broker)
               WINDOW log AS (PARTITION BY b.run, b.topic, b.partition, b.broker ORDER BY index),
                      producer AS (PARTITION BY b.run, b.topic, b.partition, b.broker, producer_id, producer_epoch, counted
@@ -56,11 +57,11 @@ def of_batches(replicas: DataFrame, extents: DataFrame) -> DataFrame:
             )
             SELECT run, explode(filter(array(
                      IF(NOT crc_right, :corrupt-batch:, NULL),
-                     IF(CASE WHEN last_before IS NULL THEN NOT compacted AND base_offset > start
-                             WHEN compacted THEN base_offset <= last_before
-                             ELSE base_offset <> last_before + 1 END
-                        OR coalesce(leader_epoch < epoch_before, false), :broken-log:, NULL),
-                     IF(sequenced AND NOT compacted AND base_sequence <> (sequence_before + 1) % {sequences},
+                     IF(whole AND (last_offset < base_offset OR coalesce(leader_epoch < epoch_before, false)
+                                   OR CASE WHEN last_before IS NULL THEN NOT compacted AND base_offset > start
+                                           WHEN compacted THEN base_offset <= last_before
+                                           ELSE base_offset <> last_before + 1 END), :broken-log:, NULL),
+                     IF(whole AND sequenced AND NOT compacted AND base_sequence <> (sequence_before + 1) % {sequences},
                         :broken-sequence:, NULL)), k -> k IS NOT NULL)) AS kind,
                    false AS note, topic, partition, base_offset AS offset, CONCAT('broker ', broker) AS value
             FROM step
@@ -73,7 +74,8 @@ def of_batches(replicas: DataFrame, extents: DataFrame) -> DataFrame:
 
 
 def divergence(replicas: DataFrame, extents: DataFrame) -> DataFrame:
-    """Pairs of replicas of which one has a batch, within what both keep, that the other has not.
+    """Pairs of replicas of which one has a batch, within what both keep, that the other has not; of logs all of whose batches
+    are in evidence.
 
     Batches that every replica of a partition has are dropped first, so that pairs are made of what differs only.
     """
@@ -81,11 +83,14 @@ def divergence(replicas: DataFrame, extents: DataFrame) -> DataFrame:
         named(
             """
             WITH log AS (
-              SELECT run, topic, partition, broker, start, end FROM {replicas} WHERE kind = 'replica' AND malformed IS NULL
+              SELECT run, topic, partition, broker, max(start) AS start, max(end) AS end
+              FROM {replicas} WHERE kind IN ('replica', 'batch') AND malformed IS NULL
+              GROUP BY run, topic, partition, broker HAVING max(batches) = count_if(kind = 'batch')
             ), copies AS (SELECT run, topic, partition, count(*) AS copies FROM log GROUP BY run, topic, partition),
             batch AS (
               SELECT run, topic, partition, base_offset, last_offset, leader_epoch, crc, collect_set(broker) AS brokers
-              FROM {replicas} WHERE kind = 'batch' AND malformed IS NULL
+              FROM {replicas} LEFT SEMI JOIN log USING (run, topic, partition, broker)
+              WHERE kind = 'batch' AND malformed IS NULL
               GROUP BY run, topic, partition, base_offset, last_offset, leader_epoch, crc
             ), odd AS (
               SELECT b.* FROM batch b
@@ -111,7 +116,8 @@ def gaps_in_evidence(replicas: DataFrame, extents: DataFrame) -> DataFrame:
     """Per partition, what keeps the logs from being judged whole (rule Problems).
 
     Missing replica lines, replicas with missing batches or out of sync (`astray`), a topic of the evidence that no line tells
-    of (`untold`, partition null); and contradictions: a replica or a batch that is told of twice (`twice`).
+    of (`untold`, partition null), partitions that a topic does not have (`beyond`); and contradictions (`twice`): a topic, a
+    replica or a batch that is told of twice, a batch of no replica, a replica whose batches are not those that it tells of.
     """
     return replicas.sparkSession.sql(
         """
@@ -121,24 +127,27 @@ def gaps_in_evidence(replicas: DataFrame, extents: DataFrame) -> DataFrame:
         ), log AS (
           SELECT run, topic, partition, broker, max(batches) AS batches, count_if(kind = 'batch') AS found,
                  count_if(kind = 'replica') AS told, bool_or(kind = 'replica' AND NOT in_sync) AS astray,
-                 count_if(kind = 'batch') - count(DISTINCT IF(kind = 'batch', index, NULL)) AS doubled
+                 count_if(kind = 'batch') - count(DISTINCT IF(kind = 'batch', index, NULL)) AS doubled,
+                 max(index) FILTER (WHERE kind = 'batch') AS last, max(`end`) AS `end`,
+                 coalesce(max_by(last_offset, index) FILTER (WHERE kind = 'batch') + 1, max(start)) AS ends
           FROM {replicas} WHERE kind IN ('replica', 'batch') AND malformed IS NULL
           GROUP BY run, topic, partition, broker
         ), told AS (
           SELECT run, topic, partition, count_if(told > 0) AS replicas, count_if(told > 0 AND found <> batches) AS torn,
-                 count_if(astray) AS astray, count_if(told > 1 OR doubled > 0) AS twice
+                 count_if(astray) AS astray,
+                 count_if(told <> 1 OR doubled > 0 OR last >= batches OR (found = batches AND ends <> `end`)) AS twice
           FROM log GROUP BY run, topic, partition
         ), configured AS (
           SELECT run, topic, count(*) AS lines FROM {replicas} WHERE kind = 'topic' AND malformed IS NULL GROUP BY run, topic
         ), with_logs AS (SELECT DISTINCT run FROM {replicas})
         SELECT run, topic, partition, replication_factor, coalesce(replicas, 0) AS replicas, coalesce(torn, 0) AS torn,
-               coalesce(astray, 0) AS astray, coalesce(twice, 0) AS twice, false AS untold
+               coalesce(astray, 0) AS astray, coalesce(twice, 0) AS twice, false AS untold, 0 AS beyond
         FROM expected FULL OUTER JOIN told USING (run, topic, partition)
         WHERE torn > 0 OR astray > 0 OR twice > 0 OR coalesce(replicas, 0) < replication_factor
         UNION ALL
-        SELECT run, topic, NULL, NULL, 0, 0, 0, coalesce(max(lines) - 1, 0), max(lines) IS NULL
+        SELECT run, topic, NULL, NULL, 0, 0, 0, coalesce(max(lines) - 1, 0), max(lines) IS NULL, count_if(partition >= partitions)
         FROM {extents} JOIN with_logs USING (run) LEFT JOIN configured USING (run, topic)
-        GROUP BY run, topic HAVING max(lines) IS NULL OR max(lines) > 1
+        GROUP BY run, topic HAVING max(lines) IS NULL OR max(lines) > 1 OR count_if(partition >= partitions) > 0
         """,
         replicas=replicas,
         extents=extents,

@@ -37,6 +37,10 @@ class RunFolder:
         """How many of the table's files end in the middle of a line: their writer died."""
         return sum(_is_torn(path) for path in self.files(table))
 
+    def has(self, name: str) -> bool:
+        """Whether there is such a file, be it empty."""
+        return (self.path / name).is_file()
+
     @property
     def missing(self) -> list[str]:
         """What the contract names and this folder does not have, in the contract's words."""

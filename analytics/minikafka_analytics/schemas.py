@@ -46,6 +46,8 @@ class Landed:
     typed: bool = False  # the line's own types are the columns', so that a line of other types is malformed
     timed: bool = True  # a line without a time is malformed
     must: str = "true"  # what else must hold of a `line`
+    judged: bool = False  # a verdict follows from it: no line may be anything but one whole JSON object
+    texts: tuple[str, ...] = ()  # fields that are strings or null: `from_json` makes text of whatever stands there
 
 
 SAMPLES = Landed(
@@ -107,7 +109,17 @@ HISTORY = Landed(
     },
     typed=True,
     must="line.process IS NOT NULL AND line.op IN ('send', 'poll', 'assign', 'read', 'start_offset', 'end_offset', 'workload') "
-    "AND line.type IN ('invoke', 'ok', 'fail', 'info') AND (line.op <> 'send' OR line.value IS NOT NULL)",
+    "AND line.type IN ('invoke', 'ok', 'fail', 'info') "
+    "AND (line.op <> 'send' OR (line.value IS NOT NULL AND line.topic IS NOT NULL)) "
+    "AND coalesce(line.partition, 0) >= 0 AND coalesce(line.batch, 0) >= 0 AND coalesce(line.seq, 0) >= 0 "
+    "AND (line.type <> 'ok' OR coalesce(line.offset, 0) >= 0) "
+    "AND (line.type <> 'ok' OR line.op IN ('send', 'workload') OR (line.topic IS NOT NULL AND line.partition IS NOT NULL "
+    "AND line.offset IS NOT NULL AND (line.op <> 'poll' OR line.value IS NOT NULL))) "
+    "AND (line.settings IS NULL OR (line.settings LIKE '{%' "
+    "AND (get_json_object(line.settings, '$.idempotence') IS NULL "
+    "OR from_json(line.settings, 'idempotence BOOLEAN').idempotence IS NOT NULL)))",
+    judged=True,
+    texts=("topic", "value", "error"),
 )
 REPLICAS = Landed(
     "replicas",
@@ -149,7 +161,21 @@ REPLICAS = Landed(
     },
     typed=True,
     timed=False,
-    must="line.kind IN ('topic', 'replica', 'batch', 'start') AND line.topic IS NOT NULL",
+    must="line.topic IS NOT NULL AND CASE line.kind "
+    "WHEN 'topic' THEN line.partitions >= 0 AND line.replication_factor >= 0 "
+    "AND (line.config IS NULL OR line.config LIKE '{%') "
+    "WHEN 'replica' THEN line.partition >= 0 AND line.broker >= 0 AND line.start >= 0 AND line.`end` >= 0 "
+    "AND line.batches >= 0 AND line.in_sync IS NOT NULL "
+    "WHEN 'batch' THEN line.partition >= 0 AND line.broker >= 0 AND line.index >= 0 AND line.crc >= 0 "
+    "AND line.base_offset IS NOT NULL AND line.last_offset IS NOT NULL AND line.leader_epoch IS NOT NULL "
+    "AND line.producer_id IS NOT NULL AND line.producer_epoch IS NOT NULL AND line.base_sequence IS NOT NULL "
+    "AND line.crc_right IS NOT NULL "
+    "WHEN 'start' THEN line.time IS NOT NULL AND line.broker >= 0 AND coalesce(line.partition, 0) >= 0 "
+    "AND coalesce(line.`to`, 0) >= 0 AND coalesce(line.`from`, 0) >= 0 "
+    "AND (coalesce(line.reason NOT IN ('retention', 'delete_records'), true) "
+    "OR (line.partition IS NOT NULL AND line.`to` IS NOT NULL)) END",
+    judged=True,
+    texts=("topic", "damage", "segment", "reason"),
 )
 JOURNAL = Landed(
     "journal",
@@ -169,5 +195,6 @@ JOURNAL = Landed(
         "summary": "STRING",
         "body": "STRING",  # the whole line: scenario, settings, counts and anomalies are read from it
     },
+    judged=True,
 )
 TABLES = (SAMPLES, EVENTS, HISTORY, JOURNAL, REPLICAS)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from minikafka_chaos import journal
-from minikafka_chaos.evidence import ALWAYS
-from minikafka_chaos.history import HistoryError
+from minikafka_chaos.evidence import ALWAYS, REPLICAS_FILE
+from minikafka_chaos.history import HistoryError, is_int, is_time
 
 LINE_KIND = "claims"
 NEVER = math.inf
@@ -46,10 +46,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Claims and problems of a run."""
+    """Claims and problems of a run, and the files that it left as evidence."""
 
     claims: Sequence[Claim] = ()
     problems: Sequence[str] = field(default=())
+    files: Sequence[str] = ()
 
     @property
     def loss(self) -> Sequence[Claim]:
@@ -62,11 +63,32 @@ class Terms:
         return min((ALWAYS if claim.since is None else claim.since for claim in self.loss), default=ALWAYS)
 
     def as_json(self) -> dict[str, Any]:
-        return {"claims": [claim.as_json() for claim in self.claims], "problems": list(self.problems)}
+        told = {"claims": [claim.as_json() for claim in self.claims], "problems": list(self.problems)}
+        return told | ({"files": list(self.files)} if self.files else {})
 
 
-def read_terms(path: Path) -> Terms:
-    """The terms that a run's journal tells; none at all where there is no journal or no such line.
+CUT_SHORT = "nothing tells what the run is to be judged by: it was cut short, or its journal is not whole"
+"""The problem of a run folder without a line of claims."""
+
+
+def terms_of(folder: Path) -> Terms:
+    """What a run folder is to be judged by: the last line of kind claims in its journal.
+
+    A folder with neither a journal nor `replicas.jsonl` holds a history alone, of which nothing was claimed. One with
+    either was left by a run, and a run that came to its end has such a line: without it, and where a file that the line names
+    is missing, that is a problem. Raises HistoryError for a line that cannot be understood.
+    """
+    path = folder / journal.FILE_NAME
+    terms = read_terms(path)
+    if terms is None:
+        of_a_run = path.exists() or (folder / REPLICAS_FILE).exists()
+        return Terms(problems=[CUT_SHORT] if of_a_run else [])
+    missing = [f"{name} is missing" for name in terms.files if not (folder / name).exists()]
+    return replace(terms, problems=[*terms.problems, *missing])
+
+
+def read_terms(path: Path) -> Terms | None:
+    """The terms that a run's journal tells; None where there is no journal or no such line.
 
     Raises HistoryError for a line that cannot be understood.
     """
@@ -76,18 +98,24 @@ def read_terms(path: Path) -> Terms:
         raise HistoryError(f"{path}: {error}") from error
     told = [line for line in lines if line.get("kind") == LINE_KIND]
     if not told:
-        return Terms()
+        return None
     claims = told[-1].get("claims")
-    problems = told[-1].get("problems")
-    if not isinstance(claims, list) or not isinstance(problems, list):
+    texts = [told[-1].get("problems"), told[-1].get("files", [])]
+    if not isinstance(claims, list) or not all(_are_texts(each) for each in texts):
         raise HistoryError(f"{path}: the line of kind claims needs the lists claims and problems")
-    return Terms([_claim(claim, path) for claim in claims], [str(problem) for problem in problems])
+    return Terms([_claim(claim, path) for claim in claims], *texts)
+
+
+def _are_texts(told: Any) -> bool:
+    return isinstance(told, list) and all(isinstance(each, str) for each in told)
 
 
 def _claim(told: Any, path: Path) -> Claim:
-    if not isinstance(told, dict) or told.get("type") not in TYPES:
-        raise HistoryError(f"{path}: a claim has one of the types {', '.join(sorted(TYPES))}")
-    since = told.get("since")
-    if since is not None and since != "never" and not isinstance(since, int | float):
-        raise HistoryError(f"{path}: since of a claim is a time, never or null")
-    return Claim(str(told.get("name")), told["type"], NEVER if since == "never" else since, told.get("limit_millis"))
+    if not isinstance(told, dict) or told.get("type") not in TYPES or not isinstance(told.get("name"), str):
+        raise HistoryError(f"{path}: a claim has a name, and one of the types {', '.join(sorted(TYPES))}")
+    type_, since, limit = told["type"], told.get("since"), told.get("limit_millis")
+    if since is not None and (type_ != NO_LOSS or not (since == "never" or is_time(since))):
+        raise HistoryError(f"{path}: since is for NoAcknowledgedRecordLost, and is a time, never or null")
+    if type_ == ACK_GAP and not (is_int(limit, 2**53) and limit >= 0):
+        raise HistoryError(f"{path}: limit_millis of AckGapAtMost is a whole number of milliseconds")
+    return Claim(told["name"], type_, NEVER if since == "never" else since, limit)

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
+
 from minikafka_chaos.cli_chaos import add_run_arguments, keep_or_drop_data
 from minikafka_chaos.errors import BadScenario, ToolTrouble
 from minikafka_chaos.journal import CLUSTER_FOLDER
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 HELP = "three brokers, real clients, a killed leader, a power loss, a verdict, a Spark report"
 
 SCENARIO = "demo"
+COULD_NOT_TELL = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run `minikafka demo`; the exit code is the verdict's: 0 Passed, 1 Failed, 2 bad input, 3 could not tell."""
+    """Run `minikafka demo`; the exit code is the verdict's: 0 Passed, 1 Failed, 2 bad input, 3 could not tell.
+
+    Where the analysis comes to another verdict than the verifier, or to other counts, that is said first, and the code is 3.
+    """
     from minikafka_chaos import library
     from minikafka_chaos.grounds.processes import ProcessesGround
     from minikafka_chaos.progress import ConsoleReporter, new_console
@@ -51,10 +57,11 @@ def run(args: argparse.Namespace) -> int:
         with ConsoleReporter(console) as reporter:
             ground = ProcessesGround(directory / CLUSTER_FOLDER)
             result = run_scenario(scenario, ground, directory, seed=args.seed, reporter=reporter)
-            rows = [("run directory", str(directory))]
+            rows, differ = [("run directory", str(directory))], None
             if not args.no_report and result.verdict.counts:
                 reporter.status("analysing with Spark")
-                rows += _analyse(directory, console)
+                found, differ = _analyse(directory, console)
+                rows += found
     except BadScenario as error:
         print(f"minikafka demo: {error}", file=sys.stderr)
         return 2
@@ -62,27 +69,33 @@ def run(args: argparse.Namespace) -> int:
         print(f"minikafka demo: {error}", file=sys.stderr)
         return 3
     code = result.verdict.outcome.exit_code
-    rows += keep_or_drop_data(directory, args.keep_data, code)
+    rows += keep_or_drop_data(directory, args.keep_data, code if differ is None else COULD_NOT_TELL)
     if args.json:
-        print(json.dumps({**result.verdict.as_json(), "run": str(directory)}, indent=2))
+        print(json.dumps({**result.verdict.as_json(), "run": str(directory), "judges_differ": differ}, indent=2))
     else:
+        if differ is not None:
+            console.print(f"[bold red]{escape(differ)}[/]")
         print_verdict(console, result.verdict, rows)
-    return code
+    return code if differ is None else COULD_NOT_TELL
 
 
-def _analyse(directory: Path, console: Console) -> list[tuple[str, str]]:
-    """The Spark report's rows for the verdict table. What goes wrong here is one line: the verdict stands without."""
+def _analyse(directory: Path, console: Console) -> tuple[list[tuple[str, str]], str | None]:
+    """The Spark report's rows for the verdict table, and how the two judges differ, if they do.
+
+    What goes wrong here is one line: the verdict stands without.
+    """
     began = time.monotonic()
     try:
-        from minikafka_analytics.analyze import analyze
+        from minikafka_analytics.analyze import analyze, told
 
         paths = analyze([directory], directory, master="local[*]")
     except ModuleNotFoundError as error:
-        return [("report", f"none: {error}; pip install 'minikafka[analytics]'")]
+        return [("report", f"none: {error}; pip install 'minikafka[analytics]'")], None
     except KeyboardInterrupt:
-        return [("report", "none: interrupted")]
+        return [("report", "none: interrupted")], None
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        return [("report", f"none: {lines[0]}")]
+        return [("report", f"none: {lines[0]}")], None
     console.print(f"[dim]analysed with Spark in {time.monotonic() - began:.1f} s[/]")
-    return [("report", str(paths.html)), ("report as data", str(paths.json))]
+    differ = next((each.sentence for each in told(paths) if each.agree is False), None)
+    return [("report", str(paths.html)), ("report as data", str(paths.json))], differ

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from rich.console import Console
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.history import FILE_NAME, HistoryError, HistoryWriter
 from minikafka_chaos.interrupts import Interrupts
+from minikafka_chaos.journal import FILE_NAME as JOURNAL
 from minikafka_chaos.verdict import Outcome, Verdict, judge, judge_run
 
 if TYPE_CHECKING:
@@ -72,17 +74,17 @@ def run(args: argparse.Namespace) -> int:
     console = Console(stderr=args.json)
     try:
         if args.history is not None:
-            verdict = judge(args.history)
+            verdict = _judged(lambda: judge(args.history), args.history)
         elif args.run is not None:
-            verdict = judge_run(args.run)
+            verdict = _judged(lambda: judge_run(args.run), args.run / JOURNAL, args.run / FILE_NAME)
         else:
             with tempfile.TemporaryDirectory(prefix="minikafka-verify-") as scratch:
                 out = args.out or Path(scratch)
                 path = out / FILE_NAME
                 if path.exists():
-                    raise HistoryError(f"{path} is there already: name another --out")
+                    raise _BadInput(f"{path} is there already: name another --out")
                 verdict = _load_and_judge(args, path, console)
-    except (HistoryError, _BadInput) as error:
+    except _BadInput as error:
         print(f"minikafka verify: {error}", file=sys.stderr)
         return 2
     if args.out is not None and args.bootstrap is not None:
@@ -94,6 +96,16 @@ def run(args: argparse.Namespace) -> int:
 
         print_verdict(console, verdict)
     return verdict.outcome.exit_code
+
+
+def _judged(judgement: Callable[[], Verdict], *files: Path) -> Verdict:
+    """The judgement; Error for evidence that contradicts itself or cannot be read. One of the files has to be there."""
+    if not any(path.is_file() for path in files):
+        raise _BadInput(f"{files[-1]}: No such file or directory")
+    try:
+        return judgement()
+    except HistoryError as error:
+        return Verdict.trouble(Outcome.ERROR, str(error))
 
 
 class _BadInput(ValueError):
@@ -193,4 +205,4 @@ def _drive(args: argparse.Namespace, path: Path, console: Console, topic: str, p
                 raise ToolTrouble(f"{type(part).__name__}: {part.failure!r}")
         with console.status("reading back"):
             read_back(args.bootstrap, everywhere, history, args.read_deadline)
-    return judge(path)
+    return _judged(lambda: judge(path), path)

@@ -17,7 +17,8 @@ from typing import Any, Self
 
 import duckdb
 
-from minikafka_chaos.history import OPS, TYPES, HistoryError, check_history
+from minikafka_chaos.history import HistoryError, check_history
+from minikafka_chaos.replica_lines import CONTRADICTIONS, check_replicas
 
 REPLICAS_FILE = "replicas.jsonl"
 
@@ -31,7 +32,7 @@ ALWAYS = float("-inf")
 
 HISTORY_COLUMNS = {
     "time": "DOUBLE",
-    "process": "INTEGER",
+    "process": "BIGINT",
     "op": "VARCHAR",
     "type": "VARCHAR",
     "topic": "VARCHAR",
@@ -72,7 +73,8 @@ REPLICA_COLUMNS = {
     "reason": "VARCHAR",
     "values": "VARCHAR[]",
 }
-REPLICA_KINDS = ("topic", "replica", "batch", "start")
+CLOCK_ERROR_S = 1.0
+"""An outcome that is told this much earlier than its send was invoked: the clock was set back meanwhile."""
 
 
 class Evidence:
@@ -92,6 +94,7 @@ class Evidence:
             large = history.is_file() and history.stat().st_size >= ON_DISK_FROM_BYTES
             self.db = duckdb.connect(str(self._scratch / "evidence.db") if large else ":memory:")
             self.db.execute("SET threads = 1")
+            self.db.execute("SET asof_loop_join_threshold = 0")  # it guesses too low, and then compares all with all
             self.db.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
             self.db.execute(f"SET temp_directory = '{_quoted(self._scratch / 'spill')}'")
             self.db.execute("SET VARIABLE accept_before = ?::DOUBLE", [accept_before])
@@ -139,56 +142,49 @@ class Evidence:
         self.run("DROP TABLE lines")
 
     def _load_history(self) -> None:
+        check_history(self._history)
         with _whole_lines(self._history, self._scratch) as path:
             try:
                 self.run(
                     f"""
                     CREATE TABLE lines AS
-                    SELECT coalesce(seq, row_number() OVER () - 1) AS n, seq, time, process, op, type, topic, partition AS part,
-                           "offset" AS pos, value, error, batch, settings
-                    FROM read_json('{_quoted(path)}', format = 'newline_delimited', columns = {HISTORY_COLUMNS})
+                    SELECT coalesce(seq, place) AS n, seq, coalesce(seq <> place, false) AS moved, time, process, op, type, topic,
+                           partition AS part, "offset" AS pos, value, error, batch, settings
+                    FROM (SELECT *, row_number() OVER () - 1 AS place
+                          FROM read_json('{_quoted(path)}', format = 'newline_delimited', columns = {HISTORY_COLUMNS}))
                     """
                 )
             except duckdb.Error as error:
-                check_history(self._history)  # names the line
                 raise HistoryError(f"{self._history}: {_one_line(error)}") from error
-        ops, types = (", ".join(f"'{name}'" for name in sorted(names)) for names in (OPS, TYPES))
-        strange = self.one(
-            f"""
-            SELECT count(*) FROM lines
-            WHERE op IS NULL OR op NOT IN ({ops}) OR type IS NULL OR type NOT IN ({types}) OR time IS NULL OR process IS NULL
-               OR (op = 'send' AND value IS NULL)
-            """
-        )
-        if strange:
-            check_history(self._history)
-            raise HistoryError(f"{self._history}: {strange} lines are no lines of a history")
-        self.missing_lines = self.one("SELECT coalesce(max(seq) + 1 - count(*), 0) FROM lines WHERE seq IS NOT NULL")
+        self._count_lines()
+
+    def _count_lines(self) -> None:
+        """Lines are numbered 0 to N - 1, each once, or not at all; `missing_lines`: how many numbers are not there."""
+        total, numbered, after_last, moved = self.db.execute(
+            "SELECT count(*), count(seq), coalesce(max(seq) + 1, 0), bool_or(moved) FROM lines"
+        ).fetchall()[0]
+        if 0 < numbered < total:
+            raise HistoryError(f"{self._history}: some lines have a number (seq), and some have none")
+        twice = moved and numbered >= after_last > self.one("SELECT count(DISTINCT seq) FROM lines")
+        if numbered > after_last or twice:
+            raise HistoryError(f"{self._history}: two lines have the same number (seq): is this more than one history?")
+        self.missing_lines = after_last - numbered
 
     def _load_replicas(self) -> None:
         columns = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in REPLICA_COLUMNS.items())
-        source = f"(SELECT {columns} WHERE false)"
-        if self._replicas is not None:
-            with _whole_lines(self._replicas, self._scratch) as path:
-                source = f"read_json('{_quoted(path)}', format = 'newline_delimited', columns = {REPLICA_COLUMNS})"
-                try:
-                    self.run(f"CREATE TABLE told AS SELECT * FROM {source}")
-                except duckdb.Error as error:
-                    raise HistoryError(f"{self._replicas}: {_one_line(error)}") from error
-        else:
-            self.run(f"CREATE TABLE told AS SELECT * FROM {source}")
-        kinds = ", ".join(f"'{kind}'" for kind in REPLICA_KINDS)
-        strange = self.one(
-            f"SELECT first(coalesce(kind, 'null')) FROM told WHERE kind IS NULL OR kind NOT IN ({kinds})"
-        )
-        if strange is not None:
-            raise HistoryError(f"{self._replicas}: kind is {strange!r}, allowed: {', '.join(REPLICA_KINDS)}")
-        twice = self.one(
-            "SELECT first(topic || '-' || partition || ' of broker ' || broker) FROM (SELECT topic, partition, broker FROM told "
-            "WHERE kind = 'replica' GROUP BY ALL HAVING count(*) > 1)"
-        )
-        if twice is not None:
-            raise HistoryError(f"{self._replicas}: two lines of kind replica for {twice}")
+        if self._replicas is None:
+            self.run(f"CREATE TABLE told AS SELECT {columns} WHERE false")
+            return
+        check_replicas(self._replicas)
+        with _whole_lines(self._replicas, self._scratch) as path:
+            source = f"read_json('{_quoted(path)}', format = 'newline_delimited', columns = {REPLICA_COLUMNS})"
+            try:
+                self.run(f"CREATE TABLE told AS SELECT * FROM {source}")
+            except duckdb.Error as error:
+                raise HistoryError(f"{self._replicas}: {_one_line(error)}") from error
+        for query, what in CONTRADICTIONS:
+            if (where := self.one(query)) is not None:
+                raise HistoryError(f"{self._replicas}: {what} {where}")
 
     def _name_partitions(self) -> None:
         """`partitions`: every partition that the evidence names, by number, with what is known of its topic and its start."""
@@ -206,15 +202,20 @@ class Evidence:
             """
             CREATE TABLE partitions AS
             WITH named AS (
-              SELECT topic, part FROM lines WHERE op IN ('send', 'assign', 'poll', 'read', 'end_offset')
+              SELECT topic, part FROM lines LEFT JOIN gone USING (topic)
+              WHERE op = 'send' OR (op IN ('assign', 'poll', 'read', 'end_offset') AND time >= getvariable('accept_before')
+                                    AND time > coalesce(deleted_at, '-Infinity'::DOUBLE))
               UNION SELECT topic, partition FROM told WHERE kind <> 'topic'
               UNION SELECT topic, unnest(range(partitions))::INTEGER FROM topics
             ), starts AS (
-              SELECT topic, partition AS part, max("to") AS deleted_to
-              FROM told WHERE kind = 'start' AND reason IN ('retention', 'delete_records') GROUP BY ALL
+              SELECT topic, partition AS part, max("to") AS deleted_to, max(time) AS deleted_until
+              FROM told LEFT JOIN gone USING (topic)
+              WHERE kind = 'start' AND reason IN ('retention', 'delete_records')
+                AND time > coalesce(deleted_at, '-Infinity'::DOUBLE)
+              GROUP BY ALL
             ), logs AS (SELECT DISTINCT topic, partition AS part FROM told WHERE kind = 'replica')
             SELECT row_number() OVER (ORDER BY topic, part)::INTEGER AS tp, named.topic, named.part,
-                   coalesce(deleted_to, 0) AS deleted_to, coalesce(compacted, false) AS compacted,
+                   coalesce(deleted_to, 0) AS deleted_to, deleted_until, coalesce(compacted, false) AS compacted,
                    logs.topic IS NOT NULL AS has_logs, deleted_at
             FROM named LEFT JOIN starts USING (topic, part) LEFT JOIN logs USING (topic, part)
             LEFT JOIN topics USING (topic) LEFT JOIN gone USING (topic)
@@ -233,9 +234,10 @@ class Evidence:
             """
             CREATE TABLE sends AS
             SELECT value, process, n, invoked, s.topic, coalesce(told_part, asked_part) AS part, tp, outcome, pos, done, done_n,
-                   error
+                   error, strayed
             FROM (
               SELECT i.value, i.process, i.n, i.time AS invoked, i.topic, i.part AS asked_part, o.part AS told_part,
+                     coalesce(o.topic <> i.topic OR o.part <> i.part, false) AS strayed,
                      coalesce(o.type, 'info') AS outcome, o.pos, o.time AS done, o.n AS done_n, o.error
               FROM (SELECT * FROM lines WHERE op = 'send' AND type = 'invoke') i
               LEFT JOIN (SELECT * FROM lines WHERE op = 'send' AND type <> 'invoke') o USING (value)
@@ -251,14 +253,18 @@ class Evidence:
                 "(SELECT 1 FROM sends s WHERE s.value = o.value AND s.n < o.n)"
             )
             raise HistoryError(f"an outcome of value {value!r}, which was never sent (or only later)")
+        if (value := self.one("SELECT first(value) FROM sends WHERE strayed")) is not None:
+            raise HistoryError(f"value {value!r} was sent to one partition, and its outcome tells of another")
+        self.early_outcomes = self.one("SELECT count(*) FROM sends WHERE done < invoked - ?", [CLOCK_ERROR_S])
 
     def _join_reads(self) -> None:
         """`reads`, `sittings`, `finals` (F) and `present`: where each value was read."""
         self.run(
             """
             CREATE VIEW seen AS
-            SELECT lines.*, tp FROM lines JOIN (SELECT topic, part, tp FROM partitions) USING (topic, part)
+            SELECT lines.*, tp FROM lines JOIN (SELECT topic, part, tp, deleted_at FROM partitions) USING (topic, part)
             WHERE op IN ('assign', 'poll', 'read', 'end_offset') AND time >= getvariable('accept_before')
+              AND time > coalesce(deleted_at, '-Infinity'::DOUBLE)
             """,
             """
             CREATE TABLE assigns AS
@@ -273,9 +279,11 @@ class Evidence:
             """
             CREATE TABLE sittings AS
             WITH had AS (
-              SELECT process, tp, sitting, min(n) AS first_n, max(pos) AS highest FROM reads GROUP BY ALL
-            ), placed AS (SELECT process, tp, n AS sitting, n AS first_n, pos AS start FROM assigns)
-            SELECT process, tp, sitting, coalesce(placed.first_n, had.first_n) AS first_n, start, highest
+              SELECT process, tp, sitting, min(n) AS first_n, arg_min(time, n) AS first_time, max(pos) AS highest
+              FROM reads GROUP BY ALL
+            ), placed AS (SELECT process, tp, n AS sitting, n AS first_n, time AS first_time, pos AS start FROM assigns)
+            SELECT process, tp, sitting, coalesce(placed.first_n, had.first_n) AS first_n,
+                   coalesce(placed.first_time, had.first_time) AS first_time, start, highest
             FROM placed FULL OUTER JOIN had USING (process, tp, sitting)
             """,
             """
@@ -286,7 +294,8 @@ class Evidence:
               ASOF JOIN sittings s ON e.process = s.process AND e.tp = s.tp AND e.n > s.first_n
               GROUP BY ALL
             )
-            SELECT tp, process, sitting, first_n, coalesce(start, 0) AS start, coalesce(highest, -1) AS highest, "end"
+            SELECT tp, process, sitting, first_n, first_time, coalesce(start, 0) AS start, coalesce(highest, -1) AS highest,
+                   greatest("end", highest + 1) AS "end"
             FROM ended JOIN sittings USING (process, tp, sitting)
             QUALIFY row_number() OVER (PARTITION BY tp ORDER BY first_n DESC) = 1
             """,

@@ -15,19 +15,18 @@ def join_fates(evidence: Evidence) -> None:
         SELECT s.value, s.process, s.topic, s.part, s.tp, s.pos, s.done, s.n,
           CASE
             WHEN s.done <= p.deleted_at THEN 'deleted'
-            WHEN f.tp IS NOT NULL AND coalesce(r.in_final, false) THEN 'kept'
-            WHEN s.pos < p.deleted_to THEN 'deleted'
+            WHEN coalesce(r.in_final, false) THEN 'kept'
+            WHEN s.pos < p.deleted_to AND coalesce(s.pos < f.start OR f.first_time < p.deleted_until, true)
+              THEN CASE WHEN s.invoked <= p.deleted_until THEN 'deleted' ELSE 'undecided' END
             WHEN f.tp IS NOT NULL AND s.done < getvariable('accept_before') THEN 'accepted'
-            WHEN p.compacted AND r.tp IS NULL THEN 'undecided'
-            WHEN p.compacted THEN 'kept'
+            WHEN p.compacted THEN 'undecided'
             WHEN s.pos < f.start THEN CASE WHEN p.has_logs THEN 'lost-below-start' ELSE 'undecided' END
             WHEN f.tp IS NOT NULL AND s.pos IS NULL AND f.start > 0 THEN 'undecided'
             WHEN s.pos <= f.highest THEN 'lost-write'
             WHEN f.tp IS NOT NULL THEN 'unseen'
-            WHEN r.tp IS NOT NULL THEN 'kept'
             ELSE 'undecided'
           END AS fate,
-          f.tp IS NULL AND r.tp IS NULL AND s.pos IS NOT NULL AND NOT p.compacted AS may_be_passed
+          f.tp IS NULL AND r.tp IS NULL AND s.pos >= p.deleted_to AND NOT p.compacted AS may_be_passed
         FROM sends s JOIN partitions p USING (tp)
         LEFT JOIN finals f ON f.tp = s.tp AND s.done_n < f.first_n
         LEFT JOIN present r ON r.tp = s.tp AND r.value = s.value
@@ -48,7 +47,7 @@ def join_fates(evidence: Evidence) -> None:
           SELECT topic, min(f.first_n) AS first_n,
                  bool_and(f.tp IS NOT NULL AND f.start = 0 AND deleted_to = 0 AND NOT compacted) AS whole
           FROM partitions LEFT JOIN finals f USING (tp) GROUP BY topic
-        ), there AS (SELECT DISTINCT value, topic FROM present JOIN partitions USING (tp))
+        ), there AS (SELECT DISTINCT value, topic FROM present JOIN partitions USING (tp) WHERE in_final)
         SELECT s.value, s.process, s.topic, -1, NULL, s.pos, s.done, s.n,
           CASE
             WHEN s.done <= g.deleted_at THEN 'deleted'
@@ -61,7 +60,11 @@ def join_fates(evidence: Evidence) -> None:
         LEFT JOIN there ON there.value = s.value AND there.topic = s.topic
         WHERE s.outcome = 'ok' AND s.part IS NULL
         """,
-        "CREATE TABLE accepted AS SELECT value FROM fates WHERE fate = 'accepted'",
+        # What nothing else may be concluded from: given up beforehand, or of a topic that was deleted and made anew.
+        """
+        CREATE TABLE accepted AS
+        SELECT value FROM fates LEFT JOIN gone USING (topic) WHERE fate = 'accepted' OR done <= deleted_at
+        """,
         """
         CREATE VIEW acks AS
         SELECT * FROM sends ANTI JOIN accepted USING (value) WHERE outcome = 'ok' AND pos IS NOT NULL AND tp IS NOT NULL

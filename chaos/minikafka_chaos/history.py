@@ -16,15 +16,17 @@ the outcomes are to be judged by (`workload`). Times are unix seconds.
 from __future__ import annotations
 
 import json
+import re
 import threading
-import time as _time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.clock import MACHINE_CLOCK
 
 FILE_NAME = "history.jsonl"
 
@@ -132,7 +134,13 @@ class WorkloadSettings:
     @classmethod
     def known(cls, settings: Mapping[str, Any]) -> WorkloadSettings:
         """From a `workload` line's settings; what means nothing here is left out."""
-        return cls(**{name: value for name, value in settings.items() if name in cls.__dataclass_fields__})
+        return cls(
+            **{
+                name: value
+                for name, value in settings.items()
+                if name in cls.__dataclass_fields__ and value is not None
+            }
+        )
 
 
 class HistoryWriter:
@@ -142,7 +150,7 @@ class HistoryWriter:
     manager does it.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = _time.time) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = MACHINE_CLOCK.time) -> None:
         self.path = path
         self._clock = clock
         self._lock = threading.Lock()
@@ -157,25 +165,25 @@ class HistoryWriter:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def write(self, op: Op) -> None:
-        """Append one line. Lines after `close()` are dropped: late callbacks of a stopped client have no reader."""
+    def _write(self, process: int, op: str, kind: str, *fields: Any, **more: Any) -> float:
+        """Append one line; returns its time, in unix seconds. The time is taken when it is the line's turn, so it never
+        goes back from line to line. Lines after `close()` are dropped: late callbacks of a stopped client have no reader."""
         with self._lock:
-            if self._file is None:
-                return
-            self._file.write(op.line(self._seq) + "\n")
-            self._seq += 1
-            if op.time - self._flushed_at >= FLUSH_INTERVAL_S:
-                self._file.flush()
-                self._flushed_at = op.time
+            now = self._clock()
+            if self._file is not None:
+                self._file.write(Op(now, process, op, kind, *fields, **more).line(self._seq) + "\n")
+                self._seq += 1
+                if now - self._flushed_at >= FLUSH_INTERVAL_S:
+                    self._file.flush()
+                    self._flushed_at = now
+            return now
 
     def workload(self, settings: WorkloadSettings, **more: Any) -> None:
-        self.write(Op(self._clock(), -1, WORKLOAD, INFO, settings=settings.as_settings() | more))
+        self._write(-1, WORKLOAD, INFO, settings=settings.as_settings() | more)
 
     def invoke_send(self, process: int, topic: str, partition: int | None, value: str) -> float:
         """Record that `value` is about to be sent; returns the time that was written, in unix seconds."""
-        now = self._clock()
-        self.write(Op(now, process, SEND, INVOKE, topic, partition, None, value))
-        return now
+        return self._write(process, SEND, INVOKE, topic, partition, None, value)
 
     def complete_send(
         self,
@@ -189,31 +197,28 @@ class HistoryWriter:
     ) -> float:
         """Record the outcome (`ok`, `fail` or `info`) of the send of `value`; returns the time, in unix seconds."""
         assert outcome in (OK, FAIL, INFO), outcome
-        now = self._clock()
-        self.write(Op(now, process, SEND, outcome, topic, partition, offset, value, error))
-        return now
+        return self._write(process, SEND, outcome, topic, partition, offset, value, error)
 
     def assign(self, process: int, topic: str, partition: int, offset: int) -> None:
-        self.write(Op(self._clock(), process, ASSIGN, OK, topic, partition, offset))
+        self._write(process, ASSIGN, OK, topic, partition, offset)
 
     def poll(
         self, process: int, batch: int, topic: str, partition: int, offset: int, value: str, leader_epoch: int | None
     ) -> None:
-        self.write(Op(self._clock(), process, POLL, OK, topic, partition, offset, value, None, leader_epoch, batch))
+        self._write(process, POLL, OK, topic, partition, offset, value, None, leader_epoch, batch)
 
     def poll_failed(self, process: int, topic: str | None, partition: int | None, error: str) -> None:
-        self.write(Op(self._clock(), process, POLL, FAIL, topic, partition, error=error))
+        self._write(process, POLL, FAIL, topic, partition, error=error)
 
     def read_done(self, process: int, topic: str, partition: int, offset: int, error: str | None = None) -> None:
         """A final reader stopped at `offset`: at the end of the partition when `error` is None, else before it."""
         outcome = OK if error is None else INFO
-        self.write(Op(self._clock(), process, READ, outcome, topic, partition, offset, error=error))
+        self._write(process, READ, outcome, topic, partition, offset, error=error)
 
     def log_bounds(self, process: int, topic: str, partition: int, start: int, end: int) -> None:
         """What a leader answered to ListOffsets: the first offset it has and the next one it will give out."""
-        now = self._clock()
-        self.write(Op(now, process, START_OFFSET, OK, topic, partition, start))
-        self.write(Op(now, process, END_OFFSET, OK, topic, partition, end))
+        self._write(process, START_OFFSET, OK, topic, partition, start)
+        self._write(process, END_OFFSET, OK, topic, partition, end)
 
     def close(self) -> None:
         with self._lock:
@@ -230,10 +235,40 @@ def _lines_in(path: Path) -> int:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
+TIME_MAX = 1e11
+"""Unix seconds, up to the year 5138: milliseconds are no time of a run."""
+
+_TEXT = rb'(?:null|"[^"\\\x00-\x1f\x7f-\xff]*")'
+_NUMBER = rb"(?:null|0|[1-9][0-9]{0,8})"
+_PLAIN = re.compile(
+    rb'\{"time":[0-9]{1,10}\.[0-9]+,"process":-?[0-9]{1,9},"op":"([a-z_]+)","type":"([a-z]+)","topic":'
+    + _TEXT
+    + rb',"partition":'
+    + _NUMBER
+    + rb',"offset":'
+    + _NUMBER
+    + rb',"value":'
+    + _TEXT
+    + rb',"error":'
+    + _TEXT
+    + rb'(?:,"leader_epoch":-?[0-9]{1,9})?(?:,"batch":[0-9]{1,9})?,"seq":[0-9]{1,9}\}\n'
+)
+"""A line as `Op.line` writes nearly all of them: fields in order, no escapes, no settings. It needs no parser to be checked."""
+
+
 def check_history(path: Path) -> None:
-    """Raise HistoryError for the first line that is no line of a history."""
-    for _ in iter_history(path):
-        pass
+    """Raise HistoryError for the first line that is no line of a history (docs/verdicts.md, Evidence)."""
+    for number, raw in _raw_lines(path):
+        plain = _PLAIN.fullmatch(raw)
+        if plain is None or not _has_its_fields(plain, raw):
+            _op_of(path, number, raw)
+
+
+def _has_its_fields(plain: re.Match[bytes], raw: bytes) -> bool:
+    """Whether a plain line has, without a look at its values, all that `_op` asks of it; False: ask `_op`."""
+    if plain[1] == b"send":
+        return plain[2] in (b"invoke", b"ok") and b'"topic":null' not in raw and b'"value":null' not in raw
+    return (plain[1], plain[2]) == (b"poll", b"ok") and b":null" not in raw.partition(b',"error"')[0]
 
 
 def read_history(path: Path) -> History:
@@ -247,25 +282,62 @@ def read_history(path: Path) -> History:
 
 def iter_history(path: Path) -> Iterator[Op]:
     """Like `read_history`, one line at a time."""
+    for number, raw in _raw_lines(path):
+        op = _op_of(path, number, raw)
+        if op is None:
+            return
+        yield op
+
+
+def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers from 1."""
     try:
         file = path.open("rb")
     except OSError as error:
         raise HistoryError(f"{path}: {error.strerror}") from error
     with file:
         for number, raw in enumerate(file, 1):
-            if not raw.strip():
-                continue
-            try:
-                fields = json.loads(raw)
-            except ValueError as error:
-                if not raw.endswith(b"\n"):
-                    return
-                raise HistoryError(f"{path}:{number}: not a JSON line ({error})") from error
-            yield _op(fields, f"{path}:{number}")
+            if raw.strip():
+                yield number, raw
 
 
-_OPTIONAL_INTS = ("partition", "offset", "leader_epoch", "batch", "seq")
+def _op_of(path: Path, number: int, raw: bytes) -> Op | None:
+    """The operation of a line; None for one that was cut off by the death of its writer."""
+    try:
+        fields = parse_line(raw)
+    except ValueError as error:
+        if not raw.endswith(b"\n"):
+            return None
+        raise HistoryError(f"{path}:{number}: not a JSON line ({error})") from error
+    return _op(fields, f"{path}:{number}")
+
+
+def parse_line(raw: bytes) -> Any:
+    """The JSON of one line; raises ValueError for what is none, a name that is given twice, and NaN or Infinity."""
+    return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=_no_number)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a field is given twice")
+    return fields
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+_OPTIONAL_INTS = {"partition": 2**31, "offset": 2**63, "leader_epoch": 2**31, "batch": 2**63, "seq": 2**63}
 _OPTIONAL_TEXTS = ("topic", "value", "error")
+_NEEDED = {
+    POLL: ("topic", "partition", "offset", "value"),
+    ASSIGN: ("topic", "partition", "offset"),
+    READ: ("topic", "partition", "offset"),
+    START_OFFSET: ("topic", "partition", "offset"),
+    END_OFFSET: ("topic", "partition", "offset"),
+}
+"""What a line of type ok has to tell, by its op. A send has a topic and a value, whatever its type."""
 
 
 def _op(fields: Any, where: str) -> Op:
@@ -277,16 +349,28 @@ def _op(fields: Any, where: str) -> Op:
     if kind not in TYPES:
         raise HistoryError(f"{where}: type is {kind!r}, allowed: {', '.join(sorted(TYPES))}")
     time, process = fields.get("time"), fields.get("process")
-    if not isinstance(time, int | float) or not isinstance(process, int):
+    if not is_time(time) or not is_int(process, 2**63):
         raise HistoryError(f"{where}: time must be a number (unix seconds) and process an integer")
-    for name in _OPTIONAL_INTS:
-        if not isinstance(fields.get(name), int | None):
+    for name, limit in _OPTIONAL_INTS.items():
+        if fields.get(name) is not None and not is_int(fields[name], limit):
             raise HistoryError(f"{where}: {name} must be an integer or null")
     for name in _OPTIONAL_TEXTS:
-        if not isinstance(fields.get(name), str | None):
+        if not is_text(fields.get(name)):
             raise HistoryError(f"{where}: {name} must be a string or null")
-    if op == SEND and fields.get("value") is None:
-        raise HistoryError(f"{where}: a send needs its value")
+    if op == SEND and (fields.get("value") is None or fields.get("topic") is None):
+        raise HistoryError(f"{where}: a send needs its value and its topic")
+    if kind == OK:
+        for name in _NEEDED.get(op, ()):
+            if fields.get(name) is None:
+                raise HistoryError(f"{where}: {op} of type ok needs its {name}")
+    for name in ("partition", "batch", "seq", *(("offset",) if kind == OK else ())):
+        if (fields.get(name) or 0) < 0:
+            raise HistoryError(f"{where}: {name} must not be negative")
+    settings = fields.get("settings")
+    if settings is not None and (
+        not isinstance(settings, dict) or not isinstance(settings.get("idempotence") or False, bool)
+    ):
+        raise HistoryError(f"{where}: settings must be an object, and idempotence in it true or false")
     return Op(
         float(time),
         process,
@@ -302,3 +386,18 @@ def _op(fields: Any, where: str) -> Op:
         fields.get("settings"),
         fields.get("seq"),
     )
+
+
+def is_time(value: Any) -> TypeGuard[int | float]:
+    """Whether it is a number of unix seconds that a run can have."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= TIME_MAX
+
+
+def is_int(value: Any, limit: int) -> TypeGuard[int]:
+    """Whether it is a whole number from -limit to limit - 1; true and 1.0 are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
+
+
+def is_text(value: Any) -> bool:
+    """Whether it is null, or a string of characters: half a surrogate pair is none."""
+    return value is None or (isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value))

@@ -48,6 +48,8 @@ SAMPLE_INTERVAL_S = 1.0
 PADDING_SEPARATOR = "|"
 """Between the unique part of a value and the padding that gives a record its size."""
 
+PADDING = "."
+
 UNASKED = "acks=0: no acknowledgement was asked for"
 
 DEFINITE_FAILURES = frozenset(
@@ -145,13 +147,14 @@ def partition_of(key: str, partitions: int) -> int:
 def padded(value: str, record_bytes: int) -> bytes:
     """`value` as a record of `record_bytes`, or as long as it is."""
     text = value + PADDING_SEPARATOR
-    return text.encode().ljust(record_bytes, b".")
+    return text.encode().ljust(record_bytes, PADDING.encode())
 
 
 def unique_part(value: bytes | None) -> str:
-    """The part of a record's value that names its send."""
+    """The part of a record's value that names its send; all of a value whose padding is not as `padded` made it."""
     text = (value or b"").decode(errors="backslashreplace")
-    return text.partition(PADDING_SEPARATOR)[0]
+    name, separator, padding = text.rpartition(PADDING_SEPARATOR)
+    return name if separator and not padding.strip(PADDING) else text
 
 
 class Tally:

@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.clients import reader_config
+from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.clients import ReadBack
 from minikafka_chaos.history import HistoryWriter
 from minikafka_chaos.load import FINAL_PROCESS, SAMPLE_INTERVAL_S, TAIL_PROCESS, unique_part
@@ -22,6 +23,7 @@ from minikafka_chaos.load import FINAL_PROCESS, SAMPLE_INTERVAL_S, TAIL_PROCESS,
 POLL_S = 0.1
 POLL_RECORDS = 1000
 WATERMARK_TIMEOUT_S = 1.0
+ENDS_TIMEOUT_S = 30.0
 
 
 class Interruption(NamedTuple):
@@ -98,9 +100,15 @@ class TailReader(threading.Thread):
         self.failure: BaseException | None = None
 
     def note_ends(self) -> None:
-        """Before the first send: what the partitions hold by now is not the load's."""
-        for topic_partition in self._partitions:
-            self._reader.bounds(topic_partition)
+        """Before the first send: what the partitions hold by now is not the load's.
+
+        Raises ToolTrouble when a leader does not tell: what was there before would be taken for records that nobody sent.
+        """
+        deadline = time.monotonic() + ENDS_TIMEOUT_S
+        untold = list(self._partitions)
+        while untold := [each for each in untold if self._reader.bounds(each) is None]:
+            if time.monotonic() > deadline:
+                raise ToolTrouble(f"nobody tells how many records {', '.join(map(str, untold))} has")
 
     def run(self) -> None:
         try:

@@ -19,14 +19,16 @@ def _tables(evidence: Evidence) -> None:
     evidence.run(
         """
         CREATE TABLE replicas AS
-        SELECT tp, t.topic, part, broker, coalesce(in_sync, false) AS in_sync, coalesce(start, 0) AS start,
-               coalesce("end", 0) AS "end", coalesce(batches, 0) AS batches, damage, compacted, deleted_to, deleted_at
-        FROM told t JOIN partitions p ON p.topic = t.topic AND p.part = t.partition WHERE kind = 'replica'
+        SELECT tp, topic, part, broker, in_sync, start, "end", batches, coalesce(found, 0) AS found, damage, compacted, deleted_to
+        FROM (SELECT topic, partition AS part, broker, in_sync, start, "end", batches, damage FROM told WHERE kind = 'replica') r
+        JOIN partitions USING (topic, part)
+        LEFT JOIN (SELECT topic, partition AS part, broker, count(*) AS found FROM told WHERE kind = 'batch' GROUP BY ALL) b
+        USING (topic, part, broker)
         """,
         """
         CREATE TABLE batches AS
         SELECT r.tp, r.topic, r.part, t.broker, t.index, base_offset, last_offset, leader_epoch, producer_id, producer_epoch,
-               base_sequence, crc, coalesce(crc_right, true) AS crc_right, segment, position, values, r.compacted, r.start
+               base_sequence, crc, crc_right, segment, position, values, r.compacted, r.start, r.found = r.batches AS whole
         FROM told t JOIN replicas r ON r.topic = t.topic AND r.part = t.partition AND r.broker = t.broker WHERE kind = 'batch'
         """,
         """
@@ -73,6 +75,8 @@ def _told(broker: int, batches: list[dict[str, Any]]) -> str:
 def _broken(row: Row) -> str:
     if row["damage"] is not None:
         return f"{_at(row)}: the log is damaged behind offset {row['pos']}: {row['damage']}"
+    if row["last_offset"] < row["pos"]:
+        return f"{_at(row)}: the batch at offset {row['pos']} ends at {row['last_offset']}"
     if row["last_before"] is None:
         return f"{_at(row)}: the log starts at {row['start']}, and its first batch is at {row['pos']}"
     if row["leader_epoch"] < row["epoch_before"]:
@@ -95,7 +99,7 @@ CHECKS = (
         Kind.UNEXPLAINED_START,
         """
         SELECT topic, part, start AS pos, NULL::VARCHAR AS value, false AS note, broker, deleted_to
-        FROM replicas WHERE start > deleted_to AND deleted_at IS NULL
+        FROM replicas WHERE start > deleted_to
         """,
         _start,
     ),
@@ -105,7 +109,8 @@ CHECKS = (
         WITH pairs AS (
           SELECT a.tp, a.topic, a.part, a.broker AS one, b.broker AS other, greatest(a.start, b.start) AS low,
                  least(a."end", b."end") AS high
-          FROM replicas a JOIN replicas b ON a.tp = b.tp AND a.broker < b.broker WHERE NOT a.compacted
+          FROM replicas a JOIN replicas b ON a.tp = b.tp AND a.broker < b.broker
+          WHERE NOT a.compacted AND a.found = a.batches AND b.found = b.batches
         ), unlike AS (
           SELECT p.topic, p.part, one, other, high, base_offset, last_offset, leader_epoch, crc, min(b.broker) AS broker,
                  any_value(values) AS values
@@ -133,12 +138,12 @@ CHECKS = (
         Kind.BROKEN_LOG,
         """
         SELECT topic, part, base_offset AS pos, NULL::VARCHAR AS value, false AS note, broker, NULL::VARCHAR AS damage,
-               start, last_before, leader_epoch, epoch_before, segment, position
+               start, last_before, leader_epoch, epoch_before, segment, position, last_offset
         FROM neighbours
-        WHERE leader_epoch < epoch_before OR base_offset <= last_before
-           OR (NOT compacted AND base_offset > coalesce(last_before + 1, start))
+        WHERE whole AND (leader_epoch < epoch_before OR base_offset <= last_before OR last_offset < base_offset
+           OR (NOT compacted AND base_offset > coalesce(last_before + 1, start)))
         UNION ALL
-        SELECT topic, part, "end", NULL, false, broker, damage, start, NULL, NULL, NULL, NULL, NULL
+        SELECT topic, part, "end", NULL, false, broker, damage, start, NULL, NULL, NULL, NULL, NULL, NULL
         FROM replicas WHERE damage IS NOT NULL
         """,
         _broken,
@@ -151,7 +156,7 @@ CHECKS = (
         FROM (
           SELECT *, lag(base_sequence + last_offset - base_offset) OVER (
             PARTITION BY tp, broker, producer_id, producer_epoch ORDER BY index) AS sequence_before
-          FROM batches WHERE producer_id >= 0 AND base_sequence >= 0 AND NOT compacted
+          FROM batches WHERE producer_id >= 0 AND base_sequence >= 0 AND NOT compacted AND whole
         ) WHERE base_sequence <> (sequence_before + 1) & 2147483647
         """,
         lambda row: (
@@ -189,13 +194,15 @@ def missing_evidence(evidence: Evidence) -> list[str]:
         for row in evidence.rows("SELECT topic, part, broker FROM replicas WHERE NOT in_sync ORDER BY ALL")
     ]
     found += [
+        f"{row['topic']}-{row['part']} is in the evidence, and {row['topic']} has {row['partitions']} partitions"
+        for row in evidence.rows(
+            "SELECT topic, part, partitions FROM partitions JOIN topics USING (topic) WHERE part >= partitions ORDER BY ALL"
+        )
+    ]
+    found += [
         f"{row['topic']}-{row['part']}: {row['found']} of {row['batches']} batches of broker {row['broker']} are told of"
         for row in evidence.rows(
-            """
-            SELECT r.topic, r.part, r.broker, r.batches, count(b.index) AS found
-            FROM replicas r LEFT JOIN batches b ON b.tp = r.tp AND b.broker = r.broker
-            GROUP BY ALL HAVING count(b.index) <> r.batches ORDER BY ALL
-            """
+            "SELECT topic, part, broker, batches, found FROM replicas WHERE found <> batches ORDER BY ALL"
         )
     ]
     return found

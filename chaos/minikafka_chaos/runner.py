@@ -24,6 +24,7 @@ from minikafka_chaos.claims import LINE_KIND, NEVER, Claim, Terms
 from minikafka_chaos.conditions import World
 from minikafka_chaos.document import as_config
 from minikafka_chaos.errors import NotSupported, ToolTrouble
+from minikafka_chaos.evidence import REPLICAS_FILE
 from minikafka_chaos.expectation import AS_EXPECTED, difference
 from minikafka_chaos.faults import Ledger, Ledgers
 from minikafka_chaos.grounds import Ground
@@ -371,6 +372,9 @@ class _Run:
         took = self.clock.monotonic() - began
         self.journal.note("read back", records=found.records, complete=found.complete, seconds=round(took, 3))
         self.reporter.say(f"read back {found.records:,} records (took {took:.1f} s)")
+        if not found.complete:
+            places = ", ".join(map(str, found.missing))
+            self.problems.append(f"the final reader did not come to the end of {places} in {deadline_s} s")
 
     def _note_placement(self) -> None:
         for topic in self.spec.topics:
@@ -416,7 +420,8 @@ class _Run:
     def _judge(self) -> Verdict:
         self.reporter.status(JUDGING)
         claims = [self._claim(spec) for spec in self.spec.claims]
-        self.journal.write(LINE_KIND, Terms(claims, self.problems).as_json())
+        files = [history_file.FILE_NAME, REPLICAS_FILE]
+        self.journal.write(LINE_KIND, Terms(claims, self.problems, files).as_json())
         try:
             verdict = judge_run(self.directory)
         except HistoryError as error:

@@ -14,14 +14,24 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from minikafka_chaos import claims as claim_types
-from minikafka_chaos import journal
 from minikafka_chaos.anomalies import DIVERGENCE, LOSS, ORDER, Anomaly, Kind, Severity
-from minikafka_chaos.claims import ACK_GAP, NEVER, NO_DUPLICATES, NO_REORDERING, Claim, Terms, read_terms
+from minikafka_chaos.claims import (
+    ACK_GAP,
+    NEVER,
+    NO_DIVERGENCE,
+    NO_DUPLICATES,
+    NO_REORDERING,
+    Claim,
+    Terms,
+    terms_of,
+)
 from minikafka_chaos.evidence import REPLICAS_FILE, Evidence
 from minikafka_chaos.fates import deleted, join_fates, lost_since, undecided
 from minikafka_chaos.figures import count
-from minikafka_chaos.history import FILE_NAME, WorkloadSettings
+from minikafka_chaos.history import FILE_NAME, HistoryError, WorkloadSettings
 from minikafka_chaos.replica_checks import find_in_replicas, missing_evidence
 from minikafka_chaos.verifier import Found, find_in_history
 
@@ -46,6 +56,8 @@ class Finding:
     claim: str
     held: bool | None
     detail: str
+    apart: str | None = None
+    """The name of a claim that no kind of anomaly tells of: what breaks it is in no count."""
 
     def as_json(self) -> dict[str, Any]:
         return {"claim": self.claim, "held": self.held, "detail": self.detail}
@@ -73,6 +85,11 @@ class Verdict:
     def errors(self) -> dict[str, int]:
         """Like `kinds`, without notes."""
         return dict(self.counts.get("errors", {}))
+
+    @property
+    def broken_claims(self) -> list[str]:
+        """The names of broken claims that no kind of anomaly tells of."""
+        return [finding.apart for finding in self.findings if finding.held is False and finding.apart is not None]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -118,8 +135,7 @@ def judge_run(folder: Path) -> Verdict:
     Raises HistoryError for evidence that contradicts itself or cannot be read.
     """
     replicas = folder / REPLICAS_FILE
-    terms = read_terms(folder / journal.FILE_NAME)
-    return judge(folder / FILE_NAME, replicas if replicas.exists() else None, terms)
+    return judge(folder / FILE_NAME, replicas if replicas.exists() else None, terms_of(folder))
 
 
 def judge(history: Path, replicas: Path | None = None, terms: Terms | None = None) -> Verdict:
@@ -127,7 +143,13 @@ def judge(history: Path, replicas: Path | None = None, terms: Terms | None = Non
 
     Raises HistoryError for evidence that contradicts itself or cannot be read.
     """
-    terms = terms or Terms()
+    try:
+        return _judge(history, replicas, terms or Terms())
+    except (duckdb.Error, OSError) as error:  # a full disk, no memory: trouble of the machine, and no word on the data
+        raise HistoryError(f"{history}: could not be judged: {' '.join(str(error).split())}") from error
+
+
+def _judge(history: Path, replicas: Path | None, terms: Terms) -> Verdict:
     with Evidence(history, replicas, terms.accept_before) as evidence:
         join_fates(evidence)
         told = evidence.one("SELECT settings FROM figures")
@@ -144,7 +166,7 @@ def judge(history: Path, replicas: Path | None = None, terms: Terms | None = Non
             _guarantee_finding(REPLICAS, found) if evidence.has_replicas else Finding(REPLICAS.name, None, NO_LOGS),
         ]
         for claim in terms.claims:
-            finding = _claim_finding(claim, found, counts)
+            finding = _claim_finding(claim, found, counts, evidence.has_replicas)
             findings += [finding] if finding is not None else []
             if claim.since == NEVER or (finding is not None and finding.held is None):
                 problems.append(f"{claim.name}: {NEVER_BEGUN if finding is None else finding.detail}")
@@ -183,6 +205,8 @@ def _problems(evidence: Evidence, terms: Terms, counts: Mapping[str, Any]) -> li
         found.append("nothing was acknowledged, so nothing could be lost")
     if evidence.missing_lines:
         found.append(f"{evidence.missing_lines:,} lines of the history are missing")
+    if evidence.early_outcomes:
+        found.append(f"{evidence.early_outcomes:,} outcomes were told before their send, by the clock: it was set back")
     if evidence.has_replicas:
         found += missing_evidence(evidence)
     return found
@@ -241,8 +265,12 @@ def _loss_findings(
     return findings
 
 
-def _claim_finding(claim: Claim, found: Sequence[Found], counts: Mapping[str, Any]) -> Finding | None:
+def _claim_finding(
+    claim: Claim, found: Sequence[Found], counts: Mapping[str, Any], has_replicas: bool
+) -> Finding | None:
     """What became of a claim beyond the guarantees; None for one that is judged with them."""
+    if claim.type == NO_DIVERGENCE and not has_replicas:
+        return Finding(f"{claim.name}: {REPLICAS.name}", None, NO_LOGS)
     if claim.type == NO_DUPLICATES:
         return _guarantee_finding(_Guarantee(f"{claim.name}: no duplicates", frozenset((Kind.DUPLICATE,))), found)
     if claim.type == NO_REORDERING:
@@ -252,7 +280,7 @@ def _claim_finding(claim: Claim, found: Sequence[Found], counts: Mapping[str, An
         name, gap = f"{claim.name}: no ack gap above {limit_s:g} s", counts["longest_ack_gap_s"]
         if gap is None:
             return Finding(name, None, "no send whose partition is known")
-        return Finding(name, gap <= limit_s, f"longest gap {gap:.3f} s")
+        return Finding(name, gap <= limit_s, f"longest gap {gap:.3f} s", claim.name)
     return None
 
 

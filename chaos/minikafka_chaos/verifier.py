@@ -205,7 +205,10 @@ CHECKS = (
     Check(
         Kind.PHANTOM,
         """
-        WITH strangers AS (SELECT value, tp FROM present ANTI JOIN sends USING (value)),
+        WITH strangers AS (
+          SELECT r.value, r.tp FROM present r JOIN partitions p USING (tp) LEFT JOIN sends s ON s.value = r.value
+          WHERE s.value IS NULL OR s.tp <> r.tp OR s.topic <> p.topic
+        ),
         before AS (
           SELECT tp, max(pos) AS was_there FROM ends
           WHERE n < getvariable('first_send') GROUP BY tp
@@ -215,7 +218,7 @@ CHECKS = (
         WHERE r.pos >= coalesce(was_there, 0)
         GROUP BY topic, part, r.pos
         """,
-        lambda row: f"reader {row['reader']} read {row['value']!r} at offset {row['pos']}, which nobody has sent",
+        lambda row: f"reader {row['reader']} read {row['value']!r} at offset {row['pos']}, which nobody has sent there",
     ),
     Check(Kind.INT_POLL_SKIP, _skip_query(True), _skipped),
     Check(Kind.POLL_SKIP, _skip_query(False), _skipped),

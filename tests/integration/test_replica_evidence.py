@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from minikafka.protocol.types import TopicPartition
+from minikafka_chaos.claims import LINE_KIND, Terms
 from minikafka_chaos.grounds.clients import TopicPlan
 from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.history import OK, HistoryWriter
+from minikafka_chaos.journal import Journal
 from minikafka_chaos.load import ProducerSettings, Tally
 from minikafka_chaos.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.scenario import ScenarioSpec, TopicSpec, WorkloadSpec
@@ -52,6 +55,8 @@ class Finished:
         topic = TopicEvidence(TP.topic, 3, self.placement)
         told = self.folder / "events" if events else None
         assert write_replicas(self.folder, [topic], self.ground.replica_log, told) == []
+        with contextlib.closing(Journal(self.folder / "journal.jsonl")) as journal:
+            journal.write(LINE_KIND, Terms().as_json())
         return judge_run(self.folder)
 
     def replica(self, broker: int) -> Path:

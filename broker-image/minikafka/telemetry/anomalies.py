@@ -126,8 +126,9 @@ DECLARATIONS: dict[Kind, Declaration] = {
         "Jepsen `G1a`; Adya",
     ),
     Kind.PHANTOM: Declaration(
-        "A record that is read must have been sent",
-        "a place in the reads with a value that no send has, offset at or above what was there before (see Phantoms)",
+        "A record that is read must have been sent, and to that partition",
+        "a place in the reads with a value that no send has, or whose send was to another partition; offset at or above what was "
+        "there before (see Phantoms)",
         "(topic, partition, offset)",
         "Jepsen `unexpected`; Lamport's validity",
     ),
@@ -202,7 +203,7 @@ DECLARATIONS: dict[Kind, Declaration] = {
         "that the other has not",
         "(topic, partition, pair of brokers)",
         "KIP-101, KIP-279; LogMatching of Raft",
-        inconclusive="compacted topics: not judged",
+        inconclusive="compacted topics, and a replica of which `batch` lines are missing: not judged",
     ),
     Kind.CORRUPT_BATCH: Declaration(
         "Every batch of a replica's log must have a right CRC-32C",
@@ -213,10 +214,11 @@ DECLARATIONS: dict[Kind, Declaration] = {
     Kind.BROKEN_LOG: Declaration(
         "Offsets of a replica's log must grow without overlap or hole, and leader epochs must never decrease",
         "a batch whose base offset is not the last offset + 1 of the batch before (compacted topics: is below that), or "
-        "whose epoch is below that batch's; a first batch above the replica's `start` (not for compacted topics); "
-        "a `damage` that is not null",
+        "whose epoch is below that batch's; a batch whose last offset is below its base offset; a first batch above the "
+        "replica's `start` (not for compacted topics); a `damage` that is not null",
         "batch line, and one for each replica with damage",
         "KIP-101; Kafka's log recovery",
+        inconclusive="a replica of which `batch` lines are missing: only its `damage` is judged",
     ),
     Kind.BROKEN_SEQUENCE: Declaration(
         "In a replica's log the sequence numbers of one producer id and epoch must follow each other",
@@ -225,7 +227,7 @@ DECLARATIONS: dict[Kind, Declaration] = {
         "by 0)",
         "batch line",
         "KIP-98, KIP-360",
-        inconclusive="compacted topics: not judged",
+        inconclusive="compacted topics, and a replica of which `batch` lines are missing: not judged",
     ),
 }
 

@@ -46,18 +46,35 @@ def test_without_java_it_could_not_tell(
     assert capsys.readouterr().err == "minikafka analyze: Spark needs Java: do this\n"
 
 
+def said(*verdicts: str, differ: bool = False) -> list[analyze_module.Told]:
+    """What a report says of runs; with `differ` the judges do not agree on the last."""
+    found = [analyze_module.Told(f"run-{n}", verdict, "So it is.", True) for n, verdict in enumerate(verdicts)]
+    return [*found[:-1], found[-1]._replace(agree=False, sentence="The two judges differ.")] if differ else found
+
+
 @pytest.mark.parametrize(
-    ("verdicts", "code"),
+    ("found", "code"),
     [
-        (["Passed"], 0),
-        (["Passed", "Failed"], 1),
-        (["Inconclusive"], 3),
-        (["Error", "Failed"], 1),
-        (["Aborted", "Passed"], 3),
+        (said("Passed"), 0),
+        (said("Passed", "Failed"), 1),
+        (said("Inconclusive"), 3),
+        (said("Error", "Failed"), 1),
+        (said("Aborted", "Passed"), 3),
+        (said("Failed", "Inconclusive", differ=True), 3),
+        (said("Passed", "Passed", differ=True), 3),
     ],
 )
-def test_the_exit_code_is_the_worst_verdict(verdicts: list[str], code: int) -> None:
-    assert cli_analyze.exit_code(verdicts) == code
+def test_the_exit_code_is_the_worst_verdict(found: list[analyze_module.Told], code: int) -> None:
+    assert cli_analyze.exit_code(found) == code
+
+
+def test_judges_that_differ_are_told_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(analyze_module, "analyze", lambda *_: analyze_module.ReportPaths(tmp_path, tmp_path, tmp_path))
+    monkeypatch.setattr(analyze_module, "told", lambda paths: said("Failed", "Inconclusive", differ=True))
+    assert run(tmp_path / "a", tmp_path / "a", tmp_path / "b") == 3
+    assert capsys.readouterr().out.splitlines()[:2] == ["run-1: The two judges differ.", "run-0: Failed"]
 
 
 def test_several_runs_are_compared_beside_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +85,7 @@ def test_several_runs_are_compared_beside_the_first(tmp_path: Path, monkeypatch:
         return analyze_module.ReportPaths(out / "report.html", out / "report.json", out / "parquet")
 
     monkeypatch.setattr(analyze_module, "analyze", fake)
-    monkeypatch.setattr(analyze_module, "verdicts", lambda paths: ["Passed", "Passed"])
+    monkeypatch.setattr(analyze_module, "told", lambda paths: said("Passed", "Passed"))
     assert run(tmp_path / "a", tmp_path / "b") == 0
     assert run(tmp_path / "a") == 0
     assert asked == [tmp_path / "comparison", tmp_path / "a"]

@@ -9,12 +9,13 @@ from minikafka_analytics import judgement, words
 from minikafka_analytics.svg import Plot, short
 
 COUNTS = {"sent": 10, "acknowledged": 10, "failed": 0, "unknown": 0, "unknown_but_there": 0, "read": 10}
+TERMS = '{"time": 1.0, "kind": "claims", "claims": [], "problems": []}'
 NOTHING = {"lost": 0, "accepted_loss": 0, "deleted": 0, "undecided": 0, "contradictions": 0}
 
 
 def found(kinds: dict[str, int] | None = None, **given: Any) -> dict[str, Any]:
     """Spark's answers on a run; `given` are counts, or the fields of its base."""
-    base = {"claims": [], "problems": [], "missing_lines": 0, "has_logs": True}
+    base = {"claims": [], "problems": [], "missing_lines": 0, "misnumbered": False, "has_logs": True, "terms": TERMS}
     base |= {name: given.pop(name) for name in list(given) if name in base}
     whole = {"topic": None, "partition": None, **COUNTS, **NOTHING, **given}
     return {
@@ -32,7 +33,8 @@ def judged(kinds: dict[str, int] | None = None, **given: Any) -> dict[str, Any]:
 
 
 def verifier(verdict: str, kinds: dict[str, int] | None = None, **given: Any) -> dict[str, Any]:
-    told = {**COUNTS, **NOTHING, "longest_ack_gap_s": 0.25, "anomalies": kinds or {}, **given}
+    errors = {kind: number for kind, number in (kinds or {}).items() if kind != "duplicate"}
+    told = {**COUNTS, **NOTHING, "longest_ack_gap_s": 0.25, "anomalies": kinds or {}, "errors": errors, **given}
     return {"verdict": verdict, "summary": "as it was", "counts": told, "claims": [], "problems": []}
 
 
@@ -84,14 +86,18 @@ def test_agreement_is_the_same_verdict_kinds_and_counts() -> None:
     ("told", "own", "differences"),
     [
         (verifier("Passed"), judged(undecided=1), ["verdict", "undecided"]),
-        (verifier("Passed"), judged({"unseen": 1}, lost=1), ["verdict", "lost", "unseen"]),
-        (verifier("Failed", {"phantom": 1}), judged(), ["verdict", "phantom"]),
+        (verifier("Passed"), judged({"unseen": 1}, lost=1), ["verdict", "lost", "unseen", "unseen that is no note"]),
+        (verifier("Failed", {"phantom": 1}), judged(), ["verdict", "phantom", "phantom that is no note"]),
         (
             verifier("Passed", {"duplicate": 1}, errors={"duplicate": 1}),
             judged({"duplicate": 1}),
             ["duplicate that is no note"],
         ),
-        (verifier("Failed", {"phantom": 1}), judged({"ack-offset": 1}), ["ack-offset", "phantom"]),
+        (
+            verifier("Failed", {"phantom": 1}),
+            judged({"ack-offset": 1}),
+            ["ack-offset", "phantom", "ack-offset that is no note", "phantom that is no note"],
+        ),
         (verifier("Passed", acknowledged=9), judged(), ["acknowledged"]),
         (verifier("Passed", longest_ack_gap_s=None), judged(), ["longest_ack_gap_s"]),
     ],
@@ -101,6 +107,37 @@ def test_any_difference_is_said_and_nobody_is_believed(told: Any, own: Any, diff
     assert (found["verdict"], found["agree"]) == ("Inconclusive", False)
     assert [row["figure"] for row in found["differences"]] == differences
     assert "differ" in found["sentence"]
+
+
+def test_who_did_not_tell_all_counts_is_not_agreed_with() -> None:
+    """A word without the counts behind it, as older journals have it, is no agreement; a difference in it still is one."""
+    short = verifier("Passed")
+    del short["counts"]["longest_ack_gap_s"]
+    found = judgement.verdict(short, judged())
+    assert (found["verdict"], found["agree"], found["by"]) == ("Passed", None, "verifier")
+    bare = {"verdict": "Passed", "summary": "as it was", "counts": {}}
+    assert judgement.verdict(bare, judged())["agree"] is None
+    assert judgement.verdict(bare, judged({"unseen": 1}, lost=1))["agree"] is False
+
+
+def test_what_the_journal_claims_has_to_be_understood() -> None:
+    odd = '{"kind": "claims", "claims": [{"name": "c", "type": "AckGapAtMost", "limit_millis": "5"}], "problems": []}'
+    assert judged(terms=odd)["verdict"] == "Error"
+    assert judged(terms=None)["verdict"] == "Inconclusive"
+    assert judged(misnumbered=True)["verdict"] == "Error"
+
+
+def test_files_that_are_not_there_prove_nothing() -> None:
+    def judged_with(*files: str, **given: Any) -> str:
+        word: str = judgement.judged(found(**given), 0, files.__contains__)["verdict"]
+        return word
+
+    assert judged_with("history.jsonl", terms=None, has_logs=False) == "Passed"
+    assert judged_with("journal.jsonl") == "Error"
+    assert judged_with("history.jsonl", "replicas.jsonl", "journal.jsonl", has_logs=False) == "Inconclusive"
+    told = '{"kind": "claims", "claims": [], "problems": [], "files": ["history.jsonl", "replicas.jsonl"]}'
+    assert judged_with("history.jsonl", "journal.jsonl", terms=told) == "Inconclusive"
+    assert judged_with("history.jsonl", "journal.jsonl", claims=[claim("NoDivergence")]) == "Inconclusive"
 
 
 @pytest.mark.parametrize("word", ["Aborted", "Error"])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import duckdb
 import pytest
 from minikafka.cli.main import main
+from minikafka_chaos import verdict as verdict_module
 
 from tests.unit.verdict_cases.builder import Run
 
@@ -21,6 +23,7 @@ def history(path: Path, run: Run) -> str:
         (Run().acked("a", 0).final(["a"]), 0, "Passed"),
         (Run().acked("a", 0).final([]), 1, "Failed"),
         (Run().invoke("a").unknown("a").final([]), 3, "Inconclusive"),
+        (Run().acked("a", 0).acked("a", 1).final(["a", "a"]), 3, "Error"),
     ],
 )
 def test_verify_judges_a_history(
@@ -69,3 +72,18 @@ def test_scenarios_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(capsys.readouterr().out)["metadata"]["name"] == "demo"
     assert main(["chaos", "show", "demo"]) == 0
     assert "kind: ChaosExperiment" in capsys.readouterr().out
+
+
+def test_a_judge_that_runs_out_of_disk_does_not_say_that_data_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A traceback ends with 1, and 1 means Failed."""
+
+    def full(*_: object) -> None:
+        raise duckdb.IOException("No space left on device")
+
+    monkeypatch.setattr(verdict_module, "join_fates", full)
+    assert main(["verify", "--history", history(tmp_path, Run().acked("a", 0).final(["a"])), "--json"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == "Error"
+    assert "No space left on device" in told["summary"]

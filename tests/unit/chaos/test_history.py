@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+import time
 from pathlib import Path
 
 import pytest
+from minikafka_chaos.clock import MachineClock
 from minikafka_chaos.history import (
     INFO,
     INVOKE,
@@ -18,8 +20,10 @@ from minikafka_chaos.history import (
     HistoryWriter,
     Op,
     WorkloadSettings,
+    check_history,
     read_history,
 )
+from minikafka_chaos.load import padded, unique_part
 
 
 def test_every_kind_of_line_survives_a_round_trip(tmp_path: Path) -> None:
@@ -101,14 +105,53 @@ def test_a_cut_off_last_line_is_left_out(tmp_path: Path) -> None:
         ('{"time":1,"process":1,"op":"poll","type":"ok","offset":"7"}\n', "offset must be an integer"),
         ('{"time":1,"process":1,"op":"poll","type":"ok","topic":7}\n', "topic must be a string"),
         ('{"time":1,"process":1,"op":"send","type":"ok"}\n', "a send needs its value"),
+        (Op(1.0, 1, SEND, INVOKE, None, 0, None, "v", seq=1).line() + "\n", "and its topic"),
+        (Op(1.0, 1, POLL, OK, "t", 0, 1, None, batch=1, seq=1).line() + "\n", "poll of type ok needs its value"),
+        (Op(1.0, 1, POLL, OK, "t", 0, None, "v", batch=1, seq=1).line() + "\n", "poll of type ok needs its offset"),
+        (Op(1.0, 1, POLL, OK, "t", 0, -1, "v", batch=1, seq=1).line() + "\n", "offset must not be negative"),
+        (Op(1.0, 1, "jump", OK, "t", 0, 1, "v", batch=1, seq=1).line() + "\n", "op is 'jump'"),
+        (Op(1e12, 1, POLL, OK, "t", 0, 1, "v", batch=1, seq=1).line() + "\n", "time must be a number"),
     ],
 )
 def test_a_damaged_line_is_named(tmp_path: Path, line: str, names: str) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text(Op(1.0, 1, SEND, INVOKE, "t", 0, None, "v").line() + "\n" + line)
-    with pytest.raises(HistoryError, match=":2: ") as caught:
-        read_history(path)
-    assert names in str(caught.value)
+    for read in (read_history, check_history):
+        with pytest.raises(HistoryError, match=":2: ") as caught:
+            read(path)
+        assert names in str(caught.value)
+
+
+def test_what_a_run_writes_is_checked_without_a_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly all lines of a long history are like these; to parse each again would cost as much as to judge it."""
+    path = tmp_path / "history.jsonl"
+    with HistoryWriter(path) as history:
+        history.invoke_send(1, "t", 0, "p1-1")
+        history.complete_send(1, OK, "t", 0, 17, "p1-1")
+        history.poll(1000, 5, "t", 0, 17, "p1-1", 2)
+    monkeypatch.setattr(json, "loads", None)
+    check_history(path)
+
+
+def test_times_never_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims and gaps are judged by times: a wall clock that is set back meanwhile must not move a line before another."""
+    path, clock = tmp_path / "history.jsonl", MachineClock()
+    with HistoryWriter(path, clock.time) as history:
+        history.invoke_send(1, "t", 0, "a")
+        monkeypatch.setattr(time, "time", lambda: 1000.0)
+        history.complete_send(1, OK, "t", 0, 0, "a")
+    first, second = read_history(path)
+    assert 0 <= second.time - first.time < 60
+
+
+def test_a_value_names_its_send_only_with_its_own_padding() -> None:
+    """A record of somebody else, or one that was changed, is not taken for the one that was sent."""
+    assert [unique_part(padded(value, size)) for value, size in (("m1", 0), ("m1", 50), ("a|b", 50))] == [
+        "m1",
+        "m1",
+        "a|b",
+    ]
+    assert [unique_part(value) for value in (b"m1|hello", b"m1|...x", b"m1", None)] == ["m1|hello", "m1|...x", "m1", ""]
 
 
 def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -13,6 +16,7 @@ from minikafka_chaos.verdict import Outcome, judge_run
 from bench.judging import write_run
 
 QUADRATIC = re.compile("(nested loop|blockwise nl|ie|piecewise merge) join|cross product", re.IGNORECASE)
+ROOT = Path(__file__).parents[3]
 SENDS = 3_000
 """Enough rows that DuckDB plans for tables, and not for handfuls."""
 
@@ -43,3 +47,12 @@ def test_such_a_query_would_be_seen() -> None:
     db = duckdb.connect()
     db.execute("CREATE TABLE t AS SELECT range AS n FROM range(3000)")
     assert QUADRATIC.search(plan(db, "SELECT count(*) FROM t a JOIN t b ON a.n + b.n > 7"))
+
+
+def test_memory_does_not_grow_with_the_history() -> None:
+    """It was 0.83 KiB a line: 34 GB for ten million sends."""
+    command = [sys.executable, "-m", "bench.judging", "--sends", "20000", "120000"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    small, large = (json.loads(line) for line in done.stdout.splitlines())
+    grown_kib = 1024 * (large["peak_mib"] - small["peak_mib"])
+    assert grown_kib / (large["lines"] - small["lines"]) < 0.4

@@ -11,6 +11,7 @@ from typing import Any
 TOPIC = "t"
 TAIL, FINAL = 1000, 2000
 Line = dict[str, Any]
+Edit = Callable[[Path], None]
 
 
 class Run:
@@ -24,6 +25,7 @@ class Run:
         self.claims: list[Line] = []
         self.problems: list[str] = []
         self.raw_tail = ""
+        self.edits: list[Edit] = []
         if acks is not None or idempotence or max_in_flight != 1:
             settings = {"acks": acks or "all", "idempotence": idempotence, "max_in_flight": max_in_flight}
             self.line(-1, "workload", "info", topic=None, partition=None, settings=settings)
@@ -166,6 +168,11 @@ class Run:
         self.problems.append(text)
         return self
 
+    def changed(self, edit: Edit) -> Run:
+        """Do this to the run folder once it is written: what nobody's tool would write."""
+        self.edits.append(edit)
+        return self
+
     # -- files -----------------------------------------------------------------------------------------------------------
 
     def write(self, folder: Path) -> Path:
@@ -176,6 +183,8 @@ class Run:
             _write(folder / "replicas.jsonl", self.replicas)
         claims = {"time": self.now, "kind": "claims", "claims": self.claims, "problems": self.problems}
         _write(folder / "journal.jsonl", [claims])
+        for edit in self.edits:
+            edit(folder)
         return folder
 
 

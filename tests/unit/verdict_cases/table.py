@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.unit.verdict_cases import honest, lost, replicas, told
+from tests.unit.verdict_cases import excused, forged, honest, lost, replicas, told, torn
 from tests.unit.verdict_cases.builder import Case
 
-CASES: tuple[Case, ...] = (*honest.CASES, *lost.CASES, *told.CASES, *replicas.CASES)
+CASES: tuple[Case, ...] = (
+    *honest.CASES,
+    *lost.CASES,
+    *told.CASES,
+    *replicas.CASES,
+    *excused.CASES,
+    *torn.CASES,
+    *forged.CASES,
+)

@@ -122,7 +122,7 @@ CASES = (
         "a-duplicate-in-another-partition",
         lambda: Run(idempotence=True).acked("a", 0).final(["a"]).final(["a"], partition=1),
         "Failed",
-        {"duplicate": 1},
+        {"duplicate": 1, "phantom": 1},
     ),
     Case(
         "three-copies-are-one-duplicate",

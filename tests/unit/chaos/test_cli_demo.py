@@ -1,0 +1,37 @@
+"""`minikafka demo` does not say Passed where the second judge says something else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka.cli.main import main
+from minikafka_chaos import cli_demo, runner
+from minikafka_chaos.verdict import judge_run
+
+from tests.unit.verdict_cases.builder import Run
+
+DIFFER = "The two judges differ: the verifier says Passed, the analysis Failed."
+
+
+@pytest.mark.parametrize(("differ", "code"), [(None, 0), (DIFFER, 3)])
+def test_judges_that_differ_are_told_first_and_end_with_3(
+    differ: str | None, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def passed(scenario: object, ground: object, directory: Path, **_: Any) -> runner.RunResult:
+        (directory / "cluster").mkdir()
+        Run().acked("a", 0).final(["a"]).write(directory)
+        return runner.RunResult(directory, judge_run(directory))
+
+    monkeypatch.setattr(runner, "run_scenario", passed)
+    monkeypatch.setattr(cli_demo, "_analyse", lambda *_: ([("report", "report.html")], differ))
+    assert main(["demo", "--out", str(tmp_path / "a")]) == code
+    out = capsys.readouterr().out
+    if differ is not None:
+        assert out.index("differ") < out.index("no acknowledged record lost")
+    (run,) = (tmp_path / "a").iterdir()
+    assert (run / "cluster").exists() == (differ is not None), "the brokers' data tells who is right"
+    assert main(["demo", "--json", "--out", str(tmp_path / "b")]) == code
+    assert json.loads(capsys.readouterr().out)["judges_differ"] == differ
