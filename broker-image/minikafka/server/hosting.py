@@ -207,7 +207,7 @@ class PartitionHost:
         self.ahead_of_metadata.add(tp)
         latest = partition.log.epochs.latest
         broker.warn(
-            f"{error}; it is left alone: put the newer state of the cluster store back, or see docs/proposals/011"
+            f"{error}; it is left alone: put the newer state of the cluster store back, or see docs/proposals/012"
         )
         broker.events.emit(
             "metadata_behind_log",
