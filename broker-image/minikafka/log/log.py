@@ -347,6 +347,10 @@ class Log:
             raise self.refused("read failed", error) from error
         return FetchSlice(segment.ranges(position, length), length) if length else EMPTY_SLICE
 
+    def reads_from(self, file: File) -> bool:
+        """Whether this file is one of its segments', as a range of `read` names it."""
+        return any(part.file is file for segment in self.segments for part in segment.ranges(0, segment.size))
+
     def segment_number(self, offset: int) -> int:
         """Which segment holds `offset`."""
         return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)

@@ -595,6 +595,12 @@ class Broker:
         if isinstance(error, LogDirFailure):
             self.offline_logs.failed(partition.topic_partition, error)
 
+    def file_failed(self, file: Any, error: OSError) -> None:
+        """The disk could not read what a Fetch was answered with, long after the log had said where it lies."""
+        for partition in self.replicas.all():
+            if partition.log.reads_from(file):
+                self.log_failed(partition, partition.log.refused("read failed", error))
+
     def told_nothing(self, whom: str, host: str, port: int) -> None:
         """A broker that took our request has not answered it in time; the connection was closed for it."""
         self.housekeeping.complain(f"answer of {host}:{port}", f"no answer in time from {whom} at {host}:{port}")

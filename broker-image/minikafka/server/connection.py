@@ -147,6 +147,9 @@ class ClientConnection(FrameProtocol):
         self.slots.clear()
         self.broker.connections.closed(self)
 
+    def unreadable(self, file: Any, error: OSError) -> None:
+        self.broker.file_failed(file, error)
+
     def bad_frame(self, size: int) -> None:
         self.broker.bad_request(
             self, f"a request of {size} bytes; socket.request.max.bytes allows 0 to {self.max_frame_bytes}"

@@ -179,9 +179,17 @@ class FrameProtocol(asyncio.BufferedProtocol):
         if self._blocked:
             self._unblock()
 
+    def unreadable(self, file: Any, error: OSError) -> None:
+        """The disk could not read what was to be sent; the connection is about to be closed."""
+
     def _send_range(self, sock: socket.socket, part: Any) -> None:
         file, position, length = part
-        sent = os.sendfile(sock.fileno(), file.fileno(), position, length)
+        try:
+            sent = os.sendfile(sock.fileno(), file.fileno(), position, length)
+        except OSError as error:
+            if error.errno == errno.EIO:  # a socket has no such error: it is the disk's
+                self.unreadable(file, error)
+            raise
         if sent == 0:  # the file was truncated under the answer: the peer must not wait for bytes that never come
             raise OSError(errno.EPIPE, "file range is gone")
         self.bytes_sent += sent

@@ -203,3 +203,11 @@ def test_a_log_that_ends_in_the_middle_is_not_taken_for_a_shorter_one(segment_by
     assert next(reading).header.base_offset == 0
     with pytest.raises(CorruptBatch):
         next(reading)
+
+
+@pytest.mark.parametrize("unflushed", [False, True])
+def test_a_log_knows_the_files_of_its_ranges(unflushed: bool) -> None:
+    _, log = filled(10, LogConfig(segment_bytes=400), unflushed=unflushed)
+    _, other = filled(1)
+    files = [part.file for offset in range(0, 30, 3) for part in log.read(offset, 1, 30).ranges]
+    assert files and all(log.reads_from(file) and not other.reads_from(file) for file in files)

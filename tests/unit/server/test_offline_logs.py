@@ -6,6 +6,7 @@ import asyncio
 import errno
 import io
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -65,6 +66,16 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disks]:
         found.ask("pread", self._path)
         return pread(self, n, position)
 
+    sendfile = os.sendfile
+
+    def asked_sendfile(out: int, file: int, offset: int, count: int) -> int:
+        path = os.readlink(f"/proc/self/fd/{file}")
+        if found.refuses is not None and found.refuses("sendfile", path):
+            found.hits += 1
+            raise OSError(errno.EIO, "Input/output error")
+        return sendfile(out, file, offset, count)
+
+    monkeypatch.setattr(os, "sendfile", asked_sendfile)
     monkeypatch.setattr(RealFile, "pread", asked_pread)
     monkeypatch.setattr(RealFile, "append", asked_append)
     monkeypatch.setattr(RealFile, "fsync", asked_fsync)
@@ -235,6 +246,20 @@ async def test_a_disk_that_cannot_read_the_groups_takes_their_log_offline(cluste
         assert coordinator.replicas.by_name[OFFSETS_TOPIC][0].leader is not None
     finally:
         cluster.brokers[old.broker_id] = old
+
+
+async def test_a_disk_that_cannot_read_what_is_sent_takes_the_log_offline(cluster: Cluster, disks: Disks) -> None:
+    """By sendfile the error comes after the answer was made: followers and consumers got a closed connection, for ever."""
+    old = leader(cluster)
+    here = str(cluster.data / f"broker-{old.broker_id}" / "t-0")
+    disks.refuses = lambda operation, path: operation == "sendfile" and path.startswith(here)
+    assert await produce(old, acks=1) is ErrorCode.NONE
+    await until(lambda: TopicPartition("t", 0) in old.offline_logs)
+    await until(lambda: cluster.state("t").leader not in (-1, old.broker_id))
+    assert "minikafka_offline_logs 1" in (await get(old, "/metrics"))[1]
+    disks.refuses = None
+    await all_in_sync(cluster)
+    await until(lambda: old.health.verdict() == (True, "ok"))
 
 
 async def test_standard_error_on_the_same_full_disk_costs_nothing(
