@@ -22,10 +22,20 @@ class Direction(StrEnum):
     INBOUND = "Inbound"
 
 
+class WipeMode(StrEnum):
+    """How much of what was not flushed is gone: all of it, a part (each log ends at a byte that the seed chooses), or a part and
+    garbage follows."""
+
+    ALL = "All"
+    TORN = "Torn"
+    GARBAGE = "Garbage"
+
+
 class Parameters(Part):
     """What a verb needs to know; which verb takes which is in `minikafka_chaos.verbs`."""
 
     direction: Direction | None = None
+    mode: WipeMode | None = None
     millis: Annotated[int, Field(ge=-86_400_000, le=86_400_000)] | None = None
     jitter_millis: Annotated[int, Field(ge=0, le=60_000)] | None = None
     percent: Annotated[int, Field(ge=1, le=100)] | None = None

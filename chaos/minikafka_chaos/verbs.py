@@ -97,9 +97,13 @@ RULES: dict[Verb, Rule] = {
         peers=True,
     ),
     Verb.HEAL: Rule("End every Cut, Delay and Loss between the target and its peers.", peers=True, undoes=_LINKS),
-    Verb.WIPE_UNFLUSHED: Rule("Lose what a dead broker had not flushed."),
+    Verb.WIPE_UNFLUSHED: Rule(
+        "Lose what a dead broker had not flushed. `mode`: All of it; a part, so that each log ends at a byte that the seed "
+        "chooses (Torn); or a part, and Garbage follows.",
+        takes=("mode",),
+    ),
     Verb.WIPE_VOLUME: Rule("Lose a dead broker's disk."),
-    Verb.POWER_LOSS: Rule("Kill and WipeUnflushed.", _STARTED),
+    Verb.POWER_LOSS: Rule("Kill and WipeUnflushed.", _STARTED, takes=("mode",)),
     Verb.SLOW_FSYNC: Rule(
         "Let every fsync take `millis` longer.", "fsync is as fast as the disk again", needs=("millis",)
     ),

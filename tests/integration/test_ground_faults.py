@@ -177,6 +177,25 @@ def test_a_broker_whose_fsync_failed_gives_up_and_is_started_again(tmp_path: Pat
     assert started.count(1) == 2
 
 
+@pytest.mark.parametrize("mode", ["Torn", "Garbage"])
+def test_a_power_loss_that_leaves_a_part_is_survived(tmp_path: Path, mode: str) -> None:
+    """The log ends in the middle of a batch, or in garbage: recovery cuts that, and the others have what is missing."""
+    steps = [
+        wait("load", acked("load", 100)),
+        fault("out", "PowerLoss", LEADER, parameters={"mode": mode}),
+        wait("another-leads", another_leads("out"), acked("out")),
+        recover("back", "out"),
+        wait("whole", FULL, acked("back")),
+    ]
+    run(scenario(steps), tmp_path)
+    (told,) = [
+        event["fields"]
+        for event in events(tmp_path)
+        if event["event"] == "log_recovered" and event["topic"] == "t" and not event["fields"]["clean"]
+    ]
+    assert told["log_end_offset"] + told["truncated_bytes"] > 0
+
+
 def test_fsync_is_slow_and_the_clock_is_wrong(tmp_path: Path) -> None:
     """Both on broker 1, which leads: what it took is not flushed, and then it takes nothing, for everything is from an hour
     ahead of it (message.timestamp.after.max.ms)."""

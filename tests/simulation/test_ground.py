@@ -428,6 +428,12 @@ def test_what_the_simulation_has_no_code_for_is_refused_with_the_reason(tmp_path
         run(document([full]), tmp_path, 1)
 
 
+def test_a_part_of_what_is_unflushed_is_not_lost_here(tmp_path: Path) -> None:
+    torn = {"name": "torn", "fault": {"verb": "PowerLoss", "target": LEADER, "parameters": {"mode": "Torn"}}}
+    with pytest.raises(NotSupported, match=r"step torn: parameters\.mode Torn: not on this ground; allowed: All"):
+        run(document([torn]), tmp_path, 1)
+
+
 def test_a_disk_that_is_lost_is_filled_again(tmp_path: Path) -> None:
     same = {"type": "SameAs", "step": "kill"}
     steps = [

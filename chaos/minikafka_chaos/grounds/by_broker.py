@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Targets
+from minikafka_chaos.faults import Fault, Handle, Targets, WipeMode
 from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.scenario import ScenarioSpec
 from minikafka_chaos.verbs import Verb
+
+
+def partial_losses(spec: ScenarioSpec) -> Iterator[str]:
+    """Steps that lose a part of what is unflushed, for the refusals of a ground that cannot, a line each."""
+    for step in spec.steps:
+        mode = None if step.fault is None else step.fault.parameters.mode
+        if mode not in (None, WipeMode.ALL):
+            yield f"step {step.name}: parameters.mode {mode.value}: not on this ground; allowed: {WipeMode.ALL.value}"
 
 
 class BrokerVerbs(ABC):
@@ -45,6 +54,12 @@ class BrokerVerbs(ABC):
     def wipe_unflushed(self, broker: int) -> None:
         """Lose what a dead broker had not flushed."""
 
+    def lose_unflushed(self, fault: Fault, broker: int) -> None:
+        """Lose it as the fault's `mode` says; a ground that can lose all of it only leaves this as it is."""
+        if (mode := fault.parameters.mode or WipeMode.ALL) is not WipeMode.ALL:
+            raise ToolTrouble(f"the {self.name} ground loses all that is unflushed, or nothing; not {mode.value}")
+        self.wipe_unflushed(broker)
+
     @abstractmethod
     def wipe_volume(self, broker: int) -> None:
         """Lose a dead broker's disk."""
@@ -69,7 +84,7 @@ class BrokerVerbs(ABC):
             case Verb.POWER_LOSS:
                 self.kill(brokers)
                 for broker in brokers:
-                    self.wipe_unflushed(broker)
+                    self.lose_unflushed(fault, broker)
             case Verb.PAUSE:
                 self.pause(brokers)
             case Verb.START | Verb.TERMINATE | Verb.RESTART | Verb.RESUME | Verb.RECOVER:
@@ -77,7 +92,7 @@ class BrokerVerbs(ABC):
                     self._do_to_process(fault.verb, broker)
             case Verb.WIPE_UNFLUSHED:
                 for broker in brokers:
-                    self.wipe_unflushed(broker)
+                    self.lose_unflushed(fault, broker)
             case Verb.WIPE_VOLUME:
                 for broker in brokers:
                     self.wipe_volume(broker)

@@ -11,10 +11,12 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from minikafka.agent.power_loss import Mode, carry_out, plan
 from minikafka.local import process
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import ClusterError
@@ -25,7 +27,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.document import UnflushedVolume, as_config
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Targets, healed, link_rules
+from minikafka_chaos.faults import Fault, Handle, Targets, WipeMode, healed, link_rules
 from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.grounds.abilities import LACKS
 from minikafka_chaos.grounds.by_broker import BrokerVerbs
@@ -88,6 +90,7 @@ class ProcessesGround(BrokerVerbs):
         self.cluster = LocalCluster(data)
         self._base_port = base_port
         self._count = 0
+        self._seed = 0
         self._unflushed = True
         self._links: LinkControl | None = None
         self._fault_files = FaultFiles(lambda broker: faults_path(self.cluster.data, broker))
@@ -120,6 +123,7 @@ class ProcessesGround(BrokerVerbs):
 
     def up(self, spec: ScenarioSpec, seed: int) -> None:
         cluster = spec.cluster
+        self._seed = seed
         self._count = cluster.brokers
         self._unflushed = cluster.unflushed_volume is UnflushedVolume.SEPARATE
         base_port = self._base_port if self._base_port is not None else free_base_port(cluster.brokers)
@@ -238,6 +242,15 @@ class ProcessesGround(BrokerVerbs):
 
     def wipe_unflushed(self, broker: int) -> None:
         with _trouble():
+            self.cluster.wipe_unflushed(broker)
+
+    def lose_unflushed(self, fault: Fault, broker: int) -> None:
+        mode = Mode((fault.parameters.mode or WipeMode.ALL).value.lower())
+        with _trouble():
+            info = self.cluster.broker(broker)
+            if info.pid is None and info.unflushed_dir is not None:
+                seed = zlib.crc32(f"{self._seed}:{fault.id}:{broker}".encode())
+                carry_out(plan([Path(info.data_dir)], Path(info.unflushed_dir), mode, seed))
             self.cluster.wipe_unflushed(broker)
 
     def wipe_volume(self, broker: int) -> None:

@@ -150,6 +150,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("a parameter of another verb", {"steps": [lasting("Cut", parameters={"percent": 5})]}, "allowed: direction"),
     ("more than all is lost", {"steps": [lasting("Loss", parameters={"percent": 101})]}, "parameters.percent"),
     ("an unknown direction", {"steps": [lasting("Cut", parameters={"direction": "Up"})]}, "Outbound"),
+    ("a mode of a kill", {"steps": [lasting("Kill", parameters={"mode": "Torn"})]}, "allowed: no parameters"),
     ("no target", {"steps": [{"name": "a", "fault": {"verb": "Kill"}}]}, "target: Kill needs one"),
     ("a target for everything", {"steps": [lasting("StoreOutage")]}, "target: StoreOutage has none"),
     ("a kill that names a step", {"steps": [{"name": "a", "fault": {"verb": "Kill", "step": "b"}}]}, "only Recover"),

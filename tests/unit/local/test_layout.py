@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from minikafka.config import BrokerConfig
 from minikafka.local.errors import BadRequest
 from minikafka.local.layout import BROKERS_MAX, ClusterRecord, check, new_cluster_id, properties
-from minikafka.local.ports import HOST, free_base_port, ports_of
+from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, free_base_port, ports_of, proxy_ports_of
 
 
 def record(brokers: int = 3, **settings: str) -> ClusterRecord:
@@ -27,8 +28,40 @@ def test_clients_and_brokers_have_a_listener_each(tmp_path: Path) -> None:
         assert config.advertised_listeners == config.listeners
 
 
+def test_a_proxied_listener_is_advertised_where_its_proxy_is(tmp_path: Path) -> None:
+    before_clients, before_brokers = proxy_ports_of(19092)
+    for proxied, wanted in (
+        (["REPLICATION"], (19092, before_brokers)),
+        (["PLAINTEXT"], (before_clients, 19092 + INTER_BROKER_PORT_OFFSET)),
+    ):
+        made = replace(record(), proxied=proxied)
+        config = BrokerConfig.from_properties(properties(tmp_path, made, 1))
+        assert tuple(each.port for each in config.advertised_listeners) == wanted
+        assert [each.port for each in config.listeners] == list(ports_of(19092)[:2])
+    with pytest.raises(BadRequest, match="proxied listeners: SSL; allowed: PLAINTEXT, REPLICATION"):
+        check(replace(record(), proxied=["SSL"]))
+
+
+def test_injected_faults_have_a_file_for_each_broker_that_wants_them(tmp_path: Path) -> None:
+    assert "minikafka.test.faults.path" not in properties(tmp_path, record(), 1)
+    told = properties(tmp_path, replace(record(), faults=True), 2)["minikafka.test.faults.path"]
+    assert told == str(tmp_path / "broker-2" / "faults")
+
+
+def test_brokers_are_counted_from_0_or_1(tmp_path: Path) -> None:
+    zero = replace(record(), first_id=0, racks=["a", "b"])
+    assert list(zero.ids) == [0, 1, 2]
+    assert [zero.port(broker) for broker in zero.ids] == [19092, 19093, 19094]
+    assert [zero.rack(broker) for broker in zero.ids] == ["a", "b", "a"]
+    assert properties(tmp_path, zero, 0)["node.id"] == "0"
+    with pytest.raises(BadRequest, match="first broker id: 2 is neither 0 nor 1"):
+        check(replace(record(), first_id=2))
+
+
 def test_no_two_brokers_of_the_largest_cluster_take_one_port() -> None:
-    taken = [port for broker in range(BROKERS_MAX) for port in ports_of(19092 + broker)]
+    taken = [
+        port for broker in range(BROKERS_MAX) for port in (*ports_of(19092 + broker), *proxy_ports_of(19092 + broker))
+    ]
     assert len(set(taken)) == len(taken)
 
 

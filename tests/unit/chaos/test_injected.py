@@ -1,0 +1,69 @@
+"""Faults of disk, clock and store on one machine: several at once add up, and each end leaves the others."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from pathlib import Path
+
+import pytest
+from minikafka.log.injection import FaultFile, InjectedFaults
+from minikafka_chaos.faults import Fault, Parameters
+from minikafka_chaos.grounds.injected import FaultFiles
+from minikafka_chaos.grounds.store_outage import StoreOutage
+from minikafka_chaos.verbs import Verb
+
+
+def test_faults_of_one_disk_add_up_and_end_one_by_one(tmp_path: Path) -> None:
+    files = FaultFiles(lambda broker: tmp_path / str(broker))
+
+    def told(broker: int) -> InjectedFaults:
+        return FaultFile(str(tmp_path / str(broker))).now
+
+    files.add(Fault("slow", Verb.SLOW_FSYNC, Parameters(millis=100)), (0, 1))
+    files.add(Fault("slower", Verb.SLOW_FSYNC, Parameters(millis=50)), (1,))
+    files.add(Fault("back", Verb.CLOCK_STEP, Parameters(millis=-5)), (1,))
+    files.add(Fault("full", Verb.DISK_FULL), (0,))
+    files.add(Fault("broken", Verb.FAILING_FSYNC), (0,))
+    assert told(0) == InjectedFaults(100, errno.EIO, errno.ENOSPC, 0)
+    assert told(1) == InjectedFaults(150, 0, 0, -5)
+    assert files.remove("slow") == [0, 1]
+    assert files.remove("slow") == []
+    assert told(1) == InjectedFaults(50, 0, 0, -5)
+    assert files.clear() == [1, 0]
+    assert told(0) == told(1) == InjectedFaults()
+
+
+def test_outages_that_overlap_are_one_until_the_last_ends(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with sqlite3.connect(path, isolation_level=None, timeout=0.01) as broker:
+        broker.execute("PRAGMA journal_mode=WAL")
+        broker.execute("CREATE TABLE t (x)")
+
+        def writes() -> bool:
+            try:
+                broker.execute("INSERT INTO t VALUES (1)")
+            except sqlite3.OperationalError:
+                return False
+            return True
+
+        outage = StoreOutage(path)
+        outage.begin("a")
+        outage.begin("b")
+        assert not writes()
+        assert broker.execute("SELECT count(*) FROM t").fetchone() == (0,)
+        assert not outage.end("a")
+        assert not writes()
+        assert outage.end("b")
+        assert writes()
+        assert not outage.end("b")
+        outage.begin("c")
+        assert outage.end(None)
+        assert writes()
+    broker.close()
+
+
+def test_an_outage_of_a_store_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(sqlite3.OperationalError):
+        StoreOutage(tmp_path / "nowhere").begin("a")
+    assert not (tmp_path / "nowhere").exists()
