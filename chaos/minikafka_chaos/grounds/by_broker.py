@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +20,11 @@ def partial_losses(spec: ScenarioSpec) -> Iterator[str]:
         mode = None if step.fault is None else step.fault.parameters.mode
         if mode not in (None, WipeMode.ALL):
             yield f"step {step.name}: parameters.mode {mode.value}: not on this ground; allowed: {WipeMode.ALL.value}"
+
+
+def loss_seed(run_seed: int, fault: Fault, broker: int) -> int:
+    """What decides how much of a broker's unflushed bytes is left: the run's seed, for each fault and broker another."""
+    return zlib.crc32(f"{run_seed}:{fault.id}:{broker}".encode())
 
 
 class BrokerVerbs(ABC):

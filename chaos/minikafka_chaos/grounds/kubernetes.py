@@ -22,10 +22,10 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.document import UnflushedVolume, as_config
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Targets
+from minikafka_chaos.faults import Fault, Handle, Targets, WipeMode
 from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.grounds.abilities import LACKS
-from minikafka_chaos.grounds.by_broker import BrokerVerbs
+from minikafka_chaos.grounds.by_broker import BrokerVerbs, loss_seed
 from minikafka_chaos.grounds.kafka_clients import KafkaClients
 from minikafka_chaos.grounds.kubernetes_agents import CONTAINER, Agents, at_once
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Object, Refused
@@ -142,6 +142,7 @@ class KubernetesGround(BrokerVerbs):
         self.agents = Agents(namespace, self.pod_name)
         self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
         self._count = 0
+        self._seed = 0
         self._is_up = False
         self._topics: list[str] = []
         self._run = uuid.uuid4().hex[:8]
@@ -200,7 +201,7 @@ class KubernetesGround(BrokerVerbs):
         return manifest(self.cluster, cluster, self.listener, self.template)
 
     def up(self, spec: ScenarioSpec, seed: int) -> None:
-        del seed
+        self._seed = seed
         self._topics = [topic.name for topic in spec.topics]
         if not self.existing:
             self._create(self.manifest(spec.cluster))
@@ -398,6 +399,11 @@ class KubernetesGround(BrokerVerbs):
 
     def wipe_unflushed(self, broker: int) -> None:
         self.agents.ask(broker, *self._words("wipe-unflushed"))
+
+    def lose_unflushed(self, fault: Fault, broker: int) -> None:
+        mode = (fault.parameters.mode or WipeMode.ALL).value.lower()
+        seed = loss_seed(self._seed, fault, broker)
+        self.agents.ask(broker, *self._words("wipe-unflushed"), "--mode", mode, "--seed", seed)
 
     def wipe_volume(self, broker: int) -> None:
         self.agents.ask(broker, *self._words("wipe-volume"))

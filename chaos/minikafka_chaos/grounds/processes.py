@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.faults import Fault, Handle, Targets, WipeMode, healed, link_rules
 from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.grounds.abilities import LACKS
-from minikafka_chaos.grounds.by_broker import BrokerVerbs
+from minikafka_chaos.grounds.by_broker import BrokerVerbs, loss_seed
 from minikafka_chaos.grounds.injected import VERBS as FAULT_FILE_VERBS
 from minikafka_chaos.grounds.injected import FaultFiles
 from minikafka_chaos.grounds.kafka_clients import KafkaClients
@@ -249,7 +248,7 @@ class ProcessesGround(BrokerVerbs):
         with _trouble():
             info = self.cluster.broker(broker)
             if info.pid is None and info.unflushed_dir is not None:
-                seed = zlib.crc32(f"{self._seed}:{fault.id}:{broker}".encode())
+                seed = loss_seed(self._seed, fault, broker)
                 carry_out(plan([Path(info.data_dir)], Path(info.unflushed_dir), mode, seed))
             self.cluster.wipe_unflushed(broker)
 

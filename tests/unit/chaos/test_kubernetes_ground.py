@@ -15,7 +15,7 @@ from minikafka.cli.main import main
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos import library
 from minikafka_chaos.errors import BadScenario, ToolTrouble
-from minikafka_chaos.faults import Fault, Targets
+from minikafka_chaos.faults import Fault, Parameters, Targets, WipeMode
 from minikafka_chaos.grounds import BrokerCondition, kubernetes, kubernetes_agents
 from minikafka_chaos.grounds.kubernetes import KubernetesGround, Listener, cluster_name
 from minikafka_chaos.grounds.kubernetes_agents import Agents, NotDone
@@ -284,6 +284,17 @@ class TestFaults:
         killed = ground.inject(Fault("f1", Verb.POWER_LOSS), Targets((0, 1)))
         assert ground.recover(killed) == ["started broker 0", "started broker 1"]
         assert ground.recover(killed) == []
+
+    def test_a_part_of_what_is_unflushed_is_lost(self, make: Make, space: FakeNamespace) -> None:
+        ground = make()
+        ground.up(SPEC, 7)
+        for fault_id, mode in (("a", WipeMode.TORN), ("a", WipeMode.TORN), ("b", WipeMode.GARBAGE), ("c", None)):
+            ground.inject(Fault(fault_id, Verb.WIPE_UNFLUSHED, Parameters(mode=mode)), Targets((0,)))
+        told = [
+            dict(zip(words[1::2], words[2::2], strict=True)) for words in space.words if words[0] == "wipe-unflushed"
+        ]
+        assert [each["--mode"] for each in told] == ["torn", "torn", "garbage", "all"]
+        assert told[0]["--seed"] == told[1]["--seed"] != told[2]["--seed"]
 
     def test_wipes_need_a_dead_broker(self, make: Make, space: FakeNamespace) -> None:
         space.failing["0 wipe-volume"] = "the broker is not held: kill or terminate it first"
