@@ -16,13 +16,28 @@ from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-HEALING = ("start", "resume", "heal")
+HEALING = ("start", "resume", "heal", "recover")
 """Actions that undo a fault on their target; on the target `all` they undo every fault."""
 
 NOT_FAULTS = ("send",)
 """Actions of the journal that disturb nothing."""
 
-LEAVES_DOWN = ("kill", "power_loss", "terminate", "pause", "cut", "wipe_unflushed", "wipe_volume")
+LEAVES_DOWN = (
+    "kill",
+    "power_loss",
+    "terminate",
+    "pause",
+    "cut",
+    "delay",
+    "loss",
+    "slow_fsync",
+    "failing_fsync",
+    "disk_full",
+    "clock_step",
+    "store_outage",
+    "wipe_unflushed",
+    "wipe_volume",
+)
 """Faults that last until something heals them, however short the action itself was."""
 
 SNAKE_CASE = (

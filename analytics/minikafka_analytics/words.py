@@ -9,6 +9,13 @@ KIND_NAMES = {
     "terminate": "clean stop",
     "restart": "clean restart",
     "cut": "network cut",
+    "delay": "slow network",
+    "loss": "lossy network",
+    "slow_fsync": "slow fsync",
+    "failing_fsync": "failing fsync",
+    "disk_full": "full disk",
+    "clock_step": "wrong clock",
+    "store_outage": "store outage",
     "wipe_volume": "disk loss",
     "wipe_unflushed": "loss of unflushed records",
 }
@@ -27,6 +34,13 @@ FAULT_MEANS = {
     "clean restart": "the broker was asked to stop, and was started again",
     "pause": "the process stood still (SIGSTOP) with its connections open",
     "network cut": "the broker could not reach its peers",
+    "slow network": "what went between the broker and its peers came late",
+    "lossy network": "a part of what went between the broker and its peers had to be sent again",
+    "slow fsync": "every fsync took longer",
+    "failing fsync": "every fsync failed, which ends the process at the first",
+    "full disk": "the disk took no writes",
+    "wrong clock": "the broker's wall clock was off",
+    "store outage": "the coordination store took no writes",
 }
 
 

@@ -92,6 +92,7 @@ class ProcessesGround(BrokerVerbs):
         self._seed = 0
         self._unflushed = True
         self._links: LinkControl | None = None
+        self._has_fault_files = False
         self._fault_files = FaultFiles(lambda broker: faults_path(self.cluster.data, broker))
         self._store_outage = StoreOutage(self.cluster.data / STORE)
         self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
@@ -128,6 +129,7 @@ class ProcessesGround(BrokerVerbs):
         base_port = self._base_port if self._base_port is not None else free_base_port(cluster.brokers)
         faults = [step.fault for step in spec.steps if step.fault is not None]
         proxied = _proxied(faults)
+        self._has_fault_files = any(FAULT_FILE_VERBS.intersection(fault.verbs) for fault in faults)
         with _trouble():
             if proxied:
                 self._links = LinkControl(self.cluster.data, _ports(base_port, cluster.brokers, proxied), seed)
@@ -139,7 +141,7 @@ class ProcessesGround(BrokerVerbs):
                 unflushed=self._unflushed,
                 first_id=0,
                 proxied=proxied,
-                faults=any(FAULT_FILE_VERBS.intersection(fault.verbs) for fault in faults),
+                faults=self._has_fault_files,
             )
 
     def down(self) -> list[int]:
@@ -211,6 +213,8 @@ class ProcessesGround(BrokerVerbs):
                 case Verb.STORE_OUTAGE:
                     self._store_outage.begin(fault.id)
                 case _:
+                    if not self._has_fault_files:
+                        raise ToolTrouble("no broker looks for injected faults: no step of the scenario asked for them")
                     self._fault_files.add(fault, targets.brokers)
         return {}
 

@@ -1,0 +1,62 @@
+"""Faults of the journal as episodes: what began each, and what ended it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from minikafka_analytics import words
+from minikafka_analytics.faults import HEALING, LEAVES_DOWN, episodes
+from minikafka_chaos.verbs import RULES, Verb
+
+COLUMNS = "run STRING, seq INT, time DOUBLE, kind STRING, phase STRING, step STRING, fault STRING, target STRING, role STRING, "
+OUTCOME = "ok BOOLEAN, detail STRING, malformed STRING"
+
+
+def snake_case(verb: Verb) -> str:
+    return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", verb.value).lower()
+
+
+def test_every_verb_that_scenarios_have_is_known_here() -> None:
+    lasting = {snake_case(verb) for verb, rule in RULES.items() if rule.lasts}
+    assert set(LEAVES_DOWN) - {"wipe_unflushed", "wipe_volume"} == lasting
+    assert set(HEALING) == {snake_case(verb) for verb, rule in RULES.items() if rule.undoes}
+    named = {words.fault_name([verb]) for verb in lasting}
+    assert named <= set(words.FAULT_MEANS), named - set(words.FAULT_MEANS)
+
+
+def test_an_episode_ends_with_what_undid_it(spark: Any) -> None:
+    """Named by a step, or by its duration: both are Recover in the journal. What nothing undid ends with the final heal."""
+    actions = [
+        (1.0, "DiskFull", "broker-1"),
+        (2.0, "StoreOutage", "cluster"),
+        (3.0, "Cut", "broker-2"),
+        (4.0, "Recover", "broker-1"),
+        (5.0, "Recover", "cluster"),
+        (9.0, "Heal", "all"),
+    ]
+    rows = [
+        (
+            "r",
+            2 * n + end,
+            time + 0.1 * end,
+            "action",
+            phase,
+            "s",
+            fault,
+            target,
+            None,
+            True if end else None,
+            None,
+            None,
+        )
+        for n, (time, fault, target) in enumerate(actions)
+        for end, phase in enumerate(("begin", "end"))
+    ]
+    journal = spark.createDataFrame(rows, COLUMNS + OUTCOME)
+    found = {tuple(row.kinds): (row.began, row.ended, list(row.brokers)) for row in episodes(journal).collect()}
+    assert found == {
+        ("disk_full",): (1.0, 4.1, [1]),
+        ("store_outage",): (2.0, 5.1, []),
+        ("cut",): (3.0, 9.1, [2]),
+    }
