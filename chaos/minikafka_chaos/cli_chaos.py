@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minikafka_chaos import cli_matrix
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
 from minikafka_chaos.journal import CLUSTER_FOLDER
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from minikafka_chaos.grounds import Ground
     from minikafka_chaos.scenario import Scenario
 
-HELP = "run, list, show and abort scenarios of faults"
+HELP = "run, list, show and abort scenarios of faults; measure settings against each other"
 SET_HELP = "change a field (workload.acks=Leader) or a setting of the brokers (min.insync.replicas=1), repeatable"
 
 GROUNDS = ("processes", "simulation", "kubernetes")
@@ -25,7 +26,7 @@ GROUNDS = ("processes", "simulation", "kubernetes")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands of `minikafka chaos`."""
-    commands = parser.add_subparsers(dest="action", required=True, metavar="run | list | show | abort")
+    commands = parser.add_subparsers(dest="action", required=True, metavar="run | list | show | abort | matrix")
     run_parser = commands.add_parser("run", help="run a scenario and judge it")
     run_parser.add_argument("scenario", metavar="FILE", help="a scenario file, or the name of one of `chaos list`")
     run_parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=SET_HELP)
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     abort_parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs are (runs)")
     abort_parser.add_argument("--json", action="store_true", help="print what was ended as JSON")
+    cli_matrix.add_arguments(commands.add_parser("matrix", help=cli_matrix.HELP))
 
 
 def _add_kubernetes_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
             return _show(args)
         if args.action == "abort":
             return _abort(args)
+        if args.action == "matrix":
+            return cli_matrix.run(args)
         return _run(args)
     except (BadScenario, ToolTrouble) as error:
         print(f"minikafka chaos: {error}", file=sys.stderr)

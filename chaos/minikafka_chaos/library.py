@@ -18,6 +18,25 @@ def folder() -> Path:
     return installed if installed.is_dir() else Path(__file__).parent.parent / "scenarios"
 
 
+def matrices_folder() -> Path:
+    """Where the matrices are, as `folder`."""
+    installed = Path(__file__).parent / "matrices"
+    return installed if installed.is_dir() else Path(__file__).parent.parent / "matrices"
+
+
+def matrix_path(name_or_file: str) -> Path:
+    """The file of a matrix, given that or the name of one that comes along. Raises BadScenario."""
+    path = Path(name_or_file)
+    if path.is_file():
+        return path
+    known = {found.stem: found for found in sorted(matrices_folder().glob(f"*{SUFFIX}"))}
+    if name_or_file not in known:
+        raise BadScenario(
+            f"{name_or_file}: no such file, and no matrix of that name; allowed: a file, or {', '.join(known)}"
+        )
+    return known[name_or_file]
+
+
 def names() -> list[str]:
     """The names, sorted."""
     return sorted(path.stem for path in folder().glob(f"*{SUFFIX}"))

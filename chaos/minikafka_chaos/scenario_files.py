@@ -1,5 +1,5 @@
-"""The generated files of scenarios: the JSON schema of the document, the tables of faults, and each story under the settings
-that it is told of.
+"""The generated files of scenarios: schemas of documents, the tables of faults, and each story under the settings that it is
+told of.
 
 A story is written once, `chaos/scenarios/<story>.yaml`, and told twice; the two files with fixed settings are made from it, so
 that each can be run, shown and applied by its name alone. `python -m minikafka_chaos.scenario_files --write` makes them,
@@ -15,13 +15,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minikafka.telemetry.marked_page import replaced
+from pydantic import BaseModel
 
 from minikafka_chaos.fault_tables import ground_table, verb_table
+from minikafka_chaos.matrix.document import MatrixDocument
+from minikafka_chaos.matrix.report import MatrixReport
 from minikafka_chaos.scenario import Scenario
 
 COMMAND = "python -m minikafka_chaos.scenario_files --write"
-SCHEMA = "docs/scenario.schema.json"
 FAULTS = "docs/faults.md"
+SCHEMAS: dict[str, tuple[str, type[BaseModel]]] = {
+    "docs/scenario.schema.json": ("A scenario of MiniKafka", Scenario),
+    "docs/matrix.schema.json": ("A durability matrix of MiniKafka", MatrixDocument),
+    "docs/matrix-report.schema.json": ("The result of a durability matrix", MatrixReport),
+}
+"""File -> its title, and the model of the documents that it describes."""
 STORIES = "chaos/scenarios"
 
 TOLD: dict[str, tuple[str, dict[str, str]]] = {
@@ -38,13 +46,12 @@ TOLD: dict[str, tuple[str, dict[str, str]]] = {
 """Story -> the setting that it is about, and the files: suffix of the name -> value of the setting."""
 
 
-def schema() -> str:
-    """The JSON schema of a scenario document, for editors and for who writes scenarios by program."""
-    document = Scenario.model_json_schema(by_alias=True)
+def schema(title: str, model: type[BaseModel]) -> str:
+    """The JSON schema of a kind of document, for editors and for who writes or reads such documents by program."""
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "A scenario of MiniKafka",
-        **document,
+        "title": title,
+        **model.model_json_schema(by_alias=True),
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -66,10 +73,11 @@ def told(story: str, text: str, setting: str, suffix: str, value: str) -> str:
 
 def files(root: Path) -> dict[Path, str]:
     """Every generated file and what it has to hold."""
-    page = (root / FAULTS).read_text(encoding="utf-8")
+    faults = (root / FAULTS).read_text(encoding="utf-8")
     for part, text in (("verbs", verb_table()), ("grounds", ground_table())):
-        page = replaced(page, part, text)
-    found = {root / SCHEMA: schema(), root / FAULTS: page}
+        faults = replaced(faults, part, text)
+    found = {root / path: schema(title, model) for path, (title, model) in SCHEMAS.items()}
+    found[root / FAULTS] = faults
     for story, (setting, variants) in TOLD.items():
         text = (root / STORIES / f"{story}.yaml").read_text(encoding="utf-8")
         for suffix, value in variants.items():

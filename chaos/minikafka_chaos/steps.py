@@ -65,7 +65,8 @@ class FaultSpec(Part):
 
     `peer` is the other side of a Cut, Delay, Loss or Heal; without it, every other broker. What lasts may have
     `durationSeconds`: then it is undone by itself while the story goes on. Recover may name the `step` whose fault it undoes
-    instead of a target. What is about the whole cluster has no target.
+    instead of a target. What is about the whole cluster has no target. With `withinMillis`
+    it strikes at a moment of up to so many milliseconds after the step began, by the seed: steps keep step with the load.
     """
 
     verb: Verb | None = None
@@ -77,6 +78,7 @@ class FaultSpec(Part):
     duration_seconds: Seconds | None = None
     wait_for: StartWait = StartWait.READY
     deadline_seconds: Seconds = 30
+    within_millis: Annotated[int, Field(ge=0, le=60_000)] = 0
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

@@ -132,6 +132,8 @@ class Story:
             self._undo(name, spec, spec.step, mark)
             return
         verb = self.rng.choice(spec.verbs)
+        if spec.within_millis:
+            self.clock.sleep(self.rng.uniform(0.0, spec.within_millis / 1000))
         targets = self._targets(spec, verb, mark)
         fault = Fault(
             name if self.rounds == 1 else f"{name}-r{self.rounds}", verb, spec.parameters, spec.duration_seconds, name

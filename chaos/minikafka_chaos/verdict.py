@@ -176,6 +176,7 @@ def _judge(history: Path, replicas: Path | None, terms: Terms) -> Verdict:
     return Verdict(outcome, summary, counts, anomalies, findings, problems)
 
 
+NOTHING_ACKNOWLEDGED = "nothing was acknowledged, so nothing could be lost"
 NO_LOGS = "no access to the replicas' logs"
 NEVER_BEGUN = "the step that it is made from was never begun"
 
@@ -202,7 +203,7 @@ def _problems(evidence: Evidence, terms: Terms, counts: Mapping[str, Any]) -> li
                 f"{rest:,} acknowledged records of {where} could not be judged: no reader tells of them to the end"
             )
     if counts["acknowledged"] == 0:
-        found.append("nothing was acknowledged, so nothing could be lost")
+        found.append(NOTHING_ACKNOWLEDGED)
     if evidence.missing_lines:
         found.append(f"{evidence.missing_lines:,} lines of the history are missing")
     if evidence.early_outcomes:
