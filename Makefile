@@ -5,7 +5,7 @@ RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
 .PHONY: help demo venv test quick long adversary apiserver e2e kind kind-down check bench bench-judging bench-spark judged-runs judges format docs
-.PHONY: constraints clean
+.PHONY: constraints clean scenarios
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,10 @@ quick: venv ## unit tests and a few simulated schedules: about a minute; ARGS='-
 long: venv ## the long forms of tests: a leader killed twenty times, 2,000 simulated schedules
 	@MINIKAFKA_TEST_KILLS=20 $(RUN) -m pytest -q --timeout 900 tests/integration/test_kill_leader.py $(ARGS)
 	@.venv/bin/minikafka simulate --seeds 1..2000
+
+scenarios: venv ## every scenario: 50 seeds in simulation, then on processes (an hour); ARGS='-k zombie' for some
+	@MINIKAFKA_TEST_SEEDS=50 MINIKAFKA_TEST_SCENARIOS=all $(RUN) -m pytest -q --timeout 1800 \
+	  tests/simulation/test_library.py tests/integration/test_library.py $(ARGS)
 
 adversary: venv ## plant bugs into a copy, one at a time: which suite notices? ARGS='m07 s*' for some
 	@$(RUN) -m tests.adversary $(ARGS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +11,17 @@ from minikafka.config import BROKER_KEYS, TOPIC_KEYS, ConfigError
 from minikafka.config.broker_keys import ALIASES
 from minikafka.config.keys import Key
 from minikafka.config.refusals import refusal
+from pydantic import ValidationError
 
 from minikafka_chaos.document import ConfigEntry, Part, UnflushedVolume
+from minikafka_chaos.document_lines import explain
 from minikafka_chaos.steps import Step
 from minikafka_chaos.verbs import RULES, Verb
 
 if TYPE_CHECKING:
     from minikafka_chaos.scenario import ScenarioSpec
+
+WHEN, WORKLOAD = "expect.when", "workload."
 
 NEEDS_UNFLUSHED_VOLUME = frozenset((Verb.WIPE_UNFLUSHED, Verb.POWER_LOSS))
 
@@ -91,16 +97,37 @@ def _idle_references(spec: ScenarioSpec) -> Iterator[str]:
 
 def _bad_settings(spec: ScenarioSpec) -> Iterator[str]:
     """Settings that no broker would take: better known now than when the brokers do not start."""
-    brokers = [("cluster.config", spec.cluster.config), *(("expect.when", each.when) for each in spec.expect)]
+    brokers = [("cluster.config", spec.cluster.config), *((WHEN, each.when) for each in spec.expect)]
     for where, entries in brokers:
         yield from _repeated(where, [entry.name for entry in entries])
         for entry in entries:
+            if where == WHEN and entry.name.startswith(WORKLOAD):
+                yield from _bad_workload(spec, entry)
+                continue
             yield from (f"{where}: {problem}" for problem in _refused(BROKER_KEYS, entry, topic=False))
     for topic in spec.topics:
         where = f"topics.{topic.name}.config"
         yield from _repeated(where, [entry.name for entry in topic.config])
         for entry in topic.config:
             yield from (f"{where}: {problem}" for problem in _refused(TOPIC_KEYS, entry, topic=True))
+
+
+def _bad_workload(spec: ScenarioSpec, entry: ConfigEntry) -> Iterator[str]:
+    """A field of the workload in `expect.when` that is none, or a value that it cannot have and that so never fits."""
+    model = type(spec.workload)
+    name = entry.name.removeprefix(WORKLOAD)
+    fields = {field.alias or python: python for python, field in model.model_fields.items()}
+    if name not in fields:
+        near = difflib.get_close_matches(name, fields, n=1)
+        yield f"{WHEN}: {entry.name}: no field; " + (
+            f"did you mean {near[0]}?" if near else f"allowed: {', '.join(fields)}"
+        )
+        return
+    given: str | int = int(entry.value) if entry.value.isdecimal() else entry.value
+    try:
+        model.model_validate_json(json.dumps({"topic": spec.workload.topic, name: given}))
+    except ValidationError as error:
+        yield f"{WHEN}: {explain(error, model)}"
 
 
 def _refused(known: Mapping[str, Key[Any]], entry: ConfigEntry, *, topic: bool) -> Iterator[str]:

@@ -22,7 +22,7 @@ from minikafka.config import BROKER_KEYS
 from minikafka.telemetry.anomalies import Kind
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from minikafka_chaos.consistency import problems
+from minikafka_chaos.consistency import WORKLOAD, problems
 from minikafka_chaos.document import (
     BrokerId,
     ConfigEntry,
@@ -213,18 +213,20 @@ class ExpectedAnomaly(Part):
 class ExpectSpec(Part):
     """What the scenario is meant to show: then a run that finds exactly that ends with exit code 0.
 
-    `anomalies` are all that are meant (notes aside), `claims` all claims AckGapAtMost that are meant to be broken. `when` limits
-    it to these settings of the brokers.
+    `anomalies` are all that are meant (notes aside), `claims` all claims AckGapAtMost that are meant to be broken; `mayFind` are
+    kinds that come with them or do not, as the load happens to be. `when` limits it to these settings of the brokers, and of
+    the workload (`workload.acks`).
     """
 
     verdict: ExpectedVerdict
     anomalies: list[ExpectedAnomaly] = Field(default_factory=list)
     claims: list[Name] = Field(default_factory=list)
+    may_find: list[Literal[KINDS]] = Field(default_factory=list)  # type: ignore[valid-type]
     when: list[ConfigEntry] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _fits_its_verdict(self) -> Self:
-        if self.anomalies and self.verdict is not ExpectedVerdict.FAILED:
+        if (self.anomalies or self.may_find) and self.verdict is not ExpectedVerdict.FAILED:
             raise ValueError(f"expect: anomalies mean Failed, not {self.verdict.value}")
         if self.claims and self.verdict is not ExpectedVerdict.FAILED:
             raise ValueError(f"expect: broken claims mean Failed, not {self.verdict.value}")
@@ -284,8 +286,13 @@ class ScenarioSpec(Part):
     def expected(self) -> ExpectSpec | None:
         """What this scenario is meant to show with the settings that it has; None when it does not say."""
         config = as_config(self.cluster.config)
+        workload = {
+            f"{WORKLOAD}{name}": text for name, text in self.workload.model_dump(mode="json", by_alias=True).items()
+        }
 
         def setting(name: str) -> str | None:
+            if name in workload:
+                return str(workload[name])
             return config.get(name, BROKER_KEYS[name].default_text)
 
         fitting = (each for each in self.expect if all(setting(entry.name) == entry.value for entry in each.when))

@@ -1,5 +1,5 @@
-"""The generated files of scenarios: schemas of documents, the tables of faults, and each story under the settings that it is
-told of.
+"""The generated files of scenarios: schemas of documents, the tables of faults, the list of scenarios, and each story under the
+settings that it is told of.
 
 A story is written once, `chaos/scenarios/<story>.yaml`, and told twice; the two files with fixed settings are made from it, so
 that each can be run, shown and applied by its name alone. `python -m minikafka_chaos.scenario_files --write` makes them,
@@ -21,6 +21,7 @@ from minikafka_chaos.fault_tables import ground_table, verb_table
 from minikafka_chaos.matrix.document import MatrixDocument
 from minikafka_chaos.matrix.report import MatrixReport
 from minikafka_chaos.scenario import Scenario
+from minikafka_chaos.scenario_page import page
 
 COMMAND = "python -m minikafka_chaos.scenario_files --write"
 FAULTS = "docs/faults.md"
@@ -31,6 +32,7 @@ SCHEMAS: dict[str, tuple[str, type[BaseModel]]] = {
 }
 """File -> its title, and the model of the documents that it describes."""
 STORIES = "chaos/scenarios"
+PAGE = "docs/scenarios.md"
 
 TOLD: dict[str, tuple[str, dict[str, str]]] = {
     "kip-101-data-loss": (
@@ -82,6 +84,8 @@ def files(root: Path) -> dict[Path, str]:
         text = (root / STORIES / f"{story}.yaml").read_text(encoding="utf-8")
         for suffix, value in variants.items():
             found[root / STORIES / f"{story}.{suffix}.yaml"] = told(story, text, setting, suffix, value)
+    names = {story: [f"{story}.{suffix}" for suffix in variants] for story, (_, variants) in TOLD.items()}
+    found[root / PAGE] = page(root / STORIES, names)
     return found
 
 

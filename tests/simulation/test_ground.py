@@ -113,8 +113,9 @@ STORIES: dict[str, Callable[[Verdict], None]] = {
 LOADS = ("demo", "kill-leader", "soak")
 
 
-def test_every_scenario_that_comes_along_is_tried_here() -> None:
-    assert {*STORIES, *LOADS, *TOLD} == set(library.names())  # a story that is told twice is the two files made of it
+def test_the_stories_and_loads_are_there() -> None:
+    """The others are tried in test_library.py, each under every setting that it expects something of."""
+    assert {*STORIES, *LOADS, *TOLD} <= set(library.names())
 
 
 @pytest.mark.parametrize("name", STORIES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.expectation import difference, exit_code
@@ -89,3 +91,46 @@ def test_an_expected_claim_is_one_about_gaps() -> None:
         parse(claims=claims, expect=[{"verdict": "Failed", "claims": ["kept"]}])
     with pytest.raises(BadScenario, match="broken claims mean Failed"):
         parse(claims=claims, expect=[{"verdict": "Passed", "claims": ["kept"]}])
+
+
+# -- settings of the workload ----------------------------------------------------------------------------------------------
+
+
+def acks(expected: list[dict[str, object]], value: str) -> str | None:
+    scenario = parse(workload={"topic": "t", "acks": value}, expect=expected)
+    return None if scenario.spec.expected is None else scenario.spec.expected.verdict.value
+
+
+def test_an_expectation_may_depend_on_the_workload() -> None:
+    expected: list[dict[str, object]] = [
+        {"verdict": "Passed", "when": [{"name": "workload.acks", "value": "All"}]},
+        {"verdict": "Failed", "when": [{"name": "workload.acks", "value": "Leader"}]},
+    ]
+    assert [acks(expected, value) for value in ("All", "Leader", "None")] == ["Passed", "Failed", None]
+    in_flight: list[dict[str, object]] = [
+        {"verdict": "Failed", "when": [{"name": "workload.maxInFlight", "value": "1"}]}
+    ]
+    assert acks(in_flight, "All") == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("workload.ack", "All", "expect.when: workload.ack: no field; did you mean acks?"),
+        ("workload.acks", "all", "expect.when: acks: 'all' is not allowed"),
+        ("workload.maxInFlight", "many", "expect.when: maxInFlight: Input should be a valid integer"),
+    ],
+)
+def test_a_field_or_value_that_never_fits_is_refused(name: str, value: str, told: str) -> None:
+    with pytest.raises(BadScenario, match=re.escape(told)):
+        parse(expect=[{"verdict": "Passed", "when": [{"name": name, "value": value}]}])
+
+
+def test_kinds_that_may_come_are_no_difference_and_need_not_come() -> None:
+    expected = ExpectSpec.model_validate_json(
+        '{"verdict": "Failed", "anomalies": [{"kind": "unseen"}], "mayFind": ["duplicate"]}'
+    )
+    assert difference(expected, failed(unseen=2, duplicate=5)) is None
+    assert difference(expected, failed(unseen=2)) is None
+    assert difference(expected, failed(duplicate=5)) == "expected some unseen, found none"
+    assert difference(expected, failed(unseen=2, phantom=1)) == "did not expect phantom, found 1"

@@ -1,0 +1,38 @@
+"""Scenarios of the library on real brokers: some here, all of them with MINIKAFKA_TEST_SCENARIOS=all (`make scenarios`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from minikafka_chaos import library
+from minikafka_chaos.expectation import difference
+from minikafka_chaos.grounds.processes import ProcessesGround
+from minikafka_chaos.runner import run_scenario
+from minikafka_chaos.scenario import ExpectSpec
+from minikafka_chaos.scenario_files import TOLD
+from minikafka_chaos.scenario_page import SIMULATION_ONLY, annotation, missing
+
+pytestmark = pytest.mark.slow
+
+CHOSEN = ("disk-full", "kip-279")
+"""One that no other ground can do, and one under two settings; the stories have tests of their own."""
+
+
+def wanted() -> list[tuple[str, ExpectSpec]]:
+    """(scenario, what it expects) for those that are to be tried."""
+    names = CHOSEN
+    if os.environ.get("MINIKAFKA_TEST_SCENARIOS") == "all":
+        made = {f"{story}.{suffix}" for story, (_, files) in TOLD.items() for suffix in files}
+        names = tuple(name for name in library.names() if name not in made)
+    scenarios = [library.find(name) for name in names]
+    able = [each for each in scenarios if not missing(each, "processes") and not annotation(each, SIMULATION_ONLY)]
+    return [(each.name, expected) for each in able for expected in each.spec.expect]
+
+
+@pytest.mark.parametrize(("name", "expected"), wanted(), ids=lambda value: str(getattr(value, "verdict", value)))
+def test_what_a_scenario_expects_is_found_on_real_brokers(name: str, expected: ExpectSpec, tmp_path: Path) -> None:
+    scenario = library.find(name, [f"{entry.name}={entry.value}" for entry in expected.when])
+    verdict = run_scenario(scenario, ProcessesGround(tmp_path / "cluster"), tmp_path).verdict
+    assert difference(expected, verdict) is None, verdict.summary

@@ -1,0 +1,62 @@
+"""Every scenario of the library in simulation, under every setting that it expects something of.
+
+`MINIKAFKA_TEST_SEEDS=50` (`make scenarios`) is the long form. What a scenario expects it says itself; here it is only held to it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from minikafka_chaos import library
+from minikafka_chaos.expectation import difference
+from minikafka_chaos.grounds.simulation import SimulationGround
+from minikafka_chaos.runner import run_scenario
+from minikafka_chaos.scenario import ExpectSpec
+from minikafka_chaos.scenario_files import TOLD
+from minikafka_chaos.scenario_page import SHOWS, SOURCE, annotation, missing
+from minikafka_chaos.verdict import Outcome
+
+SEEDS = range(1, 1 + int(os.environ.get("MINIKAFKA_TEST_SEEDS", "1")))
+LOADS = ("demo", "kill-leader", "soak")
+"""These expect nothing beyond Passed; tests/simulation/test_ground.py tries them."""
+MADE = {f"{story}.{suffix}" for story, (_, files) in TOLD.items() for suffix in files}
+NAMES = [name for name in library.names() if name not in (*LOADS, *MADE)]
+
+
+def expectations() -> list[tuple[str, ExpectSpec]]:
+    """(scenario, what it expects) for all that the simulation can do."""
+    found = []
+    for name in NAMES:
+        scenario = library.find(name)
+        if not missing(scenario, "simulation"):
+            found += [(name, each) for each in scenario.spec.expect]
+    return found
+
+
+def settings(expected: ExpectSpec) -> list[str]:
+    return [f"{entry.name}={entry.value}" for entry in expected.when]
+
+
+@pytest.mark.parametrize("name", [*NAMES, *LOADS])
+def test_a_scenario_says_where_it_is_from_and_what_it_shows(name: str) -> None:
+    scenario = library.find(name)
+    assert annotation(scenario, SOURCE)
+    assert annotation(scenario, SHOWS)
+    assert scenario.spec.expect or name in LOADS
+
+
+def test_all_but_a_few_run_in_simulation() -> None:
+    assert {name for name in NAMES if missing(library.find(name), "simulation")} == {"disk-full"}
+
+
+@pytest.mark.parametrize(("name", "expected"), expectations(), ids=lambda value: str(getattr(value, "verdict", value)))
+def test_what_a_scenario_expects_is_found(name: str, expected: ExpectSpec, tmp_path: Path) -> None:
+    scenario = library.find(name, settings(expected))
+    assert scenario.spec.expected == expected
+    for seed in SEEDS:
+        folder = tmp_path / str(seed)
+        verdict = run_scenario(scenario, SimulationGround(folder / "cluster"), folder, seed=seed).verdict
+        assert difference(expected, verdict) is None, f"seed {seed}: {verdict.summary}"
+        assert verdict.outcome is not Outcome.ERROR
