@@ -157,6 +157,8 @@ class HistoryWriter:
         self._flushed_at = clock()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._seq = _lines_in(path)
+        self.acknowledged_to: dict[TopicPartition, int] = {}
+        """The highest offset of each partition that this writer was told is acknowledged."""
         self._file: TextIOWrapper | None = path.open("a", encoding="utf-8", buffering=1 << 16)
 
     def __enter__(self) -> HistoryWriter:
@@ -197,6 +199,9 @@ class HistoryWriter:
     ) -> float:
         """Record the outcome (`ok`, `fail` or `info`) of the send of `value`; returns the time, in unix seconds."""
         assert outcome in (OK, FAIL, INFO), outcome
+        if outcome == OK and partition is not None and offset is not None:
+            where = TopicPartition(topic, partition)
+            self.acknowledged_to[where] = max(offset, self.acknowledged_to.get(where, -1))
         return self._write(process, SEND, outcome, topic, partition, offset, value, error)
 
     def assign(self, process: int, topic: str, partition: int, offset: int) -> None:

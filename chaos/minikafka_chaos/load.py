@@ -37,6 +37,10 @@ RETRY_BACKOFF_MS = 100
 PURGE_WAIT_S = 2.0
 """How long outcomes may take to come in after a client was told to give up."""
 
+COMMIT_WAIT_S = 5.0
+"""How long a final reader waits until the end that a leader tells is above what was acknowledged. With acks=1 a record is
+acknowledged before it is committed, and readers get committed records only; what is not there by then is for the judges."""
+
 SCRIPT_PROCESS = 0
 TAIL_PROCESS = 1000
 FINAL_PROCESS = 2000

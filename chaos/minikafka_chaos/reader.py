@@ -18,10 +18,11 @@ from minikafka_chaos.clients import reader_config
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.clients import ReadBack
 from minikafka_chaos.history import HistoryWriter
-from minikafka_chaos.load import FINAL_PROCESS, SAMPLE_INTERVAL_S, TAIL_PROCESS, unique_part
+from minikafka_chaos.load import COMMIT_WAIT_S, FINAL_PROCESS, SAMPLE_INTERVAL_S, TAIL_PROCESS, unique_part
 
 POLL_S = 0.1
 POLL_RECORDS = 1000
+COMMIT_POLL_S = 0.05
 WATERMARK_TIMEOUT_S = 1.0
 ENDS_TIMEOUT_S = 30.0
 
@@ -173,10 +174,19 @@ def _read_back(
     progress: Callable[[int, int], None] | None,
 ) -> ReadBack:
     bounds: dict[TopicPartition, tuple[int, int]] = {}
-    while len(bounds) < len(partitions) and time.monotonic() < deadline:
-        for topic_partition in partitions:
-            if topic_partition not in bounds and (found := reader.bounds(topic_partition)) is not None:
-                bounds[topic_partition] = found
+    acknowledged_to = reader.history.acknowledged_to
+    waited_by = min(time.monotonic() + COMMIT_WAIT_S, deadline)
+    unsettled = list(partitions)
+    while unsettled and time.monotonic() < deadline:
+        for topic_partition in list(unsettled):
+            found = reader.bounds(topic_partition)
+            if found is None:
+                continue
+            bounds[topic_partition] = found
+            if found[1] > acknowledged_to.get(topic_partition, -1) or time.monotonic() > waited_by:
+                unsettled.remove(topic_partition)
+        if unsettled:
+            time.sleep(COMMIT_POLL_S)
     result = ReadBack()
     reader.place({tp: start for tp, (start, _) in bounds.items()})
     pending = {tp: end for tp, (start, end) in bounds.items() if end > start}

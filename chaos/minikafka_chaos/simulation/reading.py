@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol.errors import ErrorCode
@@ -12,6 +12,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.grounds.clients import ReadBack, ReadProgress
 from minikafka_chaos.history import HistoryWriter
 from minikafka_chaos.load import (
+    COMMIT_WAIT_S,
     FINAL_PROCESS,
     REQUEST_TIMEOUT_MS,
     RETRY_BACKOFF_MS,
@@ -185,7 +186,7 @@ def read_back(
     """See `minikafka_chaos.grounds.clients.Clients`."""
     deadline = cluster.now + deadline_s
     readers = [_Reader(cluster, FINAL_PROCESS, tp, history) for tp in partitions]
-    starts = _bounds(cluster, readers, deadline)
+    starts = _bounds(cluster, readers, deadline, history.acknowledged_to)
     for reader in readers:
         if reader.tp in starts:
             reader.place(starts[reader.tp])
@@ -206,20 +207,33 @@ def read_back(
     return result
 
 
-def _bounds(cluster: ConfiguredCluster, readers: Sequence[_Reader], deadline: float) -> dict[TopicPartition, int]:
-    """Ask for the ends of each partition until they are known; sets the readers' ends, answers the starts."""
+def _bounds(
+    cluster: ConfiguredCluster,
+    readers: Sequence[_Reader],
+    deadline: float,
+    acknowledged_to: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Ask for the ends of each partition until they are known, and above what was acknowledged or not so for `COMMIT_WAIT_S`.
+
+    Sets the readers' ends, answers the starts.
+    """
     starts: dict[TopicPartition, int] = {}
+    settled: set[TopicPartition] = set()
+    waited_by = min(cluster.now + COMMIT_WAIT_S, deadline)
 
     def learn(reader: _Reader) -> Callable[[Bounds], None]:
         def answered(bounds: Bounds) -> None:
-            if reader.end is None:
-                starts[reader.tp], reader.end = bounds
+            if reader.tp in settled:
+                return
+            starts[reader.tp], reader.end = bounds
+            if bounds[1] > acknowledged_to.get(reader.tp, -1) or cluster.now > waited_by:
+                settled.add(reader.tp)
 
         return answered
 
-    while len(starts) < len(readers) and cluster.now < deadline:
+    while len(settled) < len(readers) and cluster.now < deadline:
         for reader in readers:
-            if reader.end is None:
+            if reader.tp not in settled:
                 reader.ask_bounds(learn(reader))
-        cluster.run_until(lambda: len(starts) == len(readers), RETRY_BACKOFF_S)
+        cluster.run_until(lambda: len(settled) == len(readers), RETRY_BACKOFF_S)
     return starts
