@@ -371,7 +371,8 @@ class KubernetesGround(BrokerVerbs):
         if len(brokers) > 1:
             # Nobody may act on the death of the first while the others still live. The paused are still already.
             freeze = self._words("pause", FROZEN_SECONDS, FROZEN_SECONDS)
-            living = [broker for broker in brokers if self.condition(broker) is BrokerCondition.RUNNING]
+            conditions = dict(zip(brokers, at_once(self.condition, brokers), strict=True))
+            living = [broker for broker in brokers if conditions[broker] is BrokerCondition.RUNNING]
             at_once(lambda broker: self.agents.ask(broker, *freeze), living)
         self._end(brokers, "kill")
 
@@ -416,6 +417,10 @@ class KubernetesGround(BrokerVerbs):
         return done
 
     def _healed(self, broker: int) -> str | None:
+        state = self.agents.ask(broker, "state")
+        if state["condition"] == "running" and not state["faults"]:
+            self._held.discard(broker)  # what there was has ended by itself
+            return None
         done = self.bring_back(broker)
         self.agents.ask(broker, "recover")
         self._held.discard(broker)

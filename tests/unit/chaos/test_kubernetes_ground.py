@@ -110,7 +110,7 @@ class FakeNamespace:
                 return packed({f"broker-{broker}.jsonl": b"{}\n"})
             case "checkpoint":
                 return {"content": "0\n1\nt 0 7\n"}
-        return {"condition": self.conditions[broker], "repeated": False}
+        return {"condition": self.conditions[broker], "repeated": False, "faults": []}
 
 
 @pytest.fixture
