@@ -41,6 +41,7 @@ KINDS = {
     "poddisruptionbudget": ("policy/v1", "PodDisruptionBudget"),
     "mkc": ("minikafka.dev/v1alpha1", "MiniKafkaCluster"),
     "mkt": ("minikafka.dev/v1alpha1", "MiniKafkaTopic"),
+    "mkx": ("minikafka.dev/v1alpha1", "ChaosExperiment"),
 }
 
 

@@ -7,6 +7,7 @@ line of JSON and whose last message is the exit code.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +18,8 @@ from kubernetes.aio.stream import WsApiClient
 from minikafka_operator.kinds import POD
 
 from minikafka_chaos.controller.kinds import AGENT_CONTAINER
+
+logger = logging.getLogger(__name__)
 
 COMMAND: Final = ("minikafka", "agent")
 OUTPUT_BYTES_MAX: Final = 1 << 20
@@ -55,7 +58,8 @@ class PodAgents:
         """Have every fault in a pod undone. What went wrong, in one line; empty when nothing of them is left."""
         try:
             return (await self.run(namespace, pod, [*COMMAND, "recover"])).problem
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except Exception as error:  # whatever it is: healing goes on, and without an answer the fault expires
+            logger.warning("The agent of %s/%s was not reached: %r", namespace, pod, error)
             return " ".join(str(error).split()) or type(error).__name__
 
     async def run(self, namespace: str, pod: str, command: Sequence[str]) -> Answer:
@@ -64,10 +68,12 @@ class PodAgents:
         configuration.client_session_kwargs = {"trust_env": False}
         query = [("command", list(command)), ("container", AGENT_CONTAINER), ("stdout", "true"), ("stderr", "true")]
         async with WsApiClient(configuration) as client:
+            path = POD.path(namespace, pod, "exec")
             headers: dict[str, Any] = {}
-            client.update_params_for_auth(headers, [], ["BearerToken"])
-            url = configuration.host + POD.path(namespace, pod, "exec")
-            connecting = await client.request("GET", url, query_params=query, headers=headers, _preload_content=False)
+            await client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
+            connecting = await client.request(
+                "GET", configuration.host + path, query_params=query, headers=headers, _preload_content=False
+            )
             async with connecting as connection:
                 return await _read(connection)
 

@@ -56,12 +56,10 @@ class Happening(StrEnum):
     """Events beyond these reasons."""
 
     STARTED = "Started"
-    FAULT_INTENDED = "FaultIntended"
     FAULT_INJECTED = "FaultInjected"
     FAULT_RECOVERED = "FaultRecovered"
     TOLD = "Told"
     FORCED = "ForceDeleted"
     MADE = "ExperimentMade"
     MISSED = "TimeMissed"
-    HISTORY_REMOVED = "HistoryRemoved"
     INVALID = "InvalidSchedule"

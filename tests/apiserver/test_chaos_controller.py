@@ -1,0 +1,446 @@
+"""The chaos controller as a process beside a real API server, with the rights that its chart gives it.
+
+There are no kubelets: the test plays the brokers' pods, the Job controller and the runner, and no agent ever answers; what
+the agents do is shown on kind.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.client import ApiClient
+from kubernetes.config import new_client_from_config
+from minikafka_chaos.controller.ledger import FaultRefused, StatusLedger
+from minikafka_chaos.controller.telling import Brokers, ObjectStatus
+from minikafka_chaos.faults import Fault, Handle, Targets
+from minikafka_chaos.grounds.kubernetes_api import Namespace
+from minikafka_chaos.verbs import Verb
+from minikafka_operator.names import Names
+
+from tests.apiserver.conftest import make_namespace
+from tests.apiserver.control_plane import ControlPlane, find_program, free_port, program_folder
+from tests.apiserver.controller_word import ControllerWord
+from tests.apiserver.operator_process import API, IMAGE, ROOT, apply, token_of
+from tests.apiserver.test_chaos_crds import SPEC
+from tests.apiserver.test_operator_permissions import Client, table
+from tests.apiserver.waiting import until_now
+
+CHART = ROOT / "charts/minikafka-chaos"
+PATIENCE = 180.0
+"""A controller that was killed is followed by one that first has to see the Lease of the other end; and machines are busy."""
+KILL = Fault("f1", Verb.KILL, step="kill")
+LEADER = Targets((1,), role="Leader")
+
+
+def template(namespace: str, *options: str) -> list[dict[str, Any]]:
+    """The objects of the chart, as a release of the namespace's name."""
+    program = find_program("helm", program_folder())
+    command = [
+        program,
+        "template",
+        namespace,
+        str(CHART),
+        f"--namespace={namespace}",
+        "--kube-version=1.31.0",
+        *options,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+class Controller:
+    """The process."""
+
+    def __init__(self, plane: ControlPlane, folder: Path, namespace: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(json.dumps(plane.kubeconfig(token_of(plane, namespace, namespace))))
+        self.port = free_port()
+        self.log = folder / "controller.log"
+        options = ["--runner-image=minikafka/chaos:test", f"--namespace={namespace}", "--host=127.0.0.1"]
+        options += [f"--port={self.port}", f"--lease-namespace={namespace}", f"--lease-name={namespace}"]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "minikafka_chaos.controller", *options],
+                env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(timeout=30)
+
+
+class Lab:
+    """A namespace with the chart in it, a cluster of three brokers that allows chaos, and its experiments."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.plane = plane
+        self.folder = folder
+        self.namespace = make_namespace(plane)
+        self.names = Names(self.namespace, "shop")
+        apply(plane, template(self.namespace, "--set=crds.install=false", "--set=replicas=0"))
+        self.controller = Controller(plane, folder / "controller", self.namespace)
+        self.word = ControllerWord(plane, self.names)
+        self._cluster()
+        file = folder / "admin"
+        file.write_text(json.dumps(plane.kubeconfig("admin-of-the-tests")))
+        client: ApiClient = new_client_from_config(str(file))
+        self.api = Namespace(client, self.namespace)
+
+    def restart(self) -> None:
+        """The controller is killed, and started again."""
+        self.controller.kill()
+        self.controller = Controller(self.plane, self.folder / "controller", self.namespace)
+
+    def close(self) -> None:
+        self.word.fall_silent()
+        self.controller.stop()
+
+    def url(self, plural: str, name: str = "") -> str:
+        root = {
+            "statefulsets": "/apis/apps/v1",
+            "jobs": "/apis/batch/v1",
+            "leases": "/apis/coordination.k8s.io/v1",
+            "events": "/apis/events.k8s.io/v1",
+            "pods": "/api/v1",
+        }.get(plural, API)
+        return f"{root}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
+
+    def find(self, plural: str, name: str) -> Any:
+        return self.plane.find(self.url(plural, name))
+
+    def _cluster(self) -> None:
+        spec = {"brokers": {"replicas": 3}, "chaos": {"allowed": True}, "unflushedVolume": {}}
+        made = self.plane.request(
+            "POST",
+            self.url("minikafkaclusters"),
+            {
+                "apiVersion": "minikafka.dev/v1alpha1",
+                "kind": "MiniKafkaCluster",
+                "metadata": {"name": "shop"},
+                "spec": spec,
+            },
+        )
+        since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "AllBrokersReady",
+            "message": "",
+            "lastTransitionTime": since,
+            "observedGeneration": 1,
+        }
+        self.plane.request(
+            "PATCH", self.url("minikafkaclusters", "shop") + "/status", {"status": {"conditions": [ready]}}
+        )
+        owner = {**_reference(made), "controller": True}
+        labels = self.names.labels("broker")
+        pod_spec = {"containers": [{"name": "broker", "image": IMAGE}, {"name": "chaos-agent", "image": IMAGE}]}
+        stateful_set = self.plane.request(
+            "POST",
+            self.url("statefulsets"),
+            {
+                "metadata": {"name": self.names.broker, "labels": labels, "ownerReferences": [owner]},
+                "spec": {
+                    "serviceName": self.names.brokers,
+                    "selector": {"matchLabels": self.names.selector()},
+                    "template": {"metadata": {"labels": labels}, "spec": pod_spec},
+                },
+            },
+        )
+        for broker in range(3):
+            metadata = {
+                "name": self.names.pod(broker),
+                "labels": labels,
+                "ownerReferences": [{**_reference(stateful_set), "controller": True}],
+            }
+            self.plane.request("POST", self.url("pods"), {"metadata": metadata, "spec": {**pod_spec, "nodeName": "n"}})
+            running = {
+                "name": "broker",
+                "image": IMAGE,
+                "imageID": "",
+                "containerID": f"containerd://{broker}",
+                "restartCount": 0,
+                "ready": True,
+                "state": {"running": {"startedAt": since}},
+            }
+            status = {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
+                "containerStatuses": [running],
+            }
+            self.plane.request("PATCH", self.url("pods", self.names.pod(broker)) + "/status", {"status": status})
+        self.word.start()
+
+    # -- experiments ----------------------------------------------------------------------------------------------------
+
+    def create(self, name: str, **change: Any) -> None:
+        document = {
+            "apiVersion": "minikafka.dev/v1alpha1",
+            "kind": "ChaosExperiment",
+            "metadata": {"name": name},
+            "spec": {**copy.deepcopy(SPEC), **change},
+        }
+        self.plane.request("POST", self.url("chaosexperiments"), document)
+
+    def status(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = (self.find("chaosexperiments", name) or {}).get("status") or {}
+        return found
+
+    def wait_for(self, name: str, phase: str, seconds: float = PATIENCE) -> dict[str, Any]:
+        found: dict[str, Any] = until_now(
+            lambda: self.status(name), lambda seen: seen.get("phase") == phase, seconds=seconds
+        )
+        return found
+
+    def running(self, name: str) -> None:
+        """Wait until its Job is there, and make the Job's pod."""
+        self.wait_for(name, "Running")
+        job = until_now(lambda: self.find("jobs", f"{name}-run"), seconds=PATIENCE)
+        pod = job["spec"]["template"]
+        owner = {**_reference(job), "controller": True}
+        metadata = {"name": f"{name}-run-abcde", "labels": pod["metadata"]["labels"], "ownerReferences": [owner]}
+        made = self.plane.request("POST", self.url("pods"), {"metadata": metadata, "spec": pod["spec"]})
+        assert made["spec"]["serviceAccountName"] == "minikafka-chaos-runner"
+
+    def ledger(self, name: str) -> StatusLedger:
+        brokers = Brokers(self.api, "shop")
+        return StatusLedger(ObjectStatus(self.api, name), f"{name}-run-abcde", brokers.locate)
+
+    def job_ends(self, name: str) -> None:
+        """As the Job controller and the garbage collector would have it."""
+        path = self.url("pods", f"{name}-run-abcde")
+        if self.plane.find(path) is not None:
+            self.plane.request("PATCH", f"{path}/status", {"status": {"phase": "Succeeded"}})
+        job = self.find("jobs", f"{name}-run")
+        if job is not None:
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            done = [
+                {"type": kind, "status": "True", "lastTransitionTime": now, "lastProbeTime": now}
+                for kind in ("SuccessCriteriaMet", "Complete")
+            ]
+            ended = {"startTime": job["metadata"]["creationTimestamp"], "completionTime": now, "succeeded": 1}
+            self.plane.request(
+                "PATCH", f"{self.url('jobs', f'{name}-run')}/status", {"status": {**ended, "conditions": done}}
+            )
+
+    def pod_ends(self, name: str) -> None:
+        self.plane.request("DELETE", self.url("pods", f"{name}-run-abcde"), {"gracePeriodSeconds": 0})
+
+    def events(self, name: str) -> list[str]:
+        listed = self.plane.request("GET", self.url("events"))["items"]
+        return [event["reason"] for event in listed if event["regarding"]["name"] == name]
+
+    def lease_holder(self) -> str:
+        lease = self.find("leases", self.names.disruption)
+        return str((lease or {}).get("spec", {}).get("holderIdentity") or "")
+
+
+def _reference(thing: dict[str, Any]) -> dict[str, Any]:
+    metadata = thing["metadata"]
+    return {"apiVersion": thing["apiVersion"], "kind": thing["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+
+
+@pytest.fixture(scope="module")
+def lab(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(plane, tmp_path_factory.mktemp("chaos"))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_a_verdict(lab: Lab) -> None:
+    """From nothing to the verdict; what the runner writes, and what the controller makes of it."""
+    lab.create("passes")
+    lab.running("passes")
+    ledger = lab.ledger("passes")
+    ledger.take()
+    ledger.intend(KILL, LEADER, None)
+    ledger.injected(Handle(KILL, LEADER))
+    assert lab.status("passes")["faultNow"] == "Kill broker 1"
+    until_now(lambda: 'minikafka_chaos_fault_active{experiment="passes",fault="Kill"' in _page(lab), seconds=PATIENCE)
+    ledger.recovered(Handle(KILL, LEADER), "step back")
+    ledger.judging()
+    ledger.tell(verdict="Passed", summary="nothing lost", lost=0, worstGap="0.31 s", asExpected="as expected")
+    lab.job_ends("passes")
+    found = lab.wait_for("passes", "Completed")
+    assert [fault["state"] for fault in found["faults"]] == ["Recovered"]
+    until_now(lambda: not lab.find("chaosexperiments", "passes")["metadata"].get("finalizers"), seconds=PATIENCE)
+    assert lab.lease_holder() == ""
+    assert lab.events("passes")[0] == "Started" and "Completed" in lab.events("passes")
+    assert 'minikafka_chaos_fault_active{experiment="passes"' not in _page(lab)
+
+
+def _page(lab: Lab) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{lab.controller.port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_refused_with_the_reason(lab: Lab) -> None:
+    lab.create("nowhere", clusterRef={"name": "nowhere"})
+    found = lab.wait_for("nowhere", "Refused")
+    assert found["conditions"][0]["reason"] == "ClusterNotFound"
+    assert "ClusterNotFound" in lab.events("nowhere")
+    assert lab.find("jobs", "nowhere-run") is None
+
+
+def test_deleted_while_a_fault_is_on_and_the_controller_dies(lab: Lab) -> None:
+    """No agent answers here, so the fault has to expire; then the object goes, with a controller that was killed meanwhile."""
+    lab.create("goes")
+    lab.running("goes")
+    ledger = lab.ledger("goes")
+    ledger.take()
+    expires = (datetime.now(UTC) + timedelta(seconds=15)).timestamp()
+    ledger.intend(KILL, LEADER, expires)
+    ledger.injected(Handle(KILL, LEADER))
+    lab.restart()
+    lab.plane.request("DELETE", lab.url("chaosexperiments", "goes"))
+    lab.wait_for("goes", "Healing")
+    with pytest.raises(FaultRefused):
+        ledger.intend(Fault("f2", Verb.PAUSE, step="next"), Targets((2,)), None)
+    lab.restart()
+    until_now(lambda: lab.find("jobs", "goes-run") is None, seconds=PATIENCE)
+    lab.pod_ends("goes")
+    until_now(lambda: lab.find("chaosexperiments", "goes") is None, seconds=PATIENCE)
+    assert lab.lease_holder() == ""
+
+
+def test_a_second_experiment_on_the_same_cluster(lab: Lab) -> None:
+    lab.create("first")
+    lab.running("first")
+    lab.create("second")
+    found = lab.wait_for("second", "Refused")
+    assert found["conditions"][0]["message"] == "experiment first goes on with cluster shop; one at a time"
+    lab.plane.request(
+        "PATCH", lab.url("chaosexperiments", "first"), {"metadata": {"annotations": {"minikafka.dev/abort": "now"}}}
+    )
+    until_now(lambda: lab.find("jobs", "first-run") is None, seconds=PATIENCE)
+    lab.pod_ends("first")
+    assert lab.wait_for("first", "Aborted")["verdict"] == "Aborted"
+
+
+def test_a_schedule_makes_experiments(lab: Lab) -> None:
+    template = {"name": "nowhere", "spec": {**SPEC, "clusterRef": {"name": "nowhere"}}}
+    spec = {"interval": {"seconds": 10}, "failedHistoryLimit": 1, "templates": [template]}
+    metadata = {"name": "often"}
+    body = {"apiVersion": "minikafka.dev/v1alpha1", "kind": "ChaosSchedule", "metadata": metadata, "spec": spec}
+    lab.plane.request("POST", lab.url("chaosschedules"), body)
+    found = until_now(
+        lambda: lab.find("chaosschedules", "often").get("status") or {},
+        lambda seen: (seen.get("made") or 0) >= 2,
+        seconds=PATIENCE,
+    )
+    assert found["lastVerdict"] == "Refused"
+    lab.plane.request("PATCH", lab.url("chaosschedules", "often"), {"spec": {"suspend": True}})
+
+    def kept() -> list[str]:
+        listed = lab.plane.request("GET", lab.url("chaosexperiments"))["items"]
+        return [one["metadata"]["name"] for one in listed if one["metadata"]["name"].startswith("often-")]
+
+    until_now(kept, lambda names: len(names) == 1, seconds=PATIENCE)
+
+
+class TestRights:
+    """A Role in the namespace, and what a Role cannot say."""
+
+    NEVER = (
+        ("get", "secrets"),
+        ("create", "pods"),
+        ("delete", "pods"),
+        ("patch", "pods"),
+        ("create", "pods:eviction"),
+        ("delete", "persistentvolumeclaims"),
+        ("create", "rolebindings.rbac.authorization.k8s.io"),
+        ("patch", "minikafkaclusters.minikafka.dev"),
+        ("delete", "nodes"),
+    )
+
+    @pytest.mark.parametrize("account", ["controller", "runner"])
+    def test_the_tables(self, lab: Lab, account: str) -> None:
+        name = lab.namespace if account == "controller" else "minikafka-chaos-runner"
+        user = f"{lab.namespace}:{name}"
+        may = [("create", "pods:exec"), ("update", "chaosexperiments.minikafka.dev:status")]
+        may += [("create", "jobs.batch"), ("update", "leases.coordination.k8s.io")] if account == "controller" else []
+        assert set(table(lab.plane, user, lab.namespace, may).values()) == {True}
+        told = table(lab.plane, user, lab.namespace, list(self.NEVER))
+        assert not [question for question, answer in told.items() if answer]
+        elsewhere = table(lab.plane, user, "default", may)
+        assert not [question for question, answer in elsewhere.items() if answer]
+
+    @pytest.mark.parametrize("account", ["controller", "runner"])
+    def test_no_other_container_may_be_entered(self, lab: Lab, tmp_path: Path, account: str) -> None:
+        name = lab.namespace if account == "controller" else "minikafka-chaos-runner"
+        client = Client(lab.plane, token_of(lab.plane, lab.namespace, name), tmp_path)
+        pod = lab.names.pod(0)
+
+        def enter(container: str) -> str:
+            return client.kubectl("-n", lab.namespace, "exec", pod, "-c", container, "--", "true")
+
+        says = "may run commands in the container chaos-agent only"
+        until_now(lambda: enter("broker"), lambda said: says in said, seconds=PATIENCE)
+        said = enter("chaos-agent")
+        assert said and says not in said, "it is let through, to a node that is not there"
+
+    def test_everybody_else_is_not_asked(self, lab: Lab) -> None:
+        done = lab.plane.kubectl("-n", lab.namespace, "exec", lab.names.pod(0), "-c", "broker", "--", "true")
+        assert done.returncode != 0 and "chaos-agent only" not in done.stderr
+
+
+class TestChart:
+    def test_lint(self) -> None:
+        program = find_program("helm", program_folder())
+        done = subprocess.run([program, "lint", "--strict", str(CHART)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+    def test_every_value_is_documented_and_in_the_schema(self) -> None:
+        lines = (CHART / "values.yaml").read_text().splitlines()
+        values = yaml.safe_load("\n".join(lines))
+        schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+        assert set(values) == set(schema["properties"]) - {"global"}
+        for number, line in enumerate(lines):
+            if line and line[0].isalpha():
+                assert lines[number - 1].startswith("#"), f"nothing is said about {line.partition(':')[0]}"
+
+    def test_roles_in_each_namespace_and_nothing_for_the_whole_cluster(self) -> None:
+        made = template("op", "--set=watch.namespaces={a,b}")
+        roles = sorted((one["metadata"]["namespace"], one["metadata"]["name"]) for one in made if one["kind"] == "Role")
+        assert roles == [("a", "op"), ("a", "op-runner"), ("b", "op"), ("b", "op-runner"), ("op", "op-leader")]
+        assert not [one for one in made if one["kind"].startswith("ClusterRole")]
+
+    def test_the_pods_satisfy_the_restricted_standard(self, plane: ControlPlane, lab: Lab) -> None:
+        """The Job's pod template, and the controller's."""
+        name = make_namespace(plane)
+        label = {"pod-security.kubernetes.io/enforce": "restricted"}
+        plane.request("PATCH", f"/api/v1/namespaces/{name}", {"metadata": {"labels": label}})
+        lab.create("strict", ttlSecondsAfterFinished=0)
+        lab.wait_for("strict", "Running")
+        job = until_now(lambda: lab.find("jobs", "strict-run"), seconds=PATIENCE)
+        deployment = next(one for one in template("op") if one["kind"] == "Deployment")
+        for number, pod in enumerate((job["spec"]["template"], deployment["spec"]["template"])):
+            body = {"metadata": {"name": f"p{number}"}, "spec": {**pod["spec"], "serviceAccountName": "default"}}
+            plane.request("POST", f"/api/v1/namespaces/{name}/pods", body)
+        lab.plane.request("DELETE", lab.url("chaosexperiments", "strict"))
+        until_now(lambda: lab.find("chaosexperiments", "strict") is None, seconds=PATIENCE)
+        bad = {"containers": [{"name": "x", "image": "x"}]}
+        with pytest.raises(urllib.error.HTTPError):
+            plane.request("POST", f"/api/v1/namespaces/{name}/pods", {"metadata": {"name": "bad"}, "spec": bad})

@@ -1,0 +1,198 @@
+"""What the Job of an experiment tells, and how carefully it reads a cluster that is not its own."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from minikafka_chaos.controller.kinds import EXPERIMENT
+from minikafka_chaos.controller.ledger import Conflict, StatusLedger, Unavailable
+from minikafka_chaos.controller.reasons import Happening
+from minikafka_chaos.controller.telling import Brokers, ObjectStatus, SharedGround, TellingLedger, Told, _guard, _result
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.faults import Fault, Handle, Targets
+from minikafka_chaos.grounds.kubernetes import Listener
+from minikafka_chaos.grounds.kubernetes_api import NotReached, Refused
+from minikafka_chaos.reporter import JUDGING
+from minikafka_chaos.scenario import SafetySpec, parse_scenario
+from minikafka_chaos.verbs import Verb
+from minikafka_chaos.verdict import Outcome, Verdict
+from minikafka_operator.kinds import TOPIC, Object
+
+from tests.unit.chaos.controller.world import NAMES, NAMESPACE, World
+
+KINDS = {
+    "pods": "Pod",
+    "configmaps": "ConfigMap",
+    "minikafkatopics": "MiniKafkaTopic",
+    "chaosexperiments": EXPERIMENT.name,
+}
+
+
+class FakeNamespace:
+    """`grounds.kubernetes_api.Namespace` over a world."""
+
+    name = NAMESPACE
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.events: list[tuple[str, str]] = []
+        self.trouble: Exception | None = None
+
+    def get(self, kind: str, name: str) -> Object | None:
+        if self.trouble is not None:
+            raise self.trouble
+        return copy.deepcopy(self.world.server.objects.get((KINDS[kind], name)))
+
+    def find_all(self, kind: str, *, fields: str = "") -> list[Object]:
+        return [copy.deepcopy(thing) for (one, _), thing in self.world.server.objects.items() if one == KINDS[kind]]
+
+    def delete(self, kind: str, name: str) -> None:
+        del self.world.server.objects[KINDS[kind], name]
+
+    def create(self, kind: str, made: Object) -> Object:
+        assert kind == "events"
+        self.events.append((made["reason"], made["note"]))
+        return made
+
+    def replace_status(self, kind: str, made: Object) -> Object:
+        if self.trouble is not None:
+            raise self.trouble
+        return self.world.server._replaced(EXPERIMENT, made, "status")
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.experiment["status"] = {"phase": "Running"}
+    return made
+
+
+@pytest.fixture
+def namespace(world: World) -> Any:
+    return FakeNamespace(world)
+
+
+class TestStatus:
+    @pytest.mark.parametrize(
+        ("trouble", "becomes"),
+        [
+            (NotReached("away"), Unavailable),
+            (Refused(503, "later"), Unavailable),
+            (Refused(429, "slower"), Unavailable),
+            (Refused(409, "changed"), Conflict),
+            (Refused(403, "forbidden"), Refused),
+        ],
+        ids=str,
+    )
+    def test_what_a_refusal_means(self, namespace: Any, trouble: Exception, becomes: type[Exception]) -> None:
+        store = ObjectStatus(namespace, "try")
+        thing = store.read()
+        assert thing is not None
+        namespace.trouble = trouble
+        with pytest.raises(becomes):
+            store.write_status(thing)
+
+
+class TestBrokers:
+    def test_where_they_are(self, world: World, namespace: Any) -> None:
+        found = Brokers(namespace, "shop").locate([1])
+        assert found == world.locate([1])
+        with pytest.raises(ToolTrouble, match="broker 7 has no pod shop-broker-7"):
+            Brokers(namespace, "shop").locate([7])
+
+    def test_the_guard_counts_those_that_are_out_for_another_reason(self, world: World, namespace: Any) -> None:
+        brokers = Brokers(namespace, "shop")
+        guard = _guard(brokers, SafetySpec(), 3)
+        assert guard(Verb.KILL, [0], []) == ""
+        world.server.objects["Pod", NAMES.pod(2)]["status"]["conditions"][0]["status"] = "False"
+        assert brokers.unready(3) == {2}
+        assert guard(Verb.KILL, [0], []).startswith("brokers 0, 2 would be out at once")
+
+    def test_the_guard_knows_the_last_replica_from_the_brokers_metadata(self, world: World, namespace: Any) -> None:
+        world.partitions({"orders": [([0, 1, 2], [1])]})
+        guard = _guard(Brokers(namespace, "shop"), SafetySpec(), 3)
+        assert "orders-0" in guard(Verb.KILL, [1], []) and guard(Verb.KILL, [0], []) == ""
+
+    def test_what_is_not_known_is_no_permission(self, world: World, namespace: Any) -> None:
+        world.server.objects[TOPIC.name, "bank-of-others"]["status"]["revision"] = 6
+        with pytest.raises(ToolTrouble, match="not known now"):
+            _guard(Brokers(namespace, "shop"), SafetySpec(), 3)(Verb.KILL, [0], [])
+
+    def test_only_its_own_topics_are_removed(self, world: World, namespace: Any) -> None:
+        world.partitions({"bank": [([0], [0])], "orders": [([0], [0])]})
+        Brokers(namespace, "shop").remove_topics({"bank"})
+        left = [name for kind, name in world.server.objects if kind == TOPIC.name]
+        assert left == ["bank-of-others", "orders"]
+
+
+def test_the_story_becomes_events(world: World, namespace: Any) -> None:
+    ledger = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate, now=lambda: world.server.now)
+    ledger.take()
+    told = Told(namespace, world.experiment, "me", ledger.judging)
+    telling, fault, targets = (
+        TellingLedger(ledger, told),
+        Fault("f1", Verb.KILL, step="kill"),
+        Targets((1,), role="Leader"),
+    )
+    told.say("kill: [bold]Kill[/] broker 1")
+    telling.intend(fault, targets, None)
+    telling.injected(Handle(fault, targets))
+    told.status(JUDGING)
+    assert world.phase == "Running", "not while a fault is on"
+    telling.recovered(Handle(fault, targets), "step back")
+    told.status(JUDGING)
+    assert world.phase == "Judging"
+    assert namespace.events == [
+        (Happening.TOLD, "kill: Kill broker 1"),
+        (Happening.FAULT_INJECTED, "Kill broker-1 (kill, Leader)"),
+        (Happening.FAULT_RECOVERED, "Kill broker-1 (kill, Leader): step back"),
+    ]
+
+
+class TestSharedGround:
+    """At the end of a run on somebody's cluster: one broker after the other, each written down."""
+
+    @pytest.fixture
+    def ground(self, world: World, namespace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+        ledger = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate, now=lambda: world.server.now)
+        ledger.take()
+        made = SharedGround(namespace, "shop", tmp_path, listener=Listener.INTERNAL, ledger=ledger)
+        made._is_up, made._count = True, 3
+        self.done: list[str] = []
+
+        def on() -> str:
+            return str(world.status.get("faultNow"))
+
+        monkeypatch.setattr(made, "_laid_to_rest", lambda broker: self.done.append(f"read {broker} ({on()})"))
+        monkeypatch.setattr(made, "bring_back", lambda broker: self.done.append(f"back {broker}"))
+        monkeypatch.setattr(made, "wait_ready", lambda broker, _: self.done.append(f"ready {broker} ({on()})"))
+        monkeypatch.setattr(made.agents, "ask", lambda *_: {"recovered": []})
+        return made
+
+    def test_one_after_the_other(self, world: World, ground: Any) -> None:
+        assert ground.down() == ground.down() == []
+        assert self.done == [
+            line
+            for n in range(3)
+            for line in (f"read {n} (Terminate broker {n})", f"back {n}", f"ready {n} (Terminate broker {n})")
+        ]
+        assert [fault["state"] for fault in world.status["faults"]] == ["Recovered"] * 3
+
+    def test_not_when_the_experiment_is_to_end(self, world: World, ground: Any) -> None:
+        world.experiment["status"]["phase"] = "Healing"
+        with pytest.raises(ToolTrouble, match="the logs of broker 0 were not read"):
+            ground.down()
+        assert self.done == []
+
+
+def test_the_result() -> None:
+    text = (Path(__file__).parents[4] / "chaos/scenarios/demo.yaml").read_text()
+    counts = {"lost": 3, "acknowledged": 100, "longest_ack_gap_s": 0.314, "errors": {"LostAcknowledged": 3}}
+    found = _result(parse_scenario(text), Verdict(Outcome.FAILED, "3 lost", counts))
+    assert (found["verdict"], found["lost"], found["worstGap"]) == ("Failed", 3, "0.31 s")
+    assert found["anomalies"] == [{"kind": "LostAcknowledged", "count": 3}]
+    trouble = _result(parse_scenario(text), Verdict.trouble(Outcome.ERROR, "the ground is wet"))
+    assert (trouble["verdict"], trouble["lost"], trouble["worstGap"]) == ("Error", 0, "")
