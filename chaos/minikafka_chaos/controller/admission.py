@@ -20,6 +20,7 @@ from minikafka_chaos.controller.kinds import EXPERIMENT, Object, own_cluster_nam
 from minikafka_chaos.controller.reasons import Reason
 from minikafka_chaos.document_lines import explain
 from minikafka_chaos.errors import BadScenario
+from minikafka_chaos.grounds.abilities import LACKS
 from minikafka_chaos.scenario import ClusterSpec, Scenario
 
 LOOK_AGAIN_SECONDS = 5.0
@@ -96,6 +97,8 @@ def admit(
         scenario = scenario_of(experiment)
     except BadScenario as error:
         return Refusal(Reason.INVALID_SPEC, str(error))
+    if says := _lacking(scenario):
+        return Refusal(Reason.NOT_SUPPORTED, says)
     name = cluster_name(experiment)
     if scenario.spec.cluster_ref is None:
         return _on_its_own(experiment, scenario, name, cluster)
@@ -127,6 +130,16 @@ def admit(
     if says := cluster_refusal(scenario.spec, partitions):
         return Refusal(Reason.BUDGET_EXCEEDED, says)
     return Admitted(name)
+
+
+def _lacking(scenario: Scenario) -> str:
+    """The first step that asks for what cannot be done here; empty when there is none."""
+    lacks = LACKS["kubernetes"]
+    for step in scenario.spec.steps:
+        for verb in step.fault.verbs if step.fault is not None else ():
+            if verb in lacks:
+                return f"step {step.name}: {verb.value} cannot be done on Kubernetes: {lacks[verb]}"
+    return ""
 
 
 def _on_its_own(

@@ -164,6 +164,16 @@ class TestRefused:
     async def test_a_spec_that_contradicts_itself(self, change: dict[str, Any], says: str) -> None:
         assert says in await self.refused(World({**SCENARIO, **change}), "InvalidSpec")
 
+    async def test_a_verb_that_there_is_not(self) -> None:
+        steps = [{"name": "cut", "fault": {"verb": "Cut", "target": {"type": "Leader", "topic": "bank"}}}]
+        message = await self.refused(World({**SCENARIO, "steps": steps}), "NotSupported")
+        assert message.startswith("step cut: Cut cannot be done on Kubernetes: ")
+
+    async def test_a_topic_that_is_somebody_elses(self) -> None:
+        world = World()
+        world.partitions({"bank": [([0, 1, 2], [0, 1, 2])]})
+        assert "has a topic bank already" in await self.refused(world, "TopicExists")
+
     async def test_a_second_experiment_on_the_same_cluster(self) -> None:
         world = await running(World())
         other = World(name="second")
