@@ -93,9 +93,7 @@ def test_the_demo_passes(chaos: Kubectl) -> None:
     ]
     for word in ("Started", "FaultInjected", "FaultRecovered", "Completed"):
         assert f" {word} " in told, told
-    assert "minikafka.dev/chaos" not in str(
-        chaos.objects.there("mkx", "demo")["metadata"].get("finalizers")
-    )
+    assert "minikafka.dev/chaos" not in str(chaos.objects.there("mkx", "demo")["metadata"].get("finalizers"))
     eventually(
         lambda: chaos("get", "mkc", "--output", "name").split(),
         lambda names: f"minikafkacluster.minikafka.dev/{found['cluster']}" not in names,
