@@ -37,14 +37,13 @@ class Clock(Protocol):
 
 
 class MachineClock:
-    """The time of this machine, as it was when the clock was made, and what has gone by since.
+    """The time of this machine, as it was when this program began, and what has gone by since.
 
     Runs are judged by times (the steps of claims, gaps): a wall clock that is set back meanwhile would put records before a
     fault that came after it.
     """
 
-    def __init__(self) -> None:
-        self._zero = _time.time() - _time.monotonic()
+    _zero = _time.time() - _time.monotonic()
 
     def time(self) -> float:
         return self._zero + _time.monotonic()
