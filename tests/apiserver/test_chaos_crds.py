@@ -69,7 +69,7 @@ def _condition(**condition: Any) -> dict[str, Any]:
             {"steps": [{"name": "s", "fault": {"verb": "Explode", "target": {"type": "All"}}}]},
             "fault.verb: Unsupported value",
         ),
-        (_condition(type="Isr", topic="bank"), "brokers is needed by Isr"),
+        (_condition(type="Elapsed"), "seconds is needed by Elapsed"),
         (_condition(type="FullIsr", topic="bank", seconds=3), "seconds is for Elapsed only"),
         (_condition(type="Moon"), 'type: Unsupported value: "Moon"'),
         ({"safety": {"brokersOutMax": 0}}, "spec.safety.brokersOutMax: Invalid value: 0"),
