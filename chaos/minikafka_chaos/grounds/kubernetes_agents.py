@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import shutil
 import tarfile
 import time
 from collections.abc import Callable, Iterable
@@ -63,9 +64,29 @@ class Agents:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as tar:
-                tar.extractall(folder, filter="data")
+                unpack(tar, folder)
         except (tarfile.TarError, OSError) as error:
             raise ToolTrouble(f"broker {broker}: agent {words[0]}: {error}") from error
+
+
+def unpack(tar: tarfile.TarFile, folder: Path) -> None:
+    """Files and folders into a folder, and nothing outside of it. Raises tarfile.TarError for anything else, OSError.
+
+    Not `extractall(filter="data")`, which Python has from 3.11.4 on only: Debian 12's is older.
+    """
+    inside = folder.resolve()
+    for member in tar.getmembers():
+        path = (inside / member.name).resolve()
+        if not path.is_relative_to(inside) or not (member.isfile() or member.isdir()):
+            raise tarfile.TarError(f"{member.name}: no file or folder below this one")
+        if member.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = tar.extractfile(member)
+        assert content is not None
+        with content, path.open("wb") as file:
+            shutil.copyfileobj(content, file)
 
 
 def at_once(work: Callable[[int], Answer], brokers: Iterable[int]) -> list[Answer]:
