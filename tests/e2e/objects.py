@@ -37,6 +37,7 @@ KINDS = {
     "job": ("batch/v1", "Job"),
     "statefulset": ("apps/v1", "StatefulSet"),
     "deployment": ("apps/v1", "Deployment"),
+    "role": ("rbac.authorization.k8s.io/v1", "Role"),
     "lease": ("coordination.k8s.io/v1", "Lease"),
     "poddisruptionbudget": ("policy/v1", "PodDisruptionBudget"),
     "mkc": ("minikafka.dev/v1alpha1", "MiniKafkaCluster"),

@@ -29,14 +29,15 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 PACKAGES = {
     "broker-image/minikafka": (),
     "chaos/minikafka_chaos": ("chaos", "kubernetes"),
+    "chaos/minikafka_chaos/controller": ("chaos", "kubernetes", "operator"),
     "operator/minikafka_operator": ("operator",),
     "analytics/minikafka_analytics": ("analytics",),
 }
-"""The packages of the wheel, and the extras that each may import from beside the base."""
+"""The packages of the wheel, and the extras that each may import from beside the base. What is inside another has its own."""
 
 EXTRAS = {"chaos": "minikafka_chaos", "operator": "minikafka_operator", "analytics": "minikafka_analytics"}
-APART = {"chaos": ["minikafka_chaos.grounds.kubernetes"]}
-"""What needs one more extra, and names it: modules whose names begin so."""
+APART = {"chaos": ["minikafka_chaos.grounds.kubernetes", "minikafka_chaos.controller"]}
+"""What needs more extras, and names them: modules whose names begin so."""
 TIMEOUT = 600
 PIP = ("--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore")
 
@@ -73,6 +74,7 @@ def test_a_package_imports_only_what_its_extra_asks_for(package: str) -> None:
     needed = {
         normal(distribution)
         for source in (REPOSITORY / package).rglob("*.py")
+        if not any(source.is_relative_to(REPOSITORY / other) for other in PACKAGES if other.startswith(f"{package}/"))
         for module in imported(source)
         if module not in sys.stdlib_module_names and not module.startswith("minikafka")
         for distribution in distributions.get(module, [f"{module}, which is not installed"])
@@ -228,5 +230,8 @@ def test_an_extra_brings_all_that_its_package_imports(environment: Environment, 
         assert (
             "--ground kubernetes needs the extra 'kubernetes': pip install 'minikafka[chaos,kubernetes]'" in done.stderr
         )
+        done = run(commands / "python", "-m", "minikafka_chaos.controller", "--help")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "pip install 'minikafka[chaos,kubernetes,operator]'" in done.stderr
     if extra == "operator":
         assert run(commands / "python", "-m", "minikafka_operator", "--help").returncode == 0
