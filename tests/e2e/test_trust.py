@@ -139,10 +139,25 @@ def silenced(kubectl: Kubectl, cluster: BrokerCluster) -> Iterator[None]:
     try:
         kubectl.apply(policy, binding)
         eventually(says, lambda said: FROZEN in said, seconds=TOLD_SECONDS_MAX, what="brokers are refused")
+        _wait_for_silence(kubectl, f"{cluster.name}-controller")
         yield
     finally:
         kubectl.delete("validatingadmissionpolicybinding", name)
         kubectl.delete("validatingadmissionpolicy", name)
+
+
+def _wait_for_silence(kubectl: Kubectl, lease: str) -> None:
+    """Until the Lease has not been renewed for as long as it is valid: before that it counts as alive, and rightly so."""
+    seen, since = "", time.monotonic()
+
+    def silent() -> bool:
+        nonlocal seen, since
+        spec = kubectl.objects.there("lease", lease)["spec"]
+        if spec["renewTime"] != seen:
+            seen, since = spec["renewTime"], time.monotonic()
+        return time.monotonic() - since > spec["leaseDurationSeconds"] + 1
+
+    eventually(silent, seconds=TOLD_SECONDS_MAX, what=f"nobody renews {lease}")
 
 
 def test_frozen_statuses_stop_a_roll(broker_cluster: Callable[[str], BrokerCluster], namespace: Kubectl) -> None:
