@@ -18,7 +18,8 @@ class ClusterView:
     """Asks a live broker for metadata.
 
     A client that holds a connection to a paused broker may ask that one and wait; so the client is made anew whenever
-    the set of live brokers changes.
+    the set of live brokers changes. And whenever nobody answered: a client may have been told of brokers that are dead by now
+    and of no other (by one that had just started, and was no part of the cluster yet), and knows nobody else to ask.
     """
 
     def __init__(self, live_bootstrap: Callable[[], str]) -> None:
@@ -37,7 +38,10 @@ class ClusterView:
         """All partitions of a topic, or None while nobody answers."""
         try:
             found = self._admin().list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-        except (KafkaException, KeyError):
+        except KeyError:
+            return None
+        except KafkaException:
+            self._client = None
             return None
         return {
             TopicPartition(topic, number): PartitionView(p.leader, tuple(p.replicas), tuple(p.isrs))
@@ -53,5 +57,6 @@ class ClusterView:
         try:
             found: int = self._admin().list_topics(timeout=TIMEOUT_S).controller_id
         except KafkaException:
+            self._client = None
             return NO_BROKER
         return found
