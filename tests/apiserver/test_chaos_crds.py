@@ -39,7 +39,8 @@ def test_every_scenario_is_an_experiment_as_it_is(plane: ControlPlane, namespace
     assert done.returncode == 0, done.stderr
     ours = load_scenario(path)
     kept = plane.request("GET", f"{API}/{namespace}/chaosexperiments/{ours.name}")
-    assert scenario_of(kept).as_json() == ours.as_json()
+    found = scenario_of(kept)
+    assert (found.name, found.spec) == (ours.name, ours.spec)
 
 
 def _with(change: dict[str, Any]) -> dict[str, Any]:
