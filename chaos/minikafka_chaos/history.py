@@ -263,7 +263,7 @@ _PLAIN = re.compile(
 
 def check_history(path: Path) -> None:
     """Raise HistoryError for the first line that is no line of a history (docs/verdicts.md, Evidence)."""
-    for number, raw in _raw_lines(path):
+    for number, raw in raw_lines(path):
         plain = _PLAIN.fullmatch(raw)
         if plain is None or not _has_its_fields(plain, raw):
             _op_of(path, number, raw)
@@ -287,14 +287,14 @@ def read_history(path: Path) -> History:
 
 def iter_history(path: Path) -> Iterator[Op]:
     """Like `read_history`, one line at a time."""
-    for number, raw in _raw_lines(path):
+    for number, raw in raw_lines(path):
         op = _op_of(path, number, raw)
         if op is None:
             return
         yield op
 
 
-def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines that are not blank, with their numbers from 1."""
     try:
         file = path.open("rb")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from minikafka_chaos.history import HistoryError, is_int, is_text, is_time, parse_line
+from minikafka_chaos.history import HistoryError, is_int, is_text, is_time, parse_line, raw_lines
 
 SMALL, LARGE = 2**31, 2**63
 KINDS = ("topic", "replica", "batch", "start")
@@ -75,22 +75,15 @@ words."""
 
 def check_replicas(path: Path) -> None:
     """Raise HistoryError for the first line that is no line of `replicas.jsonl`, but for a last one that was cut off."""
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise HistoryError(f"{path}: {error.strerror}") from error
-    with file:
-        for number, raw in enumerate(file, 1):
-            if not raw.strip():
-                continue
-            try:
-                line = parse_line(raw)
-            except ValueError as error:
-                if not raw.endswith(b"\n"):
-                    return
-                raise HistoryError(f"{path}:{number}: not a JSON line ({error})") from error
-            if (wrong := _wrong(line)) is not None:
-                raise HistoryError(f"{path}:{number}: {wrong}")
+    for number, raw in raw_lines(path):
+        try:
+            line = parse_line(raw)
+        except ValueError as error:
+            if not raw.endswith(b"\n"):
+                return
+            raise HistoryError(f"{path}:{number}: not a JSON line ({error})") from error
+        if (wrong := _wrong(line)) is not None:
+            raise HistoryError(f"{path}:{number}: {wrong}")
 
 
 def _wrong(line: Any) -> str | None:

@@ -17,7 +17,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from minikafka.config import BROKER_KEYS
 from minikafka.telemetry.anomalies import Kind
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -34,7 +33,8 @@ from minikafka_chaos.document import (
     UnflushedVolume,
     as_config,
 )
-from minikafka_chaos.document_lines import Lines, explain
+from minikafka_chaos.document_files import as_json, one_document, read_text
+from minikafka_chaos.document_lines import explain
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.overrides import apply
 from minikafka_chaos.probes import SteadyStateSpec
@@ -358,32 +358,14 @@ def load_scenario(path: Path, settings: Sequence[str] = ()) -> Scenario:
 
     Raises BadScenario: one line that names the file, the line, the field and what is allowed.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadScenario(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    return parse_scenario(text, str(path), settings)
+    return parse_scenario(read_text(path), str(path), settings)
 
 
 def parse_scenario(text: str, origin: str = "scenario", settings: Sequence[str] = ()) -> Scenario:
     """Like `load_scenario`, from text."""
+    document, lines = one_document(text, origin, "scenario")
+    apply(document, settings, [field.alias or name for name, field in ScenarioSpec.model_fields.items()])
     try:
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-        lines = Lines(text)
-    except yaml.YAMLError as error:
-        raise BadScenario(f"{origin}: not YAML: {' '.join(str(error).split())}") from error
-    if len(documents) != 1:
-        raise BadScenario(f"{origin}: {len(documents)} documents, a scenario is one")
-    apply(documents[0], settings, [field.alias or name for name, field in ScenarioSpec.model_fields.items()])
-    try:
-        return Scenario.model_validate_json(_as_json(documents[0], origin))
+        return Scenario.model_validate_json(as_json(document, origin))
     except ValidationError as error:
         raise BadScenario(explain(error, Scenario, lines, origin)) from error
-
-
-def _as_json(document: Any, origin: str) -> str:
-    """JSON input lets enumerations be written as text while numbers stay strict, as an API server has it."""
-    try:
-        return json.dumps(document)
-    except TypeError as error:
-        raise BadScenario(f"{origin}: {error}") from error

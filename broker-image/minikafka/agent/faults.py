@@ -7,10 +7,8 @@ go with the pod, as what they are about does.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
@@ -19,6 +17,7 @@ from typing import Any
 
 from minikafka.agent.errors import NotNow
 from minikafka.local.layout import write_atomic
+from minikafka.local.locking import lock_within
 from minikafka.local.process import ProcessIdentity
 
 FILE = "faults.json"
@@ -30,7 +29,6 @@ OVER_KEPT_MAX = 500
 """Of faults that are over so many are remembered; a repetition of an older one would be made anew."""
 
 LOCK_SECONDS_MAX = 20.0
-_POLL_SECONDS = 0.02
 
 
 class Verb(StrEnum):
@@ -155,13 +153,6 @@ def locked(folder: Path) -> Iterator[Faults]:
     Raises NotNow when somebody else has them for too long, UnreadableFaults, OSError.
     """
     with (folder / LOCK).open("w") as lock:
-        deadline = time.monotonic() + LOCK_SECONDS_MAX
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise NotNow(f"another verb is at work in {folder}") from None
-                time.sleep(_POLL_SECONDS)
+        if not lock_within(lock, LOCK_SECONDS_MAX):
+            raise NotNow(f"another verb is at work in {folder}")
         yield read(folder)

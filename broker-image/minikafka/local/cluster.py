@@ -7,7 +7,6 @@ by its data directory. So nothing is kept in this object but paths; what runs is
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import http.client
 import shutil
 import signal
@@ -35,6 +34,7 @@ from minikafka.local.layout import (
     write_atomic,
     write_record,
 )
+from minikafka.local.locking import lock_within
 from minikafka.local.ports import HOST, ports_of, require_free
 from minikafka.local.process import ProcessHandle
 
@@ -376,17 +376,8 @@ class LocalCluster:
         except PermissionError as error:
             raise BadRequest(f"{self.data} cannot be written: {error.strerror}") from None
         with lock:
-            deadline = time.monotonic() + _LOCK_TIMEOUT
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise ClusterError(
-                            f"another minikafka is starting or stopping brokers in {self.data}"
-                        ) from None
-                    time.sleep(_POLL_SECONDS)
+            if not lock_within(lock, _LOCK_TIMEOUT):
+                raise ClusterError(f"another minikafka is starting or stopping brokers in {self.data}")
             yield
 
 

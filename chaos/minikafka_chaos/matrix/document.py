@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from minikafka.config import BROKER_KEYS
 from pydantic import Field, ValidationError, model_validator
 
 from minikafka_chaos.document import ConfigEntry, Name, Part, as_config
-from minikafka_chaos.document_lines import Lines, explain
+from minikafka_chaos.document_files import as_json, one_document, read_text
+from minikafka_chaos.document_lines import explain
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.overrides import apply
 from minikafka_chaos.scenario import Metadata, Mode, Scenario, ScenarioSpec, TopicSpec
@@ -201,26 +201,14 @@ class Matrix:
 
 def load_matrix(path: Path) -> Matrix:
     """Read a matrix file. Raises BadScenario: one line that names the file, the line, the field and what is allowed."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadScenario(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    return parse_matrix(text, str(path))
+    return parse_matrix(read_text(path), str(path))
 
 
 def parse_matrix(text: str, origin: str = "matrix") -> Matrix:
     """Like `load_matrix`, from text."""
+    found, lines = one_document(text, origin, "matrix")
     try:
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-        lines = Lines(text)
-    except yaml.YAMLError as error:
-        raise BadScenario(f"{origin}: not YAML: {' '.join(str(error).split())}") from error
-    if len(documents) != 1:
-        raise BadScenario(f"{origin}: {len(documents)} documents, a matrix is one")
-    try:
-        document = MatrixDocument.model_validate_json(json.dumps(documents[0]))
-    except TypeError as error:
-        raise BadScenario(f"{origin}: {error}") from error
+        document = MatrixDocument.model_validate_json(as_json(found, origin))
     except ValidationError as error:
         raise BadScenario(explain(error, MatrixDocument, lines, origin)) from error
     try:
