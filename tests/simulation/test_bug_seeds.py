@@ -31,6 +31,8 @@ QUICK = {
     "drop-leaderless-hw": {"B17 restored high watermark"},
     "hasty-shrink": {"B18 NoHastyShrink"},
     "dedupe-on-leader-only": {"A3 duplicate", "B16 producer state"},
+    "leader-flushes-late": {"B19 FlushedBeforeCommitted"},
+    "follower-flushes-late": {"B19 FlushedBeforeCommitted"},
     "lagging-end-offset": {"A14 end offset monotone"},
 }
 """Mistakes found within a few schedules, and the invariants that find them."""

@@ -236,6 +236,13 @@ def endless_events(scene: Scene) -> None:
         scene.world._until(lambda: False)
 
 
+def committed_before_its_flush(scene: Scene) -> None:
+    log = scene.partition.log
+    log.configure(replace(log.config, flush_interval_messages=1))
+    log.flushed_offset = scene.partition.high_watermark - 1
+    scene.checker.high_watermark(scene.leader, scene.partition)
+
+
 WRONG: dict[str, Callable[[Scene], None]] = {
     "A1 lost-write": acknowledged_but_not_there,
     "A2 unseen": acknowledged_and_never_read,
@@ -267,6 +274,7 @@ WRONG: dict[str, Callable[[Scene], None]] = {
     "B16 producer state": sequence_refused,
     "B17 restored high watermark": high_watermark_not_restored,
     "B18 NoHastyShrink": hasty_shrink,
+    "B19 FlushedBeforeCommitted": committed_before_its_flush,
     "L1 leader": no_leader_in_the_end,
     "L2 full ISR": not_in_sync_in_the_end,
     "L3 progress": unanswered_in_the_end,

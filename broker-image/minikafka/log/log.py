@@ -59,7 +59,8 @@ class Log:
     """See the module. Open one with `Log.open`, not by the constructor."""
 
     __slots__ = (
-        "_log_append_time", "_max_message_bytes", "_segment_bytes", "_segment_ms", "active", "config", "directory",
+        "_flush_messages", "_log_append_time", "_max_message_bytes",
+        "_segment_bytes", "_segment_ms", "active", "config", "directory",
         "epochs", "failure", "flush_job", "flushed_at", "flushed_offset", "fs", "log_end_offset", "log_start_offset",
         "new_files", "on_log_start_moved", "on_recovery_point_lowered", "producers", "recovery", "segments",
         "size_bytes", "tail_directory", "topic_partition", "unsynced_paths",
@@ -122,6 +123,7 @@ class Log:
     def configure(self, config: LogConfig) -> None:
         """Apply changed topic settings."""
         self.config = config
+        self._flush_messages = config.flush_interval_messages
         self._max_message_bytes = config.max_message_bytes
         self._segment_bytes = config.segment_bytes
         self._segment_ms = config.segment_ms
@@ -440,6 +442,20 @@ class Log:
             or (now - self.flushed_at) * 1000 >= config.flush_interval_ms
             or self.flushed_offset < self.active.base_offset
         )
+
+    @property
+    def owes_flush(self) -> bool:
+        """Whether so many records are not flushed that flush.messages wants a flush before the last append counts (R17).
+
+        Kafka flushes inside such an append (``UnifiedLog.append``), so that nobody is told of it before. Here the append
+        returns at once, for others share its thread, and it is the caller who keeps quiet about it until a flush is done.
+        """
+        return self.log_end_offset - self.flushed_offset >= self._flush_messages
+
+    @property
+    def vouched_offset(self) -> int:
+        """Up to where this replica may say that it has the records: its end, or what is flushed while it owes a flush."""
+        return self.flushed_offset if self.owes_flush else self.log_end_offset
 
     def start_flush(self) -> FlushJob:
         """First step of a flush up to the present log end offset (see `minikafka.log.flushing`).

@@ -99,6 +99,11 @@ class FollowerState:
         log = self.partition.log
         return FetchPosition(self.epoch, log.log_end_offset, self.last_fetched_epoch(), log.log_start_offset)
 
+    def may_ask(self) -> bool:
+        """Whether the next fetch may leave. Its offset acknowledges all below it, so it waits for the flush that flush.messages
+        wants (R17); Kafka's fetcher thread stands still meanwhile, inside the append."""
+        return not self.partition.log.owes_flush
+
     def last_fetched_epoch(self) -> int:
         """The latest epoch in the log, kept over empty answers too (KAFKA-15510); -1 turns detection off."""
         if self.partition.config.truncation_mode:

@@ -164,6 +164,10 @@ class LeaderState:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
+    def appended_safely(self, required_offset: int) -> bool:
+        """For acks=1: whether the leader's own log has the record as its flush settings want it (R17)."""
+        return self.own_position() >= required_offset
+
     # -- high watermark --------------------------------------------------------------------------------------------
 
     def may_advance(self) -> bool:
@@ -179,12 +183,16 @@ class LeaderState:
             and self.partition.peers.eligible(replica, remote.broker_epoch)
         )
 
+    def own_position(self) -> int:
+        """What this leader itself counts for: its log end, or less while flush.messages wants a flush first (R17)."""
+        return self.partition.log.vouched_offset
+
     def maybe_advance_high_watermark(self, now: float) -> bool:
         """``HW = max(HW, min(LEO of all that count))``; True when it moved."""
         partition = self.partition
         if not self.may_advance():
             return False
-        new = partition.log.log_end_offset
+        new = self.own_position()
         for replica, remote in self.remotes.items():
             if remote.leo < new and self.counts_for_high_watermark(replica, remote, now):
                 new = remote.leo

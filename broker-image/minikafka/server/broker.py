@@ -88,6 +88,7 @@ class Broker:
         self.internal = InternalLog(self)
         self.groups = GroupService.for_broker(self)
         self.housekeeping = Housekeeping(self)
+        self.replicas.flush_soon = self.housekeeping.flush_soon
         self.logs: LogManager
         self.previous_broker_epoch = -1
         self.ready = asyncio.Event()
@@ -537,10 +538,6 @@ class Broker:
         return {"error_code": error, "api_keys": keys}
 
     # -- things that happen ------------------------------------------------------------------------------------------------
-
-    def appended(self, partition: HostedPartition, records: int) -> None:
-        """A follower appended; room for flush by record count."""
-        del partition, records
 
     def note_truncations(self, partition: HostedPartition) -> None:
         """Report what a follower cut off."""

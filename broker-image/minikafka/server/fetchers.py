@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
 BACKOFF_SECONDS_FIRST = 0.02
+IN_FLIGHT_MAX = 2
+"""One that the leader has parked, and one that overtakes it."""
 """The first wait after a refusal. Most at a failover are a race of milliseconds; ``replica.fetch.backoff.ms`` caps it."""
 
 CONNECT_SECONDS_MAX = 1.0
@@ -35,7 +37,7 @@ Key = tuple[bytes, int]
 class _Followed:
     """One partition in a fetcher, with its back-off."""
 
-    __slots__ = ("backoff", "broken", "not_before", "partition", "trouble")
+    __slots__ = ("backoff", "broken", "held", "not_before", "partition", "trouble")
 
     def __init__(self, partition: HostedPartition) -> None:
         self.partition = partition
@@ -43,6 +45,8 @@ class _Followed:
         """The error told last, and at which offset."""
         self.backoff = BACKOFF_SECONDS_FIRST
         self.broken = False
+        self.held = False
+        """Left out of fetches until a flush is done."""
         self.not_before = 0.0
 
 
@@ -55,6 +59,8 @@ class ReplicaFetcher:
         self._followed: dict[Key, _Followed] = {}
         self._connection: PeerConnection | None = None
         self._in_flight = 0
+        self._wanted = False
+        """A partition is to be asked for at once, and as many fetches as may be were under way."""
         self._connecting: asyncio.Task[bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -66,6 +72,19 @@ class ReplicaFetcher:
         """Follow a partition, in a new term of its leader. A fetch that is parked there is overtaken, not awaited."""
         self._followed[partition.topic_id, partition.topic_partition.partition] = _Followed(partition)
         self._kick(overtake=True)
+
+    def flushed(self, partition: HostedPartition) -> None:
+        """More of its log is on disk. If it was held back, it may be asked for now; a fetch that is parked without it is
+        overtaken."""
+        followed = self._followed.get((partition.topic_id, partition.topic_partition.partition))
+        if followed is not None and followed.held:
+            followed.held = False
+            self._kick(overtake=True)
+
+    def _hold(self, followed: _Followed) -> None:
+        """Ask for it again when flush.messages has its flush (R17)."""
+        followed.held = True
+        self.broker.housekeeping.flush_soon(followed.partition)
 
     def remove(self, partition: HostedPartition) -> None:
         followed = self._followed.pop((partition.topic_id, partition.topic_partition.partition), None)
@@ -101,8 +120,11 @@ class ReplicaFetcher:
                 self._connecting = self.broker.supervisor.once(self._component, self._connect)
                 self._connecting.add_done_callback(self._connected)
             return
-        if self._in_flight == 0 or (overtake and self._in_flight < 2):
+        if self._in_flight == 0 or (overtake and self._in_flight < IN_FLIGHT_MAX):
+            self._wanted = False
             self._fetch(connection)
+        else:
+            self._wanted = self._wanted or overtake
 
     async def _connect(self) -> None:
         delay = BACKOFF_SECONDS_FIRST
@@ -170,6 +192,9 @@ class ReplicaFetcher:
             follower = followed.partition.follower
             if follower is None or follower.failed or follower.leader_id != self.leader_id:
                 continue
+            if not follower.may_ask():
+                self._hold(followed)
+                continue
             position = follower.position()
             asked[key] = position
             topics.setdefault(key[0], []).append(
@@ -225,8 +250,8 @@ class ReplicaFetcher:
                     self._apply(data, asked)
                 except Exception as error:  # the other partitions have records, too
                     self._broke((data.topic_id, data.partition), error)
-            if self._in_flight == 0:
-                self._kick()
+            if self._in_flight == 0 or self._wanted:
+                self._kick(overtake=True)
 
         return on_answer
 
@@ -242,7 +267,7 @@ class ReplicaFetcher:
         follower = partition.follower
         if follower is None:
             return
-        before, start = partition.log.log_end_offset, partition.log.log_start_offset
+        start = partition.log.log_start_offset
         error = ErrorCode(data.error)
         failure: LogError | None = None
         try:
@@ -266,7 +291,8 @@ class ReplicaFetcher:
                 followed.broken = False
                 self.broker.supervisor.clear(f"replica {partition.topic_partition}")
             self.broker.stats.replication_bytes_in += len(data.records)
-            self.broker.appended(partition, partition.log.log_end_offset - before)
+            if not follower.may_ask():
+                self._hold(followed)
         elif outcome is FetchOutcome.BACK_OFF:
             self._back_off(key)
         elif outcome is FetchOutcome.OUT_OF_RANGE:
@@ -387,6 +413,12 @@ class FetcherPool:
         if fetcher.is_idle:
             del self._fetchers[leader_id]
             fetcher.stop()
+
+    def flushed(self, partition: HostedPartition) -> None:
+        """More of its log is on disk: it may be fetched for again, where flush.messages made it wait (R17)."""
+        leader_id = self._where.get(partition)
+        if leader_id is not None:
+            self._fetchers[leader_id].flushed(partition)
 
     def stop(self) -> None:
         for fetcher in self._fetchers.values():

@@ -13,11 +13,13 @@ from minikafka.server.purgatory import DelayedFetch, ProduceWaiter
 class HostedPartition(Partition):
     """Adds the waiters to :class:`~minikafka.replication.partition.Partition`."""
 
-    __slots__ = ("consumers", "flushing", "followers", "producers", "topic_config", "unflushed_messages")
+    __slots__ = ("consumers", "flushing", "followers", "producers", "topic_config", "unflushed_producers")
 
     def __init__(self, *args: Any, topic_config: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.producers: deque[ProduceWaiter] = deque()
+        self.unflushed_producers: deque[ProduceWaiter] = deque()
+        """With acks=1: they wait for this replica's own flush, where flush.messages wants one (R17)."""
         self.followers: set[DelayedFetch] = set()
         self.consumers: set[DelayedFetch] = set()
         self.topic_config = topic_config
@@ -35,8 +37,17 @@ class HostedPartition(Partition):
             producers.popleft()
             waiter.delayed.settle(waiter.result, code)
 
+    def settle_unflushed_producers(self) -> None:
+        """Answer the acks=1 produces whose records this leader's log has safely by now (R17)."""
+        waiting = self.unflushed_producers
+        leader = self.leader
+        while waiting and leader is not None and leader.appended_safely(waiting[0].required_offset):
+            waiter = waiting.popleft()
+            waiter.delayed.settle(waiter.result, ErrorCode.NONE)
+
     def fail_producers(self, error: ErrorCode) -> None:
         """No more leader here: the outcome of what waits is unknown to the client, which asks the new leader."""
-        while self.producers:
-            waiter = self.producers.popleft()
-            waiter.delayed.settle(waiter.result, error)
+        for waiting in (self.producers, self.unflushed_producers):
+            while waiting:
+                waiter = waiting.popleft()
+                waiter.delayed.settle(waiter.result, error)

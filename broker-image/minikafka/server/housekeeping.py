@@ -1,4 +1,7 @@
-"""What a broker does by the clock: flushes, checkpoints, retention, ISR checks. Nothing here blocks the event loop."""
+"""What a broker does by the clock or for its disk: flushes, checkpoints, retention, ISR checks.
+
+Nothing here blocks the event loop.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,7 @@ class Housekeeping:
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="disk")
         self._tasks: list[asyncio.Task[None]] = []
         self._flushes: set[asyncio.Task[bool]] = set()
+        self._stopped = False
         self._complaints: dict[str, float] = {}
 
     def start(self) -> None:
@@ -51,6 +55,7 @@ class Housekeeping:
         ]
 
     async def stop(self) -> None:
+        self._stopped = True
         for task in self._tasks:
             task.cancel()
         if self._flushes:
@@ -82,22 +87,39 @@ class Housekeeping:
     def _flush_due(self) -> None:
         now = time.monotonic()
         for partition in self.broker.replicas.all():
-            if not partition.flushing and partition.log.failure is None and partition.log.needs_flush(now):
-                task = self.broker.supervisor.once(f"flush of {partition.topic_partition}", self.flush, partition)
-                self._flushes.add(task)
-                task.add_done_callback(self._flushes.discard)
+            if partition.log.failure is None and partition.log.needs_flush(now):
+                self.flush_soon(partition)
 
-    async def flush(self, partition: HostedPartition) -> None:
-        """Make what is appended now durable; the fsync runs on a thread (R17)."""
+    def flush_soon(self, partition: HostedPartition) -> None:
+        """Begin a flush unless one is under way, which goes on for as long as flush.messages wants more of them (R17)."""
+        if partition.flushing or self._stopped:
+            return
         partition.flushing = True
+        task = self.broker.supervisor.once(f"flush of {partition.topic_partition}", self._flush, partition)
+        self._flushes.add(task)
+        task.add_done_callback(self._flushes.discard)
+
+    async def _flush(self, partition: HostedPartition) -> None:
+        """Make what is appended durable; the fsync runs on a thread, and what is appended meanwhile shares the next one."""
+        loop = asyncio.get_running_loop()
         try:
-            job = partition.log.start_flush()
-            await asyncio.get_running_loop().run_in_executor(self._pool, job.run, time.monotonic)
-            self.broker.stats.observe_flush(partition.log.complete_flush(job))
+            while self._is_hosted(partition) and not self._stopped:
+                log = partition.log
+                job = log.start_flush()
+                await loop.run_in_executor(self._pool, job.run, time.monotonic)
+                self.broker.stats.observe_flush(log.complete_flush(job))
+                self.broker.replicas.flushed(partition)
+                self.broker.fetchers.flushed(partition)
+                if not log.owes_flush:
+                    return
         except LogError as error:
             self.broker.log_failed(partition, error)
         finally:
             partition.flushing = False
+
+    def _is_hosted(self, partition: HostedPartition) -> bool:
+        """Not of a log that was deleted or went offline while its flush was under way: its files are closed."""
+        return self.broker.replicas.get(*partition.topic_partition) is partition and partition.log.failure is None
 
     # -- checkpoints (R11) --------------------------------------------------------------------------------------------------
 

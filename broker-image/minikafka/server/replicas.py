@@ -40,6 +40,7 @@ class ReplicaManager:
         self.exists: Callable[[TopicKey, int], bool] = lambda _key, _index: False
         self.hint: Callable[[HostedPartition], tuple[int, int] | None] = lambda _: None
         self.log_failed: Callable[[HostedPartition, LogError], None] = lambda _partition, _error: None
+        self.flush_soon: Callable[[HostedPartition], None] = lambda _partition: None
         self.on_append: Callable[[HostedPartition, int], None] | None = None
         self._ready: list[DelayedFetch] = []
         self._delayed: set[DelayedProduce] = set()
@@ -103,7 +104,8 @@ class ReplicaManager:
                         if delayed is None:
                             delayed = DelayedProduce(now + request.timeout_ms / 1000, lambda: respond(results))
                         delayed.left += 1
-                        partition.producers.append(ProduceWaiter(required, delayed, result))
+                        waiting = partition.producers if acks == -1 else partition.unflushed_producers
+                        waiting.append(ProduceWaiter(required, delayed, result))
                 if row[-1].error and records is not None:
                     self.stats.rejected_bytes += len(records)
         if delayed is None:
@@ -116,7 +118,10 @@ class ReplicaManager:
     def _append(
         self, partition: HostedPartition, index: int, records: memoryview | None, acks: int, now_ms: int, now: float
     ) -> tuple[PartitionResult, int]:
-        """(result, offset that the high watermark must reach first, or -1)."""
+        """(result, offset that must be safe before it is answered, or -1).
+
+        Safe is below the high watermark, and for acks=1 what the leader itself has as flush.messages wants it.
+        """
         leader = partition.leader
         if leader is None:
             return PartitionResult(index, self.offline_error, current_leader=self.hint(partition)), -1
@@ -142,10 +147,15 @@ class ReplicaManager:
                 self.high_watermark_moved(partition)
             if self.on_append is not None:
                 self.on_append(partition, info.records)
+        owes_flush = log.owes_flush
+        if owes_flush:
+            self.flush_soon(partition)
         required = info.last_offset + 1
-        if acks != -1 or partition.high_watermark >= required:
-            return result, -1
-        return result, required
+        if acks == -1:
+            return result, required if partition.high_watermark < required else -1
+        if acks == 1 and owes_flush and not leader.appended_safely(required):
+            return result, required
+        return result, -1
 
     def _disk_refused(self, partition: HostedPartition, error: LogError) -> None:
         if isinstance(error, LogDirFailure):
@@ -153,7 +163,7 @@ class ReplicaManager:
 
     @property
     def waiting_produces(self) -> int:
-        """Produce requests that wait for the high watermark; counted when asked, for they come and go by the thousand."""
+        """Produce requests that wait; counted when asked, for they come and go by the thousand."""
         return sum(not delayed.done for delayed in self._delayed)
 
     def _sweep(self) -> None:
@@ -166,9 +176,10 @@ class ReplicaManager:
         overdue = {d for d in expired if not d.done}
         if overdue:
             for partition in self.all():
-                for waiter in [w for w in partition.producers if w.delayed in overdue]:
-                    partition.producers.remove(waiter)
-                    waiter.delayed.settle(waiter.result, ErrorCode.REQUEST_TIMED_OUT)
+                for waiting in (partition.producers, partition.unflushed_producers):
+                    for waiter in [w for w in waiting if w.delayed in overdue]:
+                        waiting.remove(waiter)
+                        waiter.delayed.settle(waiter.result, ErrorCode.REQUEST_TIMED_OUT)
         if self._delayed:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
 
@@ -182,6 +193,19 @@ class ReplicaManager:
                 fetch.queued = True
                 ready.append(fetch)
         waiting.clear()
+
+    def flushed(self, partition: HostedPartition) -> None:
+        """More of its log is on disk: a leader may count for more, where flush.messages made it wait (R17)."""
+        leader = partition.leader
+        if leader is None:
+            return
+        before = partition.high_watermark
+        leader.maybe_advance_high_watermark(time.monotonic())
+        if partition.high_watermark != before:
+            self.high_watermark_moved(partition)
+        if partition.unflushed_producers:
+            partition.settle_unflushed_producers()
+        self.flush_ready()
 
     def high_watermark_moved(self, partition: HostedPartition) -> None:
         """Settle producers and wake consumers."""

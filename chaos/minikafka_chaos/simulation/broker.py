@@ -21,6 +21,7 @@ from minikafka.replication.partition import Partition, ReplicationConfig, Role
 
 from minikafka_chaos.simulation import reports
 from minikafka_chaos.simulation.announcing import IsrAnnouncer
+from minikafka_chaos.simulation.flushing import Flushing
 from minikafka_chaos.simulation.following import Following
 from minikafka_chaos.simulation.leading import Leading
 from minikafka_chaos.simulation.membership import Membership
@@ -52,6 +53,7 @@ class SimBroker:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.leading = Leading(self)
         self.following = Following(self)
+        self.flushing = Flushing(self)
         self.isr = IsrAnnouncer(self)
         self.membership = Membership(self)
         self.hosted_once = False
@@ -116,7 +118,7 @@ class SimBroker:
         self.later(0.0, self.membership.step)
         self.later(world.lag / 2, self.isr.tick)
         self.later(world.checkpoint_pause(first=True), self._checkpoint)
-        self.later(world.flush_pause(first=True), self._flush)
+        self.later(world.flush_pause(first=True), self.flushing.look)
 
     def _ends(self) -> str:
         assert self.logs is not None
@@ -314,9 +316,3 @@ class SimBroker:
         self.logs.checkpoint_recovery_points()
         self.world.watcher.checkpointed(self)
         self.later(self.world.checkpoint_pause(first=False), self._checkpoint)
-
-    def _flush(self) -> None:
-        for partition in self.partitions.values():
-            if self.world.flush_due(partition.log):
-                partition.log.flush()
-        self.later(self.world.flush_pause(first=False), self._flush)

@@ -321,6 +321,13 @@ class Checker(Watcher):
                     f"broker {broker.id} commits {tp} up to {partition.high_watermark}, "
                     f"member {member} of its own ISR {list(leader.isr.committed)} does not have all of it",
                 )
+            unflushed = partition.high_watermark - hosted.log.flushed_offset
+            if unflushed >= hosted.log.config.flush_interval_messages:
+                self.fail(
+                    "B19 FlushedBeforeCommitted",
+                    f"broker {broker.id} commits {tp} up to {partition.high_watermark}, of which member {member} has not "
+                    f"flushed {unflushed}; flush.messages is {hosted.log.config.flush_interval_messages}",
+                )
 
     def _held_somewhere(self, tp: TopicPartition) -> None:
         """Power losses and truncations leave one replica at least with everything committed (B11)."""

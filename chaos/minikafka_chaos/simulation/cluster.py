@@ -92,6 +92,10 @@ class SimCluster:
         """The time until a broker looks again whether a flush is due."""
         raise NotImplementedError
 
+    def flush_time(self) -> float:
+        """How long a flush takes that an append waits for, in seconds."""
+        return self.random.uniform(0.0005, 0.01)
+
     def flush_due(self, log: Log) -> bool:
         """Whether a log is to be flushed now."""
         raise NotImplementedError

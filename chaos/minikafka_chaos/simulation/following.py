@@ -24,12 +24,18 @@ class Following:
     def __init__(self, broker: SimBroker) -> None:
         self.broker = broker
         self._fetching: dict[TopicPartition, int] = {}
+        self._held: set[TopicPartition] = set()
+        """Not asked for until a flush is done."""
 
     def fetch(self, tp: TopicPartition) -> None:
         """One fetch of one partition; each has a number, so that a timer does not double it."""
         partition = self.broker.partitions.get(tp)
         follower = None if partition is None else partition.follower
-        if follower is None or follower.failed:
+        if partition is None or follower is None or follower.failed:
+            return
+        if not follower.may_ask():
+            self._held.add(tp)
+            self.broker.flushing.soon(partition)
             return
         number = self._fetching[tp] = self._fetching.get(tp, 0) + 1
         position = follower.position()
@@ -53,6 +59,12 @@ class Following:
 
         self.broker.world.network.request(self.broker.id, leader_id, serve, answered, refused)
         self.broker.later(self.broker.world.fetch_timeout, again)
+
+    def flushed(self, tp: TopicPartition) -> None:
+        """More of its log is on disk: what was held back may be asked for."""
+        if tp in self._held:
+            self._held.discard(tp)
+            self.fetch(tp)
 
     def _fetched(self, tp: TopicPartition, position: FetchPosition, answer: Any) -> None:
         partition = self.broker.partitions.get(tp)

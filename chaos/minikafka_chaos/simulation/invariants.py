@@ -91,6 +91,10 @@ INVARIANTS: Mapping[str, Invariant] = {
     "B18 NoHastyShrink": Invariant(
         "a leader drops no member within replica.lag.time.max.ms of its first moment", "Fluss #3698"
     ),
+    "B19 FlushedBeforeCommitted": Invariant(
+        "of what a leader newly commits each member of its own ISR has fewer than flush.messages records unflushed",
+        "Kafka's UnifiedLog.append",
+    ),
     "L1 leader": Invariant("after healing every partition has a leader", "Vanlightly's KIP-966 specification"),
     "L2 full ISR": Invariant("after healing every replica is in the ISR", "Vanlightly's KIP-966 specification"),
     "L3 progress": Invariant("after healing every send is answered", "Vanlightly's KIP-966 specification"),

@@ -39,6 +39,7 @@ class Leading:
         self.broker = broker
         self._parked: dict[TopicPartition, list[Parked]] = {}
         self._producers: dict[TopicPartition, list[tuple[int, Callable[[ErrorCode], None]]]] = {}
+        self._unflushed_producers: dict[TopicPartition, list[tuple[int, Callable[[ErrorCode], None]]]] = {}
 
     def serve_follower(
         self, tp: TopicPartition, source: int, broker_epoch: int, position: FetchPosition, reply: Reply
@@ -149,18 +150,33 @@ class Leading:
             self.wake(tp)
         if partition.high_watermark != before:
             self.moved(partition)
-        if acks != -1:
+        owes_flush, required = partition.log.owes_flush, info.last_offset + 1
+        if owes_flush:
+            self.broker.flushing.soon(partition)
+        if acks == 0 or (acks == 1 and not (owes_flush and not leader.appended_safely(required))):
             reply((ErrorCode.NONE, info.first_offset))
             return
-        self._producers.setdefault(tp, []).append(
-            (info.last_offset + 1, lambda error: reply((error, -1 if error else info.first_offset)))
-        )
+        waiting = self._producers if acks == -1 else self._unflushed_producers
+        waiting.setdefault(tp, []).append((required, lambda error: reply((error, -1 if error else info.first_offset))))
         self._settle(partition)
 
     def moved(self, partition: Partition) -> None:
         """A high watermark has moved."""
         self.broker.world.watcher.high_watermark(self.broker, partition)
         self._settle(partition)
+
+    def flushed(self, partition: Partition) -> None:
+        """More of its log is on disk: what waited for that goes on."""
+        leader, tp = partition.leader, partition.topic_partition
+        if leader is None:
+            return
+        before = partition.high_watermark
+        leader.maybe_advance_high_watermark(self.broker.world.now)
+        if partition.high_watermark != before:
+            self.moved(partition)
+        waiting = self._unflushed_producers.get(tp, [])
+        while waiting and leader.appended_safely(waiting[0][0]):
+            waiting.pop(0)[1](ErrorCode.NONE)
 
     def _settle(self, partition: Partition) -> None:
         """Answer the acks=all produces that the high watermark has passed."""
@@ -175,5 +191,6 @@ class Leading:
 
     def fail_producers(self, tp: TopicPartition) -> None:
         """Nobody waits at a replica that leads no more."""
-        for _, respond in self._producers.pop(tp, []):
-            respond(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for waiting in (self._producers, self._unflushed_producers):
+            for _, respond in waiting.pop(tp, []):
+                respond(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -173,6 +173,13 @@ class _ForgetsProducers(FollowerState):
         self.partition.log.producers.clear()
 
 
+class _AsksBeforeTheFlush(FollowerState):
+    __slots__ = ()
+
+    def may_ask(self) -> bool:
+        return True
+
+
 # -- leaders -----------------------------------------------------------------------------------------------------------------
 
 
@@ -261,6 +268,13 @@ class _ShowsLaggingEnd(LeaderState):
 
     def end_offset_for_clients(self) -> int | None:
         return self.partition.high_watermark
+
+
+class _CountsUnflushed(LeaderState):
+    __slots__ = ()
+
+    def own_position(self) -> int:
+        return self.partition.log.log_end_offset
 
 
 class _TrustsAnyIncarnation(LeaderState):
@@ -421,6 +435,10 @@ BUG_SEEDS: Mapping[str, BugSeed] = {
                 _rules(topics=_KeepsEpochWhenMinIsrRises)),
         BugSeed("own-min-isr", "leaders go by the min.insync.replicas of their own file", "KIP-966, audit t2",
                 _rules(min_isr=_own_min_isr)),
+        BugSeed("leader-flushes-late", "a leader counts for what flush.messages wants flushed first", "Kafka's UnifiedLog.append",
+                _rules(leader=_CountsUnflushed)),
+        BugSeed("follower-flushes-late", "a follower's fetch tells of what flush.messages wants flushed first",
+                "Kafka's UnifiedLog.append", _rules(follower=_AsksBeforeTheFlush)),
         BugSeed("lagging-end-offset", "ListOffsets shows the HW of a leader that has not caught up", "OFFSET_NOT_AVAILABLE",
                 _rules(leader=_ShowsLaggingEnd)),
     )

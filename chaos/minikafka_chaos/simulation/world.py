@@ -6,10 +6,11 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
+from random import Random
 
 from minikafka.controller.topics import NewTopic
 from minikafka.controller.workspace import ControllerConfig
-from minikafka.log.config import LogConfig
+from minikafka.log.config import FOREVER, LogConfig
 from minikafka.log.log import Log
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
@@ -64,6 +65,9 @@ PROFILES = (
 )  # fmt: skip
 """Each run has one of these: some mistakes only show when one kind of trouble is dense."""
 
+FLUSH_MESSAGES = (FOREVER, FOREVER, FOREVER, 1, 3)
+"""In most runs nobody waits for a flush, as by default."""
+
 EVENTS_MAX = 200_000
 """A run that makes more events than this has run wild; a usual one makes a few thousand."""
 
@@ -116,7 +120,11 @@ class World(SimCluster):
         self.session = 1.2
         count = random.choice((3, 3, 3, 4, 5))
         self.min_isr = random.choice((2, 2, 2, 1))
-        self._log_config = LogConfig(segment_bytes=random.choice((700, 2000, 1 << 20)), index_interval_bytes=200)
+        self._log_config = LogConfig(
+            segment_bytes=random.choice((700, 2000, 1 << 20)),
+            index_interval_bytes=200,
+            flush_interval_messages=Random(f"flush.messages {seed}").choice(FLUSH_MESSAGES),
+        )
         self.controller_config = ControllerConfig(
             session_timeout=self.session,
             min_insync_replicas=self.min_isr,

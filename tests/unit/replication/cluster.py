@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass, field
 
 from crc32c import crc32c
-from minikafka.log.config import LogConfig
+from minikafka.log.config import FOREVER, LogConfig
 from minikafka.log.log import Log
 from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.metadata.image import PartitionState
@@ -61,19 +61,26 @@ class Replica:
     """One broker's replica with its disk; ``restart`` opens the log again, ``power_loss`` drops what was not flushed."""
 
     def __init__(
-        self, broker_id: int, mode: TruncationMode = TruncationMode.LEADER_EPOCH, min_isr: int = 1, lag: float = 10.0
+        self,
+        broker_id: int,
+        mode: TruncationMode = TruncationMode.LEADER_EPOCH,
+        min_isr: int = 1,
+        lag: float = 10.0,
+        flush_messages: int = FOREVER,
     ) -> None:
         self.broker_id = broker_id
         self.mode = mode
         self.min_isr = min_isr
         self.lag = lag
+        self.flush_messages = flush_messages
         self.disk = MemoryFileSystem()
         self.peers = AllAlive()
         self.partition: Partition
         self._open(0, clean=True)
 
     def _open(self, high_watermark: int, clean: bool) -> None:
-        log = Log.open(f"/data/{TP}", TP, LogConfig(), self.disk, clean=clean, recovery_point=0, now_ms=NOW_MS)
+        settings = LogConfig(flush_interval_messages=self.flush_messages)
+        log = Log.open(f"/data/{TP}", TP, settings, self.disk, clean=clean, recovery_point=0, now_ms=NOW_MS)
         config = ReplicationConfig(self.min_isr, self.lag, self.mode)
         self.partition = Partition(TP, b"i" * 16, self.broker_id, log, config, self.peers, high_watermark)
 

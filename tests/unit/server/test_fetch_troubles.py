@@ -36,6 +36,9 @@ class Follower:
         self.truncations: list[Any] = []
         self.next: FetchOutcome | LogError = FetchOutcome.BACK_OFF
 
+    def may_ask(self) -> bool:
+        return True
+
     def answered(self, *_: object) -> FetchOutcome:
         if isinstance(self.next, LogError):
             raise self.next
@@ -55,7 +58,6 @@ class Lab:
             events=self.events,
             config=SimpleNamespace(replica_fetch_backoff_ms=1000),
             log_failed=lambda *_: None,
-            appended=lambda *_: None,
             stats=SimpleNamespace(replication_bytes_in=0),
         )
         self.fetcher = ReplicaFetcher(cast(Any, broker), 2)

@@ -163,7 +163,8 @@ async def test_a_follower_connects_anew(peer: HalfOpen) -> None:
         suspect=lambda _: None,
         told_nothing=lambda *whom: told.append(whom),
     )
-    follower = SimpleNamespace(failed=False, leader_id=2, position=lambda: FetchPosition(0, 0, -1, 0))
+    position = FetchPosition(0, 0, -1, 0)
+    follower = SimpleNamespace(failed=False, leader_id=2, may_ask=lambda: True, position=lambda: position)
     partition = SimpleNamespace(topic_id=b"i" * 16, topic_partition=TopicPartition("t", 0), follower=follower)
     fetcher = ReplicaFetcher(cast(Any, broker), 2)
     fetcher.add(cast(Any, partition))

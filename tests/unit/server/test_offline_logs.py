@@ -343,8 +343,10 @@ async def test_after_a_failed_fsync_the_process_ends_with_3_and_no_clean_marker(
         await broker.create_topic(NewTopic("t", 1, 1))
         await until(lambda: broker.replicas.get("t", 0) is not None and hosted(broker).leader is not None)
         disks.refuses = lambda operation, path: operation == "fsync" and "/t-0/" in path
-        assert await produce(broker) is ErrorCode.NONE
+        unflushed = asyncio.ensure_future(produce(broker))
         async with asyncio.timeout(DEADLINE):
             assert await serving == 3
+        assert not unflushed.done(), "what could not be flushed is not acknowledged"
+        unflushed.cancel()
     assert broker.failure is not None and "cannot be trusted" in broker.failure
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
