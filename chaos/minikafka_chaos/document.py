@@ -27,7 +27,9 @@ class ConfigEntry(Part):
     """One configuration key; the value is text, as in a properties file."""
 
     name: str
+    """The key, such as min.insync.replicas or minikafka.truncation.mode."""
     value: str
+    """Its value as text."""
 
 
 def as_config(entries: list[ConfigEntry]) -> dict[str, str]:

@@ -35,10 +35,15 @@ class Parameters(Part):
     """What a verb needs to know; which verb takes which is in `minikafka_chaos.verbs`."""
 
     direction: Direction | None = None
+    """Of Cut, Delay and Loss. Inbound: what the target is sent; Outbound: what it sends; Both. Without it: both."""
     mode: WipeMode | None = None
+    """Of WipeUnflushed and PowerLoss: how much of what was not flushed is lost. Without it: All."""
     millis: Annotated[int, Field(ge=-86_400_000, le=86_400_000)] | None = None
+    """Milliseconds of Delay, SlowFsync and ClockStep (negative: back)."""
     jitter_millis: Annotated[int, Field(ge=0, le=60_000)] | None = None
+    """Of Delay: up to so much more, each way."""
     percent: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Of Loss: how many of a hundred segments are lost."""
 
     def given(self) -> dict[str, Any]:
         """What was said, under the names that it has in documents."""

@@ -30,9 +30,14 @@ class Probe(Part):
     """A query that has to hold: of the brokers' metrics now (`minikafka_chaos.metric_query`), or of a Prometheus."""
 
     name: Name
+    """Its name in the journal."""
     query: Annotated[str, Field(min_length=1, max_length=2000)]
+    """A comparison of the brokers' metrics now; with prometheusUrl any PromQL, which holds when it has a result."""
     prometheus_url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=2000)] | None = None
+    """The Prometheus that is asked; without it: the brokers themselves."""
     during: During = During.TOLD
+    """While the story is told it is asked every second. Told: how often it held is in the journal. Required: it has to
+    hold, else Inconclusive."""
 
     @model_validator(mode="after")
     def _is_understood(self) -> Self:
@@ -51,8 +56,11 @@ class SteadyStateSpec(Part):
     """What holds while all is well. `deadlineSeconds` is how long it may take to come about, before and after."""
 
     conditions: Annotated[list[Condition], Field(max_length=50)] = Field(default_factory=list)
+    """Conditions, as in a wait."""
     probes: Annotated[list[Probe], Field(max_length=50)] = Field(default_factory=list)
+    """What metrics have to say."""
     deadline_seconds: Seconds = 30
+    """How long it may take to come about, before the first step and after the last."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

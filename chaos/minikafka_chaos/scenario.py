@@ -50,9 +50,12 @@ class ClusterSpec(Part):
     """The brokers; ids are 0 to `brokers` - 1. `config` is the brokers' configuration (Kafka's keys and minikafka.*)."""
 
     brokers: Annotated[int, Field(ge=1, le=BROKERS_MAX)] = 3
+    """How many brokers; their ids are 0 to that minus 1."""
     racks: list[str] = Field(default_factory=list)
+    """Names of racks, dealt round to the brokers in the order of their ids. Not on Kubernetes, where nodes say it."""
     unflushed_volume: UnflushedVolume = UnflushedVolume.SEPARATE
     config: list[ConfigEntry] = Field(default_factory=list)
+    """Settings of every broker; docs/configuration.md has all of them."""
 
 
 class ClusterReference(Part):
@@ -82,17 +85,24 @@ class Assignment(Part):
     """The replicas of one partition, the preferred leader first."""
 
     partition: Annotated[int, Field(ge=0)]
+    """The partition, from 0 on."""
     replicas: Annotated[list[BrokerId], Field(min_length=1)]
+    """Broker ids, the preferred leader first."""
 
 
 class TopicSpec(Part):
     """A topic of the run. `replicaAssignments` (for every partition, or none) overrides the two numbers."""
 
     name: TopicName
+    """The topic's name. With clusterRef there must be none of that name yet."""
     partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """How many partitions."""
     replication_factor: Annotated[int, Field(ge=1, le=100)] = 3
+    """How many replicas of each partition."""
     replica_assignments: list[Assignment] = Field(default_factory=list)
+    """Which brokers have the replicas of each partition; of every partition, or of none."""
     config: list[ConfigEntry] = Field(default_factory=list)
+    """Settings of the topic, such as min.insync.replicas."""
 
     @model_validator(mode="after")
     def _assignments_are_whole(self) -> Self:
@@ -145,18 +155,32 @@ class WorkloadSpec(Part):
     """Producers and readers. `durationSeconds` is the least time a steady load lasts; steps may make it longer."""
 
     topic: TopicName
+    """The topic that the load is on; one of `topics`."""
     mode: Mode = Mode.STEADY
+    """Steady: producers send all the time. Scripted: only the `send` steps send."""
     duration_seconds: Annotated[int, Field(ge=0, le=86_400)] = 0
+    """How long a steady load lasts at least; the steps may make it longer."""
     producers: Annotated[int, Field(ge=1, le=100)] = 2
+    """How many producers of a steady load."""
     rate_per_second: Annotated[int, Field(ge=1, le=1_000_000)] = 500
+    """Records per second of all producers together."""
     keys: Annotated[int, Field(ge=1)] = 100
+    """How many keys the records have; a key decides the partition."""
     record_bytes: Annotated[int, Field(ge=1, le=10_000_000)] = 100
+    """Bytes of each record's value."""
     acks: Acks = Acks.ALL
+    """What a producer waits for. All: every in-sync replica (acks=all); Leader: acks=1; None: acks=0."""
     delivery: Delivery = Delivery.AT_LEAST_ONCE
+    """AtLeastOnce: a retry may make a duplicate. Idempotent: it may not (enable.idempotence=true)."""
     max_in_flight: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Requests that a producer has under way on one connection (max.in.flight.requests.per.connection). Above 1 a
+    retry may overtake."""
     linger_millis: Annotated[int, Field(ge=0)] = 5
+    """How long a producer waits for more records before it sends (linger.ms)."""
     delivery_timeout_millis: Annotated[int, Field(ge=1)] = 30_000
+    """After so long a record without an answer is given up, and its outcome is unknown (delivery.timeout.ms)."""
     tail_readers: TailReaders = TailReaders.ONE
+    """Whether a reader follows the topic while the faults happen, and so sees what is read and later gone."""
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------
@@ -181,10 +205,17 @@ class ClaimSpec(Part):
     """
 
     name: Name
+    """Its name in the verdict."""
     type: ClaimType
+    """What is claimed. NoAcknowledgedRecordLost: what was acknowledged is there at the end. NoDivergence: the logs of
+    all replicas are alike. NoDuplicates: no record is there twice. NoReordering: records are in the order in which
+    their producer sent them. AckGapAtMost: never longer than limitMillis without an acknowledgement."""
     description: str = ""
+    """Why it should hold, for people."""
     since: Name | None = None
+    """A step; what was acknowledged before its begin may be lost (NoAcknowledgedRecordLost only)."""
     limit_millis: Annotated[int, Field(ge=1)] | None = None
+    """The longest time without an acknowledgement that still holds (AckGapAtMost only)."""
 
     @model_validator(mode="after")
     def _has_what_its_type_needs(self) -> Self:
@@ -207,7 +238,9 @@ class ExpectedAnomaly(Part):
     """A kind of anomaly that is meant to be found; `count` where it matters."""
 
     kind: Literal[KINDS]  # type: ignore[valid-type]
+    """Its kind; docs/verdicts.md explains each."""
     count: Annotated[int, Field(ge=1)] | None = None
+    """Exactly so many; without it: some."""
 
 
 class ExpectSpec(Part):
@@ -219,10 +252,15 @@ class ExpectSpec(Part):
     """
 
     verdict: ExpectedVerdict
+    """The verdict that is meant."""
     anomalies: list[ExpectedAnomaly] = Field(default_factory=list)
+    """What is meant to be found, and nothing else of these kinds."""
     claims: list[Name] = Field(default_factory=list)
+    """Claims of type AckGapAtMost that are meant to be broken, by name."""
     may_find: list[Literal[KINDS]] = Field(default_factory=list)  # type: ignore[valid-type]
+    """Kinds of anomalies that may come beside these."""
     when: list[ConfigEntry] = Field(default_factory=list)
+    """Settings of brokers or workload (workload.acks) with which this is expected; without it: always."""
 
     @model_validator(mode="after")
     def _fits_its_verdict(self) -> Self:
@@ -237,13 +275,16 @@ class RecoverySpec(Part):
     """After the last step everything is healed; how long the cluster and the final reader may then take."""
 
     full_isr_deadline_seconds: Seconds = 60
+    """How long replicas may take to be in sync again."""
     read_deadline_seconds: Seconds = 60
+    """How long the final reader may take."""
 
 
 class ScenarioSpec(Part):
     """The whole scenario."""
 
     description: str = ""
+    """The story in a few sentences, for people."""
     seed: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] = 0
     """For every choice that is left to chance."""
     rounds: Annotated[int, Field(ge=1, le=100_000)] = 1
@@ -256,14 +297,19 @@ class ScenarioSpec(Part):
     """Instead of `cluster`: one that is there."""
     safety: SafetySpec = SafetySpec()
     topics: Annotated[list[TopicSpec], Field(min_length=1, max_length=100)]
+    """The topics that are made for it."""
     workload: WorkloadSpec
+    """What is sent and read while the faults happen."""
     steady_state: SteadyStateSpec | None = None
     """What has to hold before any fault is made, and again after all are undone."""
     steps: Annotated[list[Step], Field(max_length=500)] = Field(default_factory=list)
+    """The story: steps are done one after the other."""
     claims: Annotated[list[ClaimSpec], Field(max_length=50)] = Field(default_factory=list)
+    """What should hold whatever the faults; beyond what is always judged (docs/verdicts.md)."""
     expect: Annotated[list[ExpectSpec], Field(max_length=20)] = Field(default_factory=list)
     """The first that fits the brokers' settings counts."""
     recovery: RecoverySpec = RecoverySpec()
+    """How long healing may take before the verdict is Inconclusive."""
     active_deadline_seconds: Seconds = 3600
     """On Kubernetes: how long the experiment may take in all; then it is aborted, and its faults are undone."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=31_536_000)] | None = None

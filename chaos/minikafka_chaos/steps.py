@@ -35,11 +35,18 @@ class Target(Part):
     """
 
     type: TargetType
+    """How brokers are chosen. Leader, Follower: of a partition; Controller; Any: one that runs, by the seed; All;
+    Brokers: by id; SameAs: as an earlier step chose; Clients: who is no broker (`peer` only)."""
     topic: TopicName | None = None
+    """The topic of Leader and Follower."""
     partition: Annotated[int, Field(ge=0)] = 0
+    """The partition of Leader and Follower."""
     brokers: list[BrokerId] = Field(default_factory=list)
+    """The ids of Brokers."""
     step: Name | None = None
+    """The earlier step of SameAs."""
     other_than: list[Name] = Field(default_factory=list)
+    """Steps whose choices are left out."""
 
     @model_validator(mode="after")
     def _has_what_its_type_needs(self) -> Self:
@@ -70,15 +77,25 @@ class FaultSpec(Part):
     """
 
     verb: Verb | None = None
+    """What is done; docs/faults.md explains each, and which ground can do it."""
     one_of: list[Verb] = Field(default_factory=list)
+    """Instead of verb: one of these, by the seed, anew in each round."""
     target: Target | None = None
+    """Whom it hits; chosen when the step begins."""
     peer: Target | None = None
+    """The other side of a Cut, Delay, Loss or Heal; without it: every other broker."""
     step: Name | None = None
+    """For Recover, instead of a target: the step whose fault is undone."""
     parameters: Parameters = Parameters()
+    """What the verb needs beside a target; docs/faults.md has those of each."""
     duration_seconds: Seconds | None = None
+    """Undone by itself after so long, while the story goes on; without it: by a later step, or at the end."""
     wait_for: StartWait = StartWait.READY
+    """Whether Start and Restart wait until the broker is ready."""
     deadline_seconds: Seconds = 30
+    """How long that may take."""
     within_millis: Annotated[int, Field(ge=0, le=60_000)] = 0
+    """It strikes at a moment of up to so many milliseconds after the step began, by the seed."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -132,15 +149,22 @@ class SendSpec(Part):
     """Send these values to one partition, one after the other; each must be unique within the scenario."""
 
     topic: TopicName
+    """The topic."""
     partition: Annotated[int, Field(ge=0)] = 0
+    """The partition."""
     values: Annotated[list[Annotated[str, Field(min_length=1, pattern=r"^[^|]+$")]], Field(min_length=1)]
+    """The records' values; each unique within the scenario."""
     expect: Expectation = Expectation.ACKNOWLEDGED
+    """Acknowledged: the story ends (Inconclusive) where one is not. Any: it goes on."""
     deadline_seconds: Seconds = 10
+    """How long each record may take."""
 
 
 class _OnPartition(Part):
     topic: TopicName
+    """The topic."""
     partition: Annotated[int, Field(ge=0)] = 0
+    """The partition."""
 
 
 class Acked(Part):
@@ -148,9 +172,13 @@ class Acked(Part):
 
     type: Literal["Acked"]
     at_least: Annotated[int, Field(ge=0)]
+    """So many."""
     topic: TopicName | None = None
+    """The topic."""
     partition: Annotated[int, Field(ge=0)] | None = None
+    """The partition."""
     since: Name | None = None
+    """The step from whose begin on is counted."""
 
 
 class Isr(_OnPartition):
@@ -158,7 +186,9 @@ class Isr(_OnPartition):
 
     type: Literal["Isr"]
     brokers: list[BrokerId] = Field(default_factory=list)
+    """Exactly these, in any order."""
     other_than: list[Name] = Field(default_factory=list)
+    """Steps whose choices must not count."""
 
     @model_validator(mode="after")
     def _compares(self) -> Self:
@@ -179,7 +209,9 @@ class Leader(_OnPartition):
 
     type: Literal["Leader"]
     broker: BrokerId | None = None
+    """This broker leads."""
     other_than: list[Name] = Field(default_factory=list)
+    """Steps whose choices must not count."""
 
 
 class NoLeader(_OnPartition):
@@ -193,9 +225,13 @@ class ReplicaOffset(_OnPartition):
 
     type: Literal["LogEndOffset", "HighWatermark", "FlushedOffset", "CheckpointedHighWatermark"]
     broker: BrokerId
+    """The broker that is asked."""
     equals: Annotated[int, Field(ge=0)] | None = None
+    """Exactly this offset."""
     at_least: Annotated[int, Field(ge=0)] | None = None
+    """At least this offset."""
     at_most: Annotated[int, Field(ge=0)] | None = None
+    """At most this offset."""
 
     @model_validator(mode="after")
     def _compares(self) -> Self:
@@ -209,7 +245,9 @@ class ReplicaRole(_OnPartition):
 
     type: Literal["ReplicaRole"]
     broker: BrokerId
+    """The broker that is asked."""
     role: Literal["Leader", "Follower"]
+    """What it takes itself for."""
 
 
 class BrokerReady(Part):
@@ -217,6 +255,7 @@ class BrokerReady(Part):
 
     type: Literal["BrokerReady"]
     broker: BrokerId
+    """The broker that is asked."""
 
 
 class Elapsed(Part):
@@ -224,7 +263,9 @@ class Elapsed(Part):
 
     type: Literal["Elapsed"]
     seconds: Seconds
+    """So many seconds."""
     since: Name | None = None
+    """The step from whose begin on is counted."""
 
 
 Condition = Annotated[
@@ -237,17 +278,24 @@ class WaitSpec(Part):
     """Wait until all conditions hold at one moment."""
 
     conditions: Annotated[list[Condition], Field(min_length=1, max_length=20)]
+    """All have to hold at one moment."""
     deadline_seconds: Seconds = 30
+    """How long that may take; then the story ends (Inconclusive)."""
 
 
 class Step(Part):
     """One sentence of the story: exactly one of `wait`, `send` and `fault`."""
 
     name: Name
+    """Its name; later steps, conditions and claims refer to it."""
     description: str = ""
+    """What happens, for people."""
     wait: WaitSpec | None = None
+    """Wait until something holds."""
     send: SendSpec | None = None
+    """Send records."""
     fault: FaultSpec | None = None
+    """Make a fault, or undo one."""
 
     @model_validator(mode="after")
     def _does_one_thing(self) -> Self:
