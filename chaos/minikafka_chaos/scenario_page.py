@@ -51,9 +51,10 @@ def annotation(scenario: Scenario, name: str) -> str:
 
 
 def missing(scenario: Scenario, ground: str) -> list[str]:
-    """The verbs of a scenario that a ground lacks."""
+    """What a scenario asks for that a ground lacks: verbs, and on Kubernetes racks of its own, which are the nodes' there."""
     verbs = {verb for step in scenario.spec.steps if step.fault is not None for verb in step.fault.verbs}
-    return sorted(verb.value for verb in verbs & LACKS[ground].keys())
+    racks = ["racks of its own"] if ground == "kubernetes" and scenario.spec.cluster.racks else []
+    return sorted(verb.value for verb in verbs & LACKS[ground].keys()) + racks
 
 
 def _grounds(scenario: Scenario) -> str:
