@@ -31,6 +31,7 @@ class Kind:
 
 CLUSTER: Final = Kind(API_VERSION, "MiniKafkaCluster", "minikafkaclusters")
 TOPIC: Final = Kind(API_VERSION, "MiniKafkaTopic", "minikafkatopics")
+EXPERIMENT: Final = Kind(API_VERSION, "ChaosExperiment", "chaosexperiments")
 CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
 SERVICE: Final = Kind("v1", "Service", "services")
 SERVICE_ACCOUNT: Final = Kind("v1", "ServiceAccount", "serviceaccounts")

@@ -60,7 +60,8 @@ class Observed:
     ``metadata`` is the ConfigMap of the brokers, ``controller_signs`` what was seen of their controller's Lease.
     ``objects`` have the names of what the operator makes, of claims, and of what brokers keep; whose they are is a question
     of their own (:mod:`~minikafka_operator.ownership`). ``racks`` holds what is known of nodes: the value of
-    the rack's label, "" where a node has none. ``refused`` holds what could not be looked at, and why.
+    the rack's label, "" where a node has none. ``experiment`` is the ChaosExperiment that has its turn with the cluster, looked
+    at while a broker is not ready. ``refused`` holds what could not be looked at, and why.
     """
 
     cluster: Object
@@ -73,6 +74,7 @@ class Observed:
     racks: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[Warned] = ()
     missing_storage_classes: frozenset[str] = frozenset()
+    experiment: Object | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property

@@ -315,7 +315,8 @@ def _with_status(draft: _Draft, observed: Observed, made: Mapping[str, Any]) -> 
         told = _TOLD.get((condition["type"], condition["status"] == "True"))
         changed = (same.get("status"), same.get("reason")) != (condition["status"], condition["reason"])
         if told and changed and condition["reason"] not in _QUIET:
-            warning = condition["type"] != Type.READY or condition["status"] != "True"
+            well = condition["type"] == Type.READY and condition["status"] == "True"
+            warning = not well and condition["reason"] != Reason.FAULT_INJECTED
             draft.events.append(Emit(warning, condition["reason"], told, condition["message"]))
     conditions = {condition["type"]: condition["status"] for condition in made["conditions"]}
     status = None if same_status(made, before) else made

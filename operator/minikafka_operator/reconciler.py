@@ -25,6 +25,8 @@ from minikafka_operator.actions import (
 )
 from minikafka_operator.api_server import ApiError, ApiServer
 from minikafka_operator.conditions import Reason
+from minikafka_operator.disruption import hold_of
+from minikafka_operator.experiments import experiment_name, identity, is_experiment
 from minikafka_operator.freshness import Renewals
 from minikafka_operator.kinds import (
     BUDGET,
@@ -33,6 +35,7 @@ from minikafka_operator.kinds import (
     CLUSTER,
     CONFIG_MAP,
     EVENT,
+    EXPERIMENT,
     LEASE,
     NETWORK_POLICY,
     NODE,
@@ -216,7 +219,27 @@ class Reconciler:
         if _unwell(observed):
             warnings = await self._warnings(observed)
             classes = await self._missing_classes(observed)
-        return replace(observed, racks=racks, warnings=warnings, missing_storage_classes=classes, refused=refused)
+        return replace(
+            observed,
+            racks=racks,
+            warnings=warnings,
+            missing_storage_classes=classes,
+            experiment=await self._experiment(observed) if _unwell(observed) else None,
+            refused=refused,
+        )
+
+    async def _experiment(self, observed: Observed) -> Object | None:
+        """The ChaosExperiment that has its turn with the cluster; None when there is none, or it may not be looked at."""
+        hold = hold_of(observed.find(LEASE, observed.names.disruption))
+        if not is_experiment(hold) or not hold.by_other("", observed.now):
+            return None
+        try:
+            found = await self._server.get(EXPERIMENT, observed.names.namespace, experiment_name(hold))
+        except ApiError as error:
+            if error.code != 403:  # an operator whose Role is an older one
+                raise
+            return None
+        return found if found is not None and identity(found) == hold.holder else None
 
     async def _racks(self, nodes: set[str], key: str, refused: dict[str, str]) -> dict[str, str]:
         found = {}

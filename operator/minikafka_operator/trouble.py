@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from minikafka_operator.conditions import Reason
+from minikafka_operator.experiments import fault_on
 from minikafka_operator.kinds import CLAIM, POD, STATEFUL_SET, Object
 from minikafka_operator.names import DATA_VOLUME, EVENTS_VOLUME
 from minikafka_operator.observed import Observed, Pod, instant
@@ -47,11 +48,17 @@ def _trouble(observed: Observed, broker_id: int) -> Trouble | None:
     if pod.ready or pod.leaving:
         return None
     return (
-        _storage(observed, broker_id)
+        _meant(observed, pod)
+        or _storage(observed, broker_id)
         or _unscheduled(pod)
         or _container(observed, pod)
         or _slow_storage(observed, broker_id)
     )
+
+
+def _meant(observed: Observed, pod: Pod) -> Trouble | None:
+    told = fault_on(observed.experiment, pod, observed.now)
+    return Trouble(pod.broker_id, Reason.FAULT_INJECTED, f"{pod.name}: {told}") if told else None
 
 
 def _missing(observed: Observed, broker_id: int) -> Trouble | None:
@@ -159,5 +166,7 @@ _ORDER = (
     Reason.BROKER_CRASHING,
     Reason.OUT_OF_MEMORY,
     Reason.UNSCHEDULABLE,
+    Reason.FAULT_INJECTED,
 )
-"""The cause before the consequence: a pod is also unschedulable while its claim waits for a missing class."""
+"""The cause before the consequence: a pod is also unschedulable while its claim waits for a missing class. What is meant comes
+last: nobody has to do anything about it."""

@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from minikafka_operator.disruption import hold_of
+from minikafka_operator.experiments import experiment_name, identity, is_experiment
 from minikafka_operator.freshness import Gap
 from minikafka_operator.observed import PartitionState
 from pydantic import ValidationError
 
-from minikafka_chaos.controller import leases
 from minikafka_chaos.controller.budget import cluster_refusal, story_refusal
 from minikafka_chaos.controller.jobs import existing_cluster
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object, own_cluster_name
@@ -114,9 +114,9 @@ def admit(
     if says := story_refusal(scenario.spec, scenario.spec.cluster.brokers):
         return Refusal(Reason.BUDGET_EXCEEDED, says)
     hold = hold_of(lease)
-    if hold.by_other(leases.identity(experiment), now):
-        if leases.is_experiment(hold):
-            says = f"experiment {leases.experiment_name(hold)} goes on with cluster {name}; one at a time"
+    if hold.by_other(identity(experiment), now):
+        if is_experiment(hold):
+            says = f"experiment {experiment_name(hold)} goes on with cluster {name}; one at a time"
             return Refusal(Reason.CLUSTER_BUSY, says)
         return Waiting(Reason.WAITING_FOR_LEASE, f"{hold.holder} is taking brokers of {name} away", cluster=name)
     if unready := _not_ready(cluster):

@@ -16,12 +16,13 @@ from typing import Any, Final
 
 from minikafka_operator.conditions import Judgement, written
 from minikafka_operator.disruption import given_back, hold_of, taken
+from minikafka_operator.experiments import identity
 from minikafka_operator.freshness import Gap
 from minikafka_operator.kinds import CLUSTER
 from minikafka_operator.names import Names
 from minikafka_operator.observed import PartitionState, Pod, deleting
 
-from minikafka_chaos.controller import leases, record
+from minikafka_chaos.controller import record
 from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, job, own_cluster
@@ -43,6 +44,8 @@ HEAL_SECONDS: Final = 1.0
 RUNNER_SECONDS_MAX: Final = GRACE_SECONDS + 60.0
 """A runner that is still there so long after it was told to end is on a node that nobody reaches. It cannot begin any fault."""
 EXPIRY_MARGIN_SECONDS: Final = 5.0
+LEASE_MARGIN_SECONDS: Final = 2400
+"""How long the disruption Lease holds beyond the experiment's deadline: what its faults may take to expire, and then some."""
 
 
 # --- what is seen -----------------------------------------------------------------------------------------------------
@@ -94,7 +97,7 @@ class Observed:
 
     @property
     def identity(self) -> str:
-        return leases.identity(self.experiment)
+        return identity(self.experiment)
 
     @property
     def holds_lease(self) -> bool:
@@ -264,7 +267,7 @@ def _begin(o: Observed) -> Step:
 def _start(o: Observed, cluster: str) -> Step:
     names = Names(o.experiment["metadata"]["namespace"], cluster)
     if not o.holds_lease:
-        seconds = int(_deadline(o).total_seconds()) + leases.MARGIN_SECONDS
+        seconds = int(_deadline(o).total_seconds()) + LEASE_MARGIN_SECONDS
         assert o.cluster is not None
         wish = taken(o.lease, names, o.cluster, o.identity, seconds, o.now)
         return WriteLease(wish, new=o.lease is None)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from minikafka_operator.api import API_VERSION, GROUP
-from minikafka_operator.kinds import Kind, Object
+from minikafka_operator.kinds import EXPERIMENT, Kind, Object
 from minikafka_operator.names import CLUSTER_LABEL, MANAGED_BY_LABEL
 
-__all__ = ["CLUSTER_LABEL", "MANAGED_BY_LABEL", "Object"]
+__all__ = ["CLUSTER_LABEL", "EXPERIMENT", "MANAGED_BY_LABEL", "Object"]
 
-EXPERIMENT: Final = Kind(API_VERSION, "ChaosExperiment", "chaosexperiments")
 SCHEDULE: Final = Kind(API_VERSION, "ChaosSchedule", "chaosschedules")
+EVENT: Final = Kind("v1", "Event", "events")
+"""The older kind: ``kubectl describe`` puts Events in order by a time that those of events.k8s.io/v1 must not have."""
 JOB: Final = Kind("batch/v1", "Job", "jobs")
 
 MANAGER: Final = "minikafka-chaos"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from minikafka_operator.observed import Warned
 
-from .world import World
+from .world import World, stamp
 
 UNSCHEDULABLE = {
     "type": "PodScheduled",
@@ -233,3 +234,78 @@ class TestPartitions:
         world.settle()
         world.topic("new")
         assert world.plan().steady
+
+
+KILLED = {"containerStatuses": container(state={"running": {}}, lastState={"terminated": {"reason": "Error"}})}
+ENDS = "2026-01-01T12:30:00Z"
+
+
+def held(world: World, **fault: Any) -> None:
+    """An experiment has killed broker 1."""
+    uid = world.pods["demo-broker-1"]["metadata"]["uid"]
+    told = {"verb": "Kill", "step": "kill", "state": "Injected", "podUid": uid, "broker": 1, "expiresAt": ENDS, **fault}
+    world.experiment = {"metadata": {"name": "try", "uid": "x"}, "status": {"faults": [told]}}
+
+
+class TestFaultsOfAnExperiment:
+    """A broker that chaos holds has no trouble of its own, and nobody is alarmed."""
+
+    def test_it_is_told_and_is_no_warning(self) -> None:
+        world = stuck(**KILLED)
+        held(world)
+        made = world.plan()
+        said = f"demo-broker-1: Kill by experiment try (step kill), which ends at {ENDS} at the latest"
+        assert told(world) == ("FaultInjected", f"2 of 3 brokers are ready; {said}")
+        assert world.status["brokers"][1]["message"] == said
+        assert [(event.reason, event.warning) for event in made.events if event.reason == "FaultInjected"] == [
+            ("FaultInjected", False)
+        ]
+        assert world.plan().steady
+
+    def test_without_an_experiment_it_crashes(self) -> None:
+        assert told(stuck(**KILLED))[0] == "BrokerCrashing"
+
+    def test_a_fault_of_another_pod_explains_nothing(self) -> None:
+        world = stuck(**KILLED)
+        held(world, podUid="of-the-pod-before")
+        assert told(world)[0] == "BrokerCrashing"
+
+    def test_paused(self) -> None:
+        """Nothing has ended: its probes find nobody."""
+        world = stuck(containerStatuses=container(state={"running": {}}))
+        held(world, verb="Pause", step="hang")
+        assert told(world)[1].endswith(
+            f"demo-broker-1: Pause by experiment try (step hang), which ends at {ENDS} at the latest"
+        )
+
+    def test_until_it_is_ready_again_and_for_a_while_only(self) -> None:
+        world = stuck(**KILLED)
+        held(world, state="Recovered", recoveredAt=stamp(world.now))
+        assert told(world) == (
+            "FaultInjected",
+            "2 of 3 brokers are ready; demo-broker-1: comes back after Kill by experiment try (step kill)",
+        )
+        world.wait(120)
+        assert told(world)[0] == "BrokerCrashing", "it should be back by now"
+
+    def test_what_crashed_after_it_was_back(self) -> None:
+        world = stuck(**KILLED)
+        held(world, state="Recovered", recoveredAt=stamp(world.now - timedelta(seconds=30)))
+        since = {"type": "Ready", "status": "False", "lastTransitionTime": stamp(world.now - timedelta(seconds=5))}
+        world.pods["demo-broker-1"]["status"]["conditions"] = [since]
+        assert told(world)[0] == "BrokerCrashing"
+
+    def test_shut_down_to_read_its_log(self) -> None:
+        """The runner does it once the story is told, in a cluster that goes: of that the status says nothing."""
+        world = stuck(
+            containerStatuses=container(lastState={"terminated": {"reason": "Completed"}}, state={"running": {}})
+        )
+        world.experiment = {"metadata": {"name": "try", "uid": "x"}, "status": {}}
+        assert told(world)[1].endswith("demo-broker-1: was shut down while experiment try goes on")
+
+    def test_other_trouble_is_told_first(self) -> None:
+        world = stuck(**KILLED)
+        held(world)
+        status = {"containerStatuses": container(state={"waiting": {"reason": "ErrImagePull", "message": "not found"}})}
+        world.pods["demo-broker-2"]["status"] = status
+        assert told(world)[0] == "ImagePullFailed"

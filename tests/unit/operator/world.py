@@ -56,6 +56,7 @@ class World:
         self.warnings: list[Warned] = []
         self.missing_classes: frozenset[str] = frozenset()
         self.refused: dict[str, str] = {}
+        self.experiment: Object | None = None
         self.events: list[str] = []
         self.broken_images: set[str] = set()
         self.gone = False
@@ -88,6 +89,7 @@ class World:
                 racks=self.racks,
                 warnings=self.warnings,
                 missing_storage_classes=self.missing_classes,
+                experiment=self.experiment,
                 refused=self.refused,
             )
         )
