@@ -11,13 +11,14 @@ from typing import Final, Protocol
 
 from minikafka_operator.api_server import ApiError, ApiServer
 from minikafka_operator.freshness import Renewals
-from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, EVENT, LEASE, POD, STATEFUL_SET, TOPIC, Kind
+from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind
 from minikafka_operator.leadership import Alone, Leadership
 from minikafka_operator.names import CLUSTER_LABEL, Names
 from minikafka_operator.observed import Observed as ClusterObserved
 from minikafka_operator.observed import Pod
 from minikafka_operator.reconciler import Outcome
 
+from minikafka_chaos.controller import record
 from minikafka_chaos.controller.admission import cluster_name
 from minikafka_chaos.controller.experiments import (
     CreateCluster,
@@ -35,7 +36,7 @@ from minikafka_chaos.controller.experiments import (
     settled,
 )
 from minikafka_chaos.controller.jobs import Settings
-from minikafka_chaos.controller.kinds import EXPERIMENT, EXPERIMENT_LABEL, FINALIZER, JOB, Object, job_name
+from minikafka_chaos.controller.kinds import EVENT, EXPERIMENT, EXPERIMENT_LABEL, FINALIZER, JOB, Object, job_name
 from minikafka_chaos.controller.telemetry import Telemetry
 
 STEPS_MAX: Final = 30
@@ -81,7 +82,7 @@ class Events:
 def event_of(kind: Kind, thing: Object, event: Emit, identity: str, now: datetime) -> Object:
     """An Event as it is to be created."""
     metadata = thing["metadata"]
-    regarding = {
+    involved = {
         "apiVersion": kind.api_version,
         "kind": kind.name,
         "namespace": metadata["namespace"],
@@ -94,13 +95,15 @@ def event_of(kind: Kind, thing: Object, event: Emit, identity: str, now: datetim
         "kind": EVENT.name,
         "metadata": {"generateName": f"{metadata['name']}-", "namespace": metadata["namespace"]},
         "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "reportingController": "minikafka.dev/chaos",
+        "firstTimestamp": record.stamp(now),
+        "lastTimestamp": record.stamp(now),
+        "reportingComponent": "minikafka.dev/chaos",
         "reportingInstance": identity,
         "type": "Warning" if event.warning else "Normal",
         "reason": str(getattr(event.reason, "value", event.reason)),
         "action": "Experiment",
-        "note": event.note[:_NOTE_MAX],
-        "regarding": regarding,
+        "message": event.note[:_NOTE_MAX],
+        "involvedObject": involved,
     }
 
 

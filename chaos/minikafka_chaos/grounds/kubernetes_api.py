@@ -41,7 +41,7 @@ GROUPS: Mapping[str, str] = {
     "minikafkaclusters": "/apis/minikafka.dev/v1alpha1",
     "minikafkatopics": "/apis/minikafka.dev/v1alpha1",
     "chaosexperiments": "/apis/minikafka.dev/v1alpha1",
-    "events": "/apis/events.k8s.io/v1",
+    "events": "/api/v1",
 }
 """Where each kind of object is found."""
 

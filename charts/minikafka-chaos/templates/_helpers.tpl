@@ -76,7 +76,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [get, create, update]
-- apiGroups: [events.k8s.io]
+- apiGroups: [""]
   resources: [events]
   verbs: [create]
 {{- end -}}
@@ -104,7 +104,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - apiGroups: [""] # the brokers' metrics
   resources: [pods/proxy]
   verbs: [get]
-- apiGroups: [events.k8s.io]
+- apiGroups: [""]
   resources: [events]
   verbs: [create]
 {{- end -}}

@@ -54,7 +54,7 @@ class FakeNamespace:
 
     def create(self, kind: str, made: Object) -> Object:
         assert kind == "events"
-        self.events.append((made["reason"], made["note"]))
+        self.events.append((made["reason"], made["message"]))
         return made
 
     def replace_status(self, kind: str, made: Object) -> Object:

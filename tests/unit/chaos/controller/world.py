@@ -14,13 +14,13 @@ from typing import Any
 
 from minikafka.metadata.kubernetes.document import Document
 from minikafka_chaos.controller.jobs import Settings
-from minikafka_chaos.controller.kinds import AGENT_CONTAINER, EXPERIMENT, FINALIZER, JOB
+from minikafka_chaos.controller.kinds import AGENT_CONTAINER, EVENT, EXPERIMENT, FINALIZER, JOB
 from minikafka_chaos.controller.ledger import Conflict, StatusLedger
 from minikafka_chaos.controller.reconciler import Reconciler
 from minikafka_chaos.controller.record import Whereabouts, stamp
 from minikafka_chaos.controller.telemetry import Telemetry
 from minikafka_operator.api_server import ApiError
-from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, EVENT, LEASE, POD, STATEFUL_SET, TOPIC, Kind, Object
+from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind, Object
 from minikafka_operator.leadership import Alone
 from minikafka_operator.names import Names
 from minikafka_operator.reconciler import Outcome
@@ -75,7 +75,7 @@ class Server:
 
     async def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
         if kind is EVENT:
-            self.events.append((thing["reason"], thing["note"]))
+            self.events.append((thing["reason"], thing["message"]))
             return thing
         name = thing["metadata"]["name"]
 
