@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import diagnostics, machine
+from tests.e2e import chaos_lab, diagnostics, machine
 from tests.e2e.broker_cluster import SMALL, BrokerCluster
+from tests.e2e.chaos_lab import Lab
 from tests.e2e.kubectl import Kubectl, KubectlError, eventually
 from tests.e2e.machine import say
 from tests.e2e.node import Node
@@ -27,6 +28,11 @@ RELEASE = "minikafka-operator"
 OPERATOR_SECONDS_MAX = 90
 DIAGNOSTICS = "diagnostics"
 _used: list[tuple[Kubectl, Node, str]] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    says = "scenarios by kubectl apply: all that Kubernetes supports, or these (test_scenarios.py); without it a chosen few"
+    parser.addoption("--scenarios", metavar="all|NAME,...", help=says)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -142,6 +148,16 @@ class new_namespace:
 def broker_cluster(operator: Kubectl, namespace: Kubectl, node: Node) -> Callable[[str], BrokerCluster]:
     """``broker_cluster("name")``: a handle on a cluster of that name in the test's namespace."""
     return lambda name: BrokerCluster(namespace, node, name)
+
+
+@pytest.fixture(scope="session")
+def lab(operator: Kubectl, kubectl: Kubectl, node: Node, programs: Path, images: dict[str, str]) -> Iterator[Lab]:
+    """A namespace with the restricted Pod Security Standard, and the chaos controller in it. Names are the tests' own."""
+    with (
+        new_namespace(kubectl, node, "chaos") as within,
+        chaos_lab.installed(within, programs, images["chaos"]) as made,
+    ):
+        yield made
 
 
 JOURNEYS = {

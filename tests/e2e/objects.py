@@ -43,6 +43,7 @@ KINDS = {
     "mkc": ("minikafka.dev/v1alpha1", "MiniKafkaCluster"),
     "mkt": ("minikafka.dev/v1alpha1", "MiniKafkaTopic"),
     "mkx": ("minikafka.dev/v1alpha1", "ChaosExperiment"),
+    "mkxs": ("minikafka.dev/v1alpha1", "ChaosSchedule"),
 }
 
 

@@ -1,133 +1,235 @@
-"""Chaos by kubectl alone: an experiment is applied, and its verdict read; deleting one heals the cluster within seconds.
+"""Chaos by kubectl alone: experiments are applied, and their verdicts read; deleting one heals the cluster within seconds.
 
 The namespace has the restricted Pod Security Standard, and the controller rights in it and nowhere else.
 """
 
 from __future__ import annotations
 
-import subprocess
+import itertools
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.broker_cluster import SMALL, BrokerCluster
-from tests.e2e.kubectl import Kubectl, KubectlError, eventually
+from tests.e2e.chaos_lab import ROOT, Lab, anomalies, conditions
+from tests.e2e.kubectl import KubectlError, condition, eventually
 from tests.e2e.machine import say
 from tests.e2e.node import Node
 from tests.e2e.objects import Object
 
-ROOT = Path(__file__).parents[2]
-RUN_SECONDS_MAX = 420
+SCENARIOS = ROOT / "chaos/scenarios"
 HEAL_SECONDS_MAX = 30
 BACK_SECONDS_MAX = 120
+SCHEDULE_SECONDS_MAX = 600
 
 SHARED = {
     "brokers": {"replicas": 3, "resources": SMALL},
     "replication": {"defaultFactor": 3, "minInsyncReplicas": 2},
     "storage": {"size": "500Mi"},
+    "unflushedVolume": {"sizeLimit": "64Mi"},
     "chaos": {"allowed": True},
     "listeners": {"external": {"type": "NodePort"}},
 }
-LONG: dict[str, Any] = {
+BANK = {
     "clusterRef": {"name": "shared"},
     "topics": [{"name": "bank", "partitions": 1, "replicationFactor": 3}],
     "workload": {"topic": "bank", "ratePerSecond": 50},
+}
+WARM_UP = {"name": "warm-up", "wait": {"conditions": [{"type": "Acked", "atLeast": 20}]}}
+KILL = {"name": "kill", "fault": {"verb": "Kill", "target": {"type": "Leader", "topic": "bank"}}}
+LONG: dict[str, Any] = {
+    **BANK,
     "steps": [
-        {"name": "warm-up", "wait": {"conditions": [{"type": "Acked", "atLeast": 20}]}},
-        {"name": "kill", "fault": {"verb": "Kill", "target": {"type": "Leader", "topic": "bank"}}},
+        WARM_UP,
+        KILL,
         {"name": "for-long", "wait": {"conditions": [{"type": "Elapsed", "seconds": 900}], "deadlineSeconds": 1000}},
+    ],
+}
+POWER_LOSS: dict[str, Any] = {
+    **BANK,
+    "steps": [
+        WARM_UP,
+        {"name": "dark", "fault": {"verb": "PowerLoss", "target": {"type": "Leader", "topic": "bank"}}},
+        {
+            "name": "others-go-on",
+            "wait": {"conditions": [{"type": "Acked", "since": "dark", "atLeast": 50}], "deadlineSeconds": 60},
+        },
+        {
+            "name": "light",
+            "fault": {
+                "verb": "Start",
+                "target": {"type": "SameAs", "step": "dark"},
+                "deadlineSeconds": BACK_SECONDS_MAX,
+            },
+        },
+    ],
+    "claims": [
+        {"name": "nothing-lost", "type": "NoAcknowledgedRecordLost"},
+        {"name": "replicas-agree", "type": "NoDivergence"},
+    ],
+    "recovery": {"fullIsrDeadlineSeconds": BACK_SECONDS_MAX},
+}
+BRIEF: dict[str, Any] = {
+    "cluster": {"brokers": 1, "config": [{"name": "min.insync.replicas", "value": "1"}]},
+    "topics": [{"name": "bank", "replicationFactor": 1}],
+    "workload": {"topic": "bank", "mode": "Scripted", "tailReaders": "None"},
+    "steps": [
+        {"name": "before", "send": {"topic": "bank", "values": ["a", "b"]}},
+        {"name": "kill", "fault": {"verb": "Kill", "target": {"type": "Brokers", "brokers": [0]}}},
+        {
+            "name": "back",
+            "fault": {"verb": "Start", "target": {"type": "SameAs", "step": "kill"}, "deadlineSeconds": 120},
+        },
+        {"name": "after", "send": {"topic": "bank", "values": ["c"], "deadlineSeconds": 60}},
     ],
 }
 
 
 @pytest.fixture(scope="module")
-def chaos(operator: Kubectl, module_namespace: Kubectl, programs: Path, images: dict[str, str]) -> Iterator[Kubectl]:
-    """kubectl on a namespace where the chart is installed."""
-    kubectl, release = module_namespace, module_namespace.namespace
-    repository, _, tag = images["chaos"].rpartition(":")
-    kubectl("apply", "--server-side", "--filename", str(ROOT / "charts/minikafka-chaos/files/crds"))
-    command = [str(programs / "helm"), "--kubeconfig", str(kubectl.kubeconfig), "--namespace", kubectl.namespace]
-    values = [f"image.repository={repository}", f"image.tag={tag}", "image.pullPolicy=Never", "crds.install=false"]
-    chart = str(ROOT / "charts/minikafka-chaos")
-    given = [word for value in values for word in ("--set-string" if "tag" in value else "--set", value)]
-    done = subprocess.run([*command, "install", release, chart, *given], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    kubectl("rollout", "status", f"deployment/{release}", "--timeout=90s")
-    yield kubectl
-    for name in kubectl("get", "mkx", "--output", "name").split():
-        kubectl("annotate", name, "minikafka.dev/force-delete=true", "--overwrite")
-    kubectl("delete", "mkx,mkxs", "--all", "--timeout=60s")
-    subprocess.run([*command, "uninstall", release], capture_output=True, check=False)
+def shared(lab: Lab, node: Node) -> BrokerCluster:
+    """A cluster that experiments refer to."""
+    cluster = BrokerCluster(lab.kubectl, node, "shared")
+    cluster.up(SHARED)
+    return cluster
 
 
-def status(kubectl: Kubectl, name: str) -> Object:
-    found: Object = kubectl.objects.there("mkx", name).get("status") or {}
-    return found
-
-
-def experiment(name: str, spec: dict[str, Any]) -> Object:
-    return {"apiVersion": "minikafka.dev/v1alpha1", "kind": "ChaosExperiment", "metadata": {"name": name}, "spec": spec}
-
-
-def test_the_demo_passes(chaos: Kubectl) -> None:
+def test_the_demo_passes(lab: Lab) -> None:
     began = time.monotonic()
-    chaos("apply", "--filename", str(ROOT / "chaos/scenarios/demo.yaml"))
-    over = ("Completed", "Refused", "Aborted", "Error")
-    found = eventually(
-        lambda: status(chaos, "demo"),
-        lambda seen: seen.get("phase") in over,
-        seconds=RUN_SECONDS_MAX,
-        what="the demo has ended",
-    )
+    lab.kubectl("apply", "--filename", str(SCENARIOS / "demo.yaml"))
+    (found,) = lab.wait_for_end("demo")
     say(f"{time.monotonic() - began:6.1f} s  kubectl apply of the demo to its verdict")
-    say(chaos("get", "mkx"))
-    told = chaos("describe", "mkx", "demo")
+    told = lab.kubectl("describe", "mkx", "demo")
     assert (found["phase"], found["verdict"], found["lost"]) == ("Completed", "Passed", 0), told
     assert found["acknowledged"] > 1500 and found["faultNow"] == ""
     assert [(fault["verb"], fault["state"]) for fault in found["faults"]] == [
         ("Kill", "Recovered"),
         ("PowerLoss", "Recovered"),
     ]
-    for word in ("Started", "FaultInjected", "FaultRecovered", "Completed"):
-        assert f" {word} " in told, told
-    assert "minikafka.dev/chaos" not in str(chaos.objects.there("mkx", "demo")["metadata"].get("finalizers"))
-    eventually(
-        lambda: chaos("get", "mkc", "--output", "name").split(),
-        lambda names: f"minikafkacluster.minikafka.dev/{found['cluster']}" not in names,
-        seconds=60,
-        what="its own cluster is gone",
+    order = [told.index(f" {word} ") for word in ("Started", "FaultInjected", "FaultRecovered", "Completed")]
+    assert order == sorted(order), f"the Events are not in the order of time:\n{told}"
+    assert "minikafka.dev/chaos" not in str(lab.kubectl.objects.there("mkx", "demo")["metadata"].get("finalizers"))
+    lab.must_be_gone(found["cluster"])
+
+
+def test_kip_101_a_fails_and_names_the_lost_record(lab: Lab) -> None:
+    """By high watermark, as before KIP-101. The verdict is computed, and found where people look."""
+    name = "kip-101-data-loss.high-watermark"
+    lab.kubectl("apply", "--filename", str(SCENARIOS / f"{name}.yaml"))
+    (found,) = lab.wait_for_end(name)
+    told = lab.kubectl("describe", "mkx", name)
+    assert (found["phase"], found["verdict"], found["lost"], found["acknowledged"]) == ("Completed", "Failed", 1, 2), (
+        told
     )
+    assert anomalies(found) == {"unseen": 1}
+    assert found["asExpected"] == "as expected"
+    lost = "1 acknowledged record lost: 'm1' was acknowledged at offset 1, and is gone"
+    assert found["summary"].startswith(lost)
+    assert conditions(found)["Complete"][1:] == ("Verdict", f"Failed: {found['summary']}")
+    assert ("Verdict", f"Failed: {found['summary']}") in lab.events(name)
+    row = lab.kubectl("get", "mkx", name).splitlines()[1].split()
+    assert row[:4] == [name, "Completed", "Failed", "1"]
+    assert all(fault["state"] == "Recovered" for fault in found["faults"])
 
 
-def test_deleting_heals(chaos: Kubectl, node: Node) -> None:
-    cluster = BrokerCluster(chaos, node, "shared")
-    cluster.up(SHARED)
-    chaos.apply(experiment("long", LONG))
-    found = eventually(
-        lambda: status(chaos, "long"),
+def test_a_story_on_a_cluster_that_is_there(lab: Lab, shared: BrokerCluster) -> None:
+    """To its end: the leader loses power and what it had not flushed; the logs of all replicas are read; the cluster is whole."""
+    name = "on-shared"
+    lab.apply(name, POWER_LOSS)
+    found = lab.wait_for(name, lambda seen: seen.get("faultNow", "").startswith("PowerLoss"), 120, "a broker is out")
+    broker = int(found["faults"][0]["broker"])
+    ready = eventually(
+        lambda: condition(shared.get(), "Ready"),
+        lambda seen: seen.get("reason") == "FaultInjected",
+        seconds=60,
+        what="the cluster's status says that chaos holds a broker",
+    )
+    assert f"{shared.pod_name(broker)}: PowerLoss by experiment {name} (step dark), which ends at " in ready["message"]
+    (found,) = lab.wait_for_end(name)
+    told = lab.kubectl("describe", "mkx", name)
+    assert (found["phase"], found["verdict"], found["lost"]) == ("Completed", "Passed", 0), told
+    assert found["acknowledged"] >= 70 and found["cluster"] == "shared"
+    steps = [(fault["step"], fault["verb"], fault["state"]) for fault in found["faults"]]
+    assert steps == [("dark", "PowerLoss", "Recovered"), *[("collect-logs", "Terminate", "Recovered")] * 3]
+    shared.wait_ready(BACK_SECONDS_MAX)
+    assert shared.kubectl.objects.there("lease", "shared-disruption")["spec"].get("holderIdentity", "") == ""
+    assert shared.kubectl.objects.list("mkt") == [], "the topics of the story are gone"
+    alarms = [each for each in _events_about(lab, "shared") if each["type"] == "Warning"]
+    assert not [each for each in alarms if each["reason"] in ("BrokerCrashing", "FaultInjected")], alarms
+
+
+def _events_about(lab: Lab, cluster: str) -> list[Object]:
+    fields = f"involvedObject.kind=MiniKafkaCluster,involvedObject.name={cluster}"
+    return lab.kubectl.objects.list("event", fields=fields)
+
+
+def test_deleting_heals(lab: Lab, shared: BrokerCluster) -> None:
+    lab.apply("long", LONG)
+    found = lab.wait_for(
+        "long",
         lambda seen: any(fault["state"] == "Injected" for fault in seen.get("faults") or ()),
-        seconds=120,
-        what="a broker is killed",
+        120,
+        "a broker is killed",
     )
     broker = int(found["faults"][0]["broker"])
     assert found["faultNow"] == f"Kill broker {broker}"
     with pytest.raises(KubectlError, match=r"spec cannot be changed|denied"):
-        chaos.patch("mkx", "long", {"spec": {"seed": 7}})
-    chaos.apply(experiment("second", LONG))
-    eventually(
-        lambda: status(chaos, "second"),
+        lab.kubectl.patch("mkx", "long", {"spec": {"seed": 7}})
+    lab.apply("second", LONG)
+    lab.wait_for(
+        "second",
         lambda seen: seen.get("phase") == "Refused" and "ClusterBusy" in str(seen["conditions"]),
-        seconds=30,
-        what="a second experiment is refused",
+        30,
+        "a second experiment is refused",
     )
     began = time.monotonic()
-    chaos("delete", "mkx", "long", f"--timeout={HEAL_SECONDS_MAX + 60}s")
+    lab.kubectl("delete", "mkx", "long", f"--timeout={HEAL_SECONDS_MAX + 60}s")
     took = time.monotonic() - began
-    state = chaos("exec", cluster.pod_name(broker), "--container", "chaos-agent", "--", "minikafka", "agent", "state")
+    state = lab.kubectl(
+        "exec", shared.pod_name(broker), "--container", "chaos-agent", "--", "minikafka", "agent", "state"
+    )
     say(f"{took:6.1f} s  kubectl delete mkx until it was gone, its fault undone")
     assert '"faults": []' in state or '"faults":[]' in state or '"faults": {}' in state, state
-    cluster.wait_broker_ready(broker, BACK_SECONDS_MAX)
-    assert chaos.objects.there("lease", "shared-disruption")["spec"].get("holderIdentity", "") == ""
+    shared.wait_broker_ready(broker, BACK_SECONDS_MAX)
+    assert shared.kubectl.objects.there("lease", "shared-disruption")["spec"].get("holderIdentity", "") == ""
+
+
+def test_a_schedule_goes_on_by_itself(lab: Lab) -> None:
+    """Three experiments one after the other, each on a cluster of its own, and nobody touches anything; two are kept."""
+    schedule = {
+        "interval": {"seconds": 10},
+        "startingDeadlineSeconds": 60,
+        "successfulHistoryLimit": 2,
+        "failedHistoryLimit": 2,
+        "templates": [{"name": "brief", "spec": BRIEF}],
+    }
+    lab.apply("often", schedule, "ChaosSchedule")
+    seen: dict[str, Object] = {}
+
+    def look() -> list[str]:
+        """The experiments that have ended so far, in the order in which they were made."""
+        for each in lab.kubectl.objects.list("mkx", labels="minikafka.dev/schedule=often"):
+            seen[each["metadata"]["name"]] = each.get("status") or {}
+        return sorted(name for name, status in seen.items() if status.get("phase") == "Completed")
+
+    ended = eventually(
+        look, lambda found: len(found) >= 3, seconds=SCHEDULE_SECONDS_MAX, what="three experiments have ended"
+    )
+    lab.kubectl.patch("mkxs", "often", {"spec": {"suspend": True}})
+    assert [seen[name]["verdict"] for name in ended[:3]] == ["Passed"] * 3, seen
+    times = [(seen[name]["startedAt"], seen[name]["endedAt"]) for name in ended[:3]]
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(times)), "one at a time"
+
+    def kept() -> list[str]:
+        found = lab.kubectl.objects.list("mkx", labels="minikafka.dev/schedule=often")
+        going = [each for each in found if (each.get("status") or {}).get("phase") != "Completed"]
+        return [] if going else sorted(each["metadata"]["name"] for each in found)
+
+    found = eventually(
+        kept, lambda names: len(names) == 2, seconds=SCHEDULE_SECONDS_MAX, what="two of them are kept, none goes on"
+    )
+    assert ended[0] not in found, "the oldest goes first"
+    status = lab.kubectl.objects.there("mkxs", "often")["status"]
+    assert status["made"] >= 3 and status["lastVerdict"] == "Passed" and status["active"] == ""
+    say(lab.kubectl("get", "mkxs"))
+    assert "Forbid" in str(status.get("lastMissed")), "times that came while one went on are told"

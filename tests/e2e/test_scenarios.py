@@ -1,0 +1,79 @@
+"""Scenarios of the library by `kubectl apply`: some here, all that Kubernetes supports with `--scenarios all`.
+
+    make e2e ARGS='-k test_scenarios --scenarios all'      # half an hour
+    make e2e ARGS='-k test_scenarios --scenarios kip-279,isr-of-one'
+
+Each with every setting that it expects something of; what it says beforehand has to be what is found. The demo and the stories of
+KIP-101 have tests of their own.
+"""
+
+from __future__ import annotations
+
+import pytest
+from minikafka_chaos import library
+from minikafka_chaos.scenario import Scenario
+from minikafka_chaos.scenario_files import TOLD
+from minikafka_chaos.scenario_page import SIMULATION_ONLY, annotation, missing
+
+from tests.e2e.chaos_lab import Lab
+from tests.e2e.machine import say
+from tests.e2e.objects import Object
+
+CHOSEN = ("isr-of-one", "last-replica-standing", "rolling-restart")
+"""With the demo and both stories of KIP-101, a third of what Kubernetes supports."""
+ELSEWHERE = ("demo", "kip-101-data-loss", "kip-101-divergence", "soak")
+"""In `test_chaos_controller.py` and `test_stories.py`; a soak is as long as one likes."""
+SIDE_BY_SIDE = 2
+"""Experiments at one moment, each with a cluster of its own: what a node with two cores carries."""
+RUN_SECONDS_MAX = 900
+
+
+def able() -> list[str]:
+    """The scenarios that Kubernetes supports."""
+    made = {f"{story}.{suffix}" for story, (_, files) in TOLD.items() for suffix in files}
+    scenarios = [library.find(name) for name in library.names() if name not in made]
+    return [
+        each.name for each in scenarios if not missing(each, "kubernetes") and not annotation(each, SIMULATION_ONLY)
+    ]
+
+
+def told(name: str) -> list[Scenario]:
+    """A scenario, once for each of its settings of which it expects something."""
+    settings = [[f"{entry.name}={entry.value}" for entry in each.when] for each in library.find(name).spec.expect]
+    return [library.find(name, each) for each in settings or [[]]]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "name" not in metafunc.fixturenames:
+        return
+    asked = metafunc.config.getoption("--scenarios", default=None)
+    names = (
+        CHOSEN
+        if asked is None
+        else [name for name in able() if name in asked.split(",") or (asked == "all" and name != "soak")]
+    )
+    metafunc.parametrize("name", names)
+
+
+def test_a_third_is_chosen() -> None:
+    """Those that run by default, the ones with tests of their own counted."""
+    assert set(CHOSEN) | set(ELSEWHERE) <= set(able())
+    assert 3 * len({*CHOSEN, *ELSEWHERE} - {"soak"}) >= len(able())
+
+
+def test_what_a_scenario_expects_is_found(lab: Lab, name: str) -> None:
+    scenarios = {f"{name}-{number}": scenario for number, scenario in enumerate(told(name))}
+    names = list(scenarios)
+    statuses: dict[str, Object] = {}
+    for begin in range(0, len(names), SIDE_BY_SIDE):
+        together = names[begin : begin + SIDE_BY_SIDE]
+        for made in together:
+            lab.apply(made, scenarios[made].as_json()["spec"])
+        statuses |= dict(zip(together, lab.wait_for_end(*together, seconds=RUN_SECONDS_MAX), strict=True))
+    for made, found in statuses.items():
+        expected = scenarios[made].spec.expected
+        say(f"{made} on Kubernetes: {found.get('verdict')}: {found.get('summary')}: {found.get('asExpected')}")
+        assert found["phase"] == "Completed", found
+        assert found["verdict"] == (expected.verdict.value if expected is not None else "Passed"), found
+        assert expected is None or found["asExpected"] == "as expected", found
+        lab.kubectl.delete("mkx", made, wait=False)
