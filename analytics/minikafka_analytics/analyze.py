@@ -13,6 +13,7 @@ from minikafka import __version__
 
 from minikafka_analytics import assemble, measure
 from minikafka_analytics.landing import land, typed
+from minikafka_analytics.on_kubernetes import executors_like_this_pod
 from minikafka_analytics.page import page
 from minikafka_analytics.questions import Questions
 from minikafka_analytics.run_folder import RunFolder, open_runs
@@ -43,8 +44,8 @@ def analyze(
 
     `master` and `settings` go to Spark. Raises NoRun for a folder that is no run, JavaMissing without a Java that Spark
     can run on, SparkDidNotStart when Spark cannot start there, SparkFailed when it cannot
-    finish, and OSError when `out` cannot be written. Files that are
-    in `out` already are replaced.
+    finish, BadMaster for executors that are pods where they cannot be had, and OSError when `out` cannot be written. Files
+    that are in `out` already are replaced.
     """
     runs = open_runs(run_dirs)
     out = out.expanduser().resolve()
@@ -53,7 +54,8 @@ def analyze(
     size = sum(path.stat().st_size for run in runs for table in TABLES for path in run.files(table.name))
     small = of_few_bytes(size)
     with (
-        spark_session(master, settings, size) as spark,
+        executors_like_this_pod(master, settings, [out, *(run.path for run in runs)]) as (where, chosen),
+        spark_session(where, chosen, size) as spark,
         in_one_line(out),
         Steps(paths.parquet, small) as steps,
         Questions(steps) as ask,

@@ -6,7 +6,7 @@ import argparse
 import errno
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,13 +24,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run_dirs", metavar="RUN_DIR", nargs="+", type=Path, help="a folder of `minikafka demo` or `chaos run`"
     )
     parser.add_argument(
-        "--master", default="local[*]", metavar="URL", help="where Spark runs: local[*] (default), local[N], k8s://..."
+        "--master",
+        default="local[*]",
+        metavar="URL",
+        help="where Spark runs: local[*] (default), local[N], or in a pod k8s:// (executors like that pod)",
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
         help="where the report goes (default: the run's folder; of several, `comparison` beside the first)",
+    )
+    parser.add_argument(
+        "--missing",
+        action="store_true",
+        help="RUN_DIR is a folder of runs: make the reports of those that have ended and have none",
     )
     parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting for Spark, repeatable"
@@ -48,19 +56,43 @@ def run(args: argparse.Namespace) -> int:
     if len(settings) < len(args.conf):
         return _fail("--conf must be KEY=VALUE", BAD_INPUT)
     try:
-        from minikafka_analytics.analyze import analyze, told
-        from minikafka_analytics.java import JavaMissing
-        from minikafka_analytics.run_folder import NoRun
-        from minikafka_analytics.session import SparkDidNotStart
-        from minikafka_analytics.trouble import SparkFailed
+        import minikafka_analytics.analyze  # noqa: F401
     except ModuleNotFoundError as error:
         return _fail(f"{error.name} is not installed: pip install 'minikafka[analytics]'", COULD_NOT_TELL)
-    out = args.out or (
-        args.run_dirs[0] if len(args.run_dirs) == 1 else args.run_dirs[0].resolve().parent / "comparison"
-    )
+    if args.missing:
+        return _missing(args, settings)
+    beside = args.run_dirs[0] if len(args.run_dirs) == 1 else args.run_dirs[0].resolve().parent / "comparison"
+    return _report(args.run_dirs, args.out or beside, args, settings)
+
+
+def _missing(args: argparse.Namespace, settings: Mapping[str, str]) -> int:
+    """Each missing report in its run's folder; the worst of their exit codes."""
+    from minikafka_analytics.pending import without_report
+    from minikafka_analytics.run_folder import NoRun
+
+    if args.out is not None:
+        return _fail("--out: not beside --missing; each report goes into its run's folder", BAD_INPUT)
     try:
-        paths = analyze(args.run_dirs, out, args.master, settings)
+        runs = [run for parent in args.run_dirs for run in without_report(parent)]
     except NoRun as error:
+        return _fail(str(error), BAD_INPUT)
+    if not runs:
+        print("every run that has ended has its report")
+    codes = {_report([run], run, args, settings) for run in runs}
+    return next((code for code in (COULD_NOT_TELL, BAD_INPUT, NO) if code in codes), OK)
+
+
+def _report(run_dirs: Sequence[Path], out: Path, args: argparse.Namespace, settings: Mapping[str, str]) -> int:
+    from minikafka_analytics.analyze import analyze, told
+    from minikafka_analytics.java import JavaMissing
+    from minikafka_analytics.on_kubernetes import BadMaster
+    from minikafka_analytics.run_folder import NoRun
+    from minikafka_analytics.session import SparkDidNotStart
+    from minikafka_analytics.trouble import SparkFailed
+
+    try:
+        paths = analyze(run_dirs, out, args.master, settings)
+    except (NoRun, BadMaster) as error:
         return _fail(str(error), BAD_INPUT)
     except (JavaMissing, SparkDidNotStart, SparkFailed) as error:
         return _fail(str(error), COULD_NOT_TELL)

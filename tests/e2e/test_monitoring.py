@@ -13,7 +13,7 @@ from minikafka_chaos.claims import Terms
 from minikafka_chaos.journal import FILE_NAME as JOURNAL
 from minikafka_chaos.journal import Journal
 
-from tests.e2e import diagnostics
+from tests.e2e import charts, diagnostics
 from tests.e2e.broker_cluster import BrokerCluster
 from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.load import under_load
@@ -97,45 +97,46 @@ def test_prometheus_has_every_replica_of_every_partition(prometheus: Kubectl, ru
 
 
 def test_spark_on_the_cluster_tells_what_happened(
-    shared: BrokerCluster, prometheus: Kubectl, run: Path, images: dict[str, str], analytics_image: str
+    shared: BrokerCluster, prometheus: Kubectl, run: Path, programs: Path, analytics_image: str
 ) -> None:
+    """A run whose load was outside of Kubernetes: its metrics come from Prometheus, its events from the brokers' claims."""
     kubectl = prometheus
-    began = _first_time(run / JOURNAL) - 60
-    text = manifest(
-        "spark.yaml",
-        image=analytics_image,
-        chaos_image=images["chaos"],
-        namespace=kubectl.namespace,
-        cluster=shared.name,
-        run=run.name,
-        began=f"{began:.3f}",
-        ended=f"{time.time():.3f}",
-    )
-    collect = (Path(__file__).parent / "collect.py").read_text()
-    kubectl.apply(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "collect"}, "data": {"collect.py": collect}}
-    )
-    accounts, job = text.rsplit("---\n", 1)
-    kubectl.apply(accounts)
-    kubectl("wait", "--for=condition=Ready", "pod/desk", "--timeout=60s")
-    kubectl("cp", str(run), "desk:/run-folder/")
+    small = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
+    values = {
+        "image": charts.image(analytics_image),
+        "runs": {"size": "200Mi"},
+        "desk": {"enabled": True},
+        "resources": small,
+    }
+    charts.install(programs, kubectl, "analytics", "minikafka-analytics", values)
+    kubectl("rollout", "status", "deployment/analytics-desk", "--timeout=110s")
+    (desk,) = kubectl("get", "pods", "--selector", "app.kubernetes.io/component=desk", "--output", "name").split()
+    pod = desk.removeprefix("pod/")
+    kubectl("cp", str(run), f"{pod}:/runs/")
     submitted = time.monotonic()
-    kubectl.apply(job)
+    sources = {
+        "name": run.name,
+        "prometheus": "http://prometheus:9090",
+        "eventClaims": [f"events-{shared.name}-broker-{broker}" for broker in range(3)],
+    }
+    charts.install(programs, kubectl, "analytics", "minikafka-analytics", {**values, "run": sources})
     executors: set[str] = set()
 
-    def ended() -> bool:
-        executors.update(pod["metadata"]["name"] for pod in kubectl.objects.list("pod", "spark-role=executor"))
-        status = kubectl.objects.there("job", "analysis").get("status") or {}
-        return bool(status.get("succeeded") or status.get("failed"))
+    def ended() -> Object | None:
+        executors.update(each["metadata"]["name"] for each in kubectl.objects.list("pod", "spark-role=executor"))
+        (job,) = kubectl.objects.list("job", "app.kubernetes.io/instance=analytics")
+        status = job.get("status") or {}
+        return job if status.get("succeeded") or status.get("failed") else None
 
-    eventually(ended, seconds=JOB_SECONDS_MAX, what="the Job analysis has ended")
-    said = kubectl("logs", "job/analysis", "--all-containers")
-    assert kubectl.objects.there("job", "analysis")["status"].get("succeeded"), said
+    job = eventually(ended, seconds=JOB_SECONDS_MAX, what="the Job of the chart has ended")
+    assert job is not None
+    said = kubectl("logs", f"job/{job['metadata']['name']}", "--all-containers")
+    assert job["status"].get("succeeded"), said
     assert executors, "no executor pod was seen"
 
     folder = diagnostics.folder_for("spark-report")
     for name in ("report.html", "report.json"):
-        kubectl("cp", f"desk:/run-folder/{run.name}/{name}", str(folder / name))
+        kubectl("cp", f"{pod}:/runs/{run.name}/{name}", str(folder / name))
     report = json.loads((folder / "report.json").read_text())
     say(f"Spark on the cluster took {time.monotonic() - submitted:.0f} s with {executors}; {said.splitlines()[0]}")
     say(f"report copied to {folder / 'report.html'}")
@@ -163,7 +164,3 @@ def _tells_of_the_kill(told: Object) -> None:
         f"{fault['title']}: new leaders after {worst['re_elected']:.2f} s, {paused}, "
         f"full ISR after {worst['full_isr']:.1f} s"
     )
-
-
-def _first_time(path: Path) -> float:
-    return float(json.loads(path.read_text().splitlines()[0])["time"])

@@ -1,0 +1,220 @@
+"""The metrics and events of a run from where a cluster has them: a Prometheus, and volumes with the brokers' event logs.
+
+``python -m minikafka_analytics.sources RUN_DIR --prometheus URL --events FOLDER`` puts them into the run's folder, in the form
+in which a runner writes them, for the time that the run's journal tells of. Prometheus is asked for raw samples (a range vector
+selector in an instant query, https://prometheus.io/docs/prometheus/latest/querying/api/), so nothing is interpolated.
+What a run has already is never replaced. Exit codes: 0 done, 2 bad input, 3 could not be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final
+
+JOURNAL: Final = "journal.jsonl"
+METRICS: Final = Path("metrics/prometheus.jsonl")
+EVENTS: Final = "events"
+PREFIX: Final = "volume-"
+"""Of event logs that came from volumes: whatever else is in the folder was the run's own."""
+
+WANTED: Final = '__name__=~"minikafka_.*|process_.*|up"'
+OWN_LABELS: Final = frozenset(("__name__", "job", "instance", "pod", "namespace"))
+ORDINAL: Final = re.compile(r"-(\d+)$")
+BEFORE_SECONDS: Final = 60.0
+AFTER_SECONDS: Final = 10.0
+"""Around the journal: what the cluster was like before the first fault, and the last scrapes."""
+WINDOW_SECONDS: Final = 300
+"""Asked for at once: Prometheus refuses an answer of more than 50 million samples, and holds all of one in memory."""
+REQUEST_SECONDS_MAX: Final = 60.0
+
+
+class NoSource(RuntimeError):
+    """Where metrics or events should be there are none to be had; one line."""
+
+
+class BadRun(ValueError):
+    """A folder whose journal tells no time; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """From when to when, in Unix seconds."""
+
+    began: float
+    ended: float
+
+    def has(self, moment: float) -> bool:
+        """Whether it is within."""
+        return self.began <= moment <= self.ended
+
+
+def window_of(run: Path) -> Window:
+    """The time of a run, by its journal. Raises BadRun."""
+    try:
+        with (run / JOURNAL).open(encoding="utf-8", errors="replace") as lines:
+            times = [time for line in lines if (time := _time(line)) is not None]
+    except OSError as error:
+        raise BadRun(f"{run / JOURNAL}: {error.strerror}") from error
+    if not times:
+        raise BadRun(f"{run / JOURNAL}: no line of it has a time")
+    return Window(min(times) - BEFORE_SECONDS, max(times) + AFTER_SECONDS)
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def raw_samples(prometheus: str, selector: str, window: Window) -> Iterator[list[dict[str, Any]]]:
+    """Every series of brokers with its samples, one part of the window after the other. Raises NoSource."""
+    until = window.began
+    while until < window.ended:
+        since, until = until, min(until + WINDOW_SECONDS, window.ended)
+        seconds = max(int(until - since + 0.999), 1)
+        query = f"{{{','.join(part for part in (selector, WANTED) if part)}}}[{seconds}s]"
+        yield _ask(prometheus, query, until)
+
+
+def _ask(prometheus: str, query: str, at: float) -> list[dict[str, Any]]:
+    asked = urllib.parse.urlencode({"query": query, "time": f"{at:.3f}"})
+    url = f"{prometheus.rstrip('/')}/api/v1/query?{asked}"
+    try:
+        with urllib.request.urlopen(url, timeout=REQUEST_SECONDS_MAX) as answer:
+            found = json.load(answer)
+        result = found["data"]["result"]
+    except urllib.error.HTTPError as error:
+        raise NoSource(f"{prometheus}: answers {error.code}: {error.read(300).decode(errors='replace')}") from error
+    except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+        raise NoSource(f"{prometheus}: {getattr(error, 'reason', error) or type(error).__name__}") from error
+    if found.get("warnings"):
+        # A Prometheus that asks others tells so of an answer from only some of them.
+        raise NoSource(f"{prometheus}: only a part of it answered: {'; '.join(map(str, found['warnings']))}")
+    return list(result)
+
+
+def scrapes(series: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The samples of one scrape together, in the order of time. A scrape that failed is a line with an error.
+
+    A sample that comes twice (two jobs scrape one broker, or a window's edge) is kept once.
+    """
+    found: dict[tuple[float, int], dict[str, list[Any]]] = defaultdict(dict)
+    failed: set[tuple[float, int]] = set()
+    for each in series:
+        labels = each["metric"]
+        ordinal = ORDINAL.search(labels.get("pod", ""))
+        if ordinal is None:
+            continue
+        name = labels["__name__"]
+        kept = {key: value for key, value in labels.items() if key not in OWN_LABELS}
+        for moment, value in each["values"]:
+            where = (float(moment), int(ordinal[1]))
+            if name != "up":
+                found[where].setdefault(f"{name}{sorted(kept.items())}", [name, kept, float(value)])
+            elif value == "0":
+                failed.add(where)
+    lines = [{"time": t, "broker": broker, "samples": list(kept.values())} for (t, broker), kept in found.items()]
+    lines += [{"time": t, "broker": broker, "error": "the scrape failed"} for t, broker in failed - found.keys()]
+    return sorted(lines, key=lambda line: (line["time"], line["broker"]))
+
+
+def put_metrics(run: Path, prometheus: str, selector: str, window: Window) -> str:
+    """Write the run's metrics; what was done, in a sentence. Raises NoSource."""
+    target = run / METRICS
+    if others := _others(target.parent, lambda path: path == target):
+        return f"metrics: the run has its own ({others[0].name}); Prometheus was not asked"
+    lines: list[dict[str, Any]] = []
+    seen: set[tuple[float, int]] = set()
+    for series in raw_samples(prometheus, selector, window):
+        new = [line for line in scrapes(series) if (line["time"], line["broker"]) not in seen]
+        seen |= {(line["time"], line["broker"]) for line in new}
+        lines += new
+    if not lines:
+        raise NoSource(
+            f"{prometheus}: no metric of a broker in the time of the run; is it scraped, with the label pod (POD-0, POD-1 ...)?"
+        )
+    _write(target, (json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    return f"metrics: {len(lines)} scrapes from {prometheus}"
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def put_events(run: Path, volumes: Path, window: Window) -> str:
+    """Copy the lines of the run's time from the brokers' event logs; what was done, in a sentence. Raises NoSource."""
+    folder = run / EVENTS
+    if others := _others(folder, lambda path: path.name.startswith(PREFIX)):
+        return f"events: the run has its own ({others[0].name}); the volumes were not read"
+    logs = sorted(volumes.glob("*/*.jsonl"))
+    if not logs:
+        raise NoSource(f"{volumes}: no event log (VOLUME/broker-N.jsonl) in it")
+    kept = left = 0
+    for log in logs:
+        lines = []
+        with log.open(encoding="utf-8", errors="replace") as source:
+            for line in source:
+                moment = _time(line)
+                if moment is None:
+                    left += bool(line.strip())
+                elif window.has(moment):
+                    lines.append(line if line.endswith("\n") else f"{line}\n")
+        kept += len(lines)
+        _write(folder / f"{PREFIX}{log.name}", lines)
+    more = f"; {left} lines were left out, for they are no events" if left else ""
+    return f"events: {kept} from {len(logs)} logs{more}"
+
+
+def _others(folder: Path, ours: Any) -> list[Path]:
+    return [path for path in sorted(folder.glob("*.jsonl")) if not ours(path) and path.stat().st_size]
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    """All of it, or nothing: who dies on the way leaves what was there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    with new.open("w", encoding="utf-8") as file:
+        file.writelines(lines)
+    os.replace(new, path)
+
+
+def _time(line: str) -> float | None:
+    try:
+        return float(json.loads(line)["time"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 2 bad input, 3 could not be had."""
+    parser = argparse.ArgumentParser(prog="python -m minikafka_analytics.sources", description="Metrics and events.")
+    parser.add_argument("run", metavar="RUN_DIR", type=Path, help="the run's folder")
+    parser.add_argument("--prometheus", metavar="URL", default="", help="where a Prometheus answers")
+    parser.add_argument("--selector", metavar="LABELS", default='job="brokers"', help="the series of the run's brokers")
+    parser.add_argument("--events", metavar="DIR", type=Path, help="folder of volumes with event logs, one a broker")
+    given = parser.parse_args(arguments)
+    try:
+        window = window_of(given.run)
+        if given.prometheus:
+            print(put_metrics(given.run, given.prometheus, given.selector, window), flush=True)
+        if given.events is not None:
+            print(put_events(given.run, given.events, window), flush=True)
+    except (BadRun, NoSource, OSError) as error:
+        print(f"sources: {error}", file=sys.stderr)
+        return 2 if isinstance(error, BadRun) else 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
