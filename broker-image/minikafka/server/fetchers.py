@@ -21,9 +21,10 @@ from minikafka.server.peer import PeerClosed, PeerConnection, connect
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
-BACKOFF_SECONDS_FIRST = 0.02
 IN_FLIGHT_MAX = 2
 """One that the leader has parked, and one that overtakes it."""
+
+BACKOFF_SECONDS_FIRST = 0.02
 """The first wait after a refusal. Most at a failover are a race of milliseconds; ``replica.fetch.backoff.ms`` caps it."""
 
 CONNECT_SECONDS_MAX = 1.0
