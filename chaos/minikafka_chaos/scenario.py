@@ -280,6 +280,13 @@ class RecoverySpec(Part):
     """How long the final reader may take."""
 
 
+class RunsSpec(Part):
+    """Where an experiment on Kubernetes leaves its run: journal, history, metrics, events and the replicas' logs."""
+
+    claim: ObjectName
+    """A PersistentVolumeClaim of the experiment's namespace that may be written."""
+
+
 class ScenarioSpec(Part):
     """The whole scenario."""
 
@@ -310,6 +317,8 @@ class ScenarioSpec(Part):
     """The first that fits the brokers' settings counts."""
     recovery: RecoverySpec = RecoverySpec()
     """How long healing may take before the verdict is Inconclusive."""
+    runs: RunsSpec | None = None
+    """On Kubernetes: where the run is kept. Without it: where the controller's chart says."""
     active_deadline_seconds: Seconds = 3600
     """On Kubernetes: how long the experiment may take in all; then it is aborted, and its faults are undone."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=31_536_000)] | None = None

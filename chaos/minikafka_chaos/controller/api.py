@@ -94,6 +94,17 @@ class Ending(Part):
     message: Annotated[str, Field(max_length=32_768, description="Why, as a sentence.")]
 
 
+class ReportStatus(Part):
+    """The report that Spark has made of a run."""
+
+    claim: Annotated[str, Field(max_length=253, description="The PersistentVolumeClaim that it is on.")]
+    path: Annotated[str, Field(max_length=1024, description="The page, from the root of that volume on.")]
+    verdict: Annotated[str, Field(max_length=63, description="What Spark found by itself in the run's evidence.")]
+    copy_with: Annotated[
+        str | None, Field(alias="copy", max_length=2048, description="A command that copies the page out.")
+    ] = None
+
+
 class ExperimentStatus(Part):
     """The experiment as it is. The controller and the Job's runner write it, each on top of what it has just read."""
 
@@ -147,7 +158,10 @@ class ExperimentStatus(Part):
         None
     )
     run: Annotated[str | None, Field(max_length=1024, description="The run's folder on the volume for runs.")] = None
-    report: Annotated[str | None, Field(max_length=1024, description="The report in it, where one was made.")] = None
+    runs_claim: Annotated[
+        str | None, Field(max_length=253, description="The claim that the run is on; none: it went with the Job's pod.")
+    ] = None
+    report: Annotated[ReportStatus | None, Field(description="Spark's report of the run, where one was made.")] = None
 
 
 class ExperimentSpec(ScenarioSpec):

@@ -22,10 +22,10 @@ from minikafka_operator.kinds import CLUSTER
 from minikafka_operator.names import Names
 from minikafka_operator.observed import PartitionState, Pod, deleting
 
-from minikafka_chaos.controller import record
+from minikafka_chaos.controller import record, reports
 from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit
 from minikafka_chaos.controller.api import FaultState, Phase
-from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, job, own_cluster
+from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, finished, job, own_cluster, runs_claim
 from minikafka_chaos.controller.kinds import (
     ABORT_ANNOTATION,
     AGENT_CONTAINER,
@@ -64,6 +64,11 @@ class Observed:
     brokers: Mapping[int, Pod] = field(default_factory=dict)
     partitions: Sequence[PartitionState] = ()
     gap: Gap | None = None
+    claim: Object | None = None
+    """The claim that its run is to be kept on; looked at before it begins."""
+    report_job: Object | None = None
+    report_pods: Sequence[Object] = ()
+    """Both looked at where a report is still to come."""
 
     @property
     def name(self) -> str:
@@ -209,14 +214,14 @@ def decide(o: Observed, settings: Settings) -> Step:
         return _let_go(o)
     phase = o.phase
     if phase is not None and phase.ended:
-        return _after_the_end(o)
+        return _after_the_end(o, settings)
     if phase is Phase.HEALING:
         return _heal(o)
     if not o.finalized:
         return Wait() if o.deleting else SetFinalizer(on=True)
     if phase in (Phase.RUNNING, Phase.JUDGING):
         return _running(o, settings)
-    return _begin(o)
+    return _begin(o, settings)
 
 
 def _let_go(o: Observed) -> Step:
@@ -228,11 +233,13 @@ def _let_go(o: Observed) -> Step:
     return SetFinalizer(on=False, events=[Emit(Happening.FORCED, note, warning=True)])
 
 
-def _after_the_end(o: Observed) -> Step:
+def _after_the_end(o: Observed, settings: Settings) -> Step:
     if o.phase is Phase.REFUSED and not o.deleting and o.status.get("observedGeneration") != _generation(o):
         return WriteStatus(_told(o, {**o.status, "phase": Phase.PENDING.value, "endedAt": None}))
     if o.finalized:
         return SetFinalizer(on=False)
+    if not o.deleting and reports.is_wanted(o.experiment, settings):
+        return _report(o, settings)
     ttl = o.experiment["spec"].get("ttlSecondsAfterFinished")
     ended = record.instant(o.status.get("endedAt"))
     if ttl is None or ended is None or o.deleting:
@@ -241,10 +248,24 @@ def _after_the_end(o: Observed) -> Step:
     return Wait(left) if left > 0 else Remove("ChaosExperiment", o.name, o.experiment["metadata"]["uid"])
 
 
-def _begin(o: Observed) -> Step:
+def _report(o: Observed, settings: Settings) -> Step:
+    """The report is still to come: what is known of it, then its Job, then wait for that."""
+    told = reports.look(o.experiment, settings, o.report_job, o.report_pods)
+    status = _told(o, {**o.status, **told.fields}, told.judgement)
+    if _differs(status, o.status):
+        return WriteStatus(status, [Emit(told.judgement.reason.value, told.judgement.message, told.warning)])
+    if o.report_job is None and settings.report is not None:
+        return CreateJob(reports.report_job(o.experiment, settings, settings.report))
+    return Wait()
+
+
+def _begin(o: Observed, settings: Settings) -> Step:
     if ending := _called_off(o):
         return _end(o, *ending)
     answer = admit(o.experiment, o.cluster, o.lease, o.partitions, o.gap, o.now)
+    if not isinstance(answer, Refusal):
+        refusal = reports.claim_refusal(runs_claim(o.experiment, settings), o.claim)
+        answer = answer if refusal is None else Refusal(*refusal)
     match answer:
         case Refusal(reason, message):
             return _refuse(o, reason, message)
@@ -261,10 +282,10 @@ def _begin(o: Observed) -> Step:
                 return CreateCluster(own_cluster(o.experiment, answer.cluster, answer.make))
             return Wait(seconds)
         case Admitted(cluster):
-            return _start(o, cluster)
+            return _start(o, cluster, settings)
 
 
-def _start(o: Observed, cluster: str) -> Step:
+def _start(o: Observed, cluster: str, settings: Settings) -> Step:
     names = Names(o.experiment["metadata"]["namespace"], cluster)
     if not o.holds_lease:
         seconds = int(_deadline(o).total_seconds()) + LEASE_MARGIN_SECONDS
@@ -278,6 +299,7 @@ def _start(o: Observed, cluster: str) -> Step:
         "startedAt": record.stamp(o.now),
         "deadline": record.stamp(o.now + _deadline(o)),
         "job": job_name(o.name),
+        "runsClaim": runs_claim(o.experiment, settings) or None,
     }
     accepted = Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, f"it happens to cluster {cluster}")
     return WriteStatus(_told(o, status, accepted), [Emit(Happening.STARTED, f"begins on cluster {cluster}")])
@@ -294,7 +316,7 @@ def _running(o: Observed, settings: Settings) -> Step:
             return _end(o, Phase.ERROR, Reason.RUNNER_FAILED, "its Job is gone")
         left = int((deadline - o.now).total_seconds()) + 1
         return CreateJob(job(o.experiment, str(o.status["cluster"]), left, settings))
-    if how := _finished(o.job):
+    if how := finished(o.job):
         return _end_of_job(o, how)
     return Wait((deadline - o.now).total_seconds())
 
@@ -339,7 +361,7 @@ def _end(o: Observed, phase: Phase, reason: Reason, why: str) -> Step:
 
 
 def _heal(o: Observed) -> Step:
-    if o.job is not None and not _finished(o.job) and not deleting(o.job):
+    if o.job is not None and not finished(o.job) and not deleting(o.job):
         return Remove(JOB.name, o.job["metadata"]["name"], o.job["metadata"]["uid"])
     left = record.open_faults(o.status)
     if o.runs:
@@ -470,14 +492,6 @@ def _differs(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     return {k: v for k, v in status.items() if k != "faultsMade"} != {
         k: v for k, v in before.items() if k != "faultsMade"
     }
-
-
-def _finished(thing: Object) -> str:
-    """How a Job has ended; empty while it has not."""
-    for condition in (thing.get("status") or {}).get("conditions") or ():
-        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
-            return str(condition.get("message") or condition.get("reason") or condition["type"])
-    return ""
 
 
 def _last_words(o: Observed) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,6 +30,25 @@ _TYPED: Final = {"min.insync.replicas": "minInsyncReplicas", "default.replicatio
 
 
 @dataclass(frozen=True)
+class ReportSettings:
+    """What the chart says of reports."""
+
+    image: str
+    """With Spark: the analytics image."""
+    pull_policy: str = ""
+    account: str = "minikafka-analytics"
+    """The service account of the driver; it may make executors, as the chart minikafka-analytics allows its own."""
+    executors: int = 1
+    """Executor pods; 0: Spark works in the Job's pod alone."""
+    deadline_seconds: int = 1800
+    desk: str = ""
+    """A Deployment that mounts the claim: by it a report is copied out."""
+    resources: Mapping[str, Any] = field(
+        default_factory=lambda: {"requests": {"cpu": "200m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
+    )
+
+
+@dataclass(frozen=True)
 class Settings:
     """What the chart says of Jobs."""
 
@@ -40,7 +59,9 @@ class Settings:
     account: str = "minikafka-chaos-runner"
     """The service account of Jobs; it is in each namespace where experiments are."""
     runs_claim: str = ""
-    """A PersistentVolumeClaim of the experiment's namespace for runs; empty: they go with the Job's pod."""
+    """A PersistentVolumeClaim for the runs of experiments that name none; empty: they go with the Job's pod."""
+    report: ReportSettings | None = None
+    """None: no reports are made."""
     resources: Mapping[str, Any] = field(
         default_factory=lambda: {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
     )
@@ -66,6 +87,12 @@ def labels(experiment: Object) -> dict[str, str]:
         MANAGED_BY_LABEL: MANAGER,
         EXPERIMENT_LABEL: experiment["metadata"]["name"],
     }
+
+
+def runs_claim(experiment: Object, settings: Settings) -> str:
+    """The claim for the experiment's run, in its own namespace; empty: there is none."""
+    named = ((experiment.get("spec") or {}).get("runs") or {}).get("claim")
+    return str(named or settings.runs_claim)
 
 
 def run_folder(experiment: Object) -> str:
@@ -97,12 +124,18 @@ def job(experiment: Object, cluster: str, deadline_seconds: int, settings: Setti
     }
     if settings.pull_policy:
         container["imagePullPolicy"] = settings.pull_policy
-    runs = {"persistentVolumeClaim": {"claimName": settings.runs_claim}} if settings.runs_claim else {"emptyDir": {}}
+    pod = pod_of(container, settings.account, runs_claim(experiment, settings), settings.pull_secrets)
+    pod["terminationGracePeriodSeconds"] = GRACE_SECONDS
+    return job_of(experiment, job_name(metadata["name"]), pod, labels(experiment), deadline_seconds)
+
+
+def pod_of(container: Object, account: str, claim: str, pull_secrets: Sequence[str]) -> dict[str, Any]:
+    """The spec of a pod that is tried once, with a volume for runs, as the restricted Pod Security Standard wants it."""
+    runs = {"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}}
     pod: dict[str, Any] = {
         "restartPolicy": "Never",
-        "serviceAccountName": settings.account,
+        "serviceAccountName": account,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER_ID,
@@ -113,15 +146,20 @@ def job(experiment: Object, cluster: str, deadline_seconds: int, settings: Setti
         "containers": [container],
         "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": RUNS_VOLUME, **runs}],
     }
-    if settings.pull_secrets:
-        pod["imagePullSecrets"] = [{"name": name} for name in settings.pull_secrets]
+    if pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
+    return pod
+
+
+def job_of(experiment: Object, name: str, pod: Object, words: Mapping[str, str], deadline_seconds: int) -> Object:
+    """A Job of one pod, which goes with the experiment. ``words``: its labels, and its pod's."""
     return {
         "apiVersion": JOB.api_version,
         "kind": JOB.name,
         "metadata": {
-            "name": job_name(metadata["name"]),
-            "namespace": metadata["namespace"],
-            "labels": labels(experiment),
+            "name": name,
+            "namespace": experiment["metadata"]["namespace"],
+            "labels": dict(words),
             "ownerReferences": [owner(experiment)],
         },
         "spec": {
@@ -129,7 +167,7 @@ def job(experiment: Object, cluster: str, deadline_seconds: int, settings: Setti
             "completions": 1,
             "parallelism": 1,
             "activeDeadlineSeconds": deadline_seconds,
-            "template": {"metadata": {"labels": labels(experiment)}, "spec": pod},
+            "template": {"metadata": {"labels": dict(words)}, "spec": pod},
         },
     }
 
@@ -158,3 +196,11 @@ def existing_cluster(cluster: Object) -> ClusterSpec:
     return ClusterSpec.model_validate_json(
         json.dumps({"brokers": brokers, "unflushedVolume": unflushed.value, "config": entries})
     )
+
+
+def finished(thing: Object) -> str:
+    """How a Job has ended; empty while it has not."""
+    for condition in (thing.get("status") or {}).get("conditions") or ():
+        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
+            return str(condition.get("message") or condition.get("reason") or condition["type"])
+    return ""

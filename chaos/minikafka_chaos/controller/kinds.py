@@ -28,10 +28,19 @@ FORCE_ANNOTATION: Final = f"{GROUP}/force-delete"
 
 AGENT_CONTAINER: Final = "chaos-agent"
 
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+REPORT_COMPONENT: Final = "report"
+"""Value of that label on the Job that makes a report, and on its pod."""
+
 
 def job_name(experiment: str) -> str:
     """The Job of an experiment; its pods have five more characters and a dash."""
     return f"{experiment[:53].rstrip('-.')}-run"
+
+
+def report_job_name(experiment: str) -> str:
+    """The Job that makes the report of an experiment."""
+    return f"{experiment[:50].rstrip('-.')}-report"
 
 
 def own_cluster_name(experiment: str, uid: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from minikafka_operator.api_server import ApiServer
@@ -20,7 +21,7 @@ from minikafka_operator.reconciler import Outcome
 
 from minikafka_chaos.controller.agents import PodAgents
 from minikafka_chaos.controller.handlers import SCHEDULE_PREFIX, registry, settings
-from minikafka_chaos.controller.jobs import Settings
+from minikafka_chaos.controller.jobs import ReportSettings, Settings
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGER, SCHEDULE
 from minikafka_chaos.controller.reconciler import Agents, Reconciler
 from minikafka_chaos.controller.schedule_reconciler import ScheduleReconciler
@@ -63,20 +64,79 @@ def parse(arguments: Sequence[str] | None) -> Options:
         metavar="NAME",
         help="claim for runs, in each namespace (default: kept with the pod)",
     )
+    report = ReportSettings("")
+    parser.add_argument(
+        "--report-image", default="", metavar="IMAGE", help="with Spark, for reports of runs (default: none are made)"
+    )
+    parser.add_argument(
+        "--report-pull-policy", default="", metavar="POLICY", help="when it is pulled (default: as Kubernetes does)"
+    )
+    parser.add_argument(
+        "--report-account",
+        default=report.account,
+        metavar="NAME",
+        help=f"service account of Spark's driver, in each namespace (default: {report.account})",
+    )
+    parser.add_argument(
+        "--report-executors",
+        type=int,
+        default=report.executors,
+        metavar="N",
+        help=f"executor pods; 0: Spark works in the driver's pod (default: {report.executors})",
+    )
+    parser.add_argument(
+        "--report-deadline-seconds",
+        type=int,
+        default=report.deadline_seconds,
+        metavar="S",
+        help=f"how long a report may take (default: {report.deadline_seconds})",
+    )
+    parser.add_argument(
+        "--report-resources", default="", metavar="JSON", help="what the driver's container asks for, as in any pod"
+    )
+    parser.add_argument(
+        "--report-desk", default="", metavar="NAME", help="a Deployment that mounts the claim, to copy reports out with"
+    )
     add_options(parser, MANAGER)
     given = parser.parse_args(arguments)
     if not given.runner_image:
         parser.error("--runner-image: required; allowed: an image's name (or set MINIKAFKA_CHAOS_IMAGE)")
-    if given.runner_pull_policy not in ("", "Always", "IfNotPresent", "Never"):
-        parser.error(f"--runner-pull-policy={given.runner_pull_policy}: allowed: Always, IfNotPresent, Never")
+    for option in ("runner_pull_policy", "report_pull_policy"):
+        if (policy := getattr(given, option)) not in ("", "Always", "IfNotPresent", "Never"):
+            parser.error(f"--{option.replace('_', '-')}={policy}: allowed: Always, IfNotPresent, Never")
     jobs = Settings(
         given.runner_image,
         given.runner_pull_policy,
         tuple(given.runner_pull_secret),
         given.runner_account,
         given.runs_claim,
+        _report(parser, given) if given.report_image else None,
     )
     return Options(**vars(ProcessOptions.of(parser, given)), jobs=jobs)
+
+
+def _report(parser: argparse.ArgumentParser, given: argparse.Namespace) -> ReportSettings:
+    if given.report_executors < 0:
+        parser.error(f"--report-executors={given.report_executors}: allowed: 0 or more")
+    if given.report_deadline_seconds < 1:
+        parser.error(f"--report-deadline-seconds={given.report_deadline_seconds}: allowed: 1 or more")
+    made = ReportSettings(
+        given.report_image,
+        given.report_pull_policy,
+        given.report_account,
+        given.report_executors,
+        given.report_deadline_seconds,
+        given.report_desk,
+    )
+    if not given.report_resources:
+        return made
+    try:
+        resources = json.loads(given.report_resources)
+    except ValueError:
+        resources = None
+    if not isinstance(resources, dict):
+        parser.error("--report-resources: allowed: a JSON object with requests and limits")
+    return replace(made, resources=resources)
 
 
 def reconcile_both(

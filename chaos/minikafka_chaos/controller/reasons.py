@@ -13,12 +13,14 @@ class Type(StrEnum):
     ACCEPTED = "Accepted"
     HEALED = "Healed"
     COMPLETE = "Complete"
+    REPORTED = "Reported"
 
 
 MEANINGS: Final[Mapping[Type, str]] = {
     Type.ACCEPTED: "the experiment may happen, or has been let begin",
     Type.HEALED: "no fault of it is left",
     Type.COMPLETE: "it has ended",
+    Type.REPORTED: "Spark has made the report of the run, and says the same as the verifier",
 }
 
 
@@ -38,6 +40,8 @@ class Reason(StrEnum):
     CLUSTER_BUSY = "ClusterBusy"
     BUDGET_EXCEEDED = "BudgetExceeded"
     TOPIC_EXISTS = "TopicExists"
+    CLAIM_NOT_FOUND = "ClaimNotFound"
+    CLAIM_NOT_WRITABLE = "ClaimNotWritable"
     # Healed
     NO_FAULTS = "NoFaults"
     FAULTS_ON = "FaultsOn"
@@ -50,6 +54,12 @@ class Reason(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     RUNNER_FAILED = "RunnerFailed"
     REFUSED = "Refused"
+    # Reported
+    REPORT_GOING_ON = "ReportGoingOn"
+    REPORT_MADE = "ReportMade"
+    REPORT_FAILED = "ReportFailed"
+    REPORT_DISAGREES = "ReportDisagrees"
+    NO_CLAIM = "NoClaim"
 
 
 class Happening(StrEnum):

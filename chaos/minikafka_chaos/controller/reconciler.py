@@ -6,19 +6,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol
 
 from minikafka_operator.api_server import ApiError, ApiServer
 from minikafka_operator.freshness import Renewals
-from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind
+from minikafka_operator.kinds import CLAIM, CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind
 from minikafka_operator.leadership import Alone, Leadership
 from minikafka_operator.names import CLUSTER_LABEL, Names
 from minikafka_operator.observed import Observed as ClusterObserved
 from minikafka_operator.observed import Pod
 from minikafka_operator.reconciler import Outcome
 
-from minikafka_chaos.controller import record
+from minikafka_chaos.controller import record, reports
 from minikafka_chaos.controller.admission import cluster_name
 from minikafka_chaos.controller.experiments import (
     CreateCluster,
@@ -35,8 +36,17 @@ from minikafka_chaos.controller.experiments import (
     decide,
     settled,
 )
-from minikafka_chaos.controller.jobs import Settings
-from minikafka_chaos.controller.kinds import EVENT, EXPERIMENT, EXPERIMENT_LABEL, FINALIZER, JOB, Object, job_name
+from minikafka_chaos.controller.jobs import Settings, runs_claim
+from minikafka_chaos.controller.kinds import (
+    EVENT,
+    EXPERIMENT,
+    EXPERIMENT_LABEL,
+    FINALIZER,
+    JOB,
+    Object,
+    job_name,
+    report_job_name,
+)
 from minikafka_chaos.controller.telemetry import Telemetry
 
 STEPS_MAX: Final = 30
@@ -161,19 +171,39 @@ class Reconciler:
         status = experiment.get("status") or {}
         cluster = str(status["cluster"]) if status.get("startedAt") else cluster_name(experiment)
         names = Names(namespace, cluster)
-        thing, lease, job, runners, pods = await asyncio.gather(
+        claim = "" if status.get("startedAt") else runs_claim(experiment, self._settings)
+        report = report_job_name(name) if reports.is_wanted(experiment, self._settings) else ""
+        kept = asyncio.gather(self._if_named(CLAIM, namespace, claim), self._if_named(JOB, namespace, report))
+        thing, lease, job, of_jobs, pods = await asyncio.gather(
             self._server.get(CLUSTER, namespace, cluster),
             self._server.get(LEASE, namespace, names.disruption),
             self._server.get(JOB, namespace, job_name(name)),
             self._server.find_all(POD, namespace, labels=f"{EXPERIMENT_LABEL}={name}"),
             self._server.find_all(POD, namespace, labels=f"{CLUSTER_LABEL}={cluster}"),
         )
+        volume, report_job = await kept
+        runners = [pod for pod in of_jobs if not reports.is_for_report(pod)]
+        reporters = [pod for pod in of_jobs if reports.is_for_report(pod)]
+        found = Observed(
+            experiment,
+            self._now(),
+            thing,
+            lease,
+            job,
+            runners,
+            claim=volume,
+            report_job=report_job,
+            report_pods=reporters,
+        )
         if thing is None:
-            return Observed(experiment, self._now(), None, lease, job, runners)
+            return found
         # By the operator's own judgement: whose pods these are, who is controller, and how old what is known may be.
         seen = await self._cluster(names, thing, pods, partitions=not status.get("startedAt"))
         known = [partition for state in seen.topic_states for partition in state.partitions]
-        return Observed(experiment, self._now(), thing, lease, job, runners, seen.brokers, known, seen.gap)
+        return replace(found, brokers=seen.brokers, partitions=known, gap=seen.gap)
+
+    async def _if_named(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        return await self._server.get(kind, namespace, name) if name else None
 
     async def _cluster(
         self, names: Names, cluster: Object, pods: Sequence[Object], *, partitions: bool

@@ -228,7 +228,7 @@ def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str) 
     guard = _guard(brokers, scenario.spec.safety, scenario.spec.cluster.brokers) if shared else lambda *_: ""
     ledger = StatusLedger(store, runner, brokers.locate, guard, expiry_s=HOLD_SECONDS)
     ledger.take()
-    out.mkdir(parents=True, exist_ok=True)
+    _make_folder(out)
     ledger.tell(run=out.name)
     told = Told(namespace, thing, runner, ledger.judging)
     verdict = _run(namespace, scenario, cluster, out, ledger, told, shared=shared)
@@ -237,6 +237,18 @@ def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str) 
             brokers.remove_topics({topic.name for topic in scenario.spec.topics})
     ledger.tell(**_result(scenario, verdict))
     return 0
+
+
+def _make_folder(out: Path) -> None:
+    """The run's folder, new. Raises ToolTrouble, before any fault is made, where nothing can be kept there."""
+    if out.exists():
+        # Half of one run and half of another would be judged as one.
+        raise ToolTrouble(f"there is a run {out.name} on the volume for runs already; nothing of it is replaced")
+    try:
+        out.mkdir(parents=True)
+    except OSError as error:
+        who = f"user {os.getuid()}, group {os.getgid()}"
+        raise ToolTrouble(f"the volume for runs cannot be written by {who}: {error.strerror} ({out})") from error
 
 
 def _run(

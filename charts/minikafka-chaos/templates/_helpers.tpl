@@ -67,6 +67,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get]
+- apiGroups: [""] # whether the claim for a run is there
+  resources: [persistentvolumeclaims]
+  verbs: [get]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]

@@ -187,9 +187,12 @@ class Server:
 class World:
     """One cluster of three brokers that allows chaos, an experiment, and everybody who has to do with them."""
 
-    def __init__(self, spec: Mapping[str, Any] | None = None, name: str = "try") -> None:
+    def __init__(
+        self, spec: Mapping[str, Any] | None = None, name: str = "try", settings: Settings | None = None
+    ) -> None:
         self.server = Server()
         self.name = name
+        self.settings = settings or Settings(image="minikafka/chaos:1")
         self.telemetry = Telemetry()
         self.mute: set[str] = set()
         """Pods whose agents do not answer."""
@@ -206,7 +209,7 @@ class World:
         self.reconciler = Reconciler(
             self.server,  # type: ignore[arg-type]
             self,
-            Settings(image="minikafka/chaos:1"),
+            self.settings,
             self.telemetry,
             lambda: self.server.now,
             "controller-0",

@@ -1,0 +1,195 @@
+"""The chart of the analysis: well-formed, checked, taken by a real API server, and no more rights than Spark needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+from minikafka import __version__
+from minikafka_analytics.on_kubernetes import executor_pod
+from minikafka_chaos.controller.jobs import ReportSettings, Settings
+from minikafka_chaos.controller.main import parse
+from minikafka_chaos.controller.reports import report_job
+
+from tests.apiserver.conftest import make_namespace
+from tests.apiserver.control_plane import ControlPlane, find_program, program_folder
+from tests.apiserver.operator_process import ROOT
+from tests.apiserver.test_operator_permissions import table
+from tests.apiserver.waiting import until_now
+
+CHART = ROOT / "charts/minikafka-analytics"
+CHAOS = ROOT / "charts/minikafka-chaos"
+EVERYTHING = (
+    "--set=run.name=demo-1,run.prometheus=http://prometheus:9090,run.eventClaims={events-a,events-b}",
+    "--set=cron.schedule=*/30 * * * *,cron.timeZone=Europe/Berlin",
+    "--set=desk.enabled=true",
+)
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = find_program("helm", program_folder())
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def template(namespace: str, *options: str, chart: Any = CHART) -> list[dict[str, Any]]:
+    """The objects of the chart, as a release called spark."""
+    done = helm("template", "spark", str(chart), f"--namespace={namespace}", "--kube-version=1.31.0", *options)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def of_kind(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [document for document in documents if document["kind"] == kind]
+
+
+def test_lint() -> None:
+    for options in ([], [EVERYTHING[0]]):
+        done = helm("lint", "--strict", str(CHART), *options)
+        assert done.returncode == 0, done.stdout
+
+
+def test_every_value_is_documented_and_in_the_schema() -> None:
+    lines = (CHART / "values.yaml").read_text().splitlines()
+    values = yaml.safe_load("\n".join(lines))
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+    assert set(values) == set(schema["properties"]) - {"global"}
+    for name, value in values.items():
+        if isinstance(value, dict) and "properties" in schema["properties"][name]:
+            assert set(value) == set(schema["properties"][name]["properties"]), name
+    for number, line in enumerate(lines):
+        if line and (line[0].isalpha() or (line.startswith("  ") and line[2].isalpha())):
+            above = lines[number - 1].strip()
+            inner = above.endswith((":", "minikafka/analytics")) or above.startswith(("repository", "tag"))
+            assert above.startswith("#") or inner or "resources:" in "\n".join(lines[number - 8 : number]), line
+
+
+def test_versions_agree() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == __version__
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("run.name=../other", "run"),
+        ("run.prometheus=prometheus:9090", "prometheus"),
+        ("executors.instances=-1", "instances"),
+        ("executors.memory=lots", "memory"),
+        ("runs.accessMode=ReadOnlyMany", "accessMode"),
+        ("runs.claim=", "claim"),
+        ("deadlineSeconds=0", "deadlineSeconds"),
+        ("runz.claim=x", "runz"),
+    ],
+)
+def test_bad_values_are_named(value: str, says: str) -> None:
+    done = helm("template", "spark", str(CHART), "--kube-version=1.31.0", "--set", value)
+    assert done.returncode != 0 and says in done.stderr
+
+
+def test_another_run_is_another_job() -> None:
+    """A Job cannot be changed: an upgrade that would is refused by the API server."""
+    names = {
+        job["metadata"]["name"]
+        for run in ("a", "b")
+        for job in of_kind(template("lab", f"--set=run.name={run}"), "Job")
+    }
+    assert len(names) == 2
+    assert not of_kind(template("lab"), "Job") + of_kind(template("lab"), "CronJob")
+
+
+def test_the_claim_outlives_the_release() -> None:
+    (claim,) = of_kind(template("lab"), "PersistentVolumeClaim")
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert not of_kind(template("lab", "--set=runs.create=false"), "PersistentVolumeClaim")
+
+
+def test_without_executors_spark_stays_in_the_jobs_pod() -> None:
+    (job,) = of_kind(template("lab", "--set=run.name=a,executors.instances=0"), "Job")
+    args = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--master=local[*]" in args and not [word for word in args if "k8s" in word]
+
+
+@pytest.fixture(scope="module")
+def strict(plane: ControlPlane) -> str:
+    """A namespace with the restricted Pod Security Standard, and everything of the chart in it."""
+    name = make_namespace(plane)
+    label = {"pod-security.kubernetes.io/enforce": "restricted"}
+    plane.request("PATCH", f"/api/v1/namespaces/{name}", {"metadata": {"labels": label}})
+    text = yaml.safe_dump_all(template(name, *EVERYTHING))
+    done = plane.kubectl("apply", "--server-side", "--filename", "-", stdin=text)
+    assert done.returncode == 0, done.stderr
+    assert "would violate" not in done.stderr
+    return name
+
+
+def test_every_pod_satisfies_the_restricted_standard(plane: ControlPlane, strict: str) -> None:
+    """Those of Job, CronJob and desk, the report's of an experiment, and an executor made like the driver."""
+    made = template(strict, *EVERYTHING)
+    (cron,) = of_kind(made, "CronJob")
+    pods = [one["spec"]["template"]["spec"] for one in (*of_kind(made, "Job"), *of_kind(made, "Deployment"))]
+    pods.append(cron["spec"]["jobTemplate"]["spec"]["template"]["spec"])
+    metadata = {"name": "x", "namespace": strict, "uid": "12345678-0"}
+    settings = Settings("c:1", runs_claim="minikafka-runs")
+    job = report_job({"metadata": metadata, "spec": {}}, settings, ReportSettings("minikafka/analytics:1"))
+    driver = {"metadata": {"name": "d", "namespace": strict}, "spec": job["spec"]["template"]["spec"]}
+    executor = executor_pod(driver, one_node=True)["spec"]
+    executor["containers"][0]["image"] = "minikafka/analytics:1"  # Spark fills it in
+    pods += [driver["spec"], executor]
+
+    def create(number: int, spec: dict[str, Any]) -> None:
+        body = {"metadata": {"name": f"p{number}"}, "spec": {**spec, "serviceAccountName": "default"}}
+        path = f"/api/v1/namespaces/{strict}/pods"
+        plane.request("POST", path, body)
+
+    until_now(lambda: plane.find(f"/api/v1/namespaces/{strict}/serviceaccounts/minikafka-analytics"), seconds=60)
+    for number, spec in enumerate(pods):
+        create(number, spec)
+    assert len(pods) == 5
+
+
+def test_rights(plane: ControlPlane, strict: str) -> None:
+    """Executors in its own namespace, and nothing else."""
+    account = f"{strict}:minikafka-analytics"
+    may = [("create", "pods"), ("get", "pods"), ("delete", "pods"), ("create", "configmaps")]
+    may += [("get", "persistentvolumeclaims")]
+    assert set(table(plane, account, strict, may).values()) == {True}
+    never = [
+        ("get", "secrets"),
+        ("create", "pods:exec"),
+        ("delete", "persistentvolumeclaims"),
+        ("create", "persistentvolumeclaims"),
+        ("create", "jobs.batch"),
+        ("patch", "statefulsets.apps"),
+        ("update", "chaosexperiments.minikafka.dev:status"),
+        ("create", "rolebindings.rbac.authorization.k8s.io"),
+    ]
+    assert not [question for question, answer in table(plane, account, strict, never).items() if answer]
+    assert not [question for question, answer in table(plane, account, "default", may).items() if answer]
+
+
+class TestReportsOfExperiments:
+    """The chart of chaos names what this one has."""
+
+    def arguments(self, *options: str) -> list[str]:
+        (deployment,) = of_kind(template("lab", *options, chart=CHAOS), "Deployment")
+        found: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+        return [word for word in found if not word.startswith("--lease-namespace")]
+
+    def test_none_by_default(self) -> None:
+        assert parse(["--runner-image=c:1", *self.arguments()]).jobs.report is None
+
+    def test_the_controller_takes_what_the_chart_gives(self) -> None:
+        options = ["--set=report.enabled=true,report.executors=2,report.desk=spark-desk,runs.claim=minikafka-runs"]
+        jobs = parse(["--runner-image=c:1", *self.arguments(*options)]).jobs
+        assert jobs.report is not None and jobs.runs_claim == "minikafka-runs"
+        assert (jobs.report.image, jobs.report.executors) == (f"minikafka/analytics:{__version__}", 2)
+        assert (jobs.report.desk, jobs.report.pull_policy) == ("spark-desk", "IfNotPresent")
+        assert json.loads(json.dumps(jobs.report.resources))["limits"] == {"memory": "2Gi"}
+
+    def test_the_defaults_of_both_charts_fit(self) -> None:
+        ours, theirs = (yaml.safe_load((chart / "values.yaml").read_text()) for chart in (CHART, CHAOS))
+        assert ours["serviceAccount"]["name"] == theirs["report"]["serviceAccountName"]
+        assert ours["image"] == theirs["report"]["image"]
