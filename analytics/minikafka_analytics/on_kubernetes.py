@@ -42,6 +42,9 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "768m",
     "spark.kubernetes.executor.request.cores": "0.2",  # a run is small; what is not used is lent to the brokers
     "spark.ui.enabled": "false",
+    # In client mode Spark makes neither; to remove all of its own at the end it would need the right to remove everybody's.
+    "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+    "spark.kubernetes.driver.service.deleteOnTermination": "false",
 }
 
 
