@@ -14,14 +14,15 @@ SCHEDULES_MAX = 60
 
 LOST_BEFORE_ELECTED = {"B4 ValidHighWatermark", "B5 LeaderCompleteness", "B6 LeaderCandidateCompleteness"}
 STUCK = {"L2 full ISR", "B8 LogMatching"}
+OF_ANOTHER_TERM = {"B12 ValidFetcherState"}
 
 QUICK = {
     "truncate-to-hw": LOST_BEFORE_ELECTED,
     "no-epoch-at-become-leader": {"B13 epochs"},
-    "no-epoch-fencing": {"B12 ValidFetcherState"},
-    "stale-fetch-answer": STUCK,
+    "no-epoch-fencing": OF_ANOTHER_TERM,
+    "stale-fetch-answer": OF_ANOTHER_TERM,
     "hw-on-divergence": {"B14 offsets"},
-    "append-later-epoch": STUCK,
+    "append-later-epoch": {*STUCK, *OF_ANOTHER_TERM},
     "committed-isr-for-hw": {"B2 WeakIsr", *LOST_BEFORE_ELECTED},
     "fall-back-on-unknown": {"B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},
     "accept-fenced": {"B9 ValidControllerState"},
@@ -30,9 +31,9 @@ QUICK = {
     "hw-under-min-isr": LOST_BEFORE_ELECTED,
     "drop-leaderless-hw": {"B17 restored high watermark"},
     "hasty-shrink": {"B18 NoHastyShrink"},
-    "dedupe-on-leader-only": {"A3 duplicate", "B16 producer state"},
     "leader-flushes-late": {"B19 FlushedBeforeCommitted"},
     "follower-flushes-late": {"B19 FlushedBeforeCommitted"},
+    "dedupe-on-leader-only": {"A3 duplicate", "B16 producer state", "B22 ProducerState"},
     "lagging-end-offset": {"A14 end offset monotone"},
 }
 """Mistakes found within a few schedules, and the invariants that find them."""

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import pytest
+from minikafka.log.errors import CorruptBatch
+from minikafka.metadata.image import MIN_ISR
 from minikafka.protocol.records import Record, build_batch
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
@@ -18,6 +20,7 @@ from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.checker import Violation
 from minikafka_chaos.simulation.client_checks import Ack
 from minikafka_chaos.simulation.invariants import INVARIANTS
+from minikafka_chaos.simulation.mirror import GONE, Identity
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.world import EVENT_FAILED, Plan, World, simulate
 
@@ -55,9 +58,26 @@ class Scene:
             image.brokers[fence] = replace(image.brokers[fence], fenced=True)
         self.checker.committed([], image)
 
-    def never_sent_by_clients(self, *values: str) -> None:
-        for value in values:
-            self.checker.clients.sent_values[value] = -1
+    def reads(self, offset: int, value: str, position: int | None = None, identity: Identity | None = None) -> None:
+        """A reader is given a record; the one that is committed there, unless ``identity`` says otherwise."""
+        self.checker.clients.sent_values.setdefault(value, -1)
+        given = identity or self.checker.truth[self.tp][offset]
+        self.checker.clients.consumed(self.tp, offset if position is None else position, offset, value, given)
+
+    def committed_is(self, offset: int, identity: Identity) -> None:
+        """Another record was committed at an offset than the brokers have."""
+        truth = self.checker.truth[self.tp]
+        truth[offset : offset + 1] = [identity]
+        for view in self.checker.views.values():
+            view.disagree_from(offset)
+
+    @property
+    def end(self) -> int:
+        return len(self.checker.truth[self.tp])
+
+    def look(self, broker: SimBroker) -> None:
+        """Compare all that a broker remembers of its log with the log, as after a restart."""
+        self.checker.started(broker)
 
 
 def acknowledged_but_not_there(scene: Scene) -> None:
@@ -66,19 +86,17 @@ def acknowledged_but_not_there(scene: Scene) -> None:
 
 
 def read_at_two_offsets(scene: Scene) -> None:
-    scene.never_sent_by_clients("x")
-    scene.checker.clients.consumed(scene.tp, FAR, FAR, "x")
-    scene.checker.clients.consumed(scene.tp, FAR + 1, FAR + 1, "x")
+    scene.checker.clients.seen.clear()
+    scene.reads(0, "x")
+    scene.reads(1, "x")
 
 
 def two_values_at_one_offset(scene: Scene) -> None:
-    scene.never_sent_by_clients("x", "y")
-    scene.checker.clients.consumed(scene.tp, FAR, FAR, "x")
-    scene.checker.clients.consumed(scene.tp, FAR, FAR, "y")
+    scene.reads(0, "another")
 
 
 def read_though_never_sent(scene: Scene) -> None:
-    scene.checker.clients.consumed(scene.tp, FAR, FAR, "x")
+    scene.checker.clients.consumed(scene.tp, 0, 0, "x", scene.checker.truth[scene.tp][0])
 
 
 def acknowledged_and_never_read(scene: Scene) -> None:
@@ -87,11 +105,40 @@ def acknowledged_and_never_read(scene: Scene) -> None:
 
 
 def reader_jumps(scene: Scene) -> None:
-    scene.checker.clients.consumed(scene.tp, FAR, FAR + 1, "x")
+    scene.reads(1, "x", position=0)
 
 
-def reader_read_what_was_not_committed(scene: Scene) -> None:
-    scene.checker.clients.out_of_range(scene.tp, FAR, 0)
+def read_beyond_the_true_high_watermark(scene: Scene) -> None:
+    scene.reads(scene.end, "x", identity=ALIEN)
+
+
+def read_another_record_than_the_committed(scene: Scene) -> None:
+    scene.reads(0, "x", identity=ALIEN)
+
+
+def reader_is_sent_back(scene: Scene) -> None:
+    scene.checker.clients.parted(scene.tp, scene.end, 0, scene.end - 1)
+
+
+def reader_is_given_what_it_has(scene: Scene) -> None:
+    scene.checker.clients.given(scene.tp, 5, 4)
+
+
+def reader_is_sent_over_what_nobody_deleted(scene: Scene) -> None:
+    scene.checker.clients.out_of_range(scene.tp, 0, 1)
+
+
+def reader_is_out_of_range_though_it_read_what_is_committed(scene: Scene) -> None:
+    scene.checker.clients.out_of_range(scene.tp, scene.end, 0)
+
+
+def acknowledged_and_passed_over_beyond_the_deletions(scene: Scene) -> None:
+    """Records were deleted, but the one that nobody read is a later one."""
+    ack = scene.checker.clients.acks[scene.tp][-1]
+    scene.checker.records_deleted(scene.tp, ack.offset)
+    scene.checker.clients.out_of_range(scene.tp, 0, ack.offset)
+    del scene.checker.clients.seen[scene.tp, ack.offset]
+    scene.checker.final()
 
 
 def acknowledged_at_a_lower_offset(scene: Scene) -> None:
@@ -124,12 +171,36 @@ def leader_outside_its_isr(scene: Scene) -> None:
 
 
 def another_record_is_committed(scene: Scene) -> None:
-    scene.checker.truth[scene.tp][0] = ALIEN
+    scene.committed_is(0, ALIEN)
     scene.checker.high_watermark(scene.leader, scene.partition)
 
 
+def follower_takes_what_is_not_committed_for_committed(scene: Scene) -> None:
+    del scene.checker.truth[scene.tp][-1]
+    scene.committed_is(scene.end - 1, scene.checker.truth[scene.tp][-1])
+    scene.follower.partitions[scene.tp].high_watermark = scene.end + 1
+    scene.checker.after(scene.follower)
+
+
+def a_log_start_hides_a_committed_record(scene: Scene) -> None:
+    """The leader's log begins later than anybody asked for: that is no deletion."""
+    scene.partition.log.increment_log_start_offset(1)
+    scene.checker.after(scene.leader)
+
+
+def a_log_start_hides_it_at_the_start(scene: Scene) -> None:
+    scene.partition.log.increment_log_start_offset(1)
+    scene.look(scene.leader)
+
+
 def everything_is_lost_at_once(scene: Scene) -> None:
-    scene.checker.truth[scene.tp].append(ALIEN)
+    scene.committed_is(scene.end, ALIEN)
+    scene.checker.lost_power(scene.follower)
+
+
+def everything_is_lost_though_some_was_deleted(scene: Scene) -> None:
+    scene.checker.records_deleted(scene.tp, 2)
+    scene.committed_is(2, ALIEN)
     scene.checker.lost_power(scene.follower)
 
 
@@ -150,14 +221,19 @@ def committed_on_the_leader_alone(scene: Scene) -> None:
 
 
 def new_leader_lacks_a_record(scene: Scene) -> None:
-    scene.checker.truth[scene.tp].append(ALIEN)
+    scene.committed_is(scene.end, ALIEN)
     scene.view(scene.leader).term = None
     scene.checker.after(scene.leader)
 
 
 def member_lacks_a_record(scene: Scene) -> None:
-    scene.checker.truth[scene.tp].append(ALIEN)
-    scene.checker.after(scene.follower)
+    scene.committed_is(scene.end, ALIEN)
+    scene.checker.leader_candidates(scene.tp)
+
+
+def member_has_another_record_at_the_same_length(scene: Scene) -> None:
+    scene.committed_is(scene.end - 1, ALIEN)
+    scene.checker.leader_candidates(scene.tp)
 
 
 def leader_counts_without_a_member(scene: Scene) -> None:
@@ -171,6 +247,18 @@ def replicas_differ(scene: Scene) -> None:
     scene.checker.final()
 
 
+def a_record_is_gone_though_nobody_deleted_it(scene: Scene) -> None:
+    scene.checker.records_deleted(scene.tp, 1)
+    scene.view(scene.follower).identities[1] = GONE
+    scene.checker.final()
+
+
+def two_records_of_one_epoch_at_one_offset(scene: Scene) -> None:
+    epoch = scene.view(scene.follower).identities[0][0]
+    scene.checker.written[scene.tp][0, epoch] = ALIEN
+    scene.look(scene.follower)
+
+
 def fenced_member(scene: Scene) -> None:
     scene.decided(fence=scene.follower.id)
 
@@ -179,8 +267,87 @@ def member_and_eligible_at_once(scene: Scene) -> None:
     scene.decided(elr=(scene.follower.id,))
 
 
-def fetch_of_another_epoch_is_served(scene: Scene) -> None:
-    scene.checker.served(scene.leader, scene.partition, scene.state.leader_epoch - 1)
+def member_that_is_no_replica(scene: Scene) -> None:
+    scene.decided(replicas=tuple(scene.state.isr[:-1]))
+
+
+def eligible_beside_an_isr_that_is_large_enough_now(scene: Scene) -> None:
+    """What is large enough is for the cluster to say, and it may say another thing than when the run began."""
+    broker_configs = scene.leader.image.broker_configs
+    *isr, out = scene.state.isr
+    broker_configs[""] = {**broker_configs[""], MIN_ISR: "3"}
+    scene.state = replace(scene.state, isr=tuple(isr), elr=(out,))
+    scene.decided()  # two of three are in sync where three are asked for: the third may be eligible beside them
+    broker_configs[""] = {**broker_configs[""], MIN_ISR: "2"}
+    scene.state = replace(scene.state, partition_epoch=scene.state.partition_epoch + 1)
+    scene.decided()
+
+
+def answer_of_a_zombie_is_taken(scene: Scene) -> None:
+    follower = scene.follower.partitions[scene.tp]
+    scene.checker.fetched(scene.follower, follower, scene.leader.id, scene.state.leader_epoch - 1)
+
+
+def answer_of_a_usurper_is_taken(scene: Scene) -> None:
+    follower = scene.follower.partitions[scene.tp]
+    usurper = next(i for i in scene.world.brokers if i not in (scene.leader.id, scene.follower.id))
+    scene.checker.fetched(scene.follower, follower, usurper, scene.state.leader_epoch)
+
+
+def epoch_noted_too_late(scene: Scene) -> None:
+    epochs = scene.partition.log.epochs
+    epochs._starts[-1] += 1
+    scene.look(scene.leader)
+
+
+def epoch_left_over_after_truncation(scene: Scene) -> None:
+    log = scene.follower.partitions[scene.tp].log
+    log.assign_epoch(log.epochs.latest + 1, log.log_end_offset)
+    scene.look(scene.follower)
+
+
+def epoch_not_noted_by_a_follower(scene: Scene) -> None:
+    log = scene.follower.partitions[scene.tp].log
+    log.epochs._starts[-1] = scene.end
+    batch = build_batch([Record(0, scene.world.now_ms, None, b"x")])
+    info = log.append_as_leader(memoryview(bytearray(batch)), log.epochs.latest, scene.world.now_ms)
+    log.epochs._starts[-1] = info.last_offset + 1
+    scene.checker.after(scene.follower)
+
+
+def producer_forgotten(scene: Scene) -> None:
+    scene.follower.partitions[scene.tp].log.producers.clear()
+    scene.look(scene.follower)
+
+
+def producer_forgotten_while_records_come(scene: Scene) -> None:
+    batch = build_batch([Record(0, scene.world.now_ms, None, b"x")], producer_id=99, producer_epoch=0, base_sequence=0)
+    log = scene.partition.log
+    log.append_as_leader(memoryview(bytearray(batch)), log.epochs.latest, scene.world.now_ms)
+    log.producers.clear()
+    scene.checker.after(scene.leader)
+
+
+def producer_remembered_of_records_that_were_cut_off(scene: Scene) -> None:
+    log = scene.follower.partitions[scene.tp].log
+    log.producers.update(99, 0, 0, 0, scene.end, scene.end, 0, False)
+    scene.look(scene.follower)
+
+
+def index_entry_points_into_a_batch(scene: Scene) -> None:
+    segment = next(s for s in scene.partition.log.segments if len(s.index))
+    relative, position = segment.index.entry(len(segment.index) - 1)
+    segment.index.truncate_entries(len(segment.index) - 1)
+    segment.index._put(relative, position + 1)
+    scene.look(scene.leader)
+
+
+def time_index_names_a_later_batch(scene: Scene) -> None:
+    segment = next(s for s in scene.partition.log.segments if len(s.time_index))
+    timestamp, relative = segment.time_index.entry(len(segment.time_index) - 1)
+    segment.time_index.truncate_entries(len(segment.time_index) - 1)
+    segment.time_index._put(timestamp, relative + 1)
+    scene.look(scene.leader)
 
 
 def two_leaders_of_one_epoch(scene: Scene) -> None:
@@ -240,34 +407,49 @@ def committed_before_its_flush(scene: Scene) -> None:
     log = scene.partition.log
     log.configure(replace(log.config, flush_interval_messages=1))
     log.flushed_offset = scene.partition.high_watermark - 1
-    scene.checker.high_watermark(scene.leader, scene.partition)
+    scene.view(scene.leader).hw -= 1
+    scene.checker.after(scene.leader)
 
 
 WRONG: dict[str, Callable[[Scene], None]] = {
     "A1 lost-write": acknowledged_but_not_there,
+    "A1 lost-write, deleted by nobody": reader_is_sent_over_what_nobody_deleted,
+    "A1 lost-write, beyond the end": reader_is_out_of_range_though_it_read_what_is_committed,
     "A2 unseen": acknowledged_and_never_read,
+    "A2 unseen, behind a deletion": acknowledged_and_passed_over_beyond_the_deletions,
     "A3 duplicate": read_at_two_offsets,
     "A4 inconsistent-offsets": two_values_at_one_offset,
     "A5 aborted read": read_though_never_sent,
     "A7 poll-skip": reader_jumps,
-    "A8 nonmonotonic-poll": reader_read_what_was_not_committed,
+    "A8 nonmonotonic-poll": reader_is_sent_back,
+    "A8 nonmonotonic-poll, given twice": reader_is_given_what_it_has,
     "A9 nonmonotonic-send": acknowledged_at_a_lower_offset,
     "A11 realtime lag": reader_lags_in_the_end,
     "A14 end offset monotone": end_goes_back,
     "A15 ack-offset": acknowledged_above_the_true_high_watermark,
     "A16 progress": silence_with_a_minority_down,
+    "A18 uncommitted read": read_beyond_the_true_high_watermark,
+    "A18 uncommitted read, another record": read_another_record_than_the_committed,
     "B1 LeaderInIsr": leader_outside_its_isr,
     "B2 WeakIsr": committed_on_the_leader_alone,
     "B3 StrongIsr": another_record_is_committed,
+    "B3 StrongIsr, by a follower": follower_takes_what_is_not_committed_for_committed,
     "B4 ValidHighWatermark": committed_beside_the_controllers_view,
     "B5 LeaderCompleteness": new_leader_lacks_a_record,
     "B6 LeaderCandidateCompleteness": member_lacks_a_record,
+    "B6 LeaderCandidateCompleteness, of equal length": member_has_another_record_at_the_same_length,
     "B7 ReplicationQuorumSuperset": leader_counts_without_a_member,
     "B8 LogMatching": replicas_differ,
+    "B8 LogMatching, gone and not deleted": a_record_is_gone_though_nobody_deleted_it,
+    "B8 LogMatching, within an epoch": two_records_of_one_epoch_at_one_offset,
     "B9 ValidControllerState": fenced_member,
     "B10 ValidControllerIsrAndElr": member_and_eligible_at_once,
+    "B10 ValidControllerIsrAndElr, no replica": member_that_is_no_replica,
+    "B10 ValidControllerIsrAndElr, min ISR altered": eligible_beside_an_isr_that_is_large_enough_now,
     "B11 NoCommittedRecordLostGlobally": everything_is_lost_at_once,
-    "B12 ValidFetcherState": fetch_of_another_epoch_is_served,
+    "B11 NoCommittedRecordLostGlobally, after a deletion": everything_is_lost_though_some_was_deleted,
+    "B12 ValidFetcherState": answer_of_a_zombie_is_taken,
+    "B12 ValidFetcherState, another leader": answer_of_a_usurper_is_taken,
     "B13 epochs": two_leaders_of_one_epoch,
     "B14 offsets": high_watermark_beyond_the_end,
     "B15 recovery": log_end_without_records,
@@ -275,6 +457,16 @@ WRONG: dict[str, Callable[[Scene], None]] = {
     "B17 restored high watermark": high_watermark_not_restored,
     "B18 NoHastyShrink": hasty_shrink,
     "B19 FlushedBeforeCommitted": committed_before_its_flush,
+    "B20 DeletedByRequest": a_log_start_hides_a_committed_record,
+    "B20 DeletedByRequest, at the start": a_log_start_hides_it_at_the_start,
+    "B21 EpochCache": epoch_noted_too_late,
+    "B21 EpochCache, left over": epoch_left_over_after_truncation,
+    "B21 EpochCache, not noted": epoch_not_noted_by_a_follower,
+    "B22 ProducerState": producer_forgotten,
+    "B22 ProducerState, while records come": producer_forgotten_while_records_come,
+    "B22 ProducerState, of no record": producer_remembered_of_records_that_were_cut_off,
+    "B23 Indexes": index_entry_points_into_a_batch,
+    "B23 Indexes, of time": time_index_names_a_later_batch,
     "L1 leader": no_leader_in_the_end,
     "L2 full ISR": not_in_sync_in_the_end,
     "L3 progress": unanswered_in_the_end,
@@ -282,11 +474,43 @@ WRONG: dict[str, Callable[[Scene], None]] = {
 }
 
 
-@pytest.mark.parametrize(("invariant", "make_wrong"), WRONG.items(), ids=[name.split()[0] for name in WRONG])
+@pytest.mark.parametrize(("invariant", "make_wrong"), WRONG.items(), ids=[wrong.__name__ for wrong in WRONG.values()])
 def test_the_invariant_fires(invariant: str, make_wrong: Callable[[Scene], None]) -> None:
+    scene = Scene()
     with pytest.raises(Violation) as found:
-        make_wrong(Scene())
-    assert found.value.invariant == invariant
+        make_wrong(scene)
+    assert found.value.invariant == invariant.split(",", maxsplit=1)[0]
+
+
+def test_what_was_deleted_by_request_is_no_loss() -> None:
+    """The same as :func:`a_log_start_hides_a_committed_record`, asked for by somebody."""
+    scene = Scene()
+    scene.checker.records_deleted(scene.tp, 2)
+    for replica in scene.state.replicas:
+        hosted = scene.world.brokers[replica]
+        hosted.partitions[scene.tp].log.increment_log_start_offset(2)
+        scene.checker.after(hosted)
+        scene.look(hosted)
+    scene.checker.lost_power(scene.follower)
+    scene.checker.final()
+
+
+def test_an_error_of_the_log_is_a_violation() -> None:
+    """A disk that takes everything gives no reason for one; it used to be noted in the trace and forgotten (audit)."""
+
+    class Refuses(Rules):
+        def checkpointed(self, broker: SimBroker) -> NoReturn:
+            raise CorruptBatch(f"broker {broker.id}")
+
+    assert simulate(1, Refuses()).invariant == EVENT_FAILED
+
+
+def test_the_reader_names_the_epoch_of_its_last_record() -> None:
+    """KIP-320: a reader that never did could not be told that what it has read is gone (audit)."""
+    scene = Scene()
+    reader = next(c for c in scene.world.consumers if c.tp == scene.tp)
+    assert reader.position == scene.end
+    assert reader.last_epoch == scene.checker.truth[scene.tp][-1][0] >= 0
 
 
 def test_an_unexpected_exception_is_a_violation() -> None:
@@ -300,7 +524,7 @@ def test_an_unexpected_exception_is_a_violation() -> None:
 
 
 def test_every_declared_invariant_is_exercised_here() -> None:
-    assert set(WRONG) | {EVENT_FAILED} == set(INVARIANTS)
+    assert {name.split(",")[0] for name in WRONG} | {EVENT_FAILED} == set(INVARIANTS)
 
 
 def test_every_reported_invariant_is_declared() -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka import __version__
 from minikafka.log.config import LogConfig
-from minikafka.log.errors import LogError
 from minikafka.log.manager import LogManager
 from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.metadata.image import CLUSTER_CONFIG, TOPIC, ClusterImage, PartitionState, TopicState
@@ -84,10 +83,7 @@ class SimBroker:
         if self.paused:
             self._backlog.append(lambda: self.run(incarnation, event))
             return
-        try:
-            event()
-        except LogError as error:
-            self.world.note(f"b{self.id} log error: {error}")
+        event()
         self.world.watcher.after(self)
 
     def later(self, delay: float, event: Callable[[], None]) -> None:
@@ -242,6 +238,11 @@ class SimBroker:
     def alive_epoch(self, broker_id: int) -> int:
         peer = self.image.brokers.get(broker_id)
         return -1 if peer is None else peer.epoch
+
+    def epoch_led(self, tp: TopicPartition) -> int:
+        """The leader epoch in which this broker leads a partition now, -1 when it does not."""
+        partition = self.partitions.get(tp)
+        return -1 if partition is None or partition.leader is None else partition.leader.epoch
 
     def _host(self, topic: TopicState, index: int, state: PartitionState) -> None:
         tp = TopicPartition(topic.name, index)

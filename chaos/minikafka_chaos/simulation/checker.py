@@ -4,31 +4,37 @@ The checker keeps its own account of what is committed: when a leader's high wat
 record there (leader epoch and CRC of its batch) is written down, and from then on no leader may have another one (the *true
 high watermark* of Vanlightly's specification). Brokers' own high watermarks are never taken as true.
 
-An unclean election, and only that, excuses a loss: what its leader does not have is struck from the account.
+An unclean election, and only that, excuses a loss: what its leader does not have is struck from the account. What was deleted
+by request is accounted for, too: a record that a log no longer has is missed from there on.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minikafka.controller.workspace import Event
-from minikafka.metadata.image import NO_LEADER, ClusterImage, PartitionState
+from minikafka.log.log import Log
+from minikafka.metadata.image import MIN_ISR, NO_LEADER, ClusterImage, PartitionState
+from minikafka.protocol.records import RecordBatch
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
 
 from minikafka_chaos.simulation.client_checks import ClientChecks
+from minikafka_chaos.simulation.mirror import (
+    GONE,
+    Identity,
+    View,
+    epochs_differ,
+    first_difference,
+    indexes_differ,
+    producers_differ,
+)
 from minikafka_chaos.simulation.watcher import Watcher
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.world import World
-
-Identity = tuple[int, int, int]
-"""(leader epoch, CRC of the batch, index in the batch) of one record."""
-
-GONE: Identity = (-1, -1, -1)
-"""Stands for a record below a replica's log start: it was deleted, and is like any other."""
 
 
 class Violation(Exception):
@@ -40,36 +46,16 @@ class Violation(Exception):
         self.detail = detail
 
 
-def _first_difference(wanted: list[Identity], found: list[Identity]) -> int:
-    """The first offset at which two logs differ, one being shorter counted; the longer length when they do not."""
-    if wanted == found:
-        return len(wanted)
-    for offset, (a, b) in enumerate(zip(wanted, found, strict=False)):
-        if a != b and GONE not in (a, b):
-            return offset
-    return min(len(wanted), len(found)) if len(found) < len(wanted) else len(wanted)
-
-
-class View:
-    """What the checker remembers of one hosted replica."""
-
-    __slots__ = ("hw", "hw_epoch", "identities", "partition_epoch", "start", "term")
-
-    def __init__(self) -> None:
-        self.identities: list[Identity] = []
-        self.start = 0
-        self.hw = 0
-        self.hw_epoch = -1
-        self.partition_epoch = -1
-        self.term = object()
-
-
 class Checker(Watcher):
     """Watches one world."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.truth: dict[TopicPartition, list[Identity]] = {}
+        self.deleted: dict[TopicPartition, int] = {}
+        """Up to where records were really deleted, by request."""
+        self.written: dict[TopicPartition, dict[tuple[int, int], Identity]] = {}
+        """The one record that was ever seen at an offset with a leader epoch."""
         self.clients = ClientChecks(world, self)
         self.views: dict[tuple[int, TopicPartition], View] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
@@ -94,11 +80,11 @@ class Checker(Watcher):
         for tp, log in broker.logs.logs.items():
             view = self.views[broker.id, tp] = View()
             expected = log.segments[0].base_offset
-            view.identities.extend([GONE] * expected)
+            view.skip_to(expected)
             for whole in log.read_batches(log.log_start_offset, log.log_end_offset):
                 if whole.header.base_offset > expected and whole.header.base_offset <= log.log_start_offset:
-                    view.identities.extend([GONE] * (whole.header.base_offset - expected))
                     expected = whole.header.base_offset
+                    view.skip_to(expected)
                 if not whole.crc_matches() or whole.header.base_offset != expected:
                     self.fail(
                         "B15 recovery",
@@ -106,23 +92,57 @@ class Checker(Watcher):
                         f"want {expected}",
                     )
                 expected = whole.header.next_offset
-                self._mirror_batch(view, whole)
+                self._mirror_batch(broker, tp, view, whole)
             if log.log_start_offset == log.log_end_offset:
-                view.identities.extend([GONE] * (log.log_end_offset - expected))
+                view.skip_to(log.log_end_offset)
                 expected = log.log_end_offset
             if expected != log.log_end_offset:
                 self.fail(
                     "B15 recovery",
                     f"broker {broker.id} {tp}: whole batches end at {expected}, LEO {log.log_end_offset}",
                 )
+            self._starts_right(broker, tp, log.log_start_offset)
+            view.begin_at(log.log_start_offset)
+            self._remembers_right(broker, tp, log, view)
+            self._finds_right(broker, tp, log)
 
-    @staticmethod
-    def _mirror_batch(view: View, whole: Any) -> None:
+    def _mirror_batch(self, broker: SimBroker, tp: TopicPartition, view: View, whole: RecordBatch) -> None:
+        """One leader epoch writes an offset once: whoever else has it has the same record there (B8)."""
         header = whole.header
-        del view.identities[header.base_offset :]
-        view.identities.extend(
-            (header.partition_leader_epoch, header.crc, index) for index in range(header.last_offset_delta + 1)
-        )
+        epoch, crc, base = header.partition_leader_epoch, header.crc, header.base_offset
+        written = self.written.setdefault(tp, {})
+        found: list[Identity] = []
+        for index in range(header.last_offset_delta + 1):
+            identity = (epoch, crc, index)
+            known = written.setdefault((base + index, epoch), identity)
+            if known != identity:
+                self.fail(
+                    "B8 LogMatching",
+                    f"broker {broker.id} {tp}: {identity} at {base + index}, where {known} was written in that leader epoch",
+                )
+            found.append(known)
+        view.take(whole, found)
+
+    def _starts_right(self, broker: SimBroker, tp: TopicPartition, start: int) -> None:
+        """A log begins where records were deleted by request, or before (B20)."""
+        if start > self.deleted.get(tp, 0):
+            self.fail(
+                "B20 DeletedByRequest",
+                f"broker {broker.id} {tp}: the log begins at {start}, records were deleted up to {self.deleted.get(tp, 0)}",
+            )
+
+    def _remembers_right(self, broker: SimBroker, tp: TopicPartition, log: Log, view: View) -> None:
+        """Epoch cache and producer state are those of the batches (B21, B22)."""
+        led = {epoch for (of, epoch), leader in self.leaders.items() if of == tp and leader == broker.id}
+        if (difference := epochs_differ(log, view, led)) is not None:
+            self.fail("B21 EpochCache", f"broker {broker.id} {tp}: {difference}")
+        if (difference := producers_differ(log, view)) is not None:
+            self.fail("B22 ProducerState", f"broker {broker.id} {tp}: {difference}")
+
+    def _finds_right(self, broker: SimBroker, tp: TopicPartition, log: Log) -> None:
+        """The indexes point to the batches (B23)."""
+        if (difference := indexes_differ(log)) is not None:
+            self.fail("B23 Indexes", f"broker {broker.id} {tp}: {difference}")
 
     def hosted(self, broker: SimBroker, partition: Partition) -> None:
         """A replica begins with the high watermark it checkpointed last (KAFKA-1647), as far as its log reaches."""
@@ -167,31 +187,46 @@ class Checker(Watcher):
             self.fail(
                 "B14 offsets", f"broker {broker.id} {tp}: log start {log.log_start_offset} <= HW {hw} <= LEO {leo}"
             )
-        start = log.log_start_offset
-        if start > view.start:  # deleted, or the whole log was dropped to begin anew at the leader's start
-            stop = min(start, len(view.identities))
-            view.identities[view.start : stop] = [GONE] * (stop - view.start)
-            view.start = start
+        start, before = log.log_start_offset, view.hw
+        if start != view.start:  # deleted, or the whole log was dropped to begin anew at the leader's start
+            self._starts_right(broker, tp, start)
+            view.begin_at(start)
         known = len(view.identities)
         if leo < known:
-            del view.identities[leo:]
+            view.cut(leo)
             self._held_somewhere(tp)
         elif leo > known:
-            first = max(known, log.log_start_offset)
-            view.identities.extend([GONE] * (first - known))
+            first = max(known, start)
+            view.skip_to(first)
             for whole in log.read_batches(first, leo):
                 if whole.header.next_offset > first:
-                    self._mirror_batch(view, whole)
+                    self._mirror_batch(broker, tp, view, whole)
             self._epochs_grow(broker, tp, view, known)
+            self._notes_growth(broker, tp, log, view, first)
         if partition.leader is not None:
             self._leading(broker, tp, partition, view)
+        if leo < known or start != view.checked_start:
+            self._remembers_right(broker, tp, log, view)
+            self._finds_right(broker, tp, log)
+            view.checked_start = start
         view.hw = hw
+        if partition.leader is not None and hw != before:
+            self._commits(broker, partition, view, before)
+        if tp not in self.excused and self._agreed(tp, view) < hw:
+            self.fail(
+                "B3 StrongIsr",
+                f"broker {broker.id} {tp}: takes {hw} records for committed, of which {self._agreed(tp, view)} are",
+            )
         if partition.partition_epoch < view.partition_epoch:
             self.fail(
                 "B13 epochs",
                 f"broker {broker.id} {tp}: partition epoch {view.partition_epoch} -> {partition.partition_epoch}",
             )
         view.partition_epoch = partition.partition_epoch
+
+    def _agreed(self, tp: TopicPartition, view: View) -> int:
+        """How many of the committed records a replica has from the start."""
+        return view.agrees_with(self.truth.get(tp, []), self.deleted.get(tp, 0))
 
     def _epochs_grow(self, broker: SimBroker, tp: TopicPartition, view: View, first: int) -> None:
         """Epochs of batches never fall along the log (B13)."""
@@ -203,6 +238,17 @@ class Checker(Watcher):
             if epoch < before:
                 self.fail("B13 epochs", f"broker {broker.id} {tp}: epoch {epoch} at {offset} follows epoch {before}")
             before = epoch
+
+    def _notes_growth(self, broker: SimBroker, tp: TopicPartition, log: Log, view: View, first: int) -> None:
+        """What was appended is in the epoch cache and in the producer state (B21, B22); the rest is looked at when it is cut."""
+        for offset in range(first, len(view.identities)):
+            if (noted := log.epochs.epoch_for_offset(offset)) != view.identities[offset][0]:
+                self.fail(
+                    "B21 EpochCache",
+                    f"broker {broker.id} {tp}: epoch {noted} is noted for {offset}, the record has {view.identities[offset][0]}",
+                )
+        if (difference := producers_differ(log, view)) is not None:
+            self.fail("B22 ProducerState", f"broker {broker.id} {tp}: {difference}")
 
     # -- leaders --------------------------------------------------------------------------------------------------------
 
@@ -236,13 +282,15 @@ class Checker(Watcher):
                 f"broker {broker.id} {tp}: counts on {sorted(leader.isr.maximal)}, the controller's ISR is {list(state.isr)}",
             )
 
-    def served(self, broker: SimBroker, partition: Partition, asked_epoch: int) -> None:
-        """Records flow only between a leader and those who know it by its present epoch (KIP-320)."""
-        if asked_epoch != partition.leader_epoch:
+    def fetched(self, broker: SimBroker, partition: Partition, leader: int, sent_in: int) -> None:
+        """A follower has taken in an answer: it came from who led the follower's leader epoch, in that epoch (KIP-320)."""
+        tp, epoch = partition.topic_partition, partition.leader_epoch
+        rightful = self.leaders.get((tp, epoch))
+        if sent_in != epoch or leader != rightful:
             self.fail(
                 "B12 ValidFetcherState",
-                f"broker {broker.id} leads {partition.topic_partition} in epoch {partition.leader_epoch} and serves "
-                f"a fetch of epoch {asked_epoch}",
+                f"broker {broker.id} follows {tp} in epoch {epoch}, which broker {rightful} leads, and takes an answer "
+                f"that broker {leader} gave in epoch {sent_in}",
             )
 
     def _complete(self, broker: SimBroker, tp: TopicPartition, epoch: int, view: View) -> None:
@@ -250,8 +298,7 @@ class Checker(Watcher):
         state = self.states.get(tp)
         if state is None or state.leader != broker.id or state.leader_epoch != epoch:
             return
-        truth = self.truth.get(tp, [])
-        first = _first_difference(truth, view.identities)
+        truth, first = self.truth.get(tp, []), self._agreed(tp, view)
         if first < len(truth):
             self.fail(
                 "B5 LeaderCompleteness",
@@ -260,37 +307,33 @@ class Checker(Watcher):
             )
 
     def high_watermark(self, broker: SimBroker, partition: Partition) -> None:
-        """A leader's high watermark has moved: what it passed is committed, for ever (B2, B3, B8)."""
-        if partition.leader is None:
-            return
+        """A leader's high watermark has moved, and answers may leave before the event is over."""
+        self._mirror(broker, partition.topic_partition, partition)
+
+    def _commits(self, broker: SimBroker, partition: Partition, view: View, before: int) -> None:
+        """What the high watermark of a leader has passed is committed, for ever (B2, B3, B4)."""
         tp = partition.topic_partition
-        view = self.views[broker.id, tp]
-        before = view.hw
-        self._mirror(broker, tp, partition)
         truth = self.truth.setdefault(tp, [])
-        for offset in range(min(len(truth), partition.high_watermark)):
-            if view.identities[offset] not in (truth[offset], GONE) and truth[offset] != GONE:
-                self.fail(
-                    "B3 StrongIsr",
-                    f"broker {broker.id} commits another record at {tp} {offset}: {view.identities[offset]}, "
-                    f"committed was {truth[offset]}",
-                )
+        agreed = self._agreed(tp, view)
+        if agreed < min(len(truth), partition.high_watermark):
+            self.fail(
+                "B3 StrongIsr",
+                f"broker {broker.id} commits another record at {tp} {agreed}: {view.identities[agreed]}, "
+                f"committed was {truth[agreed]}",
+            )
         self._on_own_members(broker, partition, before)
         state = self.states.get(tp)
         grown = view.identities[len(truth) : partition.high_watermark]
         if grown and state is not None:
-            start = len(truth)
             truth.extend(grown)
-            self._on_every_member(tp, state, start)
+            self._on_every_member(tp, state)
 
-    def _on_every_member(self, tp: TopicPartition, state: PartitionState, start: int) -> None:
+    def _on_every_member(self, tp: TopicPartition, state: PartitionState) -> None:
         """What is newly committed is on every member of the controller's ISR (B4)."""
         truth = self.truth[tp]
         for member in state.isr:
             view = self.views.get((member, tp))
-            if self.world.brokers[member].up and (
-                view is None or _first_difference(truth[start:], view.identities[start:]) < len(truth) - start
-            ):
+            if self.world.brokers[member].up and (view is None or self._agreed(tp, view) < len(truth)):
                 if self._restarted_since(member, tp, state):
                     continue
                 self.fail(
@@ -315,7 +358,7 @@ class Checker(Watcher):
             mine, theirs = (
                 self.views[b, tp].identities[before : partition.high_watermark] for b in (broker.id, member)
             )
-            if _first_difference(mine, theirs) < len(mine):
+            if first_difference(mine, theirs, self.deleted.get(tp, 0), before) < len(mine):
                 self.fail(
                     "B2 WeakIsr",
                     f"broker {broker.id} commits {tp} up to {partition.high_watermark}, "
@@ -348,7 +391,7 @@ class Checker(Watcher):
             self._held_somewhere(tp)
 
     def leader_candidates(self, tp: TopicPartition) -> None:
-        """Each running member of ISR and ELR, or of the leader's proposal, reaches the true high watermark (B6)."""
+        """Each running member of ISR and ELR has what is committed, up to the true high watermark (B6)."""
         state = self.states[tp]
         truth = len(self.truth.get(tp, ()))
         for member in (*state.isr, *state.elr):
@@ -358,11 +401,12 @@ class Checker(Watcher):
                 continue
             if partition.partition_epoch < state.partition_epoch and not self._took_part(partition, state):
                 continue
-            if partition.log.log_end_offset < truth:
+            have = self._agreed(tp, self.views[member, tp])
+            if have < truth:
                 self.fail(
                     "B6 LeaderCandidateCompleteness",
-                    f"{tp}: broker {member} is in ISR {list(state.isr)} / ELR {list(state.elr)} with LEO "
-                    f"{partition.log.log_end_offset}, the true HW is {truth}",
+                    f"{tp}: broker {member} is in ISR {list(state.isr)} / ELR {list(state.elr)} with {have} of the {truth} "
+                    f"committed records, its LEO is {partition.log.log_end_offset}",
                 )
 
     @staticmethod
@@ -401,10 +445,23 @@ class Checker(Watcher):
         fenced = [m for m in state.isr if not image.is_active(m)]
         if fenced:
             self.fail("B9 ValidControllerState", f"{tp}: fenced brokers {fenced} in ISR {list(state.isr)}")
-        min_isr = image.min_insync_replicas(image.topics[tp.topic], self.world.min_isr)
-        if set(state.isr) & set(state.elr) or (state.elr and len(state.isr) >= min(min_isr, len(state.replicas))):
-            self.fail("B10 ValidControllerIsrAndElr", f"{tp}: ISR {list(state.isr)}, ELR {list(state.elr)}")
+        self._isr_and_elr(tp, state, image)
         self.states[tp] = state
+
+    def _isr_and_elr(self, tp: TopicPartition, state: PartitionState, image: ClusterImage) -> None:
+        """Who is in the ELR has left an ISR that is smaller than it may be; by the cluster's records, no broker's file (B10)."""
+        isr, elr = set(state.isr), set(state.elr)
+        min_isr = int(image.topics[tp.topic].configs.get(MIN_ISR) or image.cluster_configs[MIN_ISR])
+        outside = (isr | elr) - set(state.replicas)
+        if isr & elr or outside or (elr and len(isr) >= min(min_isr, len(state.replicas))):
+            self.fail(
+                "B10 ValidControllerIsrAndElr",
+                f"{tp}: ISR {list(state.isr)}, ELR {list(state.elr)} of {list(state.replicas)}, min ISR {min_isr}",
+            )
+
+    def records_deleted(self, tp: TopicPartition, to: int) -> None:
+        """Records before ``to`` were deleted by request."""
+        self.deleted[tp] = max(to, self.deleted.get(tp, 0))
 
     def _excuse(self, tp: TopicPartition, leader: int) -> None:
         """An unclean election: strike what its leader does not have."""
@@ -413,8 +470,11 @@ class Checker(Watcher):
         view = self.views.get((leader, tp))
         have = view.identities if view is not None else []
         truth = self.truth.get(tp, [])
-        same = _first_difference(truth, have)
+        same = first_difference(truth, have, self.deleted.get(tp, 0))
         del truth[same:]
+        for (_, of), other in self.views.items():
+            if of == tp:
+                other.disagree_from(same)
         self.clients.excuse(tp, same)
 
     def proposed(self, broker: SimBroker, proposal: IsrProposal) -> None:
@@ -437,8 +497,7 @@ class Checker(Watcher):
     def holds_all(self, broker_id: int, tp: TopicPartition) -> bool:
         """Whether a replica, running or not, has everything committed; for the nemesis, so that losses stay within f."""
         view = self.views.get((broker_id, tp))
-        truth = self.truth.get(tp, [])
-        return view is not None and _first_difference(truth, view.identities) == len(truth)
+        return view is not None and self._agreed(tp, view) == len(self.truth.get(tp, ()))
 
     def final(self) -> None:
         """After the faults are healed and the clients are done: nothing lost, nothing divergent, everybody back (liveness)."""
@@ -451,21 +510,24 @@ class Checker(Watcher):
                     f"{tp}: ISR {sorted(state.isr)} of {sorted(state.replicas)} after everything was healed",
                 )
             leader = self.views[state.leader, tp].identities
-            start = max(self.world.brokers[r].partitions[tp].log.log_start_offset for r in state.replicas)
+            deleted = self.deleted.get(tp, 0)
             for ack in self.clients.acks.get(tp, []):
-                if ack.offset >= start and self._value_at(state.leader, tp, ack.offset) != ack.value:
+                if ack.offset >= deleted and self._value_at(state.leader, tp, ack.offset) != ack.value:
                     there = self._value_at(state.leader, tp, ack.offset)
                     self.fail(
                         "A1 lost-write", f"{tp}: {ack.value!r} was acknowledged at {ack.offset}; there is {there!r}"
                     )
             for replica in state.replicas:
                 other = self.views[replica, tp].identities
-                at = _first_difference(leader, other)
+                at = first_difference(leader, other, deleted)
                 if at < max(len(leader), len(other)):
                     self.fail(
                         "B8 LogMatching",
                         f"{tp}: brokers {state.leader} and {replica} differ from {at} on (LEO {len(leader)} and {len(other)})",
                     )
+                hosted = self.world.brokers[replica]
+                self._remembers_right(hosted, tp, hosted.partitions[tp].log, self.views[replica, tp])
+                self._finds_right(hosted, tp, hosted.partitions[tp].log)
         for reader in self.world.consumers:
             self.clients.seen_by(reader.tp, reader)
         for producer in self.world.producers:

@@ -1,10 +1,12 @@
-"""What clients may see (invariants A1 to A16, B16): their histories against what the checker knows to be committed."""
+"""What clients may see (invariants A1 to A18, B16): their histories against what the checker knows to be committed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.simulation.mirror import GONE, Identity
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.checker import Checker
@@ -34,7 +36,8 @@ class ClientChecks:
         self.where: dict[tuple[TopicPartition, str], int] = {}
         self.ends: dict[TopicPartition, list[tuple[float, int]]] = {}
         self.sent_again: set[str] = set()
-        self.deleted: dict[TopicPartition, int] = {}
+        self.passed_over: dict[TopicPartition, list[tuple[int, int]]] = {}
+        """What readers did not get to see, because it had been deleted by request: from, to."""
         self.last_ack: dict[Producer, int] = {}
         self.ack_times: dict[TopicPartition, float] = {}
 
@@ -89,17 +92,30 @@ class ClientChecks:
                 "A16 progress", f"{tp}: nothing was acknowledged for {silent:.1f} s with one broker down at most"
             )
 
-    def consumed(self, tp: TopicPartition, position: int, offset: int, value: str) -> None:
-        """A reader that wanted ``position`` saw a value at an offset: the same one, or records were deleted between (A7)."""
-        if offset > max(position, self.deleted.get(tp, 0)) and tp not in self.checker.excused:
+    def given(self, tp: TopicPartition, position: int, last_offset: int) -> None:
+        """A reader at a position is given a batch that ends at an offset (A8)."""
+        if last_offset < position:
+            self.checker.fail(
+                "A8 nonmonotonic-poll", f"{tp}: a reader at {position} is given a batch that ends at {last_offset}"
+            )
+
+    def consumed(self, tp: TopicPartition, position: int, offset: int, value: str, identity: Identity) -> None:
+        """A reader that wanted ``position`` saw a value at an offset: that one (A7), and it is committed (A18)."""
+        if offset > position:
             self.checker.fail("A7 poll-skip", f"{tp}: a reader at {position} is given {offset} next")
+        truth = self.checker.truth.get(tp, [])
+        if tp not in self.checker.excused and (offset >= len(truth) or truth[offset] not in (identity, GONE)):
+            committed = truth[offset] if offset < len(truth) else f"nothing, the true HW is {len(truth)}"
+            self.checker.fail(
+                "A18 uncommitted read", f"{tp} {offset}: a reader is given {identity}, committed is {committed}"
+            )
         if value not in self.sent_values:
             self.checker.fail("A5 aborted read", f"{tp} {offset}: {value!r} was never sent")
         before = self.seen.setdefault((tp, offset), value)
         if before != value and tp not in self.checker.excused:
             self.checker.fail(
                 "A4 inconsistent-offsets",
-                f"{tp} {offset}: {before!r} was read before, now {value!r} (A13 ConsistentRead)",
+                f"{tp} {offset}: {before!r} was read before, now {value!r}",
             )
         other = self.where.setdefault((tp, value), offset)
         if other != offset and tp not in self.checker.excused and value not in self.sent_again:
@@ -108,18 +124,24 @@ class ClientChecks:
             )
 
     def out_of_range(self, tp: TopicPartition, position: int, start: int) -> int:
-        """A reader's position is not in the log: before its start records were deleted, beyond its end they are gone."""
-        if position < start:
-            self.deleted[tp] = max(start, self.deleted.get(tp, 0))
+        """A reader's position is not in the log: where it goes on. Before the log's start records were deleted by request."""
+        deleted, truth = self.checker.deleted.get(tp, 0), len(self.checker.truth.get(tp, ()))
+        if position < start <= deleted:
+            self.passed_over.setdefault(tp, []).append((position, start))
             return start
-        truth = len(self.checker.truth.get(tp, ()))
-        if tp not in self.checker.excused and position <= truth:
-            self.checker.fail("A1 lost-write", f"{tp}: a reader at {position} is out of range, the true HW is {truth}")
         if tp not in self.checker.excused:
             self.checker.fail(
-                "A8 nonmonotonic-poll", f"{tp}: a reader has read up to {position}, the true HW is {truth}"
+                "A1 lost-write",
+                f"{tp}: a reader at {position} is out of a range that begins at {start}; {truth} records are committed, "
+                f"{deleted} were deleted by request",
             )
-        return min(position, truth)
+        return max(start, min(position, truth))
+
+    def parted(self, tp: TopicPartition, position: int, epoch: int, end: int) -> tuple[int, int]:
+        """A leader says that what a reader has read is no longer there from ``end`` on (KIP-320): where it goes on."""
+        if tp not in self.checker.excused:
+            self.checker.fail("A8 nonmonotonic-poll", f"{tp}: a reader at {position} is sent back to {end}")
+        return min(position, max(end, 0)), epoch
 
     def end_offset(self, tp: TopicPartition, asked: float, end: int, epoch: int) -> None:
         """An answer to ListOffsets(latest); one asked for after another was answered must not be smaller (A14)."""
@@ -133,7 +155,7 @@ class ClientChecks:
             del known[:10]
 
     def seen_by(self, tp: TopicPartition, reader: Consumer) -> None:
-        """A reader that began at the start has come to the end and met every acknowledged record (A2, A11, A12)."""
+        """A reader that began at the start has come to the end and met every acknowledged record (A2, A11)."""
         end = len(self.checker.truth.get(tp, ()))
         if reader.position < end:
             self.checker.fail(
@@ -142,7 +164,8 @@ class ClientChecks:
         if tp in self.checker.excused:
             return
         for ack in self.acks.get(tp, []):
-            if ack.offset >= self.deleted.get(tp, 0) and self.seen.get((tp, ack.offset)) != ack.value:
+            was_deleted = any(start <= ack.offset < to for start, to in self.passed_over.get(tp, ()))
+            if not was_deleted and self.seen.get((tp, ack.offset)) != ack.value:
                 self.checker.fail(
                     "A2 unseen", f"{tp}: {ack.value!r} was acknowledged at {ack.offset} and never read there"
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.records import Record, build_batch, iterate_batches
+from minikafka.protocol.records import Record, RecordBatch, build_batch, iterate_batches
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.metadata_client import Client
@@ -119,6 +119,8 @@ class Consumer(Client):
         super().__init__(world)
         self.tp = tp
         self.position = 0
+        self.last_epoch = -1
+        """The leader epoch of the record before the position: with it a leader can tell that the reader's log is another."""
         self.stopped = False
         self._number = 0
         world.scheduler.at(0.5, self.poll)
@@ -129,6 +131,7 @@ class Consumer(Client):
         self._number += 1
         number, position, tp = self._number, self.position, self.tp
         leader, epoch = self.leader(tp)
+        last_epoch, checks = self.last_epoch, self.world.checker.clients
 
         def again() -> None:
             if self._number == number:
@@ -137,25 +140,32 @@ class Consumer(Client):
         def answered(answer: Any) -> None:
             if self._number != number:
                 return
-            error, raw, start, _ = answer
+            error, raw, start, parted = answer
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self.position = self.world.checker.clients.out_of_range(tp, position, start)
+                self.position, self.last_epoch = checks.out_of_range(tp, position, start), -1
+            elif parted is not None:
+                self.position, self.last_epoch = checks.parted(tp, position, *parted)
             elif not error:
                 for whole in iterate_batches(raw):
-                    for record in whole.records():
-                        if record.offset >= self.position:
-                            self.world.checker.clients.consumed(
-                                tp, self.position, record.offset, (record.value or b"").decode()
-                            )
-                            self.position = record.offset + 1
+                    self._take(whole)
             self.world.scheduler.at(self.world.random.uniform(0.02, 0.2), again)
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.serve_reader(tp, epoch, position, -1, 2000, reply)
+            broker.leading.serve_reader(tp, epoch, position, last_epoch, 2000, reply)
 
         if leader >= 0:
             self.world.network.request(CLIENT, leader, serve, answered)
         self.world.scheduler.at(0.4, again)
+
+    def _take(self, whole: RecordBatch) -> None:
+        """The records of a batch from the position on; it may begin before, but not end there."""
+        header, checks = whole.header, self.world.checker.clients
+        checks.given(self.tp, self.position, header.last_offset)
+        for index, record in enumerate(whole.records()):
+            if record.offset >= self.position:
+                identity = (header.partition_leader_epoch, header.crc, index)
+                checks.consumed(self.tp, self.position, record.offset, (record.value or b"").decode(), identity)
+                self.position, self.last_epoch = record.offset + 1, header.partition_leader_epoch
 
 
 class EndOffsetWatcher(Client):

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
 
 BACKOFF = 0.05
+TAKEN = frozenset({FetchOutcome.APPENDED, FetchOutcome.EMPTY, FetchOutcome.TRUNCATED})
+"""Something of the answer counts from now on."""
 
 
 class Following:
@@ -44,7 +46,9 @@ class Following:
         source = self.broker.id
 
         def serve(leader: SimBroker, reply: Reply) -> None:
-            leader.leading.serve_follower(tp, source, epoch, position, reply)
+            leader.leading.serve_follower(
+                tp, source, epoch, position, lambda answer: reply((leader.epoch_led(tp), answer))
+            )
 
         def again() -> None:
             if self._fetching.get(tp) == number:
@@ -53,8 +57,8 @@ class Following:
         def refused() -> None:
             self.broker.later(BACKOFF, again)
 
-        def answered(answer: Any) -> None:
-            self._fetched(tp, position, answer)
+        def answered(sent: Any) -> None:
+            self._fetched(tp, position, leader_id, *sent)
             again()
 
         self.broker.world.network.request(self.broker.id, leader_id, serve, answered, refused)
@@ -66,7 +70,7 @@ class Following:
             self._held.discard(tp)
             self.fetch(tp)
 
-    def _fetched(self, tp: TopicPartition, position: FetchPosition, answer: Any) -> None:
+    def _fetched(self, tp: TopicPartition, position: FetchPosition, leader_id: int, sent_in: int, answer: Any) -> None:
         partition = self.broker.partitions.get(tp)
         follower = None if partition is None else partition.follower
         if partition is None or follower is None:
@@ -74,6 +78,8 @@ class Following:
         error, diverging, high_watermark, start, records = answer
         before = partition.log.log_end_offset
         outcome = follower.answered(position, error, diverging, high_watermark, start, memoryview(bytearray(records)))
+        if outcome in TAKEN:
+            self.broker.world.watcher.fetched(self.broker, partition, leader_id, sent_in)
         if outcome is FetchOutcome.APPENDED:
             self.broker.world.note(
                 f"b{self.broker.id} {tp} appends {before}..{partition.log.log_end_offset} hw {partition.high_watermark}"

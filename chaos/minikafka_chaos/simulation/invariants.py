@@ -19,11 +19,13 @@ class Invariant(NamedTuple):
 
 INVARIANTS: Mapping[str, Invariant] = {
     "A1 lost-write": Invariant(
-        "a record acknowledged with acks=all is in the log in the end; no reader within the committed part is out of range",
+        "a record acknowledged with acks=all is in the log in the end, unless deleted by request; no reader is out of range "
+        "but before what was so deleted",
         "Jepsen's Kafka workload",
     ),
     "A2 unseen": Invariant(
-        "a reader from the start has read every record acknowledged with acks=all that was not deleted (A12: ack in consumed)",
+        "a reader from the start has read every record acknowledged with acks=all, but for those that it was sent over "
+        "because they were deleted by request",
         "Jepsen, Kafka's produce_consume_validate",
     ),
     "A3 duplicate": Invariant("a value of an idempotent producer is read at one offset only", "Jepsen, KIP-98"),
@@ -31,8 +33,11 @@ INVARIANTS: Mapping[str, Invariant] = {
         "an offset holds one value, whoever reads it, whenever (ConsistentRead)", "Jepsen; Vanlightly's KIP-966 specification"
     ),
     "A5 aborted read": Invariant("nothing is read that nobody sent", "Jepsen"),
-    "A7 poll-skip": Invariant("a reader meets every offset, but for deleted records", "Jepsen"),
-    "A8 nonmonotonic-poll": Invariant("a reader is never sent back to before what it has read", "Jepsen"),
+    "A7 poll-skip": Invariant("a reader at an offset of the log is given the record there next", "Jepsen"),
+    "A8 nonmonotonic-poll": Invariant(
+        "a reader that tells the leader epoch of what it has read is never sent back, and given no batch before its position",
+        "Jepsen, KIP-320",
+    ),
     "A9 nonmonotonic-send": Invariant("a producer's sends are acknowledged at growing offsets", "Jepsen"),
     "A11 realtime lag": Invariant("after healing a reader comes to the end of what is committed", "Jepsen"),
     "A14 end offset monotone": Invariant(
@@ -43,12 +48,16 @@ INVARIANTS: Mapping[str, Invariant] = {
         "with one broker down at most, and nothing else wrong, no partition goes five seconds without acknowledgement",
         "Redpanda's chaos tests",
     ),
+    "A18 uncommitted read": Invariant(
+        "a reader is given only what is committed: the very record of that offset", "Kafka's high watermark, Jepsen"
+    ),
     "B1 LeaderInIsr": Invariant("a leader is in its ISR, at the controller and in its own view", "Kafka's TLA+ models"),
     "B2 WeakIsr": Invariant(
         "what any leader newly commits is on every member of its own view of the ISR", "Kafka's TLA+ models"
     ),
     "B3 StrongIsr": Invariant(
-        "what any leader commits, zombies included, is what was committed at that offset before", "Kafka's TLA+ models"
+        "what any replica takes for committed, zombies included, is what was committed at that offset first",
+        "Kafka's TLA+ models",
     ),
     "B4 ValidHighWatermark": Invariant(
         "what is newly committed is on every running member of the controller's ISR", "Kafka's TLA+ models"
@@ -57,21 +66,25 @@ INVARIANTS: Mapping[str, Invariant] = {
         "a new leader of the controller's choice has everything committed", "Vanlightly's KIP-966 specification"
     ),
     "B6 LeaderCandidateCompleteness": Invariant(
-        "each running member of ISR and ELR reaches the true high watermark", "Vanlightly's KIP-966 specification"
+        "each running member of ISR and ELR has the committed records, up to the true high watermark",
+        "Vanlightly's KIP-966 specification",
     ),
     "B7 ReplicationQuorumSuperset": Invariant(
         "a leader of the controller's epoch counts on all of the controller's ISR", "Vanlightly's KIP-966 specification"
     ),
-    "B8 LogMatching": Invariant("in the end all replicas hold the same records", "Vanlightly's KIP-966 specification, Raft"),
+    "B8 LogMatching": Invariant(
+        "with one leader epoch one record was ever written at an offset, in all logs; in the end all replicas hold the same",
+        "Vanlightly's KIP-966 specification, Raft",
+    ),
     "B9 ValidControllerState": Invariant("no fenced broker is in an ISR", "KIP-841"),
     "B10 ValidControllerIsrAndElr": Invariant(
-        "ISR and ELR have no common member; a full ISR leaves no ELR", "KIP-966"
+        "ISR and ELR have no common member, and none that is no replica; an ISR of the minimal size leaves no ELR", "KIP-966"
     ),
     "B11 NoCommittedRecordLostGlobally": Invariant(
         "after each power loss and truncation some replica has everything committed", "Vanlightly's KIP-966 specification"
     ),
     "B12 ValidFetcherState": Invariant(
-        "records flow only between a leader and those who know it by its present epoch", "KIP-320"
+        "a follower takes answers only from who led its leader epoch, given in that epoch", "KIP-320"
     ),
     "B13 epochs": Invariant(
         "one leader for each leader epoch, which its log knows from the start (KIP-279); leader and partition epochs never "
@@ -95,9 +108,21 @@ INVARIANTS: Mapping[str, Invariant] = {
         "of what a leader newly commits each member of its own ISR has fewer than flush.messages records unflushed",
         "Kafka's UnifiedLog.append",
     ),
+    "B20 DeletedByRequest": Invariant(
+        "a log begins where records were deleted by request, or before", "Kafka's DeleteRecords (KIP-107)"
+    ),
+    "B21 EpochCache": Invariant(
+        "the epoch cache of a log names the epochs that its batches have, and where they begin", "KIP-101, KIP-279"
+    ),
+    "B22 ProducerState": Invariant(
+        "what a replica remembers of each idempotent producer is its last batch in the log", "KIP-98, KIP-360"
+    ),
+    "B23 Indexes": Invariant(
+        "an index entry points to the batch it speaks of; a time index to the first that is so new", "Kafka's LogSegment"
+    ),
     "L1 leader": Invariant("after healing every partition has a leader", "Vanlightly's KIP-966 specification"),
     "L2 full ISR": Invariant("after healing every replica is in the ISR", "Vanlightly's KIP-966 specification"),
     "L3 progress": Invariant("after healing every send is answered", "Vanlightly's KIP-966 specification"),
     "L4 bounded": Invariant("a run makes no more events than a healthy cluster could", "own"),
-    "E1 no exception": Invariant("no event raises what the code of a broker does not expect", "own"),
+    "E1 no exception": Invariant("no event raises, not even an error of the log, while the disk takes everything", "own"),
 }  # fmt: skip

@@ -53,7 +53,6 @@ class Leading:
         if code or partition.leader is None:
             reply((code or ErrorCode.NOT_LEADER_OR_FOLLOWER, None, -1, -1, b""))
             return
-        self.broker.world.watcher.served(self.broker, partition, position.leader_epoch)
         before = partition.high_watermark
         outcome = partition.leader.follower_fetch(
             source,
@@ -93,25 +92,23 @@ class Leading:
     def serve_reader(
         self, tp: TopicPartition, leader_epoch: int, position: int, last_epoch: int, limit: int, reply: Reply
     ) -> None:
-        """A client's fetch; ``reply`` gets (error, records below the high watermark, log start, whether it parted).
+        """A client's fetch; ``reply`` gets (error, records below the high watermark, log start, where the log parts or None).
 
         ``last_epoch`` is the leader epoch of the reader's last record, -1 for none: with it the leader can tell that the
         reader has read what is no longer there (KIP-320).
         """
         partition = self.broker.partitions.get(tp)
         if partition is None:
-            reply((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, b"", 0, False))
+            reply((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, b"", 0, None))
             return
         code = partition.check_leader(leader_epoch)
-        log, parted = partition.log, False
+        log, parted = partition.log, None
         if not code and not log.log_start_offset <= position <= log.log_end_offset:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         if not code and partition.leader is not None:
-            self.broker.world.watcher.served(self.broker, partition, leader_epoch)
-            code, diverging = partition.leader.divergence(position, last_epoch)
-            parted = diverging is not None
+            code, parted = partition.leader.divergence(position, last_epoch)
         records = b""
-        if not code and not parted and position < partition.high_watermark:
+        if not code and parted is None and position < partition.high_watermark:
             records = log.read(position, limit, partition.high_watermark).read()
         reply((code, records, log.log_start_offset, parted))
 

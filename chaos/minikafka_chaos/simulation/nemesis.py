@@ -396,6 +396,7 @@ class Nemesis:
             if partition.leader is not None and self.world.random.random() < 0.7:
                 start = partition.log.log_start_offset
                 to = start + (partition.high_watermark - start) // 2
+                self.world.checker.records_deleted(tp, to)
                 partition.log.increment_log_start_offset(to)
                 partition.log.delete_old_segments(self.world.now_ms, partition.high_watermark)
                 self.world.note(f"b{broker.id} {tp} log start {start} -> {to}")

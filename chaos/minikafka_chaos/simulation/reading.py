@@ -108,8 +108,8 @@ class _Reader(Client):
             if self._asked != number or self.stopped:
                 return
             error, records, _, parted = answer
-            if parted or error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self.history.poll_failed(self.process, *tp, PARTED if parted else error.name)
+            if parted is not None or error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.history.poll_failed(self.process, *tp, PARTED if parted is not None else error.name)
                 self._place_again()
                 later(RETRY_BACKOFF_S)
             elif error:

@@ -38,8 +38,11 @@ class Watcher:
     def after(self, broker: SimBroker) -> None:
         """An event on a broker is over."""
 
-    def served(self, broker: SimBroker, partition: Partition, asked_epoch: int) -> None:
-        """A leader serves a fetch that names a leader epoch."""
+    def fetched(self, broker: SimBroker, partition: Partition, leader: int, sent_in: int) -> None:
+        """A follower has taken in the answer that ``leader`` gave when it led leader epoch ``sent_in``."""
+
+    def records_deleted(self, tp: TopicPartition, to: int) -> None:
+        """Records before an offset were deleted by request."""
 
     def high_watermark(self, broker: SimBroker, partition: Partition) -> None:
         """A high watermark has moved."""
