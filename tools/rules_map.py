@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "rules.md"
 CODE = ("broker-image/minikafka", "chaos/minikafka_chaos")
 TESTS = ("tests",)
-SEEDS_MODULE = "chaos/minikafka_chaos/simulation/mutants.py"
+SEEDS_MODULES = tuple(f"chaos/minikafka_chaos/simulation/{name}.py" for name in ("mutants", "shell_mutants"))
 
 RULES = {
     "R1": "replicas of a partition on different brokers; leaders, replicas and racks spread evenly",
@@ -116,7 +116,8 @@ def tests_only(places: list[str]) -> list[str]:
 def bug_seeds() -> dict[str, tuple[str, str]]:
     """(mistake, source) by name, read from the declarations without importing them."""
     seeds = {}
-    for node in ast.walk(ast.parse((ROOT / SEEDS_MODULE).read_text(encoding="utf-8"))):
+    trees = [ast.parse((ROOT / module).read_text(encoding="utf-8")) for module in SEEDS_MODULES]
+    for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "BugSeed":
             name, mistake, source = (ast.literal_eval(argument) for argument in node.args[:3])
             seeds[name] = (mistake, source)

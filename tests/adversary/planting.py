@@ -39,7 +39,7 @@ class Bug(NamedTuple):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether `minikafka simulate` runs the file at all: it has a shell and stores of its own."""
+        """Whether `minikafka simulate` runs the file at all: it brings its own connections, membership, hosting and stores."""
         return not self.file.startswith(("server/", "metadata/sqlite", "metadata/kubernetes"))
 
 

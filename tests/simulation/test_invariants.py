@@ -20,6 +20,7 @@ from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.checker import Violation
 from minikafka_chaos.simulation.client_checks import Ack
 from minikafka_chaos.simulation.invariants import INVARIANTS
+from minikafka_chaos.simulation.leading import Waiting
 from minikafka_chaos.simulation.mirror import GONE, Identity
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.world import EVENT_FAILED, Plan, World, simulate
@@ -172,7 +173,7 @@ def leader_outside_its_isr(scene: Scene) -> None:
 
 def another_record_is_committed(scene: Scene) -> None:
     scene.committed_is(0, ALIEN)
-    scene.checker.high_watermark(scene.leader, scene.partition)
+    scene.checker.after(scene.leader)
 
 
 def follower_takes_what_is_not_committed_for_committed(scene: Scene) -> None:
@@ -217,7 +218,7 @@ def committed_on_the_leader_alone(scene: Scene) -> None:
     batch = build_batch([Record(0, scene.world.now_ms, None, b"x")])
     scene.partition.leader.append(memoryview(bytearray(batch)), scene.world.now_ms, scene.world.now)
     scene.partition.high_watermark = scene.partition.log.log_end_offset
-    scene.checker.high_watermark(scene.leader, scene.partition)
+    scene.checker.after(scene.leader)
 
 
 def new_leader_lacks_a_record(scene: Scene) -> None:
@@ -332,6 +333,23 @@ def producer_remembered_of_records_that_were_cut_off(scene: Scene) -> None:
     log = scene.follower.partitions[scene.tp].log
     log.producers.update(99, 0, 0, 0, scene.end, scene.end, 0, False)
     scene.look(scene.follower)
+
+
+def committed_and_not_answered(scene: Scene) -> None:
+    waiting = Waiting(scene.world.now + 60, scene.partition, scene.end)
+    scene.leader.leading._waiting.append(waiting)
+    scene.checker.after(scene.leader)
+
+
+def not_answered_in_time(scene: Scene) -> None:
+    scene.leader.leading._waiting.append(Waiting(scene.world.now - 1))
+    scene.checker.after(scene.leader)
+
+
+def waits_at_a_leader_that_is_none_any_more(scene: Scene) -> None:
+    scene.partition.resign()
+    scene.leader.leading._waiting.append(Waiting(scene.world.now + 60, scene.partition, FAR))
+    scene.checker.after(scene.leader)
 
 
 def index_entry_points_into_a_batch(scene: Scene) -> None:
@@ -467,6 +485,9 @@ WRONG: dict[str, Callable[[Scene], None]] = {
     "B22 ProducerState, of no record": producer_remembered_of_records_that_were_cut_off,
     "B23 Indexes": index_entry_points_into_a_batch,
     "B23 Indexes, of time": time_index_names_a_later_batch,
+    "B24 Purgatory": committed_and_not_answered,
+    "B24 Purgatory, in time": not_answered_in_time,
+    "B24 Purgatory, of a term that is over": waits_at_a_leader_that_is_none_any_more,
     "L1 leader": no_leader_in_the_end,
     "L2 full ISR": not_in_sync_in_the_end,
     "L3 progress": unanswered_in_the_end,

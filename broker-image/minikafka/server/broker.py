@@ -19,15 +19,18 @@ from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR, ClusterImage, Topi
 from minikafka.metadata.store import ClusterStore, StoreError, StoreWentBackError
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import TopicKey
-from minikafka.replication.isr import AfterAnswer, AlterPartitionAnswer, IsrProposal
+from minikafka.replication.clock import Clock
+from minikafka.replication.fetch_loop import FetcherPool
+from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
+from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.api import load_handlers
 from minikafka.server.connection import API_VERSIONS, PRODUCE, ClientConnection
 from minikafka.server.connections import ConnectionRegistry, Heartbeats
 from minikafka.server.controller_role import ControllerRole
-from minikafka.server.fetchers import FetcherPool
+from minikafka.server.fetchers import ReplicaFetcher
 from minikafka.server.group_service import GroupService
 from minikafka.server.health import Health
-from minikafka.server.hosted import HostedPartition
 from minikafka.server.hosting import PartitionHost
 from minikafka.server.housekeeping import Housekeeping
 from minikafka.server.http import MetricsServer
@@ -35,7 +38,6 @@ from minikafka.server.internal import InternalLog
 from minikafka.server.membership import AlterPartitionSender, Membership
 from minikafka.server.offline_logs import OfflineLogs
 from minikafka.server.readiness import Readiness
-from minikafka.server.replicas import ReplicaManager
 from minikafka.server.supervision import Supervisor
 from minikafka.telemetry.console import tell
 from minikafka.telemetry.events import EventLog
@@ -63,6 +65,14 @@ WATCH_SECONDS = 2.0
 """How long a lost bell of the store can go unnoticed."""
 
 
+CLOCK = Clock(
+    time.monotonic,
+    lambda: int(time.time() * 1000),
+    lambda seconds, event: asyncio.get_running_loop().call_later(seconds, event),
+)
+"""The time of this machine, and of its event loop."""
+
+
 class Broker:
     """One broker process. ``start`` returns when it is registered and unfenced; ``stop`` is a controlled shutdown."""
 
@@ -78,12 +88,12 @@ class Broker:
         self.handlers = load_handlers()
         self.membership = Membership(self, store)
         self.alter_sender = AlterPartitionSender(self, self.membership)
-        self.replicas = ReplicaManager(self.stats, self.alter_sender.propose)
+        self.replicas = ReplicaManager(self.stats, self.alter_sender.propose, CLOCK)
         self.replicas.exists = self.partition_exists
         self.replicas.hint = self.leader_hint
         self.replicas.log_failed = self.log_failed
         self.offline_logs = OfflineLogs(self)
-        self.fetchers = FetcherPool(self)
+        self.fetchers = FetcherPool[HostedPartition](partial(ReplicaFetcher, self))
         self.host = PartitionHost(self)
         self.internal = InternalLog(self)
         self.groups = GroupService.for_broker(self)
@@ -557,34 +567,26 @@ class Broker:
 
     def isr_answered(self, proposal: IsrProposal, answer: AlterPartitionAnswer | None) -> bool:
         """Give an answer (None: unknown outcome) to the leader that asked; True to ask again."""
-        topic, index = proposal.topic_partition
-        partition = self.replicas.get(topic, index)
-        leader = None if partition is None else partition.leader
-        if partition is None or leader is None or leader.isr.pending is not proposal:
+        came = self.replicas.isr_answered(proposal, answer)
+        if came is None:
             return False
-        if answer is None:
-            answer = AlterPartitionAnswer(ErrorCode.REQUEST_TIMED_OUT)
-        before = partition.high_watermark
-        committed = leader.isr.committed
-        after = leader.answered(proposal, answer, time.monotonic())
-        if partition.high_watermark != before:
-            self.replicas.high_watermark_moved(partition)
-        if answer.error:
+        if came.error:
             self.stats.failed_isr_updates += 1
-            if after is not AfterAnswer.RETRY:
+            if not came.again:
+                topic, index = proposal.topic_partition
                 self.events.emit(
                     "alter_partition_refused",
                     topic=topic,
                     partition=index,
-                    error=answer.error.name,
+                    error=came.error.name,
                     isr=[m for m, _ in proposal.isr],
                     leader_epoch=proposal.leader_epoch,
                     partition_epoch=proposal.partition_epoch,
                 )
-        elif leader.isr.committed != committed:
-            self.host.note_isr(partition, committed, leader.isr.committed)
+        elif came.isr != came.isr_before:
+            self.host.note_isr(came.partition, came.isr_before, came.isr)
         self.replicas.flush_ready()
-        return after is AfterAnswer.RETRY
+        return came.again
 
     def log_failed(self, partition: HostedPartition, error: LogError) -> None:
         """A log refused an append or a read: say so once a minute and partition, not at every retry."""

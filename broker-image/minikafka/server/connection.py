@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol import fetch as fetch_codec
@@ -20,10 +21,9 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import FetchRequest, PartitionData
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.replication.purgatory import DelayedFetch, FetchTopics
 from minikafka.server.connections import Heartbeats
 from minikafka.server.framing import FrameProtocol
-from minikafka.server.purgatory import DelayedFetch
-from minikafka.server.replicas import FetchTopics
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
@@ -66,6 +66,10 @@ class RequestContext:
         self.inter_broker = connection.inter_broker
 
 
+TIMER_SECONDS_MIN = 0.001
+"""Timers of uvloop count milliseconds."""
+
+
 def _refused(request: FetchRequest) -> FetchTopics:
     """A Fetch by somebody who calls itself a replica, and may not: Kafka's answer to a lack of CLUSTER_ACTION.
 
@@ -104,7 +108,6 @@ class ClientConnection(FrameProtocol):
         self._cold: deque[tuple[Slot, RequestHeader, bytes]] = deque()
         self._cold_task: asyncio.Task[None] | None = None
         self._parked: DelayedFetch | None = None
-        self._parked_request: FetchRequest | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._paused = False
         self._last_request = time.perf_counter()
@@ -143,7 +146,8 @@ class ClientConnection(FrameProtocol):
         for timer in (self._timer, self._idle_timer):
             if timer is not None:
                 timer.cancel()
-        self._forget_parked()
+        if self._parked is not None:
+            self._parked.give_up()
         self.slots.clear()
         self.broker.connections.closed(self)
 
@@ -184,7 +188,7 @@ class ClientConnection(FrameProtocol):
     @property
     def is_waiting(self) -> bool:
         """Whether a Fetch is parked here."""
-        return self._parked is not None
+        return self._parked is not None and not self._parked.is_over
 
     def batch_received(self) -> None:
         self.broker.replicas.flush_ready()
@@ -273,54 +277,29 @@ class ClientConnection(FrameProtocol):
         request = fetch_codec.decode_fetch(frame, header.end, version)
         request.max_bytes = min(request.max_bytes, self.broker.config.fetch_max_bytes)
         request.min_bytes = min(request.min_bytes, request.max_bytes)
-        replicas = self.broker.replicas
         if request.replica_id >= 0 and not self.inter_broker:
             self._fetched(header, request, slot, _refused(request), 0)
             return
-        settled = replicas.note_followers(request) if request.replica_id >= 0 else {}
-        topics, total, urgent = replicas.read(request, settled)
-        wait = request.max_wait_ms / 1000
-        if urgent or total >= request.min_bytes or wait <= 0:
-            self._fetched(header, request, slot, topics, total)
+        parked = self.broker.replicas.fetch(request, partial(self._fetched, header, request, slot))
+        if parked is None:
             return
-        assert self.loop is not None
-        deadline = self.loop.time() + wait
-
-        def retry(final: bool) -> None:
-            if self._parked is not parked:
-                return
-            topics, total, urgent = replicas.read(request, {})
-            if not (final or urgent or total >= request.min_bytes) and self.loop is not None:
-                replicas.park(parked, request)
-                return
-            self._forget_parked()
-            self._fetched(header, request, slot, topics, total)
-
         if self._parked is not None:  # a client that pipelines fetches: only one may wait
             self._parked.retry(True)
-        parked = DelayedFetch(deadline, request.replica_id >= 0, retry)
-        self._parked, self._parked_request = parked, request
-        replicas.park(parked, request)
-        if self._timer is None:
-            self._timer = self.loop.call_at(deadline, self._fetch_due)
+        self._parked = parked
+        if self._timer is None and self.loop is not None:
+            self._timer = self.loop.call_later(request.max_wait_ms / 1000, self._fetch_due)
 
     def _fetch_due(self) -> None:
         """One timer a connection: it follows the deadline of whatever is parked, instead of one timer a fetch."""
         self._timer = None
         parked = self._parked
-        if parked is None or self.loop is None:
+        if parked is None or parked.is_over or self.loop is None:
             return
-        if self.loop.time() >= parked.deadline - 0.001:
+        left = parked.deadline - time.monotonic()
+        if left <= TIMER_SECONDS_MIN:
             parked.retry(True)
         else:
-            self._timer = self.loop.call_at(parked.deadline, self._fetch_due)
-
-    def _forget_parked(self) -> None:
-        parked, request = self._parked, self._parked_request
-        self._parked = self._parked_request = None
-        if parked is not None and request is not None:
-            self.broker.replicas.unpark(parked, request)
-            parked.forget()
+            self._timer = self.loop.call_later(left, self._fetch_due)
 
     def _fetched(self, header: RequestHeader, request: FetchRequest, slot: Slot, topics: Any, total: int) -> None:
         stats = self.broker.stats

@@ -1,7 +1,6 @@
-"""Followers' side of replication on the wire: one fetcher for each broker that leads something we follow (R2).
+"""Carries the fetches of a follower (R2): the connection to one leader, and what :class:`FetchLoop` wants asked over it.
 
-The position of every partition goes out in one Fetch; its answer is appended inside the receive callback, straight from the
-receive buffer, and the next Fetch leaves at once: it is also the acknowledgement.
+An answer is appended inside the receive callback, straight from the receive buffer.
 """
 
 from __future__ import annotations
@@ -10,45 +9,20 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minikafka.log.errors import CorruptBatch, LogError
-from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.fetch import FollowerData, decode_follower_response, encode_follower_fetch
+from minikafka.protocol.fetch import decode_follower_response, encode_follower_fetch
 from minikafka.protocol.wire import MalformedRequest
+from minikafka.replication.fetch_loop import BACKOFF_SECONDS_FIRST, FetchLoop, Key, Taken
 from minikafka.replication.follower import FetchOutcome, FetchPosition
-from minikafka.server.hosted import HostedPartition
+from minikafka.replication.hosted import HostedPartition
 from minikafka.server.peer import PeerClosed, PeerConnection, connect
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
-IN_FLIGHT_MAX = 2
-"""One that the leader has parked, and one that overtakes it."""
-
-BACKOFF_SECONDS_FIRST = 0.02
-"""The first wait after a refusal. Most at a failover are a race of milliseconds; ``replica.fetch.backoff.ms`` caps it."""
-
 CONNECT_SECONDS_MAX = 1.0
 
 LIST_OFFSETS, LIST_OFFSETS_VERSION = 2, 7
 LATEST, EARLIEST = -1, -2
-
-Key = tuple[bytes, int]
-
-
-class _Followed:
-    """One partition in a fetcher, with its back-off."""
-
-    __slots__ = ("backoff", "broken", "held", "not_before", "partition", "trouble")
-
-    def __init__(self, partition: HostedPartition) -> None:
-        self.partition = partition
-        self.trouble: tuple[str, int] | None = None
-        """The error told last, and at which offset."""
-        self.backoff = BACKOFF_SECONDS_FIRST
-        self.broken = False
-        self.held = False
-        """Left out of fetches until a flush is done."""
-        self.not_before = 0.0
 
 
 class ReplicaFetcher:
@@ -57,11 +31,8 @@ class ReplicaFetcher:
     def __init__(self, broker: Broker, leader_id: int) -> None:
         self.broker = broker
         self.leader_id = leader_id
-        self._followed: dict[Key, _Followed] = {}
+        self._loop: FetchLoop[HostedPartition] = FetchLoop(leader_id, broker.config.replica_fetch_backoff_ms / 1000)
         self._connection: PeerConnection | None = None
-        self._in_flight = 0
-        self._wanted = False
-        """A partition is to be asked for at once, and as many fetches as may be were under way."""
         self._connecting: asyncio.Task[bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -71,35 +42,31 @@ class ReplicaFetcher:
 
     def add(self, partition: HostedPartition) -> None:
         """Follow a partition, in a new term of its leader. A fetch that is parked there is overtaken, not awaited."""
-        self._followed[partition.topic_id, partition.topic_partition.partition] = _Followed(partition)
+        self._loop.follow(partition)
         self._kick(overtake=True)
+
+    def remove(self, partition: HostedPartition) -> None:
+        if self._loop.unfollow(partition):
+            self.broker.supervisor.clear(f"replica {partition.topic_partition}")
 
     def flushed(self, partition: HostedPartition) -> None:
         """More of its log is on disk. If it was held back, it may be asked for now; a fetch that is parked without it is
         overtaken."""
-        followed = self._followed.get((partition.topic_id, partition.topic_partition.partition))
-        if followed is not None and followed.held:
-            followed.held = False
+        if self._loop.flushed(partition):
             self._kick(overtake=True)
 
-    def _hold(self, followed: _Followed) -> None:
-        """Ask for it again when flush.messages has its flush (R17)."""
-        followed.held = True
-        self.broker.housekeeping.flush_soon(followed.partition)
-
-    def remove(self, partition: HostedPartition) -> None:
-        followed = self._followed.pop((partition.topic_id, partition.topic_partition.partition), None)
-        if followed is not None and followed.broken:
-            self.broker.supervisor.clear(f"replica {partition.topic_partition}")
+    def _flush_soon(self) -> None:
+        for partition in self._loop.owe_flush():
+            self.broker.housekeeping.flush_soon(partition)
 
     @property
     def is_idle(self) -> bool:
-        return not self._followed
+        return self._loop.is_idle
 
     def stop(self) -> None:
         """Close the connection; nothing is applied after this."""
         self._stopped = True
-        self._followed.clear()
+        self._loop.clear()
         self.broker.supervisor.clear(self._component)
         if self._timer is not None:
             self._timer.cancel()
@@ -113,7 +80,7 @@ class ReplicaFetcher:
     # -- the loop -------------------------------------------------------------------------------------------------------
 
     def _kick(self, overtake: bool = False) -> None:
-        if self._stopped or not self._followed:
+        if self._stopped or self._loop.is_idle:
             return
         connection = self._connection
         if connection is None or not connection.is_open:
@@ -121,18 +88,20 @@ class ReplicaFetcher:
                 self._connecting = self.broker.supervisor.once(self._component, self._connect)
                 self._connecting.add_done_callback(self._connected)
             return
-        if self._in_flight == 0 or (overtake and self._in_flight < IN_FLIGHT_MAX):
-            self._wanted = False
-            self._fetch(connection)
-        else:
-            self._wanted = self._wanted or overtake
+        loop = asyncio.get_running_loop()
+        asked = self._loop.next_fetch(loop.time(), overtake)
+        self._flush_soon()
+        if self._loop.wake_at is not None and self._timer is None:
+            self._timer = loop.call_at(self._loop.wake_at, self._backed_off)
+        if asked:
+            self._fetch(connection, asked)
 
     async def _connect(self) -> None:
         delay = BACKOFF_SECONDS_FIRST
         config = self.broker.config
         limit = config.replica_fetch_backoff_ms / 1000
         try:
-            while not self._stopped and self._followed:
+            while not self._stopped and not self._loop.is_idle:
                 address = self.broker.address_of(self.leader_id)
                 if address is not None:
                     try:
@@ -150,7 +119,7 @@ class ReplicaFetcher:
                 delay = min(delay * 2, max(limit, BACKOFF_SECONDS_FIRST))
         finally:
             self._connecting = None
-        self._in_flight = 0
+        self._loop.disconnected()
 
     def _connected(self, connecting: asyncio.Task[bool]) -> None:
         if not self._stopped:
@@ -174,33 +143,18 @@ class ReplicaFetcher:
         if self._connection is not None and self._connection.timed_out and address is not None:
             self.broker.told_nothing(f"leader {self.leader_id}", *address)
         self._connection = None
-        self._in_flight = 0
+        self._loop.disconnected()
         if not self._stopped:
             self.broker.suspect(self.leader_id)
             self._later(BACKOFF_SECONDS_FIRST)
 
-    def _fetch(self, connection: PeerConnection) -> None:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        asked: dict[Key, FetchPosition] = {}
+    def _fetch(self, connection: PeerConnection, asked: dict[Key, FetchPosition]) -> None:
         topics: dict[bytes, list[tuple[int, int, int, int, int, int]]] = {}
-        soonest = 0.0
         max_part = self.broker.config.replica_fetch_max_bytes
-        for key, followed in self._followed.items():
-            if followed.not_before > now:
-                soonest = min(soonest or followed.not_before, followed.not_before)
-                continue
-            follower = followed.partition.follower
-            if follower is None or follower.failed or follower.leader_id != self.leader_id:
-                continue
-            if not follower.may_ask():
-                self._hold(followed)
-                continue
-            position = follower.position()
-            asked[key] = position
-            topics.setdefault(key[0], []).append(
+        for (topic_id, index), position in asked.items():
+            topics.setdefault(topic_id, []).append(
                 (
-                    key[1],
+                    index,
                     position.leader_epoch,
                     position.offset,
                     position.last_fetched_epoch,
@@ -208,10 +162,6 @@ class ReplicaFetcher:
                     max_part,
                 )
             )
-        if soonest and self._timer is None:
-            self._timer = loop.call_at(soonest, self._backed_off)
-        if not asked:
-            return
         config = self.broker.config
         correlation = connection.next_correlation()
         frame = encode_follower_fetch(
@@ -224,7 +174,6 @@ class ReplicaFetcher:
             config.replica_fetch_response_max_bytes,
             list(topics.items()),
         )
-        self._in_flight += 1
         connection.send_frame(correlation, frame, self._answer_to(connection, asked))
 
     def _backed_off(self) -> None:
@@ -237,117 +186,61 @@ class ReplicaFetcher:
         def on_answer(frame: memoryview | None) -> None:
             if frame is None or self._stopped or connection is not self._connection:
                 return
-            self._in_flight -= 1
             try:
                 error, partitions = decode_follower_response(frame)
             except MalformedRequest:
                 connection.close()
                 return
-            if error:
-                for key in asked:
-                    self._back_off(key)
-            for data in partitions:
+            for taken in self._loop.answered(asked, error, partitions, asyncio.get_running_loop().time()):
                 try:
-                    self._apply(data, asked)
-                except Exception as error:  # the other partitions have records, too
-                    self._broke((data.topic_id, data.partition), error)
-            if self._in_flight == 0 or self._wanted:
+                    self._took(taken)
+                except Exception as error:  # to report it failed; the loop goes on
+                    self.broker.supervisor.report(f"replica {taken.partition.topic_partition}", error)
+            self._flush_soon()
+            if self._loop.may_fetch_on:
                 self._kick(overtake=True)
 
         return on_answer
 
-    # -- answers --------------------------------------------------------------------------------------------------------
+    # -- what came of answers -------------------------------------------------------------------------------------------
 
-    def _apply(self, data: FollowerData, asked: dict[Key, FetchPosition]) -> None:
-        key = (data.topic_id, data.partition)
-        followed = self._followed.get(key)
-        position = asked.get(key)
-        if followed is None or position is None:
-            return
-        partition = followed.partition
-        follower = partition.follower
-        if follower is None:
-            return
-        start = partition.log.log_start_offset
-        error = ErrorCode(data.error)
-        failure: LogError | None = None
-        try:
-            outcome = follower.answered(
-                position,
-                error,
-                data.diverging,
-                data.high_watermark,
-                data.log_start_offset,
-                data.records,
-            )
-        except LogError as refusal:
-            self.broker.log_failed(partition, refusal)
-            outcome, failure = FetchOutcome.BACK_OFF, refusal
-        if data.records:
-            self._to_the_end(key)
-        if outcome is FetchOutcome.APPENDED:
-            followed.backoff = BACKOFF_SECONDS_FIRST
-            followed.trouble = None
-            if followed.broken:
-                followed.broken = False
-                self.broker.supervisor.clear(f"replica {partition.topic_partition}")
-            self.broker.stats.replication_bytes_in += len(data.records)
-            if not follower.may_ask():
-                self._hold(followed)
-        elif outcome is FetchOutcome.BACK_OFF:
-            self._back_off(key)
-        elif outcome is FetchOutcome.OUT_OF_RANGE:
-            self._back_off(key)
-            task = self.broker.supervisor.once(self._component, self._ask_offsets, key, position)
+    def _took(self, taken: Taken[HostedPartition]) -> None:
+        partition, broker = taken.partition, self.broker
+        broker.stats.replication_bytes_in += taken.size
+        if taken.broke is not None:
+            broker.supervisor.report(f"replica {partition.topic_partition}", taken.broke)
+        if taken.recovered:
+            broker.supervisor.clear(f"replica {partition.topic_partition}")
+        if taken.outcome is FetchOutcome.OUT_OF_RANGE:
+            task = broker.supervisor.once(self._component, self._ask_offsets, partition, taken.position)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        if outcome is FetchOutcome.BACK_OFF:
-            trouble = error.name if failure is None else str(failure)
-            self._tell(followed, (trouble, position.offset), isinstance(failure, CorruptBatch))
-        if follower.truncations:
-            self.broker.note_truncations(partition)
-        if partition.log.log_start_offset != start:
-            self.broker.host.note_log_start(partition, start, f"leader {self.leader_id} deleted them")
+        self._report(taken)
 
-    def _to_the_end(self, key: Key) -> None:
-        """Whoever got records is asked for last: a leader fills its answers in the order of the request, and those at its
-        end would get nothing for as long as the first ones have a backlog (Kafka's ``updateAndMoveToEnd``)."""
-        self._followed[key] = self._followed.pop(key)
+    def _report(self, taken: Taken[HostedPartition]) -> None:
+        partition, broker, trouble = taken.partition, self.broker, taken.trouble
+        if taken.failure is not None:
+            broker.log_failed(partition, taken.failure)
+        if trouble is not None:
+            topic, index = partition.topic_partition
+            error = trouble.error
+            if trouble.is_corrupt:
+                broker.events.emit("corrupt_batch", topic=topic, partition=index, offset=trouble.offset, error=error)
+            else:
+                broker.events.emit(
+                    "replica_fetch_failed", topic=topic, partition=index, leader=self.leader_id, error=error
+                )
+        if partition.follower is not None and partition.follower.truncations:
+            broker.note_truncations(partition)
+        if partition.log.log_start_offset != taken.log_start_before:
+            broker.host.note_log_start(partition, taken.log_start_before, f"leader {self.leader_id} deleted them")
 
-    def _tell(self, followed: _Followed, trouble: tuple[str, int], is_corrupt: bool) -> None:
-        """Say what is wrong, once: a follower asks again and again. What is over at the next try was only a race."""
-        passing = not is_corrupt and followed.backoff <= 2 * BACKOFF_SECONDS_FIRST
-        if passing or followed.trouble == trouble:
-            return
-        followed.trouble = trouble
-        (topic, index), (error, offset) = followed.partition.topic_partition, trouble
-        events = self.broker.events
-        if is_corrupt:
-            events.emit("corrupt_batch", topic=topic, partition=index, offset=offset, error=error)
-        else:
-            events.emit("replica_fetch_failed", topic=topic, partition=index, leader=self.leader_id, error=error)
-
-    def _broke(self, key: Key, error: Exception) -> None:
-        """Nobody expected this; it is forgiven with the next records that the replica takes."""
-        followed = self._followed.get(key)
-        if followed is not None:
-            followed.broken = True
-            self.broker.supervisor.report(f"replica {followed.partition.topic_partition}", error)
-        self._back_off(key)
-
-    def _back_off(self, key: Key) -> None:
-        followed = self._followed.get(key)
-        if followed is not None:
-            followed.not_before = asyncio.get_running_loop().time() + followed.backoff
-            followed.backoff = min(followed.backoff * 2, self.broker.config.replica_fetch_backoff_ms / 1000)
-
-    async def _ask_offsets(self, key: Key, position: FetchPosition) -> None:
+    async def _ask_offsets(self, partition: HostedPartition, position: FetchPosition) -> None:
         """KAFKA-7414: what range does the leader hold?"""
-        followed = self._followed.get(key)
         connection = self._connection
-        if followed is None or connection is None:
+        if connection is None:
             return
-        topic, index = followed.partition.topic_partition
+        topic, index = partition.topic_partition
         found = []
         try:
             for timestamp in (EARLIEST, LATEST):
@@ -377,52 +270,8 @@ class ReplicaFetcher:
                 found.append(part.offset)
         except PeerClosed:
             return
-        follower = followed.partition.follower
-        if self._followed.get(key) is followed and follower is not None:
-            try:
-                follower.leader_offsets(position, found[0], found[1])
-            except LogError as refusal:
-                self.broker.log_failed(followed.partition, refusal)
-            self.broker.note_truncations(followed.partition)
-            followed.not_before = 0.0
+        earliest, latest = found
+        taken = self._loop.leader_range(partition, position, earliest, latest, asyncio.get_running_loop().time())
+        if taken is not None:
+            self._report(taken)
             self._kick(overtake=True)
-
-
-class FetcherPool:
-    """The fetchers by leader (``num.replica.fetchers`` = 1 for each source broker)."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._fetchers: dict[int, ReplicaFetcher] = {}
-        self._where: dict[HostedPartition, int] = {}
-
-    def follow(self, partition: HostedPartition, leader_id: int) -> None:
-        """(Re)start fetching: first out of the old fetcher, then into the new one, also when the leader is the same."""
-        self.unfollow(partition)
-        fetcher = self._fetchers.get(leader_id)
-        if fetcher is None:
-            fetcher = self._fetchers[leader_id] = ReplicaFetcher(self._broker, leader_id)
-        self._where[partition] = leader_id
-        fetcher.add(partition)
-
-    def unfollow(self, partition: HostedPartition) -> None:
-        leader_id = self._where.pop(partition, None)
-        if leader_id is None:
-            return
-        fetcher = self._fetchers[leader_id]
-        fetcher.remove(partition)
-        if fetcher.is_idle:
-            del self._fetchers[leader_id]
-            fetcher.stop()
-
-    def flushed(self, partition: HostedPartition) -> None:
-        """More of its log is on disk: it may be fetched for again, where flush.messages made it wait (R17)."""
-        leader_id = self._where.get(partition)
-        if leader_id is not None:
-            self._fetchers[leader_id].flushed(partition)
-
-    def stop(self) -> None:
-        for fetcher in self._fetchers.values():
-            fetcher.stop()
-        self._fetchers.clear()
-        self._where.clear()

@@ -10,8 +10,8 @@ from minikafka.log.errors import FencedLeaderEpoch, LogDirFailure
 from minikafka.metadata.image import BROKER, CLUSTER_CONFIG, TOPIC, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.partition import ReplicationConfig, Role, TruncationMode
-from minikafka.server.hosted import HostedPartition
 from minikafka.telemetry.metrics import ReplicaStatus
 
 if TYPE_CHECKING:

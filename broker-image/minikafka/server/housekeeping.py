@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from minikafka.log.config import FOREVER
 from minikafka.log.errors import LogError
-from minikafka.server.hosted import HostedPartition
+from minikafka.replication.hosted import HostedPartition
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker

@@ -23,6 +23,7 @@ from minikafka.metadata.store import ClusterStore, Lease, StoreError
 from minikafka.protocol import messages
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
+from minikafka.replication.isr_requests import RETRY_SECONDS, IsrRequests
 from minikafka.server.controller_role import COMPONENT as CONTROLLER
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.peer import PeerClosed, PeerConnection, connect
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
 BROKER_REGISTRATION, BROKER_HEARTBEAT, ALTER_PARTITION = 62, 63, 56
-RETRY_SECONDS = 0.05
 STAND_BACK_LOOK_SECONDS = 0.5
 FORWARD_SECONDS_MAX = 5.0
 PLAINTEXT = 0
@@ -393,16 +393,16 @@ def _alter_answer(part: Any) -> AlterPartitionAnswer:
 
 
 class AlterPartitionSender:
-    """At most one request in flight, one proposal a partition in it, unknown outcomes asked again (R10)."""
+    """Sends what :class:`~minikafka.replication.isr_requests.IsrRequests` has to ask for (R10)."""
 
     def __init__(self, broker: Broker, membership: Membership) -> None:
         self._broker = broker
         self._membership = membership
-        self._queue: dict[Any, IsrProposal] = {}
+        self._requests = IsrRequests()
         self._task: asyncio.Task[bool] | None = None
 
     def propose(self, proposal: IsrProposal) -> None:
-        self._queue[proposal.topic_partition] = proposal
+        self._requests.propose(proposal)
         if self._task is None:
             self._task = self._broker.supervisor.once("ISR changes", self._send)
 
@@ -412,8 +412,7 @@ class AlterPartitionSender:
 
     async def _send(self) -> None:
         try:
-            while self._queue:
-                batch, self._queue = list(self._queue.values()), {}
+            while batch := self._requests.next_request():
                 answers: list[AlterPartitionAnswer] | None = None
                 try:
                     answers = await self._membership.alter_partitions(batch)
@@ -421,12 +420,7 @@ class AlterPartitionSender:
                     pass  # unknown outcome, or a controller that has just resigned: the same proposal again
                 except Exception as error:  # a leader whose proposal is never answered could not propose again
                     self._broker.supervisor.report("ISR changes", error)
-                retry = False
-                for index, proposal in enumerate(batch):
-                    if self._answered(proposal, answers[index] if answers is not None else None):
-                        self._queue.setdefault(proposal.topic_partition, proposal)
-                        retry = True
-                if retry:
+                if self._requests.answered(batch, answers, self._answered):
                     await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._task = None

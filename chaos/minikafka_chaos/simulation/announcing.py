@@ -1,58 +1,50 @@
-"""ISR changes in a simulation: proposals on their way to the controller, one request at a time."""
+"""ISR changes of a simulated broker: carries what production's queue of them wants asked to the controller."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.types import TopicPartition
-from minikafka.replication.isr import AfterAnswer, AlterPartitionAnswer, IsrProposal
+from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
+from minikafka.replication.isr_requests import RETRY_SECONDS
 
 from minikafka_chaos.simulation import reports
-from minikafka_chaos.simulation.following import BACKOFF
 from minikafka_chaos.simulation.role import NOT_CONTROLLER
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
 
+ANSWER_SECONDS_MAX = 0.5
+"""An answer that does not come by then means an unknown outcome."""
+
 
 class IsrAnnouncer:
-    """One incarnation's AlterPartition requests; mirrors ``minikafka.server``'s sender of them."""
+    """One incarnation's AlterPartition requests."""
 
     def __init__(self, broker: SimBroker) -> None:
         self.broker = broker
-        self._proposals: dict[TopicPartition, IsrProposal] = {}
-        self._altering = False
+        self._requests = broker.world.rules.isr_requests()
+        self._waits = False
 
     def tick(self) -> None:
         """Look for members that lag, now and again in a while."""
-        now = self.broker.world.now
-        for partition in self.broker.partitions.values():
-            if partition.leader is not None:
-                before = partition.high_watermark
-                self.propose(partition.leader.maybe_shrink(now))
-                partition.leader.maybe_advance_high_watermark(now)
-                if partition.high_watermark != before:
-                    self.broker.leading.moved(partition)
+        self.broker.leading.replicas.isr_tick()
         self.broker.later(self.broker.world.lag / 2, self.tick)
 
-    def propose(self, proposal: IsrProposal | None) -> None:
+    def propose(self, proposal: IsrProposal) -> None:
         """Have the controller asked for another ISR."""
-        if proposal is None:
-            return
         self.broker.world.note(
             f"b{self.broker.id} {proposal.topic_partition} proposes isr {[m for m, _ in proposal.isr]}"
         )
         self.broker.world.isr_proposed(self.broker, proposal)
-        self._proposals[proposal.topic_partition] = proposal
-        self._alter()
+        self._requests.propose(proposal)
+        if not self._waits:
+            self._ask()
 
-    def _alter(self) -> None:
-        """One request in flight; an answer that does not come means an unknown outcome."""
-        if self._altering or not self._proposals:
+    def _ask(self) -> None:
+        self._waits = False
+        batch = self._requests.next_request()
+        if not batch:
             return
-        self._altering = True
-        batch, self._proposals = list(self._proposals.values()), {}
         epoch = self.broker.broker_epoch
         state = {"open": True}
 
@@ -63,36 +55,23 @@ class IsrAnnouncer:
             if not state["open"]:
                 return
             state["open"] = False
-            retry = False
-            for index, proposal in enumerate(batch):
-                if answers is None or answers == NOT_CONTROLLER:
-                    answer = AlterPartitionAnswer(ErrorCode.REQUEST_TIMED_OUT)
-                else:
-                    answer = answers[index]
-                if self._altered(proposal, answer):
-                    self._proposals.setdefault(proposal.topic_partition, proposal)
-                    retry = True
-            self._altering = False
-            if retry:
-                self.broker.later(BACKOFF, self._alter)
+            known = None if answers == NOT_CONTROLLER else answers
+            if self._requests.answered(batch, known, self._answered):
+                self._waits = True
+                self.broker.later(RETRY_SECONDS, self._ask)
             else:
-                self._alter()
+                self._ask()
 
         self.broker.membership.ask_controller(decide, finish)
-        self.broker.later(0.5, lambda: finish(None))
+        self.broker.later(ANSWER_SECONDS_MAX, lambda: finish(None))
 
-    def _altered(self, proposal: IsrProposal, answer: AlterPartitionAnswer) -> bool:
-        partition = self.broker.partitions.get(proposal.topic_partition)
-        leader = None if partition is None else partition.leader
-        if partition is None or leader is None or leader.isr.pending is not proposal:
+    def _answered(self, proposal: IsrProposal, answer: AlterPartitionAnswer | None) -> bool:
+        came = self.broker.leading.replicas.isr_answered(proposal, answer)
+        if came is None:
             return False
-        before, isr = partition.high_watermark, leader.isr.committed
-        after = leader.answered(proposal, answer, self.broker.world.now)
         self.broker.world.note(
-            f"b{self.broker.id} {proposal.topic_partition} isr answer {answer.error.name} -> "
-            f"{list(leader.isr.committed)} {after.value}"
+            f"b{self.broker.id} {proposal.topic_partition} isr answer {came.error.name} -> "
+            f"{list(came.isr)} {'again' if came.again else 'done'}"
         )
-        reports.isr_changed(self.broker, partition.topic_partition, isr)
-        if partition.high_watermark != before:
-            self.broker.leading.moved(partition)
-        return after is AfterAnswer.RETRY
+        reports.isr_changed(self.broker, proposal.topic_partition, came.isr_before)
+        return came.again

@@ -6,7 +6,7 @@ never inside one; what it had not flushed may die with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from minikafka import __version__
@@ -15,13 +15,15 @@ from minikafka.log.manager import LogManager
 from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.metadata.image import CLUSTER_CONFIG, TOPIC, ClusterImage, PartitionState, TopicState
 from minikafka.metadata.store import StoreError
+from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
-from minikafka.replication.partition import Partition, ReplicationConfig, Role
+from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.partition import ReplicationConfig, Role
 
 from minikafka_chaos.simulation import reports
 from minikafka_chaos.simulation.announcing import IsrAnnouncer
 from minikafka_chaos.simulation.flushing import Flushing
-from minikafka_chaos.simulation.following import Following
+from minikafka_chaos.simulation.following import fetchers, note_truncations
 from minikafka_chaos.simulation.leading import Leading
 from minikafka_chaos.simulation.membership import Membership
 from minikafka_chaos.simulation.role import SimRole
@@ -45,15 +47,17 @@ class SimBroker:
         self.clock_off_ms = 0
         """How far the machine's wall clock is off."""
         self._backlog: list[Callable[[], None]] = []
+        self.awake_since = 0.0
+        """When its last pause was over."""
         self._forget()
 
     def _forget(self) -> None:
         self.image = ClusterImage(CLUSTER_ID)
-        self.partitions: dict[TopicPartition, Partition] = {}
-        self.leading = Leading(self)
-        self.following = Following(self)
+        self.partitions: dict[TopicPartition, HostedPartition] = {}
         self.flushing = Flushing(self)
         self.isr = IsrAnnouncer(self)
+        self.leading = Leading(self)
+        self.fetchers = fetchers(self)
         self.membership = Membership(self)
         self.hosted_once = False
         self.ready = False
@@ -84,6 +88,7 @@ class SimBroker:
             self._backlog.append(lambda: self.run(incarnation, event))
             return
         event()
+        self.leading.replicas.flush_ready()
         self.world.watcher.after(self)
 
     def later(self, delay: float, event: Callable[[], None]) -> None:
@@ -162,6 +167,7 @@ class SimBroker:
         if self.up and self.paused:
             self.world.note(f"b{self.id} resumes")
             self.paused = False
+            self.awake_since = self.world.now
             backlog, self._backlog = self._backlog, []
             for event in backlog:
                 event()
@@ -226,7 +232,9 @@ class SimBroker:
             if partition.leader is not None:
                 for replica, remote in partition.leader.remotes.items():
                     if replica not in partition.leader.isr.maximal and remote.leo >= 0:
-                        self.isr.propose(partition.leader.maybe_expand(replica, remote, now))
+                        proposal = partition.leader.maybe_expand(replica, remote, now)
+                        if proposal is not None:
+                            self.isr.propose(proposal)
         if self.membership.want_fence:
             self.membership.want_fence = False
             self.membership.step_now()
@@ -239,9 +247,13 @@ class SimBroker:
         peer = self.image.brokers.get(broker_id)
         return -1 if peer is None else peer.epoch
 
-    def epoch_led(self, tp: TopicPartition) -> int:
+    def image_partitions(self, index: int) -> Iterator[TopicState]:
+        """The topics of the cluster, as far as this broker knows, that have a partition of this number."""
+        return (topic for topic in self.image.topics.values() if 0 <= index < len(topic.partitions))
+
+    def epoch_led(self, topic_id: bytes, index: int) -> int:
         """The leader epoch in which this broker leads a partition now, -1 when it does not."""
-        partition = self.partitions.get(tp)
+        partition = self.leading.replicas.by_id.get(topic_id, {}).get(index)
         return -1 if partition is None or partition.leader is None else partition.leader.epoch
 
     def _host(self, topic: TopicState, index: int, state: PartitionState) -> None:
@@ -265,43 +277,63 @@ class SimBroker:
                 f"isr {list(state.isr)} leo {partition.log.log_end_offset} hw {partition.high_watermark}"
             )
             reports.role_changed(self, partition)
-            self.following.note_truncations(tp, partition)
-            if was is Role.LEADER and was_leader is not partition.leader:
-                self.leading.fail_producers(tp)
-            self.leading.wake(tp)
+            note_truncations(self, partition)
+            if was is Role.LEADER and partition.role is not Role.LEADER:
+                partition.fail_producers(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._wake(partition)
             if partition.follower is not None:
-                self.following.fetch(tp)
+                self.fetchers.follow(partition, partition.leader_id)
+            else:
+                self.fetchers.unfollow(partition)
         elif isr is not None:
             reports.isr_changed(self, tp, isr)
         if partition.high_watermark != before:
-            self.leading.moved(partition)
+            self.leading.replicas.high_watermark_moved(partition)
+
+    def left_role(self, partition: HostedPartition) -> None:
+        """It leads and follows no more; whoever waits at it is told."""
+        self.fetchers.unfollow(partition)
+        partition.fail_producers(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._wake(partition)
+
+    def _wake(self, partition: HostedPartition) -> None:
+        self.leading.replicas.wake(partition.followers)
+        self.leading.replicas.wake(partition.consumers)
 
     def _min_isr(self, topic: TopicState) -> int:
         own = self.world.controller_config_of(self.id).min_insync_replicas
         return self.world.rules.min_insync_replicas(self.image, topic, own)
 
-    def _drop(self, tp: TopicPartition, partition: Partition) -> None:
+    def _drop(self, tp: TopicPartition, partition: HostedPartition) -> None:
         """Reassigned to others."""
         assert self.logs is not None
         partition.resign()
         del self.partitions[tp]
-        self.leading.fail_producers(tp)
-        self.leading.wake(tp)
+        self.leading.replicas.remove(partition)
+        self.left_role(partition)
         self.logs.delete(tp, now_ms=self.now_ms)
         self.world.note(f"b{self.id} {tp} is dropped")
         self.world.watcher.dropped(self, tp)
         self.world.event(self, "replica_stopped", tp.topic, tp.partition, reason="reassigned")
 
-    def _create(self, topic: TopicState, tp: TopicPartition) -> Partition:
+    def _create(self, topic: TopicState, tp: TopicPartition) -> HostedPartition:
         assert self.logs is not None
         world = self.world
         log = self.logs.create(tp, topic.topic_id, LogConfig(), now_ms=self.now_ms)
         log.configure(world.log_config(topic.configs))
         config = ReplicationConfig(self._min_isr(topic), world.lag, world.truncation_mode)
         partition = world.rules.partition(
-            tp, topic.topic_id.bytes, self.id, log, config, self, self.logs.high_watermarks.get(tp, 0)
+            tp,
+            topic.topic_id.bytes,
+            self.id,
+            log,
+            config,
+            self,
+            self.logs.high_watermarks.get(tp, 0),
+            topic_config=None,
         )
         self.partitions[tp] = partition
+        self.leading.replicas.add(partition)
         world.watcher.hosted(self, partition)
         return partition
 

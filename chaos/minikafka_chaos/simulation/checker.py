@@ -176,6 +176,8 @@ class Checker(Watcher):
             return
         for tp, partition in broker.partitions.items():
             self._mirror(broker, tp, partition)
+        if (overdue := broker.leading.overdue(broker.awake_since)) is not None:
+            self.fail("B24 Purgatory", f"broker {broker.id}: {overdue}")
         for tp in self.states:
             self.leader_candidates(tp)
 
@@ -305,10 +307,6 @@ class Checker(Watcher):
                 f"broker {broker.id} leads {tp} in epoch {epoch} without the committed record at {first} "
                 f"(its LEO is {len(view.identities)}, the true HW {len(truth)})",
             )
-
-    def high_watermark(self, broker: SimBroker, partition: Partition) -> None:
-        """A leader's high watermark has moved, and answers may leave before the event is over."""
-        self._mirror(broker, partition.topic_partition, partition)
 
     def _commits(self, broker: SimBroker, partition: Partition, view: View, before: int) -> None:
         """What the high watermark of a leader has passed is committed, for ever (B2, B3, B4)."""

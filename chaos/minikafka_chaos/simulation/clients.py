@@ -140,9 +140,9 @@ class Consumer(Client):
         def answered(answer: Any) -> None:
             if self._number != number:
                 return
-            error, raw, start, parted = answer
+            error, raw, parted = answer
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self.position, self.last_epoch = checks.out_of_range(tp, position, start), -1
+                self._ask_bounds(number, leader, epoch)
             elif parted is not None:
                 self.position, self.last_epoch = checks.parted(tp, position, *parted)
             elif not error:
@@ -156,6 +156,21 @@ class Consumer(Client):
         if leader >= 0:
             self.world.network.request(CLIENT, leader, serve, answered)
         self.world.scheduler.at(0.4, again)
+
+    def _ask_bounds(self, number: int, leader: int, epoch: int) -> None:
+        """What a client does whose position is out of range: it asks for the ends of the log."""
+        tp, position = self.tp, self.position
+
+        def serve(broker: SimBroker, reply: Reply) -> None:
+            broker.leading.serve_bounds(tp, epoch, reply)
+
+        def answered(answer: Any) -> None:
+            if self._number == number:
+                start, _, _ = answer
+                self.position = self.world.checker.clients.out_of_range(tp, position, start)
+                self.last_epoch = -1
+
+        self.world.network.request(CLIENT, leader, serve, answered)
 
     def _take(self, whole: RecordBatch) -> None:
         """The records of a batch from the position on; it may begin before, but not end there."""

@@ -39,7 +39,11 @@ class SimCluster:
     session: float
     truncation_mode: TruncationMode = TruncationMode.LEADER_EPOCH
     fetch_timeout = 1.0
-    """How long a follower waits for the answer to a fetch."""
+    """How long a follower waits for the answer to a fetch (replica.socket.timeout.ms)."""
+    fetch_backoff = 1.0
+    """replica.fetch.backoff.ms"""
+    produce_timeout = 30.0
+    """The time a producer gives a broker."""
     data_dir = "/data"
     unflushed_dir: str | None = None
 
@@ -83,6 +87,10 @@ class SimCluster:
     def fetch_wait(self) -> float:
         """How long a leader keeps a follower's fetch when there is nothing to send."""
         raise NotImplementedError
+
+    def reader_wait(self) -> float:
+        """How long a leader keeps a reader's fetch when there is nothing to send."""
+        return 0.0
 
     def checkpoint_pause(self, first: bool) -> float:
         """The time to the next checkpoint of a broker; ``first``: that just started."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minikafka.protocol.types import TopicPartition
-from minikafka.replication.partition import Partition
+from minikafka.replication.hosted import HostedPartition
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -33,7 +33,7 @@ class Flushing:
                     self._flushed(partition)
         self.broker.later(world.flush_pause(first=False), self.look)
 
-    def soon(self, partition: Partition) -> None:
+    def soon(self, partition: HostedPartition) -> None:
         """Begin a flush unless one is under way (R17)."""
         tp = partition.topic_partition
         if tp in self._under_way or partition.log.failure is not None:
@@ -54,6 +54,6 @@ class Flushing:
 
         self.broker.later(self.broker.world.flush_time(), done)
 
-    def _flushed(self, partition: Partition) -> None:
-        self.broker.leading.flushed(partition)
-        self.broker.following.flushed(partition.topic_partition)
+    def _flushed(self, partition: HostedPartition) -> None:
+        self.broker.leading.replicas.flushed(partition)
+        self.broker.fetchers.flushed(partition)

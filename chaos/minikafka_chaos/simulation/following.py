@@ -1,12 +1,14 @@
-"""Following in a simulation: fetches of one partition each, and what comes of their answers."""
+"""Carries the fetches of a simulated broker: the connection to each leader, and what production's loop wants asked over it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.types import TopicPartition
+from minikafka.protocol.fetch import FollowerData
+from minikafka.replication.fetch_loop import BACKOFF_SECONDS_FIRST, FetcherPool, Key, Taken
 from minikafka.replication.follower import FetchOutcome, FetchPosition
+from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.partition import Partition
 
 from minikafka_chaos.simulation import reports
@@ -15,105 +17,146 @@ from minikafka_chaos.simulation.network import Reply
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
 
-BACKOFF = 0.05
-TAKEN = frozenset({FetchOutcome.APPENDED, FetchOutcome.EMPTY, FetchOutcome.TRUNCATED})
+COUNTS = frozenset({FetchOutcome.APPENDED, FetchOutcome.EMPTY, FetchOutcome.TRUNCATED})
 """Something of the answer counts from now on."""
 
 
-class Following:
-    """One incarnation's part as a follower; mirrors ``minikafka.server.fetchers``."""
+def fetchers(broker: SimBroker) -> FetcherPool[HostedPartition]:
+    """Those of one incarnation."""
+    return FetcherPool(lambda leader_id: SimFetcher(broker, leader_id))
 
-    def __init__(self, broker: SimBroker) -> None:
+
+def note_truncations(broker: SimBroker, partition: Partition) -> None:
+    """Tell what a follower cut off."""
+    follower, tp = partition.follower, partition.topic_partition
+    if follower is not None and follower.truncations:
+        for before, after, records, reason in follower.truncations:
+            broker.world.note(f"b{broker.id} {tp} truncates {before} -> {after}: {reason}")
+            reports.truncated(broker, partition, before, after, records, reason)
+        follower.truncations.clear()
+
+
+class SimFetcher:
+    """Fetches everything that is followed from one leader. A request that has no answer in time closes the connection."""
+
+    def __init__(self, broker: SimBroker, leader_id: int) -> None:
         self.broker = broker
-        self._fetching: dict[TopicPartition, int] = {}
-        self._held: set[TopicPartition] = set()
-        """Not asked for until a flush is done."""
+        self.leader_id = leader_id
+        self.loop = broker.world.rules.fetch_loop(leader_id, broker.world.fetch_backoff)
+        self._connection = 0
+        """Its number; what belongs to an earlier one is over."""
+        self._stopped = False
+        self._wakes = False
 
-    def fetch(self, tp: TopicPartition) -> None:
-        """One fetch of one partition; each has a number, so that a timer does not double it."""
-        partition = self.broker.partitions.get(tp)
-        follower = None if partition is None else partition.follower
-        if partition is None or follower is None or follower.failed:
-            return
-        if not follower.may_ask():
-            self._held.add(tp)
+    def add(self, partition: HostedPartition) -> None:
+        self.loop.follow(partition)
+        self._kick(overtake=True)
+
+    def remove(self, partition: HostedPartition) -> None:
+        self.loop.unfollow(partition)
+
+    def flushed(self, partition: HostedPartition) -> None:
+        if self.loop.flushed(partition):
+            self._kick(overtake=True)
+
+    def _flush_soon(self) -> None:
+        for partition in self.loop.owe_flush():
             self.broker.flushing.soon(partition)
+
+    @property
+    def is_idle(self) -> bool:
+        return self.loop.is_idle
+
+    def stop(self) -> None:
+        self._stopped = True
+        self.loop.clear()
+
+    def _kick(self, overtake: bool = False) -> None:
+        world = self.broker.world
+        if self._stopped:
             return
-        number = self._fetching[tp] = self._fetching.get(tp, 0) + 1
-        position = follower.position()
-        epoch = self.broker.broker_epoch
-        leader_id = follower.leader_id
-        source = self.broker.id
+        asked = self.loop.next_fetch(world.now, overtake)
+        self._flush_soon()
+        if self.loop.wake_at is not None and not self._wakes:
+            self._wakes = True
+            self.broker.later(self.loop.wake_at - world.now, self._backed_off)
+        if asked:
+            self._fetch(asked)
+
+    def _backed_off(self) -> None:
+        self._wakes = False
+        self._kick(overtake=True)
+
+    def _fetch(self, asked: dict[Key, FetchPosition]) -> None:
+        connection, source, epoch = self._connection, self.broker.id, self.broker.broker_epoch
+        state = {"open": True}
 
         def serve(leader: SimBroker, reply: Reply) -> None:
-            leader.leading.serve_follower(
-                tp, source, epoch, position, lambda answer: reply((leader.epoch_led(tp), answer))
+            leader.leading.serve_follower(source, epoch, asked, reply)
+
+        def closed() -> None:
+            if state["open"] and connection == self._connection:
+                self._disconnected()
+
+        def answered(answers: Any) -> None:
+            if not state["open"] or self._stopped or connection != self._connection:
+                return
+            state["open"] = False
+            for taken in self.loop.answered(asked, 0, answers.data, self.broker.world.now):
+                self._took(taken, answers.led)
+            self._flush_soon()
+            if self.loop.may_fetch_on:
+                self._kick(overtake=True)
+
+        self.broker.world.network.request(source, self.leader_id, serve, answered, closed)
+        self.broker.later(self.broker.world.fetch_timeout, closed)
+
+    def _disconnected(self) -> None:
+        self._connection += 1
+        self.loop.disconnected()
+        if not self._stopped:
+            self.broker.later(BACKOFF_SECONDS_FIRST, self._kick)
+
+    def _took(self, taken: Taken[HostedPartition], led: dict[Key, int]) -> None:
+        """Errors of the log and of the code end the run: the simulated disk takes everything."""
+        world, partition = self.broker.world, taken.partition
+        if (problem := taken.broke or taken.failure) is not None:
+            raise problem
+        if taken.outcome in COUNTS:
+            sent_in = led.get((partition.topic_id, partition.topic_partition.partition), -1)
+            world.watcher.fetched(self.broker, partition, self.leader_id, sent_in)
+        if taken.outcome is FetchOutcome.APPENDED:
+            world.note(
+                f"b{self.broker.id} {partition.topic_partition} appends {taken.position.offset}.."
+                f"{partition.log.log_end_offset} hw {partition.high_watermark}"
             )
+        elif taken.outcome is FetchOutcome.OUT_OF_RANGE:
+            self._ask_offsets(partition, taken.position)
+        note_truncations(self.broker, partition)
 
-        def again() -> None:
-            if self._fetching.get(tp) == number:
-                self.fetch(tp)
-
-        def refused() -> None:
-            self.broker.later(BACKOFF, again)
-
-        def answered(sent: Any) -> None:
-            self._fetched(tp, position, leader_id, *sent)
-            again()
-
-        self.broker.world.network.request(self.broker.id, leader_id, serve, answered, refused)
-        self.broker.later(self.broker.world.fetch_timeout, again)
-
-    def flushed(self, tp: TopicPartition) -> None:
-        """More of its log is on disk: what was held back may be asked for."""
-        if tp in self._held:
-            self._held.discard(tp)
-            self.fetch(tp)
-
-    def _fetched(self, tp: TopicPartition, position: FetchPosition, leader_id: int, sent_in: int, answer: Any) -> None:
-        partition = self.broker.partitions.get(tp)
-        follower = None if partition is None else partition.follower
-        if partition is None or follower is None:
-            return
-        error, diverging, high_watermark, start, records = answer
-        before = partition.log.log_end_offset
-        outcome = follower.answered(position, error, diverging, high_watermark, start, memoryview(bytearray(records)))
-        if outcome in TAKEN:
-            self.broker.world.watcher.fetched(self.broker, partition, leader_id, sent_in)
-        if outcome is FetchOutcome.APPENDED:
-            self.broker.world.note(
-                f"b{self.broker.id} {tp} appends {before}..{partition.log.log_end_offset} hw {partition.high_watermark}"
-            )
-        elif outcome is FetchOutcome.OUT_OF_RANGE:
-            self._ask_offsets(tp, position)
-        elif outcome in (FetchOutcome.BACK_OFF, FetchOutcome.FAILED):
-            self._fetching[tp] = self._fetching.get(tp, 0) + 1
-            number = self._fetching[tp]
-            self.broker.later(BACKOFF, lambda: self.fetch(tp) if self._fetching.get(tp) == number else None)
-        self.note_truncations(tp, partition)
-
-    def note_truncations(self, tp: TopicPartition, partition: Partition) -> None:
-        follower = partition.follower
-        if follower is not None and follower.truncations:
-            for before, after, records, reason in follower.truncations:
-                self.broker.world.note(f"b{self.broker.id} {tp} truncates {before} -> {after}: {reason}")
-                reports.truncated(self.broker, partition, before, after, records, reason)
-            follower.truncations.clear()
-
-    def _ask_offsets(self, tp: TopicPartition, position: FetchPosition) -> None:
-        follower = self.broker.partitions[tp].follower
-        assert follower is not None
+    def _ask_offsets(self, partition: HostedPartition, position: FetchPosition) -> None:
+        tp = partition.topic_partition
 
         def serve(leader: SimBroker, reply: Reply) -> None:
-            partition = leader.partitions.get(tp)
-            if partition is not None and partition.check_leader(position.leader_epoch) is ErrorCode.NONE:
-                reply((partition.log.log_start_offset, partition.log.log_end_offset))
+            there = leader.partitions.get(tp)
+            if there is not None and there.check_leader(position.leader_epoch) is ErrorCode.NONE:
+                reply((there.log.log_start_offset, there.log.log_end_offset))
 
         def answered(offsets: Any) -> None:
-            partition = self.broker.partitions.get(tp)
-            if partition is not None and partition.follower is follower:
-                follower.leader_offsets(position, *offsets)
-                self.note_truncations(tp, partition)
-                self.fetch(tp)
+            earliest, latest = offsets
+            taken = self.loop.leader_range(partition, position, earliest, latest, self.broker.world.now)
+            if taken is not None:
+                self._took(taken._replace(outcome=FetchOutcome.STALE), {})
+                self._kick(overtake=True)
 
-        self.broker.world.network.request(self.broker.id, follower.leader_id, serve, answered)
+        self.broker.world.network.request(self.broker.id, self.leader_id, serve, answered)
+
+
+class FetchAnswer:
+    """What a leader answers to a fetch, and (for the checker) in which leader epoch it led each partition."""
+
+    __slots__ = ("data", "led")
+
+    def __init__(self, data: list[FollowerData], led: dict[Key, int]) -> None:
+        self.data = data
+        self.led = led

@@ -120,6 +120,11 @@ INVARIANTS: Mapping[str, Invariant] = {
     "B23 Indexes": Invariant(
         "an index entry points to the batch it speaks of; a time index to the first that is so new", "Kafka's LogSegment"
     ),
+    "B24 Purgatory": Invariant(
+        "a produce that waits is answered as soon as the high watermark has passed it or its leader leads no more, any request "
+        "when its time is up",
+        "Kafka's purgatories",
+    ),
     "L1 leader": Invariant("after healing every partition has a leader", "Vanlightly's KIP-966 specification"),
     "L2 full ISR": Invariant("after healing every replica is in the ISR", "Vanlightly's KIP-966 specification"),
     "L3 progress": Invariant("after healing every send is answered", "Vanlightly's KIP-966 specification"),

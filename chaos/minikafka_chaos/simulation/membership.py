@@ -171,6 +171,5 @@ class Membership:
         for tp, partition in self.broker.partitions.items():
             partition.forget_state()
             self.broker.world.watcher.reset(self.broker, tp)
-            self.broker.leading.fail_producers(tp)
-            self.broker.leading.wake(tp)
+            self.broker.left_role(partition)
         self.step_now()

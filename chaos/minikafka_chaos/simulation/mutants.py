@@ -6,12 +6,11 @@ checker: a simulator that does not find these would not find their cousins eithe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from minikafka.controller.brokers import BrokerBook
 from minikafka.controller.change import change
-from minikafka.controller.controller import Controller
 from minikafka.controller.partitions import PartitionBook
 from minikafka.controller.topics import TopicBook
 from minikafka.log.data_directory import DataDirectory
@@ -20,66 +19,15 @@ from minikafka.metadata.image import MIN_ISR, BrokerState, ClusterImage, TopicSt
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.follower import FetchOutcome, FetchPosition, FollowerState
+from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import AfterAnswer, IsrProposal
 from minikafka.replication.leader import LeaderState, RemoteReplica
-from minikafka.replication.partition import Partition
 
-from minikafka_chaos.simulation.rules import Rules
+from minikafka_chaos.simulation.bug_seed import BugSeed, rules_with
+from minikafka_chaos.simulation.shell_mutants import SHELL_SEEDS
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
-
-
-class BugSeed(NamedTuple):
-    """A mistake, where it was made, and what it does to the rules."""
-
-    name: str
-    mistake: str
-    source: str
-    rules: Callable[[], Rules]
-
-
-def _rules(
-    leader: type[LeaderState] | None = None,
-    follower: type[FollowerState] | None = None,
-    partition: type[Partition] | None = None,
-    partitions: type[PartitionBook] | None = None,
-    brokers: type[BrokerBook] | None = None,
-    topics: type[TopicBook] | None = None,
-    manager: type[LogManager] | None = None,
-    eligible: Callable[[BrokerState | None, int], bool] | None = None,
-    checkpointed: Callable[[SimBroker], dict[TopicPartition, int]] | None = None,
-    min_isr: Callable[[ClusterImage, TopicState, int], int] | None = None,
-) -> Callable[[], Rules]:
-    def make() -> Rules:
-        rules = Rules()
-        base = partition or Partition
-        if leader or follower:
-            members: dict[str, Any] = {"__slots__": ()}
-            if leader:
-                members["leader_class"] = leader
-            if follower:
-                members["follower_class"] = follower
-            base = type("MutantPartition", (base,), members)
-        rules.partition = base
-        if partitions or brokers or topics:
-            books = {
-                "partition_book": partitions or PartitionBook,
-                "broker_book": brokers or BrokerBook,
-                "topic_book": topics or TopicBook,
-            }
-            rules.controller = type("MutantController", (Controller,), books)
-        if manager:
-            rules.log_manager = manager
-        if eligible:
-            rules.eligible = eligible  # type: ignore[method-assign, assignment]
-        if checkpointed:
-            rules.checkpointed = checkpointed  # type: ignore[method-assign, assignment]
-        if min_isr:
-            rules.min_insync_replicas = min_isr  # type: ignore[method-assign, assignment]
-        return rules
-
-    return make
 
 
 # -- followers ---------------------------------------------------------------------------------------------------------------
@@ -127,7 +75,7 @@ class _HighWatermarkOnDivergence(FollowerState):
         return outcome
 
 
-class _RemembersForgetting(Partition):
+class _RemembersForgetting(HostedPartition):
     """Holds what the follower below forgot, over its terms."""
 
     __slots__ = ("forgot",)
@@ -190,7 +138,7 @@ class _NoEpochStart(LeaderState):
         return
 
 
-class _NoFencing(Partition):
+class _NoFencing(HostedPartition):
     __slots__ = ()
 
     def check_leader(self, current_leader_epoch: int) -> ErrorCode:
@@ -383,63 +331,64 @@ def _only_led(broker: SimBroker) -> dict[TopicPartition, int]:
 BUG_SEEDS: Mapping[str, BugSeed] = {
     seed.name: seed
     for seed in (
+        *SHELL_SEEDS,
         BugSeed("truncate-to-hw", "follower truncates to its HW instead of the end of the epoch", "before KIP-101",
-                _rules(follower=_TruncatesToHighWatermark)),
+                rules_with(follower=_TruncatesToHighWatermark)),
         BugSeed("no-epoch-at-become-leader", "no epoch entry when a leader takes over", "KAFKA-6361, KIP-279",
-                _rules(leader=_NoEpochStart)),
-        BugSeed("one-shot-truncation", "truncates once and never asks again", "KIP-279", _rules(follower=_TruncatesOnce)),
-        BugSeed("no-epoch-fencing", "currentLeaderEpoch is not checked", "KIP-320", _rules(partition=_NoFencing)),
+                rules_with(leader=_NoEpochStart)),
+        BugSeed("one-shot-truncation", "truncates once and never asks again", "KIP-279", rules_with(follower=_TruncatesOnce)),
+        BugSeed("no-epoch-fencing", "currentLeaderEpoch is not checked", "KIP-320", rules_with(partition=_NoFencing)),
         BugSeed("stale-fetch-answer", "an answer is applied after the epoch or position moved", "Kip320.tla rule 2",
-                _rules(follower=_TakesAnyAnswer)),
+                rules_with(follower=_TakesAnyAnswer)),
         BugSeed("hw-on-divergence", "HW is taken from a diverging answer", "KAFKA-14704",
-                _rules(follower=_HighWatermarkOnDivergence)),
+                rules_with(follower=_HighWatermarkOnDivergence)),
         BugSeed("forget-epoch-on-empty", "lastFetchedEpoch is forgotten after an empty answer", "KAFKA-15510",
-                _rules(follower=_ForgetsEpochWhenEmpty, partition=_RemembersForgetting)),
+                rules_with(follower=_ForgetsEpochWhenEmpty, partition=_RemembersForgetting)),
         BugSeed("append-later-epoch", "batches of a later epoch than the fetch's are appended", "KAFKA-18723",
-                _rules(follower=_AppendsLaterEpochs)),
+                rules_with(follower=_AppendsLaterEpochs)),
         BugSeed("out-of-range-drops-all", "OFFSET_OUT_OF_RANGE truncates to the start", "KAFKA-2143, KAFKA-7414",
-                _rules(follower=_DropsAllWhenOutOfRange)),
+                rules_with(follower=_DropsAllWhenOutOfRange)),
         BugSeed("join-at-hw", "joins the ISR at the HW, before the start of the leader's epoch", "KAFKA-7128",
-                _rules(leader=_JoinsAtHighWatermark)),
+                rules_with(leader=_JoinsAtHighWatermark)),
         BugSeed("committed-isr-for-hw", "HW ignores a pending ISR change", "KIP-497",
-                _rules(leader=_CommittedIsrForHighWatermark)),
+                rules_with(leader=_CommittedIsrForHighWatermark)),
         BugSeed("fall-back-on-unknown", "falls back to the old ISR when the outcome is unknown", "KAFKA-12684",
-                _rules(leader=_FallsBackOnUnknown)),
+                rules_with(leader=_FallsBackOnUnknown)),
         BugSeed("no-partition-epoch", "ISR changes without compare-and-set on the partition epoch", "KIP-497",
-                _rules(partitions=_NoPartitionEpoch)),
+                rules_with(partitions=_NoPartitionEpoch)),
         BugSeed("accept-fenced", "fenced or stopping brokers may join the ISR", "KIP-841",
-                _rules(partitions=_AcceptsFenced, eligible=_anybody)),
+                rules_with(partitions=_AcceptsFenced, eligible=_anybody)),
         BugSeed("accept-rebooted", "a fetch of the last incarnation lets a rebooted broker into the ISR", "KIP-903",
-                _rules(leader=_TrustsAnyIncarnation, partitions=_AcceptsRebooted, eligible=_any_incarnation)),
+                rules_with(leader=_TrustsAnyIncarnation, partitions=_AcceptsRebooted, eligible=_any_incarnation)),
         BugSeed("keep-uncleanly-stopped", "a broker that lost its tail keeps its seat in ISR and ELR", "KIP-966",
-                _rules(brokers=_KeepsUncleanlyStopped)),
+                rules_with(brokers=_KeepsUncleanlyStopped)),
         BugSeed("restart-unnoticed", "a restart within the session keeps the ISR seat", "KIP-966",
-                _rules(brokers=_NoticesNoRestart)),
+                rules_with(brokers=_NoticesNoRestart)),
         BugSeed("hw-under-min-isr", "HW advances below min.insync.replicas", "KAFKA-15583",
-                _rules(leader=_AdvancesUnderMinIsr)),
+                rules_with(leader=_AdvancesUnderMinIsr)),
         BugSeed("clean-marker-stays", "the clean shutdown marker is still there after loading", "KAFKA-10471",
-                _rules(manager=_KeepsCleanMarker)),
+                rules_with(manager=_KeepsCleanMarker)),
         BugSeed("drop-leaderless-hw", "the HW of a leaderless partition is dropped from the checkpoint", "KAFKA-1647",
-                _rules(checkpointed=_only_led)),
+                rules_with(checkpointed=_only_led)),
         BugSeed("hasty-shrink", "a new leader shrinks the ISR before the first fetch", "Fluss #3698",
-                _rules(leader=_DistrustsNewFollowers)),
+                rules_with(leader=_DistrustsNewFollowers)),
         BugSeed("trust-old-positions", "a leader that missed a term keeps what its followers had before it", "found here",
-                _rules(leader=_TrustsOldPositions)),
+                rules_with(leader=_TrustsOldPositions)),
         BugSeed("shrink-without-leader", "a shrink drops the leader itself from the ISR", "Fluss #3927",
-                _rules(leader=_ShrinksWithoutItself, partitions=_AcceptsAnyIsr)),
+                rules_with(leader=_ShrinksWithoutItself, partitions=_AcceptsAnyIsr)),
         BugSeed("dedupe-on-leader-only", "followers do not keep the state of producers", "redpanda #3039",
-                _rules(follower=_ForgetsProducers)),
+                rules_with(follower=_ForgetsProducers)),
         BugSeed("min-isr-keeps-elr", "the ELR outlives a lower min.insync.replicas", "KIP-966, audit t2",
-                _rules(topics=_KeepsElrWhenMinIsrFalls)),
+                rules_with(topics=_KeepsElrWhenMinIsrFalls)),
         BugSeed("min-isr-keeps-epoch", "a leader shrinks its ISR before it knows a higher min.insync.replicas", "found here",
-                _rules(topics=_KeepsEpochWhenMinIsrRises)),
+                rules_with(topics=_KeepsEpochWhenMinIsrRises)),
         BugSeed("own-min-isr", "leaders go by the min.insync.replicas of their own file", "KIP-966, audit t2",
-                _rules(min_isr=_own_min_isr)),
+                rules_with(min_isr=_own_min_isr)),
         BugSeed("leader-flushes-late", "a leader counts for what flush.messages wants flushed first", "Kafka's UnifiedLog.append",
-                _rules(leader=_CountsUnflushed)),
+                rules_with(leader=_CountsUnflushed)),
         BugSeed("follower-flushes-late", "a follower's fetch tells of what flush.messages wants flushed first",
-                "Kafka's UnifiedLog.append", _rules(follower=_AsksBeforeTheFlush)),
+                "Kafka's UnifiedLog.append", rules_with(follower=_AsksBeforeTheFlush)),
         BugSeed("lagging-end-offset", "ListOffsets shows the HW of a leader that has not caught up", "OFFSET_NOT_AVAILABLE",
-                _rules(leader=_ShowsLaggingEnd)),
+                rules_with(leader=_ShowsLaggingEnd)),
     )
 }  # fmt: skip

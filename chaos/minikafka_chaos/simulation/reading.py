@@ -107,7 +107,7 @@ class _Reader(Client):
         def answered(answer: Any) -> None:
             if self._asked != number or self.stopped:
                 return
-            error, records, _, parted = answer
+            error, records, parted = answer
             if parted is not None or error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self.history.poll_failed(self.process, *tp, PARTED if parted is not None else error.name)
                 self._place_again()

@@ -8,7 +8,10 @@ from minikafka.controller.controller import Controller
 from minikafka.log.manager import LogManager
 from minikafka.metadata.image import BrokerState, ClusterImage, TopicState
 from minikafka.protocol.types import TopicPartition
-from minikafka.replication.partition import Partition
+from minikafka.replication.fetch_loop import FetchLoop
+from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.isr_requests import IsrRequests
+from minikafka.replication.replicas import ReplicaManager
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -17,7 +20,10 @@ if TYPE_CHECKING:
 class Rules:
     """Production as it is."""
 
-    partition: type[Partition] = Partition
+    partition: type[HostedPartition] = HostedPartition
+    replica_manager: type[ReplicaManager] = ReplicaManager
+    isr_requests: type[IsrRequests] = IsrRequests
+    fetch_loop: type[FetchLoop[HostedPartition]] = FetchLoop
     controller: type[Controller] = Controller
     log_manager: type[LogManager] = LogManager
 

@@ -44,9 +44,6 @@ class Watcher:
     def records_deleted(self, tp: TopicPartition, to: int) -> None:
         """Records before an offset were deleted by request."""
 
-    def high_watermark(self, broker: SimBroker, partition: Partition) -> None:
-        """A high watermark has moved."""
-
     def proposed(self, broker: SimBroker, proposal: IsrProposal) -> None:
         """A leader is about to ask for another ISR."""
 

@@ -118,6 +118,7 @@ class World(SimCluster):
         self.lag = 1.0
         self.heartbeat = 0.2
         self.session = 1.2
+        self.produce_timeout = 0.7
         count = random.choice((3, 3, 3, 4, 5))
         self.min_isr = random.choice((2, 2, 2, 1))
         self._log_config = LogConfig(
@@ -158,6 +159,9 @@ class World(SimCluster):
 
     def fetch_wait(self) -> float:
         return self.random.uniform(0.1, 0.3)
+
+    def reader_wait(self) -> float:
+        return self.random.choice((0.0, 0.1))
 
     def checkpoint_pause(self, first: bool) -> float:
         return self.random.uniform(0.1, 0.5) if first else self.random.uniform(0.2, 0.6)

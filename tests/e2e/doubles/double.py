@@ -21,7 +21,7 @@ from typing import Any, Final
 from minikafka.log.log import AppendInfo, Log
 from minikafka.protocol.produce import ProduceRequest
 from minikafka.protocol.records import build_batch, iterate_batches, parse_records, read_header
-from minikafka.server.replicas import ReplicaManager
+from minikafka.replication.replicas import ReplicaManager
 
 TOPIC: Final = "bank"
 EVERY: Final = 10

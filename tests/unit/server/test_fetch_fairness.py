@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from minikafka.protocol.fetch import FollowerData
 from minikafka.protocol.produce import ProduceRequest
-from minikafka.server.fetchers import ReplicaFetcher
+from minikafka.replication.fetch_loop import FetchLoop
 
 from tests.unit.replication.cluster import batch
 from tests.unit.server.in_process import running, until
@@ -22,14 +22,14 @@ async def test_the_last_partition_does_not_wait_for_the_first_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: dict[str, int]
 ) -> None:
     taken: list[tuple[bytes, int]] = []
-    apply = ReplicaFetcher._apply
+    take = FetchLoop._take
 
-    def noted(fetcher: ReplicaFetcher, data: FollowerData, asked: Any) -> None:
+    def noted(loop: FetchLoop[Any], data: FollowerData, asked: Any, now: float) -> Any:
         if data.records:
             taken.append((data.topic_id, data.partition))
-        apply(fetcher, data, asked)
+        return take(loop, data, asked, now)
 
-    monkeypatch.setattr(ReplicaFetcher, "_apply", noted)
+    monkeypatch.setattr(FetchLoop, "_take", noted)
     one_batch = {"replica_fetch_max_bytes": "1500", "replica_fetch_response_max_bytes": "1500"}
     async with running(tmp_path, 2, replica_lag_time_max_ms="600000", **one_batch) as cluster:
         for topic, partitions in topics.items():

@@ -17,11 +17,12 @@ from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.metadata.image import PartitionState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication.clock import Clock
+from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.partition import ReplicationConfig
+from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.group_service import GroupService
-from minikafka.server.hosted import HostedPartition
 from minikafka.server.internal import InternalLog
-from minikafka.server.replicas import ReplicaManager
 from minikafka.telemetry.metrics import BrokerStats
 
 from tests.unit.replication.cluster import NOW_MS, AllAlive
@@ -49,10 +50,16 @@ class Coordinator:
         self.partition = HostedPartition(
             OFFSETS, b"i" * 16, 1, self.log, ReplicationConfig(1, 30.0), AllAlive(), 0, topic_config=None
         )
-        self.replicas = ReplicaManager(BrokerStats(), lambda _: None)
+        clock = Clock(self.now, lambda: int(time.time() * 1000), asyncio.get_running_loop().call_later)
+        self.replicas = ReplicaManager(BrokerStats(), lambda _: None, clock)
         self.replicas.add(self.partition)
         self.partition.apply_state(PartitionState((1, 2), (1, 2), 1), time.monotonic())
         self.groups = self.service()
+
+    @staticmethod
+    def now() -> float:
+        """As the tests bend it."""
+        return time.monotonic()
 
     def service(self) -> GroupService:
         internal = InternalLog(cast(Any, SimpleNamespace(replicas=self.replicas)))

@@ -14,11 +14,11 @@ from minikafka.controller.topics import NewTopic
 from minikafka.log.errors import LogDirFailure
 from minikafka.metadata.image import ClusterImage
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.replicas import ReplicaManager
 from minikafka.server import supervision
 from minikafka.server.broker import Broker
-from minikafka.server.hosted import HostedPartition
 from minikafka.server.housekeeping import Housekeeping
-from minikafka.server.replicas import ReplicaManager
 
 from tests.unit.server.in_process import Cluster, get, running, until
 

@@ -21,9 +21,9 @@ from minikafka.log.filesystem import RealFile, RealFileSystem
 from minikafka.protocol import produce as produce_codec
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication.hosted import HostedPartition
 from minikafka.server import main, offline_logs
 from minikafka.server.broker import Broker
-from minikafka.server.hosted import HostedPartition
 
 from tests.unit.replication.cluster import batch
 from tests.unit.server.in_process import DEADLINE, Cluster, get, running, until

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from minikafka.server.purgatory import DelayedFetch
+from minikafka.protocol.fetch import CONSUMER, FetchRequest
+from minikafka.replication.clock import Clock
+from minikafka.replication.purgatory import FetchTopics
+from minikafka.replication.replicas import ReplicaManager
+from minikafka.telemetry.metrics import BrokerStats
 
 
 @pytest.fixture
@@ -18,20 +22,38 @@ def no_collector() -> Iterator[None]:
     gc.enable()
 
 
-def a_fetch_from_start_to_end() -> weakref.ref[Callable[[bool], None]]:
-    """What it was to be tried again with."""
+class Connection:
+    """Knows the fetch that waits for it, which knows how to answer it."""
 
-    def retry(final: bool) -> None:
-        assert parked.follower is final
+    def __init__(self) -> None:
+        self.answers: list[int] = []
+        manager = ReplicaManager(BrokerStats(), lambda _: None, Clock(lambda: 0.0, lambda: 0, lambda *_: None))
+        request = FetchRequest(CONSUMER, 1000, 1, 1 << 20, 0, 0, -1, [("t", [])])
+        self.parked = manager.fetch(request, self.answered)
 
-    parked = DelayedFetch(0.0, True, retry)
-    parked.retry(True)
-    parked.forget()
+    def answered(self, topics: FetchTopics, size: int) -> None:
+        assert topics == [("t", [])]
+        self.answers.append(size)
+
+
+def a_fetch_from_start_to_end(answered: bool) -> weakref.ref[Connection]:
+    connection = Connection()
+    parked = connection.parked
+    assert parked is not None and not parked.is_over
+    parked.retry(False)
+    assert not parked.is_over, "there is nothing for it yet"
+    if answered:
+        parked.retry(True)
+    else:
+        parked.give_up()
+    assert parked.is_over
     parked.retry(False)  # it had been woken before
-    return weakref.ref(retry)
+    assert connection.answers == [0] * answered
+    return weakref.ref(connection)
 
 
 @pytest.mark.usefixtures("no_collector")
-def test_a_fetch_that_is_over_leaves_nothing_to_the_garbage_collector() -> None:
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_fetch_that_is_over_leaves_nothing_to_the_garbage_collector(answered: bool) -> None:
     """A thousand a second did, and each collection held up all partitions for up to a tenth of a second."""
-    assert a_fetch_from_start_to_end()() is None
+    assert a_fetch_from_start_to_end(answered)() is None

@@ -84,7 +84,7 @@ async def test_a_follower_keeps_what_its_leader_never_had(tmp_path: Path) -> Non
         await until(lambda: all(told(cluster, b, "metadata_behind_log") for b in (two, three)))
         for broker in (two, three):
             assert (hosted(broker).role, hosted(broker).log.log_end_offset) == (Role.NONE, 1)
-            assert hosted(broker) not in broker.fetchers._where
+            assert broker.fetchers.leader_of(hosted(broker)) is None
 
 
 async def test_a_running_broker_ends_when_the_store_goes_back_under_it(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ async def test_a_partition_whose_flush_is_slow_does_not_hold_up_the_others(stage
     parked = await next_of(stage.peer.fetches)
     assert [topic.topic_id for topic in parked.request.topics] == [UUID(int=9)]
     disk.flushes()
-    await stage.until(lambda: stage.broker.fetchers._fetchers[2]._in_flight == 2)
+    await stage.until(lambda: stage.broker.fetchers._fetchers[2]._loop.in_flight == 2)
     parked.answer.set_result({"responses": []})  # a leader answers it at once when another one comes
     both = await next_of(stage.peer.fetches)
     offsets = {topic.topic_id: topic.partitions[0].fetch_offset for topic in both.request.topics}

@@ -18,9 +18,9 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
+    from minikafka.replication.hosted import HostedPartition
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
-    from minikafka.server.hosted import HostedPartition
 
 SPEC = ApiSpec(2, "ListOffsets", 1, 10)
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from minikafka.controller.topics import NewTopic, check_topic_name
 from minikafka.metadata.image import NO_LEADER, TopicState
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.replication.replicas import INTERNAL_TOPICS
 from minikafka.server.api.spec import ApiSpec
-from minikafka.server.replicas import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker

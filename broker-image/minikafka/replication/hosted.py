@@ -1,4 +1,4 @@
-"""A partition as the server hosts it: the state machine, and who waits for it."""
+"""A partition as a broker hosts it: the state machine, and who waits for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.partition import Partition
-from minikafka.server.purgatory import DelayedFetch, ProduceWaiter
+from minikafka.replication.purgatory import DelayedFetch, ProduceWaiter
 
 
 class HostedPartition(Partition):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka.log.errors import LogDirFailure, LogError
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchPartition, FetchRequest, PartitionData, TopicKey
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.types import TopicPartition
-from minikafka.replication.isr import IsrProposal
-from minikafka.server.hosted import HostedPartition
-from minikafka.server.purgatory import DelayedFetch, DelayedProduce, ProduceWaiter
+from minikafka.replication.clock import Clock
+from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.isr import AfterAnswer, AlterPartitionAnswer, IsrProposal
+from minikafka.replication.purgatory import DelayedFetch, DelayedProduce, FetchDone, FetchTopics, ProduceWaiter
 
 if TYPE_CHECKING:
     from minikafka.telemetry.metrics import BrokerStats
@@ -25,26 +24,40 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 SWEEP_SECONDS = 0.05
 """How late an expired produce may be answered."""
 
-FetchTopics = list[tuple[TopicKey, list[PartitionData]]]
+
+class IsrAnswered(NamedTuple):
+    """What came of the controller's answer to a proposal."""
+
+    partition: HostedPartition
+    error: ErrorCode
+    isr_before: tuple[int, ...]
+    isr: tuple[int, ...]
+    again: bool
+    """The outcome is unknown: the same proposal is to be sent again."""
 
 
 class ReplicaManager:
-    """Hosted partitions by topic name and by topic id, and what happens on their behalf."""
+    """Hosted partitions by topic name and by topic id, and what happens on their behalf.
 
-    def __init__(self, stats: BrokerStats, propose: Callable[[IsrProposal], None]) -> None:
+    Args:
+        stats: counts bytes, records and what is refused.
+        propose: has the controller asked for another ISR.
+        clock: what time it is, and who wakes the purgatory.
+    """
+
+    def __init__(self, stats: BrokerStats, propose: Callable[[IsrProposal], None], clock: Clock) -> None:
         self.by_name: dict[str, dict[int, HostedPartition]] = {}
         self.by_id: dict[bytes, dict[int, HostedPartition]] = {}
         self.stats = stats
         self.propose = propose
-        self.offline_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self.exists: Callable[[TopicKey, int], bool] = lambda _key, _index: False
         self.hint: Callable[[HostedPartition], tuple[int, int] | None] = lambda _: None
         self.log_failed: Callable[[HostedPartition, LogError], None] = lambda _partition, _error: None
         self.flush_soon: Callable[[HostedPartition], None] = lambda _partition: None
-        self.on_append: Callable[[HostedPartition, int], None] | None = None
         self._ready: list[DelayedFetch] = []
         self._delayed: set[DelayedProduce] = set()
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweeps = False
+        self._now, self._unix_ms, self._later = clock
 
     # -- hosting ------------------------------------------------------------------------------------------------------
 
@@ -83,8 +96,8 @@ class ReplicaManager:
     ) -> None:
         """Append and answer, at once or when the high watermark allows it (R16)."""
         acks = request.acks
-        now = time.monotonic()
-        now_ms = int(time.time() * 1000)
+        now = self._now()
+        now_ms = self._unix_ms()
         results: list[tuple[str, list[PartitionResult]]] = []
         delayed: DelayedProduce | None = None
         for name, partitions in request.topics:
@@ -112,8 +125,7 @@ class ReplicaManager:
             respond(results)
         else:
             self._delayed.add(delayed)
-            if self._sweeper is None:
-                self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
+            self._sweep_later()
 
     def _append(
         self, partition: HostedPartition, index: int, records: memoryview | None, acks: int, now_ms: int, now: float
@@ -124,7 +136,7 @@ class ReplicaManager:
         """
         leader = partition.leader
         if leader is None:
-            return PartitionResult(index, self.offline_error, current_leader=self.hint(partition)), -1
+            return PartitionResult(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=self.hint(partition)), -1
         refused = leader.check_enough_replicas(acks)
         if refused:
             return PartitionResult(index, refused), -1
@@ -145,8 +157,6 @@ class ReplicaManager:
                 self.wake(partition.followers)
             if partition.high_watermark != before:
                 self.high_watermark_moved(partition)
-            if self.on_append is not None:
-                self.on_append(partition, info.records)
         owes_flush = log.owes_flush
         if owes_flush:
             self.flush_soon(partition)
@@ -166,10 +176,15 @@ class ReplicaManager:
         """Produce requests that wait; counted when asked, for they come and go by the thousand."""
         return sum(not delayed.done for delayed in self._delayed)
 
+    def _sweep_later(self) -> None:
+        if not self._sweeps:
+            self._sweeps = True
+            self._later(SWEEP_SECONDS, self._sweep)
+
     def _sweep(self) -> None:
         """Time out produces. A time-out says nothing about the write: it may still be committed."""
-        self._sweeper = None
-        now = time.monotonic()
+        self._sweeps = False
+        now = self._now()
         expired = [d for d in self._delayed if d.done or d.deadline <= now]
         for delayed in expired:
             self._delayed.discard(delayed)
@@ -181,7 +196,7 @@ class ReplicaManager:
                         waiting.remove(waiter)
                         waiter.delayed.settle(waiter.result, ErrorCode.REQUEST_TIMED_OUT)
         if self._delayed:
-            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
+            self._sweep_later()
 
     # -- waking -------------------------------------------------------------------------------------------------------
 
@@ -200,7 +215,7 @@ class ReplicaManager:
         if leader is None:
             return
         before = partition.high_watermark
-        leader.maybe_advance_high_watermark(time.monotonic())
+        leader.maybe_advance_high_watermark(self._now())
         if partition.high_watermark != before:
             self.high_watermark_moved(partition)
         if partition.unflushed_producers:
@@ -224,9 +239,21 @@ class ReplicaManager:
 
     # -- fetch --------------------------------------------------------------------------------------------------------
 
+    def fetch(self, request: FetchRequest, respond: FetchDone) -> DelayedFetch | None:
+        """Answer, at once or later (R7); what waits is the caller's to retry at its deadline, and to give up."""
+        settled = self.note_followers(request) if request.replica_id >= 0 else {}
+        topics, total, urgent = self.read(request, settled)
+        wait = request.max_wait_ms / 1000
+        if urgent or total >= request.min_bytes or wait <= 0:
+            respond(topics, total)
+            return None
+        parked = DelayedFetch(self._now() + wait, request, respond, self)
+        self.park(parked, request)
+        return parked
+
     def note_followers(self, request: FetchRequest) -> dict[tuple[TopicKey, int], PartitionData]:
         """A follower's positions, taken in once a request; answers the partitions that get an error or a divergence."""
-        now = time.monotonic()
+        now = self._now()
         settled: dict[tuple[TopicKey, int], PartitionData] = {}
         for key, partitions in request.topics:
             parts = self.by_id.get(key) if type(key) is bytes else self.by_name.get(key)  # type: ignore[arg-type]
@@ -270,7 +297,7 @@ class ReplicaManager:
         return None
 
     def read(
-        self, request: FetchRequest, settled: dict[tuple[TopicKey, int], PartitionData]
+        self, request: FetchRequest, settled: Mapping[tuple[TopicKey, int], PartitionData]
     ) -> tuple[FetchTopics, int, bool]:
         """(answer so far, bytes of records in it, whether something in it must not wait)."""
         follower = request.replica_id >= 0
@@ -363,7 +390,7 @@ class ReplicaManager:
 
     def isr_tick(self) -> None:
         """Propose to shrink what lags (R8), and look again at high watermarks that waited for a laggard."""
-        now = time.monotonic()
+        now = self._now()
         problem: Exception | None = None
         for partition in self.all():
             try:
@@ -385,6 +412,22 @@ class ReplicaManager:
         leader.maybe_advance_high_watermark(now)
         if partition.high_watermark != before:
             self.high_watermark_moved(partition)
+
+    # -- ISR changes ------------------------------------------------------------------------------------------------------
+
+    def isr_answered(self, proposal: IsrProposal, answer: AlterPartitionAnswer | None) -> IsrAnswered | None:
+        """Give the controller's answer (None: unknown outcome) to the leader that asked; None when it no longer waits for it."""
+        partition = self.get(*proposal.topic_partition)
+        leader = None if partition is None else partition.leader
+        if partition is None or leader is None or leader.isr.pending is not proposal:
+            return None
+        if answer is None:
+            answer = AlterPartitionAnswer(ErrorCode.REQUEST_TIMED_OUT)
+        before, committed = partition.high_watermark, leader.isr.committed
+        after = leader.answered(proposal, answer, self._now())
+        if partition.high_watermark != before:
+            self.high_watermark_moved(partition)
+        return IsrAnswered(partition, answer.error, committed, leader.isr.committed, after is AfterAnswer.RETRY)
 
     def topic_partitions(self) -> list[TopicPartition]:
         return [p.topic_partition for p in self.all()]

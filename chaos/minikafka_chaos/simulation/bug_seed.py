@@ -1,0 +1,88 @@
+"""What a bug seed is: production's rules with something of them replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from minikafka.controller.brokers import BrokerBook
+from minikafka.controller.controller import Controller
+from minikafka.controller.partitions import PartitionBook
+from minikafka.controller.topics import TopicBook
+from minikafka.log.manager import LogManager
+from minikafka.metadata.image import BrokerState, ClusterImage, TopicState
+from minikafka.protocol.types import TopicPartition
+from minikafka.replication.fetch_loop import FetchLoop
+from minikafka.replication.follower import FollowerState
+from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.isr_requests import IsrRequests
+from minikafka.replication.leader import LeaderState
+from minikafka.replication.replicas import ReplicaManager
+
+from minikafka_chaos.simulation.rules import Rules
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.broker import SimBroker
+
+
+class BugSeed(NamedTuple):
+    """A mistake, where it was made, and what it does to the rules."""
+
+    name: str
+    mistake: str
+    source: str
+    rules: Callable[[], Rules]
+
+
+def rules_with(
+    leader: type[LeaderState] | None = None,
+    follower: type[FollowerState] | None = None,
+    partition: type[HostedPartition] | None = None,
+    partitions: type[PartitionBook] | None = None,
+    brokers: type[BrokerBook] | None = None,
+    topics: type[TopicBook] | None = None,
+    manager: type[LogManager] | None = None,
+    eligible: Callable[[BrokerState | None, int], bool] | None = None,
+    checkpointed: Callable[[SimBroker], dict[TopicPartition, int]] | None = None,
+    min_isr: Callable[[ClusterImage, TopicState, int], int] | None = None,
+    replicas: type[ReplicaManager] | None = None,
+    fetch_loop: type[FetchLoop[HostedPartition]] | None = None,
+    isr_requests: type[IsrRequests] | None = None,
+) -> Callable[[], Rules]:
+    """What makes the rules with these classes and functions in the place of production's."""
+
+    def make() -> Rules:
+        rules = Rules()
+        base = partition or HostedPartition
+        if leader or follower:
+            members: dict[str, Any] = {"__slots__": ()}
+            if leader:
+                members["leader_class"] = leader
+            if follower:
+                members["follower_class"] = follower
+            base = type("MutantPartition", (base,), members)
+        rules.partition = base
+        if partitions or brokers or topics:
+            books = {
+                "partition_book": partitions or PartitionBook,
+                "broker_book": brokers or BrokerBook,
+                "topic_book": topics or TopicBook,
+            }
+            rules.controller = type("MutantController", (Controller,), books)
+        if replicas:
+            rules.replica_manager = replicas
+        if fetch_loop:
+            rules.fetch_loop = fetch_loop
+        if isr_requests:
+            rules.isr_requests = isr_requests
+        if manager:
+            rules.log_manager = manager
+        if eligible:
+            rules.eligible = eligible  # type: ignore[method-assign, assignment]
+        if checkpointed:
+            rules.checkpointed = checkpointed  # type: ignore[method-assign, assignment]
+        if min_isr:
+            rules.min_insync_replicas = min_isr  # type: ignore[method-assign, assignment]
+        return rules
+
+    return make
