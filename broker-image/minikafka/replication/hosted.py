@@ -20,8 +20,9 @@ class HostedPartition(Partition):
         self.producers: deque[ProduceWaiter] = deque()
         self.unflushed_producers: deque[ProduceWaiter] = deque()
         """With acks=1: they wait for this replica's own flush, where flush.messages wants one (R17)."""
-        self.followers: set[DelayedFetch] = set()
-        self.consumers: set[DelayedFetch] = set()
+        self.followers: dict[DelayedFetch, None] = {}
+        """Who waits for records. In the order they came: it is also the order of their answers."""
+        self.consumers: dict[DelayedFetch, None] = {}
         self.topic_config = topic_config
         self.flushing = False
 

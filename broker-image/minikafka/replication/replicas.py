@@ -200,7 +200,7 @@ class ReplicaManager:
 
     # -- waking -------------------------------------------------------------------------------------------------------
 
-    def wake(self, waiting: set[DelayedFetch]) -> None:
+    def wake(self, waiting: dict[DelayedFetch, None]) -> None:
         """Have parked fetches tried again at the end of this round of events."""
         ready = self._ready
         for fetch in waiting:
@@ -374,7 +374,7 @@ class ReplicaManager:
             for asked in partitions:
                 partition = parts.get(asked.partition)
                 if partition is not None:
-                    (partition.followers if fetch.follower else partition.consumers).add(fetch)
+                    (partition.followers if fetch.follower else partition.consumers)[fetch] = None
 
     def unpark(self, fetch: DelayedFetch, request: FetchRequest) -> None:
         """Forget a parked fetch that was answered or whose connection is gone."""
@@ -383,8 +383,8 @@ class ReplicaManager:
             for asked in partitions if parts is not None else ():
                 partition = parts.get(asked.partition) if parts is not None else None
                 if partition is not None:
-                    partition.followers.discard(fetch)
-                    partition.consumers.discard(fetch)
+                    partition.followers.pop(fetch, None)
+                    partition.consumers.pop(fetch, None)
 
     # -- timers ---------------------------------------------------------------------------------------------------------
 

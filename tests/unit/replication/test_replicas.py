@@ -204,7 +204,7 @@ class TestFetch:
         came, parked = lab.fetch(0, wait_ms=500)
         parked.retry(True)
         assert len(came) == 1 and came[0].size == 0 and came[0].error == 0
-        assert lab.partitions[0].consumers == set()
+        assert lab.partitions[0].consumers == {}
 
     def test_one_that_is_given_up_is_not_answered(self) -> None:
         lab = Lab()
@@ -213,7 +213,7 @@ class TestFetch:
         lab.produce()
         lab.replicas.flush_ready()
         parked.retry(True)
-        assert came == [] and lab.partitions[0].followers == set()
+        assert came == [] and lab.partitions[0].followers == {}
 
     def test_where_the_logs_part_is_said_at_once(self) -> None:
         """R13, KIP-595, bug seed fetch-names-no-epoch: it can be said only to a follower that names its last epoch."""
