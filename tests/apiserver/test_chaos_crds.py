@@ -109,13 +109,16 @@ def test_what_kubectl_get_shows(plane: ControlPlane, namespace: str) -> None:
         "verdict": "Failed",
         "lost": 3,
         "worstGap": "0.31 s",
-        "report": "r.html",
+        "runsClaim": "runs",
+        "report": {"claim": "runs", "path": "x-1/report.html", "verdict": "Failed", "copy": "kubectl exec ..."},
     }
     plane.request("PATCH", f"{API}/{namespace}/chaosexperiments/x/status", {"status": status})
     header, row = plane.kubectl("get", "mkx", "-n", namespace).stdout.splitlines()
-    assert header.split() == ["NAME", "PHASE", "FAULT", "VERDICT", "LOST", "WORST", "GAP", "AGE"]
+    assert header.split() == ["NAME", "PHASE", "FAULT", "VERDICT", "LOST", "WORST", "GAP", "REPORT", "AGE"]
     assert row.split()[:4] == ["x", "Completed", "Failed", "3"]
-    assert "r.html" in plane.kubectl("get", "mkx", "-n", namespace, "-o", "wide").stdout
+    assert " x-1/report.html " in row
+    wide = plane.kubectl("get", "mkx", "-n", namespace, "-o", "wide").stdout.splitlines()
+    assert "CLAIM" in wide[0] and " runs " in wide[1]
 
 
 class TestSchedules:
