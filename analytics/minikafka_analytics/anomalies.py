@@ -216,6 +216,52 @@ def ends(history: DataFrame, bases: DataFrame) -> DataFrame:
     )
 
 
+def of_groups(history: DataFrame, places: DataFrame, extents: DataFrame, bases: DataFrame) -> DataFrame:
+    """What groups of consumers went past without processing it, processed again, or began again (rule Groups)."""
+    return history.sparkSession.sql(
+        named(
+            """
+            WITH member AS (
+              SELECT run, process, min(value) AS name FROM {history}
+              WHERE op = 'join' AND type = 'ok' AND malformed IS NULL GROUP BY run, process
+            ), step AS (
+              SELECT h.run, h.topic, h.partition, seq, op, offset, value, name
+              FROM {history} h JOIN member m ON m.run = h.run AND m.process = h.process JOIN {bases} b ON b.run = h.run
+              LEFT SEMI JOIN {extents} e ON e.run = h.run AND e.topic = h.topic AND e.partition = h.partition
+              WHERE op IN ('assign', 'process', 'commit') AND type = 'ok' AND malformed IS NULL AND time >= accept_before
+                AND time > coalesce(gone[h.topic], double('-Infinity'))
+            ), extent AS (
+              SELECT run, topic, partition, name, min(offset) FILTER (WHERE op = 'assign') AS start,
+                     max(offset) FILTER (WHERE op <> 'process') AS reach
+              FROM step GROUP BY run, topic, partition, name
+            ), passed AS (
+              SELECT p.run, p.topic, p.partition, p.offset, p.value, name
+              FROM {places} p JOIN extent x ON x.run = p.run AND x.topic = p.topic AND x.partition = p.partition
+               AND p.offset >= start AND p.offset < reach
+              WHERE in_final
+            ), placed AS (
+              SELECT *, last(IF(op = 'commit', offset, NULL), true) OVER (PARTITION BY run, topic, partition, name ORDER BY seq
+                          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS committed
+              FROM step WHERE op <> 'process'
+            )
+            SELECT run, :unprocessed: AS kind, false AS note, topic, partition, offset, value
+            FROM passed a LEFT ANTI JOIN (SELECT * FROM step WHERE op = 'process') s
+              ON s.run = a.run AND s.topic = a.topic AND s.partition = a.partition AND s.name = a.name AND s.value = a.value
+            UNION ALL
+            SELECT run, :reprocessed:, true, topic, partition, offset, value FROM step WHERE op = 'process'
+            GROUP BY run, topic, partition, name, offset, value HAVING count(*) > 1
+            UNION ALL
+            SELECT run, :rewound:, false, topic, partition, offset, CAST(NULL AS STRING) FROM placed
+            WHERE op = 'assign' AND offset < committed
+            """
+        ),
+        history=history,
+        places=places,
+        extents=extents,
+        bases=bases,
+    )
+
+
 def together(frames: Sequence[DataFrame]) -> DataFrame:
     """All anomalies in one table."""
     columns = ["run", "kind", "note", "topic", "partition", "offset", "value"]

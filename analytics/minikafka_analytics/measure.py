@@ -93,6 +93,7 @@ def _of_history(
             anomalies.of_senders(fate, bases),
             anomalies.stale(lines, fate),
             anomalies.ends(history, bases),
+            anomalies.of_groups(history, places, extents, bases),
         ]
     )
 

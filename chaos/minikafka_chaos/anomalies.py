@@ -9,13 +9,14 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.telemetry.anomalies import (
     DECLARATIONS,
     DIVERGENCE,
+    GROUPS,
     LOSS,
     ORDER,
     Kind,
     Severity,
 )
 
-__all__ = ["DECLARATIONS", "DIVERGENCE", "LOSS", "ORDER", "Anomaly", "Kind", "Severity"]
+__all__ = ["DECLARATIONS", "DIVERGENCE", "GROUPS", "LOSS", "ORDER", "Anomaly", "Kind", "Severity"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,7 +263,7 @@ class Evidence:
             """
             CREATE VIEW seen AS
             SELECT lines.*, tp FROM lines JOIN (SELECT topic, part, tp, deleted_at FROM partitions) USING (topic, part)
-            WHERE op IN ('assign', 'poll', 'read', 'end_offset') AND time >= getvariable('accept_before')
+            WHERE op IN ('assign', 'poll', 'read', 'end_offset', 'process', 'commit') AND time >= getvariable('accept_before')
               AND time > coalesce(deleted_at, '-Infinity'::DOUBLE)
             """,
             """
@@ -311,6 +311,20 @@ class Evidence:
             GROUP BY r.value, r.tp
             """,
             "CREATE TABLE ends AS SELECT n, process, tp, pos, time FROM seen WHERE op = 'end_offset' AND pos IS NOT NULL",
+            """
+            CREATE TABLE members AS
+            SELECT process, min(value) AS "group" FROM lines WHERE op = 'join' AND type = 'ok' AND value IS NOT NULL GROUP BY process
+            """,
+            """
+            CREATE TABLE positions AS
+            SELECT "group", process, tp, n, pos, op = 'commit' AS committed FROM seen JOIN members USING (process)
+            WHERE op IN ('assign', 'commit') AND type = 'ok' AND pos IS NOT NULL
+            """,
+            """
+            CREATE TABLE processed AS
+            SELECT "group", tp, pos, value FROM seen JOIN members USING (process)
+            WHERE op = 'process' AND type = 'ok' AND pos IS NOT NULL AND value IS NOT NULL
+            """,
             """
             CREATE TABLE figures AS
             SELECT count(*) FILTER (op = 'poll' AND type = 'fail') AS read_failures,

@@ -9,7 +9,7 @@ one when its outcome is known. The outcomes are kept apart as Jepsen does:
 - `info`  unknown: it may be in the log, may come later, or may never appear. So is a send without a second line.
 
 Everything else is one line: a record that was read (`poll`), where a reader was placed (`assign`), how far a final
-reader came (`read`), what a leader said about the ends of its log (`start_offset`, `end_offset`), and the settings that
+reader came (`read`), what a member of a consumer group did (`join`, `process`, `commit`), what a leader said about the ends of its log (`start_offset`, `end_offset`), and the settings that
 the outcomes are to be judged by (`workload`). Times are unix seconds.
 """
 
@@ -30,7 +30,7 @@ from minikafka_chaos.clock import MACHINE_CLOCK
 
 FILE_NAME = "history.jsonl"
 
-SEND, POLL, ASSIGN, READ, START_OFFSET, END_OFFSET, WORKLOAD = (
+SEND, POLL, ASSIGN, READ, START_OFFSET, END_OFFSET, WORKLOAD, JOIN, PROCESS, COMMIT = (
     "send",
     "poll",
     "assign",
@@ -38,9 +38,12 @@ SEND, POLL, ASSIGN, READ, START_OFFSET, END_OFFSET, WORKLOAD = (
     "start_offset",
     "end_offset",
     "workload",
+    "join",
+    "process",
+    "commit",
 )
 INVOKE, OK, FAIL, INFO = "invoke", "ok", "fail", "info"
-OPS = frozenset((SEND, POLL, ASSIGN, READ, START_OFFSET, END_OFFSET, WORKLOAD))
+OPS = frozenset((SEND, POLL, ASSIGN, READ, START_OFFSET, END_OFFSET, WORKLOAD, JOIN, PROCESS, COMMIT))
 TYPES = frozenset((INVOKE, OK, FAIL, INFO))
 
 FLUSH_INTERVAL_S = 0.25
@@ -225,6 +228,18 @@ class HistoryWriter:
         self._write(process, START_OFFSET, OK, topic, partition, start)
         self._write(process, END_OFFSET, OK, topic, partition, end)
 
+    def join(self, process: int, group: str) -> None:
+        """This client is a member of a consumer group from now on."""
+        self._write(process, JOIN, OK, value=group)
+
+    def process(self, process: int, topic: str, partition: int, offset: int, value: str) -> None:
+        """A member has done its work with a record."""
+        self._write(process, PROCESS, OK, topic, partition, offset, value)
+
+    def commit(self, process: int, topic: str, partition: int, offset: int, error: str | None = None) -> None:
+        """A member's commit of `offset`, the next one to read: acknowledged, or unknown when there is an `error`."""
+        self._write(process, COMMIT, OK if error is None else INFO, topic, partition, offset, error=error)
+
     def close(self) -> None:
         with self._lock:
             if self._file is not None:
@@ -341,6 +356,9 @@ _NEEDED = {
     READ: ("topic", "partition", "offset"),
     START_OFFSET: ("topic", "partition", "offset"),
     END_OFFSET: ("topic", "partition", "offset"),
+    JOIN: ("value",),
+    PROCESS: ("topic", "partition", "offset", "value"),
+    COMMIT: ("topic", "partition", "offset"),
 }
 """What a line of type ok has to tell, by its op. A send has a topic and a value, whatever its type."""
 

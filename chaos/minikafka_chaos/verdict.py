@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 
 from minikafka_chaos import claims as claim_types
-from minikafka_chaos.anomalies import DIVERGENCE, LOSS, ORDER, Anomaly, Kind, Severity
+from minikafka_chaos.anomalies import DIVERGENCE, GROUPS, LOSS, ORDER, Anomaly, Kind, Severity
 from minikafka_chaos.claims import (
     ACK_GAP,
     NEVER,
@@ -125,6 +125,7 @@ GUARANTEES = (
     _Guarantee("no record is read that nobody sent", frozenset((Kind.PHANTOM,))),
     _Guarantee("order is kept", ORDER | {Kind.ACK_OFFSET, Kind.STALE_OFFSET, Kind.END_OFFSET_WENT_BACK}),
     _Guarantee("duplicates only where retries may make them", frozenset((Kind.DUPLICATE,))),
+    _Guarantee("a group processes every record that it goes past, and does not go back", GROUPS),
 )
 REPLICAS = _Guarantee("in-sync replicas are whole and alike", DIVERGENCE)
 

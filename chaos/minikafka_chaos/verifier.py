@@ -294,6 +294,40 @@ CHECKS = (
         """,
         lambda row: f"client {row['client']} was told end offset {row['before']}, and later {row['pos']}",
     ),
+    Check(
+        Kind.UNPROCESSED,
+        """
+        SELECT DISTINCT topic, part, r.pos, r.value, false AS note, g."group", g.reach
+        FROM final_reads r JOIN partitions USING (tp)
+        JOIN (SELECT "group", tp, min(pos) FILTER (NOT committed) AS start, max(pos) AS reach FROM positions GROUP BY ALL) g
+          ON g.tp = r.tp AND r.pos >= g.start AND r.pos < g.reach
+        WHERE NOT EXISTS (SELECT 1 FROM processed p WHERE p."group" = g."group" AND p.tp = r.tp AND p.value = r.value)
+        """,
+        lambda row: (
+            f"group {row['group']} has gone on to offset {row['reach']}, and no member has processed {row['value']!r} at offset "
+            f"{row['pos']}"
+        ),
+    ),
+    Check(
+        Kind.REPROCESSED,
+        """
+        SELECT topic, part, pos, value, true AS note, "group", count(*) AS times FROM processed JOIN partitions USING (tp)
+        GROUP BY ALL HAVING count(*) > 1
+        """,
+        lambda row: f"group {row['group']} has processed {row['value']!r} at offset {row['pos']} {row['times']} times",
+    ),
+    Check(
+        Kind.REWOUND,
+        """
+        SELECT topic, part, a.pos, NULL::VARCHAR AS value, false AS note, a."group", a.process AS member, c.pos AS committed
+        FROM (SELECT * FROM positions WHERE NOT committed) a JOIN partitions p ON p.tp = a.tp
+        ASOF JOIN (SELECT * FROM positions WHERE committed) c ON c."group" = a."group" AND c.tp = a.tp AND a.n > c.n
+        WHERE a.pos < c.pos
+        """,
+        lambda row: (
+            f"member {row['member']} of group {row['group']} went on at offset {row['pos']}, and {row['committed']} was committed"
+        ),
+    ),
 )
 
 

@@ -39,6 +39,9 @@ class Kind(Enum):
     ACK_OFFSET = "ack-offset"
     STALE_OFFSET = "stale-offset"
     END_OFFSET_WENT_BACK = "end-offset-went-back"
+    UNPROCESSED = "unprocessed"
+    REPROCESSED = "reprocessed"
+    REWOUND = "rewound"
     SHORT_REPLICA = "short-replica"
     UNEXPLAINED_START = "unexplained-start"
     DIVERGENT_REPLICAS = "divergent-replicas"
@@ -184,6 +187,27 @@ DECLARATIONS: dict[Kind, Declaration] = {
         "line",
         "MonotonicHighWatermark of Vanlightly's TLA+ models; Spark's Kafka source fails on it",
     ),
+    Kind.UNPROCESSED: Declaration(
+        "A record that a group of consumers has gone past must have been processed by one of its members",
+        "in F, at or above the group's start in the partition and below its reach, and no `process` line of a member has the value",
+        "(group, topic, partition, offset, value)",
+        "Kafka documentation, Message Delivery Semantics: at-least-once; its opposite, a commit before processing, is at-most-once",
+        inconclusive="no F: not judged",
+    ),
+    Kind.REPROCESSED: Declaration(
+        "A record is processed once by a group (promised by nobody but transactions)",
+        "two or more `process` lines of members of one group for one place and value",
+        "(group, topic, partition, offset, value)",
+        "Kafka documentation, Message Delivery Semantics: at-least-once; KIP-447",
+        severity="note",
+    ),
+    Kind.REWOUND: Declaration(
+        "A group must go on where it has committed that it was, or after it",
+        "an `assign` line of a member, with an offset below that of the last `commit` line of type `ok` before it of the same "
+        "group and partition",
+        "line",
+        "Kafka documentation: auto.offset.reset, offsets.retention.minutes; KIP-320 (the log was truncated below the position)",
+    ),
     Kind.SHORT_REPLICA: Declaration(
         "Every in-sync replica must hold the log up to the end that the final reader reached",
         "`in_sync`, and its `end` is below the end of F",
@@ -243,6 +267,9 @@ ORDER = frozenset(
         Kind.INT_POLL_SKIP,
     )
 )
+GROUPS = frozenset((Kind.UNPROCESSED, Kind.REPROCESSED, Kind.REWOUND))
+"""The kinds that tell of groups of consumers."""
+
 DIVERGENCE = frozenset(
     (
         Kind.SHORT_REPLICA,

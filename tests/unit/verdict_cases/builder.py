@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 TOPIC = "t"
-TAIL, FINAL = 1000, 2000
+TAIL, FINAL, MEMBER = 1000, 2000, 3001
 Line = dict[str, Any]
 Edit = Callable[[Path], None]
 
@@ -99,6 +99,20 @@ class Run:
     def final_many(self, first: int, end: int, partition: int = 0) -> Run:
         """A final reader that finds the values `v<offset>` of [first, end)."""
         return self.final([f"v{offset}" for offset in range(first, end)], first, partition=partition)
+
+    # -- groups ----------------------------------------------------------------------------------------------------------
+
+    def join(self, member: int = MEMBER, group: str = "g") -> Run:
+        return self.line(member, "join", "ok", topic=None, partition=None, value=group)
+
+    def process(self, first: int, end: int, member: int = MEMBER, partition: int = 0) -> Run:
+        """The member has done its work with the values `v<offset>` of [first, end)."""
+        for offset in range(first, end):
+            self.line(member, "process", "ok", partition=partition, offset=offset, value=f"v{offset}")
+        return self
+
+    def commit(self, offset: int, member: int = MEMBER, kind: str = "ok", partition: int = 0) -> Run:
+        return self.line(member, "commit", kind, partition=partition, offset=offset)
 
     # -- replicas --------------------------------------------------------------------------------------------------------
 
