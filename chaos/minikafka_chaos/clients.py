@@ -13,6 +13,8 @@ RECONNECT_BACKOFF_MS = 50
 RECONNECT_BACKOFF_MAX_MS = 500
 """librdkafka's default maximum of 10 s would make a restarted broker look away much longer than it was."""
 
+HEARTBEATS_A_SESSION = 6
+
 GROUP_ID = "minikafka-verifier"
 """confluent-kafka wants a group id for every consumer; readers here assign partitions themselves and commit nothing."""
 
@@ -53,6 +55,19 @@ def reader_config(bootstrap: str) -> dict[str, Any]:
         "fetch.wait.max.ms": 200,
         "fetch.error.backoff.ms": RETRY_BACKOFF_MS,
         "allow.auto.create.topics": False,
+    }
+
+
+def member_config(bootstrap: str, group: str, session_timeout_ms: int) -> dict[str, Any]:
+    """The configuration of a member of a consumer group that says itself where it begins, and when it commits."""
+    return {
+        **reader_config(bootstrap),
+        **_client_config(bootstrap, "member"),
+        "group.id": group,
+        "enable.partition.eof": False,
+        "partition.assignment.strategy": "range",
+        "session.timeout.ms": session_timeout_ms,
+        "heartbeat.interval.ms": session_timeout_ms // HEARTBEATS_A_SESSION,
     }
 
 

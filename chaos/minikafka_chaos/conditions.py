@@ -7,19 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from minikafka.groups.placement import partition_for
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos import observe
 from minikafka_chaos.grounds import BrokerCondition, Ground
-from minikafka_chaos.grounds.clients import NO_BROKER, View
+from minikafka_chaos.grounds.clients import NO_BROKER, Group, View
 from minikafka_chaos.links.rules import CLIENTS
-from minikafka_chaos.load import Tally
+from minikafka_chaos.load import GROUP, Tally
 from minikafka_chaos.steps import (
     Acked,
     BrokerReady,
     Condition,
     Elapsed,
     FullIsr,
+    GroupAtEnd,
+    GroupState,
     Isr,
     Leader,
     NoLeader,
@@ -28,6 +31,17 @@ from minikafka_chaos.steps import (
     Target,
     TargetType,
 )
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+GROUP_STATES = {
+    "Empty": "EMPTY",
+    "PreparingRebalance": "PREPARING_REBALANCING",
+    "CompletingRebalance": "COMPLETING_REBALANCING",
+    "Stable": "STABLE",
+    "Dead": "DEAD",
+}
+"""Kafka's names, and librdkafka's."""
 
 
 class Answer(NamedTuple):
@@ -64,6 +78,8 @@ class World:
     rng: random.Random
     topics: Sequence[str] = ()
     marks: dict[str, Mark] = field(default_factory=dict)
+    group: Group | None = None
+    """The consumer group of the load, once it is there."""
 
     def mark(self, step: str) -> Mark:
         """Note that a step begins now."""
@@ -92,10 +108,19 @@ class World:
             case BrokerReady():
                 ready = self.ground.is_ready(condition.broker)
                 return Answer(ready, "ready" if ready else "not ready")
+            case GroupState():
+                state = None if self.group is None else self.group.state()
+                return Answer(state == GROUP_STATES[condition.state], f"state {state}")
+            case GroupAtEnd():
+                return self.group_at_end()
             case Elapsed():
                 began = waiting_since if condition.since is None else self.marks[condition.since].began
                 elapsed = self.ground.clock.monotonic() - began
                 return Answer(elapsed >= condition.seconds, f"{elapsed:.1f} s")
+
+    def group_at_end(self) -> Answer:
+        lag = None if self.group is None else self.group.lag()
+        return Answer(lag == 0, "nobody answers" if lag is None else f"{lag} records to go")
 
     def _isr(self, condition: Isr) -> Answer:
         partition = self.view.partition(_where(condition))
@@ -174,6 +199,8 @@ class World:
             case TargetType.CONTROLLER:
                 controller = self.view.controller()
                 return None if controller in (NO_BROKER, *barred) else Choice((controller,), "controller")
+            case TargetType.COORDINATOR:
+                return self._coordinator(barred)
             case TargetType.ANY:
                 choice = self._pick(self.ground.brokers, barred, None)
                 return None if choice is None else Choice(choice.brokers, self._role_of(choice.brokers[0]))
@@ -186,6 +213,14 @@ class World:
             return None if partition.leader in barred else Choice((partition.leader,), f"leader of {where}")
         followers = [broker for broker in partition.isr if broker != partition.leader]
         return self._pick(sorted(followers), barred, f"follower of {where}")
+
+    def _coordinator(self, barred: frozenset[int]) -> Choice | None:
+        """Who leads the group's partition of the offsets topic (Kafka's ``GroupCoordinator.partitionFor``)."""
+        partitions = self.view.partitions(OFFSETS_TOPIC)
+        if not partitions:
+            return None
+        leader = partitions[TopicPartition(OFFSETS_TOPIC, partition_for(GROUP, len(partitions)))].leader
+        return None if leader in (NO_BROKER, *barred) else Choice((leader,), f"coordinator of group {GROUP}")
 
     def _role_of(self, broker: int) -> str:
         """What a broker that was chosen blindly happens to be, for whoever reads the journal."""

@@ -48,6 +48,8 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
         for condition in spec.steady_state.conditions:
             where = f"steadyState: condition {condition.type}"
             yield from _bad_references(where, condition, set(), partitions, spec.cluster.brokers)
+    if not spec.workload.group_members:
+        yield from _without_group(spec)
     earlier: set[str] = set()
     sent: set[str] = set()
     for step in spec.steps:
@@ -76,6 +78,19 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
         for name in expected.claims:
             if name not in gaps:
                 yield f"expect.claims: {name} is no claim AckGapAtMost"
+
+
+def _without_group(spec: ScenarioSpec) -> Iterator[str]:
+    """What needs a consumer group."""
+    for step in spec.steps:
+        conditions = [] if step.wait is None else step.wait.conditions
+        targets = [] if step.fault is None else [step.fault.target, step.fault.peer]
+        if (
+            step.member is not None
+            or any(condition.type in ("GroupState", "GroupAtEnd") for condition in conditions)
+            or any(target is not None and target.type == "Coordinator" for target in targets)
+        ):
+            yield f"step {step.name}: needs a consumer group: workload.groupMembers of at least 1"
 
 
 def _idle_references(spec: ScenarioSpec) -> Iterator[str]:

@@ -313,7 +313,8 @@ class Evidence:
             "CREATE TABLE ends AS SELECT n, process, tp, pos, time FROM seen WHERE op = 'end_offset' AND pos IS NOT NULL",
             """
             CREATE TABLE members AS
-            SELECT process, min(value) AS "group" FROM lines WHERE op = 'join' AND type = 'ok' AND value IS NOT NULL GROUP BY process
+            SELECT process, min(value) AS "group" FROM lines
+            WHERE op = 'join' AND type = 'ok' AND value IS NOT NULL GROUP BY process
             """,
             """
             CREATE TABLE positions AS

@@ -9,8 +9,9 @@ one when its outcome is known. The outcomes are kept apart as Jepsen does:
 - `info`  unknown: it may be in the log, may come later, or may never appear. So is a send without a second line.
 
 Everything else is one line: a record that was read (`poll`), where a reader was placed (`assign`), how far a final
-reader came (`read`), what a member of a consumer group did (`join`, `process`, `commit`), what a leader said about the ends of its log (`start_offset`, `end_offset`), and the settings that
-the outcomes are to be judged by (`workload`). Times are unix seconds.
+reader came (`read`), what a member of a consumer group did (`join`, `process`, `commit`), what a leader said about the ends
+of its log (`start_offset`, `end_offset`), and the settings that the outcomes are to be judged by (`workload`). Times are unix
+seconds.
 """
 
 from __future__ import annotations

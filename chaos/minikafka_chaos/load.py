@@ -41,10 +41,15 @@ COMMIT_WAIT_S = 5.0
 """How long a final reader waits until the end that a leader tells is above what was acknowledged. With acks=1 a record is
 acknowledged before it is committed, and readers get committed records only; what is not there by then is for the judges."""
 
+GROUP = "readers"
+"""The consumer group of a load that has one."""
+
 SCRIPT_PROCESS = 0
 TAIL_PROCESS = 1000
 FINAL_PROCESS = 2000
-"""Process numbers in a history: the producer of single records, the load's producers from 1 on, and the two readers."""
+MEMBER_PROCESS = 3000
+"""Process numbers in a history: the producer of single records, the load's producers from 1 on, the two readers, and from the
+one after the last on a group's members, each time one is started."""
 
 SAMPLE_INTERVAL_S = 1.0
 """How often the following reader asks for the ends of the partitions (A14)."""

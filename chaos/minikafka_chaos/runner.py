@@ -28,15 +28,15 @@ from minikafka_chaos.evidence import REPLICAS_FILE
 from minikafka_chaos.expectation import AS_EXPECTED, difference
 from minikafka_chaos.faults import Ledger, Ledgers
 from minikafka_chaos.grounds import Ground
-from minikafka_chaos.grounds.clients import Load, PartitionView, Stoppable, TopicPlan
+from minikafka_chaos.grounds.clients import Group, GroupSettings, Load, PartitionView, Stoppable, TopicPlan
 from minikafka_chaos.history import FAIL, INFO, OK, HistoryError, HistoryWriter
 from minikafka_chaos.interrupts import Interrupts
 from minikafka_chaos.journal import Journal
-from minikafka_chaos.load import LoadSettings, ProducerSettings, Tally
+from minikafka_chaos.load import GROUP, LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.open_faults import OpenFaults
 from minikafka_chaos.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.reporter import JUDGING, Reporter, Silent
-from minikafka_chaos.scenario import ClaimSpec, Delivery, Mode, Scenario, TailReaders, TopicSpec
+from minikafka_chaos.scenario import ClaimSpec, Delivery, GroupCommit, Mode, Scenario, TailReaders, TopicSpec
 from minikafka_chaos.steady_state import SteadyState
 from minikafka_chaos.story import Story, told
 from minikafka_chaos.verdict import Outcome, Verdict, judge_run
@@ -147,6 +147,7 @@ class _Run:
         self.placement: dict[str, dict[TopicPartition, PartitionView]] = {}
         """Where the replicas were when the final read was over, by topic."""
         self._load: Load | None = None
+        self._group: Group | None = None
         steady = self.spec.steady_state
         self.steady = None if steady is None else SteadyState(steady, self.world, journal, self._until)
 
@@ -276,21 +277,30 @@ class _Run:
             tail = self.clients.tail(self._partitions(self.spec.workload.topic), history)
         if self.spec.workload.mode is Mode.STEADY:
             self._load = self.clients.load(self._load_settings(), history, self.tally)
+        if self.spec.workload.group_members:
+            partitions = self._partitions(self.spec.workload.topic)
+            self._group = self.world.group = self.clients.group(self._group_settings(), partitions, history)
         patience_s = 0.0
         try:
             if tail is not None:
                 tail.start()
             if self._load is not None:
                 self._load.start()
+            if self._group is not None:
+                self._group.start()
             yield
             patience_s = DRAIN_TIMEOUT_S
         finally:
             with self.interrupts.held():
                 if self._load is not None:
                     self._load.stop(patience_s)
+                if self._group is not None:
+                    if patience_s:
+                        self._wait_for_group()
+                    self._group.stop()
                 if tail is not None:
                     tail.stop()
-        for part in (self._load, tail):
+        for part in (self._load, tail, self._group):
             if part is not None and part.failure is not None:
                 raise ToolTrouble(f"{type(part).__name__} ended: {part.failure!r}")
 
@@ -302,6 +312,24 @@ class _Run:
             max_in_flight=workload.max_in_flight,
             linger_ms=workload.linger_millis,
             delivery_timeout_ms=workload.delivery_timeout_millis,
+        )
+
+    def _wait_for_group(self) -> None:
+        """What a group has not come to cannot be judged."""
+        deadline = self.spec.recovery.read_deadline_seconds
+        if not self._until(lambda: self.world.group_at_end().holds, deadline):
+            seen = self.world.group_at_end().seen
+            self.problems.append(f"group {GROUP} was not at the end {deadline} s after the load: {seen}")
+
+    def _group_settings(self) -> GroupSettings:
+        workload = self.spec.workload
+        return GroupSettings(
+            GROUP,
+            workload.topic,
+            workload.group_members,
+            workload.group_commit is GroupCommit.BEFORE_PROCESSING,
+            workload.group_reset.value.lower(),
+            workload.group_session_timeout_millis,
         )
 
     def _load_settings(self) -> LoadSettings:
@@ -328,6 +356,8 @@ class _Run:
                 return False
             if self._load is not None and self._load.failure is not None:
                 raise ToolTrouble(f"the load ended: {self._load.failure!r}")
+            if self._group is not None and self._group.failure is not None:
+                raise ToolTrouble(f"the consumer group ended: {self._group.failure!r}")
             if self.faults.failure is not None:
                 raise ToolTrouble(f"a fault could not be undone: {self.faults.failure}")
             outcomes = {outcome: self.tally.total(outcome) for outcome in (OK, FAIL, INFO)}

@@ -38,7 +38,7 @@ from minikafka_chaos.document_lines import explain
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.overrides import apply
 from minikafka_chaos.probes import SteadyStateSpec
-from minikafka_chaos.steps import Step
+from minikafka_chaos.steps import MEMBERS_MAX, Step
 
 KINDS = tuple(kind.value for kind in Kind)
 BROKERS_MAX = 100
@@ -151,6 +151,20 @@ class TailReaders(StrEnum):
     NONE = "None"
 
 
+class GroupCommit(StrEnum):
+    """When a member commits: AfterProcessing is at-least-once, BeforeProcessing at-most-once."""
+
+    AFTER_PROCESSING = "AfterProcessing"
+    BEFORE_PROCESSING = "BeforeProcessing"
+
+
+class GroupReset(StrEnum):
+    """Kafka's auto.offset.reset."""
+
+    EARLIEST = "Earliest"
+    LATEST = "Latest"
+
+
 class WorkloadSpec(Part):
     """Producers and readers. `durationSeconds` is the least time a steady load lasts; steps may make it longer."""
 
@@ -181,6 +195,14 @@ class WorkloadSpec(Part):
     """After so long a record without an answer is given up, and its outcome is unknown (delivery.timeout.ms)."""
     tail_readers: TailReaders = TailReaders.ONE
     """Whether a reader follows the topic while the faults happen, and so sees what is read and later gone."""
+    group_members: Annotated[int, Field(ge=0, le=MEMBERS_MAX)] = 0
+    """Members that the consumer group `readers` of the topic has from the beginning; 0: there is none. Steps may start more."""
+    group_commit: GroupCommit = GroupCommit.AFTER_PROCESSING
+    """When members commit: AfterProcessing is at-least-once, BeforeProcessing at-most-once."""
+    group_reset: GroupReset = GroupReset.EARLIEST
+    """Where a member begins that has no committed offset, or whose place is not in the log."""
+    group_session_timeout_millis: Annotated[int, Field(ge=1_000, le=300_000)] = 6_000
+    """session.timeout.ms of the members: after how long without a heartbeat one is taken for dead."""
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------

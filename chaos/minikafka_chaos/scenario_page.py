@@ -24,9 +24,6 @@ Written by a command; do not edit. Each is a document in `chaos/scenarios`: `min
 ([verdicts.md](verdicts.md)). *Expected* is what the document says beforehand; a run that finds something else ends with exit
 code 1. *May come* is what is there with one load and not with another.
 
-Not among them, because the load has no consumers in groups: the death of a coordinator during a rebalance, a commit before
-processing, and rewinding.
-
 """
 
 
@@ -54,7 +51,8 @@ def missing(scenario: Scenario, ground: str) -> list[str]:
     """What a scenario asks for that a ground lacks: verbs, and on Kubernetes racks of its own, which are the nodes' there."""
     verbs = {verb for step in scenario.spec.steps if step.fault is not None for verb in step.fault.verbs}
     racks = ["racks of its own"] if ground == "kubernetes" and scenario.spec.cluster.racks else []
-    return sorted(verb.value for verb in verbs & LACKS[ground].keys()) + racks
+    groups = ["consumer groups"] if ground == "simulation" and scenario.spec.workload.group_members else []
+    return sorted(verb.value for verb in verbs & LACKS[ground].keys()) + racks + groups
 
 
 def _grounds(scenario: Scenario) -> str:

@@ -12,6 +12,8 @@ from minikafka_chaos.document import BrokerId, Name, Part, Seconds, TopicName
 from minikafka_chaos.faults import Parameters
 from minikafka_chaos.verbs import RULES, Rule, Verb, lasting
 
+MEMBERS_MAX = 100
+
 
 class TargetType(StrEnum):
     """How brokers are chosen: by role, by id, by seed, or as an earlier step chose."""
@@ -19,6 +21,7 @@ class TargetType(StrEnum):
     LEADER = "Leader"
     FOLLOWER = "Follower"
     CONTROLLER = "Controller"
+    COORDINATOR = "Coordinator"
     ANY = "Any"
     ALL = "All"
     BROKERS = "Brokers"
@@ -30,13 +33,13 @@ class Target(Part):
     """Whom a fault hits; chosen when the step begins.
 
     Leader and Follower need topic and partition (Follower: one of the in-sync followers, by the seed); Any is a running
-    broker by the seed; SameAs repeats the choice of an earlier step; Clients (as `peer` only) is who is no broker. `otherThan`
-    leaves out what earlier steps chose.
+    broker by the seed; Coordinator is that of the workload's consumer group; SameAs repeats the choice of an earlier step;
+    Clients (as `peer` only) is who is no broker. `otherThan` leaves out what earlier steps chose.
     """
 
     type: TargetType
-    """How brokers are chosen. Leader, Follower: of a partition; Controller; Any: one that runs, by the seed; All;
-    Brokers: by id; SameAs: as an earlier step chose; Clients: who is no broker (`peer` only)."""
+    """How brokers are chosen. Leader, Follower: of a partition; Controller; Coordinator: of the workload's consumer group; Any:
+    one that runs, by the seed; All; Brokers: by id; SameAs: as an earlier step chose; Clients: who is no broker (`peer` only)."""
     topic: TopicName | None = None
     """The topic of Leader and Follower."""
     partition: Annotated[int, Field(ge=0)] = 0
@@ -258,6 +261,20 @@ class BrokerReady(Part):
     """The broker that is asked."""
 
 
+class GroupState(Part):
+    """The workload's consumer group is in this state, as its coordinator tells it (KIP-848's names)."""
+
+    type: Literal["GroupState"]
+    state: Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
+    """The state that it is to be in."""
+
+
+class GroupAtEnd(Part):
+    """The workload's consumer group has committed all that its partitions hold."""
+
+    type: Literal["GroupAtEnd"]
+
+
 class Elapsed(Part):
     """So much time went by since a step began, or since this wait did."""
 
@@ -269,7 +286,17 @@ class Elapsed(Part):
 
 
 Condition = Annotated[
-    Acked | Isr | FullIsr | Leader | NoLeader | ReplicaOffset | ReplicaRole | BrokerReady | Elapsed,
+    Acked
+    | Isr
+    | FullIsr
+    | Leader
+    | NoLeader
+    | ReplicaOffset
+    | ReplicaRole
+    | BrokerReady
+    | GroupState
+    | GroupAtEnd
+    | Elapsed,
     Field(discriminator="type"),
 ]
 
@@ -283,8 +310,27 @@ class WaitSpec(Part):
     """How long that may take; then the story ends (Inconclusive)."""
 
 
+class MemberVerb(StrEnum):
+    """Crash: dies by kill -9 when it has next processed records and not committed them, or the other way round."""
+
+    START = "Start"
+    CRASH = "Crash"
+
+
+class MemberSpec(Part):
+    """A member of the workload's consumer group, by its number from 1 on, is started or dies. Crash waits until it is dead, so
+    there must be records for it."""
+
+    verb: MemberVerb
+    """Start; Crash: it dies by kill -9 when it has next processed records and not committed them, or the other way round."""
+    member: Annotated[int, Field(ge=1, le=MEMBERS_MAX)] = 1
+    """Its number, from 1 on."""
+    deadline_seconds: Seconds = 30
+    """How long a member that is to die may wait for records."""
+
+
 class Step(Part):
-    """One sentence of the story: exactly one of `wait`, `send` and `fault`."""
+    """One sentence of the story: exactly one of `wait`, `send`, `fault` and `member`."""
 
     name: Name
     """Its name; later steps, conditions and claims refer to it."""
@@ -296,9 +342,11 @@ class Step(Part):
     """Send records."""
     fault: FaultSpec | None = None
     """Make a fault, or undo one."""
+    member: MemberSpec | None = None
+    """Start a member of the consumer group, or have one die."""
 
     @model_validator(mode="after")
     def _does_one_thing(self) -> Self:
-        if sum(part is not None for part in (self.wait, self.send, self.fault)) != 1:
-            raise ValueError(f"step {self.name}: needs exactly one of wait, send, fault")
+        if sum(part is not None for part in (self.wait, self.send, self.fault, self.member)) != 1:
+            raise ValueError(f"step {self.name}: needs exactly one of wait, send, fault, member")
         return self

@@ -13,10 +13,21 @@ from minikafka_chaos.faults import Fault, Targets
 from minikafka_chaos.grounds.clients import Script
 from minikafka_chaos.history import FAIL, INFO, OK
 from minikafka_chaos.journal import Journal
+from minikafka_chaos.load import GROUP
 from minikafka_chaos.open_faults import OpenFaults
 from minikafka_chaos.reporter import Reporter
 from minikafka_chaos.scenario import ScenarioSpec
-from minikafka_chaos.steps import Expectation, FaultSpec, SendSpec, StartWait, Step, Target, WaitSpec
+from minikafka_chaos.steps import (
+    Expectation,
+    FaultSpec,
+    MemberSpec,
+    MemberVerb,
+    SendSpec,
+    StartWait,
+    Step,
+    Target,
+    WaitSpec,
+)
 from minikafka_chaos.verbs import RULES, Verb
 
 TARGET_TIMEOUT_S = 20.0
@@ -94,6 +105,8 @@ class Story:
             self._wait(step.name, step.wait)
         elif step.send is not None:
             self._send(step.name, step.send)
+        elif step.member is not None:
+            self._member(step.name, step.member)
         elif step.fault is not None:
             self._fault(step.name, step.fault, mark)
 
@@ -124,6 +137,18 @@ class Story:
         self.reporter.say(f"{name}: {escape(', '.join(values))} to {where}: {told(outcomes)}")
         if send.expect is Expectation.ACKNOWLEDGED and outcomes[OK] < len(values):
             raise StateNotReached(f"{', '.join(values)} not acknowledged in {send.deadline_seconds} s each")
+
+    def _member(self, name: str, spec: MemberSpec) -> None:
+        group = self.world.group
+        assert group is not None, "a scenario without a group has no such steps"
+        with self.journal.action(name, f"{spec.verb.value}Member", f"member {spec.member} of group {GROUP}", None):
+            if spec.verb is MemberVerb.START:
+                group.start_member(spec.member)
+            elif not group.crash_member(spec.member, spec.deadline_seconds):
+                raise StateNotReached(
+                    f"member {spec.member} got no records in {spec.deadline_seconds} s, and so did not die"
+                )
+        self.reporter.say(f"{name}: [bold]{spec.verb.value}[/] member {spec.member}")
 
     # -- faults --------------------------------------------------------------------------------------------------------
 

@@ -16,8 +16,8 @@ from minikafka_chaos.scenario_page import SIMULATION_ONLY, annotation, missing
 
 pytestmark = pytest.mark.slow
 
-CHOSEN = ("disk-full", "kip-279")
-"""One that no other ground can do, and one under two settings; the stories have tests of their own."""
+CHOSEN = ("commit-before-processing", "disk-full", "kip-279")
+"""Those that no other ground can do, and one under two settings; the stories have tests of their own."""
 
 
 def wanted() -> list[tuple[str, ExpectSpec]]:

@@ -189,9 +189,10 @@ DECLARATIONS: dict[Kind, Declaration] = {
     ),
     Kind.UNPROCESSED: Declaration(
         "A record that a group of consumers has gone past must have been processed by one of its members",
-        "in F, at or above the group's start in the partition and below its reach, and no `process` line of a member has the value",
+        "in F, at or above the group's start in the partition and below its reach, and no `process` line of a member has the "
+        "value",
         "(group, topic, partition, offset, value)",
-        "Kafka documentation, Message Delivery Semantics: at-least-once; its opposite, a commit before processing, is at-most-once",
+        "Kafka documentation, Message Delivery Semantics (at-least-once; a commit before the work is at-most-once)",
         inconclusive="no F: not judged",
     ),
     Kind.REPROCESSED: Declaration(

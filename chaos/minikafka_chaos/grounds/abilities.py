@@ -12,6 +12,8 @@ _NO_POLICY = "what a broker does when its disk refuses (server/offline_logs.py) 
 _NO_AGENT = "there is no network agent yet: it needs privileges (docs/proposals/011-chaos-on-kubernetes.md)"
 _NO_DISK = "the broker's image has no injection point that the agent may reach"
 
+NO_GROUPS = "consumer groups and their coordinators are not among the code that is simulated"
+
 LACKS: Mapping[str, Mapping[Verb, str]] = MappingProxyType(
     {
         "processes": MappingProxyType({}),

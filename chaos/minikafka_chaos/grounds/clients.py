@@ -59,6 +59,19 @@ class TopicPlan:
         return [TopicPartition(self.name, partition) for partition in range(count)]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """A consumer group of the load. `reset`: `earliest` or `latest`, where nothing is committed or the log is not there."""
+
+    group: str
+    topic: str
+    members: int
+    commits_first: bool = False
+    """Whether members commit what they were given before they work on it."""
+    reset: str = "earliest"
+    session_timeout_ms: int = 6_000
+
+
 @dataclass(slots=True)
 class ReadBack:
     """How far a final read came."""
@@ -94,6 +107,24 @@ class Stoppable(Background, Protocol):
     def stop(self) -> None: ...
 
 
+class Group(Stoppable, Protocol):
+    """A consumer group whose members can die. `start` starts as many as the settings say, numbered from 1."""
+
+    def start_member(self, number: int) -> None: ...
+
+    def crash_member(self, number: int, deadline_s: float) -> bool:
+        """Have a member die between the work with some records and their commit; whether it did in time."""
+        ...
+
+    def lag(self) -> int | None:
+        """How many offsets the group is from the ends of its partitions; None while nobody tells."""
+        ...
+
+    def state(self) -> str | None:
+        """The group's state, named as librdkafka does; None while its coordinator does not tell."""
+        ...
+
+
 class Script(Protocol):
     """Sends single records one step at a time: the way a story is told."""
 
@@ -120,6 +151,10 @@ class Clients(Protocol):
 
     def tail(self, partitions: Sequence[TopicPartition], history: HistoryWriter) -> Stoppable:
         """A reader that follows these partitions from their beginning, and samples their end offsets."""
+        ...
+
+    def group(self, settings: GroupSettings, partitions: Sequence[TopicPartition], history: HistoryWriter) -> Group:
+        """A consumer group that reads these partitions. Raises ToolTrouble where there are none."""
         ...
 
     def read_back(

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.cluster_view import ClusterView
-from minikafka_chaos.grounds.clients import ReadBack, ReadProgress, TopicPlan
+from minikafka_chaos.consumer_group import ConsumerGroup
+from minikafka_chaos.grounds.clients import GroupSettings, ReadBack, ReadProgress, TopicPlan
 from minikafka_chaos.history import HistoryWriter
 from minikafka_chaos.load import LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.reader import TailReader, read_back
@@ -40,6 +41,11 @@ class KafkaClients:
 
     def tail(self, partitions: Sequence[TopicPartition], history: HistoryWriter) -> TailReader:
         return TailReader(self._bootstrap(), partitions, history)
+
+    def group(
+        self, settings: GroupSettings, partitions: Sequence[TopicPartition], history: HistoryWriter
+    ) -> ConsumerGroup:
+        return ConsumerGroup(self._bootstrap(), settings, partitions, history)
 
     def read_back(
         self,

@@ -19,7 +19,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.faults import Fault, Handle, Targets, healed, link_rules
 from minikafka_chaos.grounds import BrokerCondition
-from minikafka_chaos.grounds.abilities import LACKS
+from minikafka_chaos.grounds.abilities import LACKS, NO_GROUPS
 from minikafka_chaos.grounds.by_broker import BrokerVerbs, partial_losses
 from minikafka_chaos.observe import ReplicaStatus, Sample
 from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
@@ -63,6 +63,8 @@ class SimulationGround(BrokerVerbs):
     def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
         if spec.steady_state is not None and spec.steady_state.probes:
             yield "steadyState.probes: nobody scrapes a simulation; allowed: conditions"
+        if spec.workload.group_members:
+            yield f"workload.groupMembers: {NO_GROUPS}"
         yield from partial_losses(spec)
         yield from refusals(spec)
 

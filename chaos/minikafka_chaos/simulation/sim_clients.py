@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from minikafka.controller.controller import Controller
 from minikafka.controller.topics import NewTopic
@@ -11,7 +11,8 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.grounds.clients import NO_BROKER, PartitionView, ReadBack, ReadProgress, TopicPlan
+from minikafka_chaos.grounds.abilities import NO_GROUPS
+from minikafka_chaos.grounds.clients import NO_BROKER, GroupSettings, PartitionView, ReadBack, ReadProgress, TopicPlan
 from minikafka_chaos.history import HistoryWriter
 from minikafka_chaos.load import RETRY_BACKOFF_MS, LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.simulation.network import CLIENT, Reply
@@ -104,6 +105,11 @@ class SimClients:
 
         if not cluster.run_until(led, max(0.0, deadline - cluster.now)):
             raise ToolTrouble(f"topic {plan.name} has no leaders and full ISR yet ({view.partitions(plan.name)})")
+
+    def group(self, settings: GroupSettings, partitions: Sequence[TopicPartition], history: HistoryWriter) -> NoReturn:
+        """There are none: scenarios that ask for one are refused beforehand."""
+        del partitions, history
+        raise ToolTrouble(f"group {settings.group} of {settings.topic}: {NO_GROUPS}")
 
     def _ask_for(self, wish: NewTopic) -> KafkaError | None:
         """Have the controller create a topic; why it did not, or None."""

@@ -178,6 +178,10 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         {"steps": [{"name": "a", "wait": {"conditions": [{"type": "Isr", "topic": "t"}]}}]},
         "Isr: needs either brokers or otherThan",
     ),
+    ("a member without a group", {"steps": [{"name": "a", "member": {"verb": "Crash"}}]}, "workload.groupMembers"),
+    ("a state of no group", {"steps": [{"name": "a", "wait": {"conditions": [{"type": "GroupAtEnd"}]}}]},
+     "step a: needs a consumer group"),
+    ("a coordinator of no group", {"steps": [fault("a", type="Coordinator")]}, "step a: needs a consumer group"),
     ("an unknown condition", {"steps": [{"name": "a", "wait": {"conditions": [{"type": "Weather"}]}}]}, "Weather"),
 ]  # fmt: skip
 
