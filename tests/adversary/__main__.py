@@ -14,10 +14,10 @@ from tests.adversary import results
 from tests.adversary.bugs import BUGS
 from tests.adversary.hunt import Hunt, Plan
 from tests.adversary.planting import Bug, Drifted, check
-from tests.adversary.suites import SIMULATION, SUITES, UNIT, WIRE, Broken
+from tests.adversary.suites import JUDGES, SIMULATION, SUITES, UNIT, WIRE, Broken
 
 ALL_NOTICED, SURVIVED, BAD_INPUT, UNSOUND, INTERRUPTED = 0, 1, 2, 3, 130
-ORDER = (WIRE, UNIT, SIMULATION)
+ORDER = (WIRE, UNIT, JUDGES, SIMULATION)
 """Quickest first."""
 
 

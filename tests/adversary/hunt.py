@@ -18,7 +18,6 @@ from typing import NamedTuple
 from tests.adversary.planting import Bug, Copy
 from tests.adversary.results import Found
 from tests.adversary.suites import (
-    SIMULATION,
     Broken,
     Verdict,
     check_imports,
@@ -26,6 +25,7 @@ from tests.adversary.suites import (
     run_suite,
     run_tests,
     suite_of,
+    tries,
 )
 
 
@@ -99,7 +99,7 @@ class Hunt:
         for suite in self.plan.suites:
             if suite in found or (found and any(found.values()) and not self.plan.every):
                 continue
-            if suite == SIMULATION and not bug.is_simulated:
+            if not tries(suite, bug):
                 continue
             self._check_sound(suite, (suite,))
             found[suite] = run_suite(copy.folder, suite, self.plan.schedules).by

@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "broker-image/minikafka"
-COPIED = ("broker-image", "chaos", "analytics", "operator", "tests")
-"""What a copy needs so that tests run in it. The operator's and the analytics' code only so that imports find the copy."""
+PACKAGES = ("chaos", "analytics", "operator")
+"""Folders beside the broker's that bugs are planted in; their files are named from the root of the project."""
+COPIED = ("broker-image", "chaos", "analytics", "operator", "tests", "bench", "docs")
+"""What a copy needs so that tests run in it."""
 COPIED_FILES = ("pyproject.toml",)
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache", "node_modules")
 
@@ -31,23 +33,33 @@ class Bug(NamedTuple):
     rule: str
     """What it breaks: a rule of docs/rules.md, a KIP, or what the project promises."""
     file: str
-    """Below ``broker-image/minikafka``."""
+    """Below ``broker-image/minikafka``, or from the root where that is not the broker's."""
     old: str
     new: str
     tests: tuple[str, ...]
     """Test files, quickest first: run before any whole suite."""
 
     @property
+    def path(self) -> str:
+        """The file, from the root of the project."""
+        return self.file if self.file.startswith(PACKAGES) else f"{SOURCE}/{self.file}"
+
+    @property
+    def is_of_the_broker(self) -> bool:
+        """Whether the broker runs the file; what lies beside it judges, breaks or tends it."""
+        return self.path.startswith(SOURCE)
+
+    @property
     def is_simulated(self) -> bool:
         """Whether `minikafka simulate` runs the file at all: it brings its own connections, membership, hosting and stores."""
-        return not self.file.startswith(("server/", "metadata/sqlite", "metadata/kubernetes"))
+        return self.is_of_the_broker and not self.file.startswith(("server/", "metadata/sqlite", "metadata/kubernetes"))
 
 
 def planted(bug: Bug, source: str) -> str:
     """The file's text with the bug in it. Raises Drifted, SyntaxError."""
     found = source.count(bug.old)
     if found != 1:
-        raise Drifted(f"{bug.name}: its text stands {found} times in {SOURCE}/{bug.file}, not once; plant it anew")
+        raise Drifted(f"{bug.name}: its text stands {found} times in {bug.path}, not once; plant it anew")
     result = source.replace(bug.old, bug.new)
     ast.parse(result, bug.file)
     return result
@@ -55,9 +67,9 @@ def planted(bug: Bug, source: str) -> str:
 
 def check(bug: Bug, root: Path = ROOT) -> None:
     """That the bug can be planted into the present source. Raises Drifted, SyntaxError."""
-    path = root / SOURCE / bug.file
+    path = root / bug.path
     if not path.is_file():
-        raise Drifted(f"{bug.name}: there is no {SOURCE}/{bug.file} any more")
+        raise Drifted(f"{bug.name}: there is no {bug.path} any more")
     planted(bug, path.read_text(encoding="utf-8"))
     for test in bug.tests:
         if not (root / test).exists():
@@ -77,7 +89,7 @@ class Copy:
 
     def plant(self, bug: Bug) -> None:
         """Put the bug in. Raises Drifted, SyntaxError."""
-        path = self.folder / SOURCE / bug.file
+        path = self.folder / bug.path
         sound = path.read_text(encoding="utf-8")
         self._write(path, planted(bug, sound))
         self._sound = path, sound

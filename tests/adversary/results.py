@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.adversary.bugs import BUGS
-from tests.adversary.planting import ROOT, SOURCE, Bug
-from tests.adversary.suites import FIRST_SEED, SIMULATION, SUITES, UNIT, WIRE
+from tests.adversary.planting import ROOT, Bug
+from tests.adversary.suites import FIRST_SEED, JUDGES, SIMULATION, SUITES, UNIT, WIRE, tries
 
 RESULTS = ROOT / "tests/adversary/results.json"
 PAGE = ROOT / "docs/adversary.md"
@@ -68,7 +68,7 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
         "",
         "`make adversary` puts one mistake at a time into a copy of the source and runs the tests on it: first the few files",
         "that should notice at once, then whole suites, until one fails. A bug that no suite notices ends it with exit code 1.",
-        "The mistakes are exact replacements of a few lines, in `tests/adversary/core_bugs.py` and `shell_bugs.py`; the unit",
+        "The mistakes are exact replacements of a few lines, in `tests/adversary/*_bugs.py`; the unit",
         "tests check on every run that each can still be planted. m01 to m34 and s01 to s14 are those of an audit of the first",
         "release: twelve of the fourteen in the shell passed its unit tests, and the two of them that were tried on every other",
         "suite (s01 and s02, the two promises a broker makes) passed those too.",
@@ -79,6 +79,7 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
         f"| {WIRE} | `tests/unit/wire`: a real broker on loopback, whose only peer the test plays |",
         f"| {SIMULATION} | `minikafka simulate --seeds {FIRST_SEED}..{FIRST_SEED + schedules - 1}`; it brings its own "
         "connections, membership, hosting and stores, so bugs in the broker's are not in it |",
+        f"| {JUDGES} | `tests/unit/` chaos and analytics: the verifier and Spark, for bugs in them (v: verifier, j: Spark) |",
         "",
         f"{len(results)} bugs, {len(results) - len(alive)} noticed. An empty cell: the suite was not tried after another had "
         "noticed.",
@@ -91,15 +92,15 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
 
 
 def _row(bug: Bug, found: Found) -> str:
-    by = next((found[suite] for suite in (WIRE, UNIT, SIMULATION) if found.get(suite)), None)
+    by = next((found[suite] for suite in (WIRE, UNIT, JUDGES, SIMULATION) if found.get(suite)), None)
     cells = [_cell(bug, suite, found) for suite in SUITES]
-    where = f"[{bug.file}](../{SOURCE}/{bug.file})"
+    where = f"[{bug.file}](../{bug.path})"
     noticed = "**nothing**" if by is None else f"`{by.rpartition('::')[2] if '::' in by else by}`"
     return f"| {bug.name} | {bug.mistake} | {bug.rule} | {where} | {' | '.join(cells)} | {noticed} |"
 
 
 def _cell(bug: Bug, suite: str, found: Found) -> str:
-    if suite == SIMULATION and not bug.is_simulated:
+    if not tries(suite, bug):
         return "not in it"
     if suite not in found:
         return ""

@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-UNIT, WIRE, SIMULATION = "unit", "wire", "simulation"
-SUITES = (UNIT, WIRE, SIMULATION)
+from tests.adversary.planting import Bug
+
+UNIT, WIRE, SIMULATION, JUDGES = "unit", "wire", "simulation", "judges"
+SUITES = (UNIT, WIRE, SIMULATION, JUDGES)
 WIRE_TESTS = "tests/unit/wire"
 FOLDERS = {
     UNIT: tuple(f"tests/unit/{name}" for name in ("log", "replication", "controller", "metadata", "server", "groups")),
     WIRE: (WIRE_TESTS,),
+    JUDGES: ("tests/unit/chaos", "tests/unit/analytics"),
 }
 PACKAGES = ("broker-image", "chaos", "analytics", "operator")
 OTHERS = ("COVERAGE_", "COV_", "PYTEST_")
@@ -136,4 +139,13 @@ def run_suite(copy: Path, suite: str, schedules: int) -> Verdict:
 
 def suite_of(test: str) -> str:
     """Which suite a test file belongs to."""
+    if test.startswith(FOLDERS[JUDGES]):
+        return JUDGES
     return WIRE if test.startswith(WIRE_TESTS) else UNIT
+
+
+def tries(suite: str, bug: Bug) -> bool:
+    """Whether a suite runs what the bug is in at all."""
+    if suite == SIMULATION:
+        return bug.is_simulated
+    return bug.is_of_the_broker == (suite != JUDGES)

@@ -11,7 +11,8 @@ from tests.adversary import __main__ as command
 from tests.adversary import hunt, results
 from tests.adversary.bugs import BUGS
 from tests.adversary.core_bugs import CORE
-from tests.adversary.planting import ROOT, SOURCE, Bug, Copy, Drifted, check, planted
+from tests.adversary.judge_bugs import JUDGES
+from tests.adversary.planting import ROOT, Bug, Copy, Drifted, check, planted
 from tests.adversary.shell_bugs import SHELL
 from tests.adversary.suites import SIMULATION, UNIT, WIRE, Broken, Verdict, simulate, suite_of
 
@@ -26,13 +27,13 @@ def test_it_can_be_planted(name: str) -> None:
 
 
 def test_names() -> None:
-    assert len(BUGS) == len(CORE) + len(SHELL), "a name is used twice"
+    assert len(BUGS) == len(CORE) + len(SHELL) + len(JUDGES), "a name is used twice"
     assert set(BUGS) >= AUDITED
     assert all(re.fullmatch(r"[a-z]\d\d", name) for name in BUGS)
 
 
 def test_no_two_are_the_same() -> None:
-    assert len({(bug.file, planted(bug, (ROOT / SOURCE / bug.file).read_text())) for bug in BUGS.values()}) == len(BUGS)
+    assert len({(bug.file, planted(bug, (ROOT / bug.path).read_text())) for bug in BUGS.values()}) == len(BUGS)
 
 
 class TestTheRecord:
@@ -80,7 +81,7 @@ class TestPlanting:
 
     def test_a_copy_is_put_right_again(self, tmp_path: Path) -> None:
         copy, bug = Copy(tmp_path), BUGS["m02"]
-        path = tmp_path / SOURCE / bug.file
+        path = tmp_path / bug.path
         before = path.read_text()
         copy.plant(bug)
         assert path.read_text() == planted(bug, before) != before
