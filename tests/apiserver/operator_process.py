@@ -191,6 +191,7 @@ class Cluster:
             "leases": "/apis/coordination.k8s.io/v1",
             "networkpolicies": "/apis/networking.k8s.io/v1",
             "minikafkatopics": API,
+            "chaosexperiments": API,
         }.get(plural, "/api/v1")
         return f"{root}/namespaces/{self.names.namespace}/{plural}" + (f"/{name}" if name else "")
 
@@ -324,6 +325,33 @@ class Cluster:
         self.controller.start()
         self.start(*(self.names.pod(i) for i in range(self._replicas())))
         self.wait_for("Ready", "True", "AllBrokersReady")
+
+    # -- chaos ----------------------------------------------------------------------------------------------------------
+
+    def experiment(self, name: str, cluster: str, **status: Any) -> str:
+        """A ChaosExperiment on a cluster, as its controller would tell of it; its uid."""
+        path = self.url("chaosexperiments")
+        spec = {"clusterRef": {"name": cluster}, "topics": [{"name": "bank"}], "workload": {"topic": "bank"}}
+        body = {
+            "apiVersion": "minikafka.dev/v1alpha1",
+            "kind": "ChaosExperiment",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        made = self.plane.request("POST", path, body)
+        self.plane.request("PATCH", f"{path}/{name}/status", {"status": {"phase": "Running", **status}})
+        return str(made["metadata"]["uid"])
+
+    def hold(self, identity: str) -> None:
+        """Somebody takes the disruption Lease for an hour, or takes it over."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": identity, "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now}
+        path = self.url("leases", self.names.disruption)
+        if self.plane.find(path) is not None:
+            self.plane.request("PATCH", path, {"spec": spec})
+            return
+        body = {"metadata": {"name": self.names.disruption, "labels": self.names.labels()}, "spec": spec}
+        self.plane.request("POST", self.url("leases"), body)
 
     # -- a broker -------------------------------------------------------------------------------------------------------
 

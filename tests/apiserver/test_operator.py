@@ -406,6 +406,30 @@ class TestTrouble:
         cluster.tell("c-broker-0", containerStatuses=[{**status, "state": {"waiting": waiting}}])
         assert "image no/such:image: cannot be pulled" in cluster.wait_for("Ready", "False", "ImagePullFailed")
 
+    def test_a_broker_that_an_experiment_holds(self, cluster: Cluster) -> None:
+        """Read from the experiment that holds the Lease, with the rights that the operator's manifests give it."""
+        cluster.create(chaos={"allowed": True})
+        cluster.run()
+        uid = cluster.find("pods", "c-broker-1")["metadata"]["uid"]
+        fault = {"id": "kill", "step": "kill", "verb": "Kill", "state": "Injected", "broker": 1, "podUid": uid}
+        experiment = cluster.experiment("try", "c", faults=[{**fault, "expiresAt": "2026-01-01T12:30:00Z"}])
+        killed = {"name": "broker", "image": IMAGE, "imageID": "", "restartCount": 1, "ready": False}
+        killed |= {
+            "state": {"running": {"startedAt": "2026-01-01T12:00:00Z"}},
+            "lastState": {"terminated": {"exitCode": 137, "reason": "Error"}},
+        }
+        unready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T12:00:00Z"}
+        cluster.tell("c-broker-1", conditions=[unready], containerStatuses=[killed])
+        cluster.wait_for("Ready", "False", "BrokerCrashing")
+        cluster.hold(f"experiment/try/{experiment}")
+        told = cluster.wait_for("Ready", "False", "FaultInjected")
+        assert told.endswith(
+            "c-broker-1: Kill by experiment try (step kill), which ends at 2026-01-01T12:30:00Z at the latest"
+        )
+        until_now(cluster.events, lambda events: ("Normal", "FaultInjected", told) in events)
+        cluster.hold("experiment/try/of-an-earlier-one")
+        cluster.wait_for("Ready", "False", "BrokerCrashing")
+
     def test_a_setting_that_no_broker_takes(self, cluster: Cluster) -> None:
         cluster.create(config={"no.such.key": "1"})
         told = cluster.wait_for("Accepted", "False", "InvalidConfig")
