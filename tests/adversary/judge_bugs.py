@@ -8,7 +8,7 @@ VERIFIER, SPARK = "chaos/minikafka_chaos", "analytics/minikafka_analytics"
 CASES = "tests/unit/chaos/test_cases.py"
 SPARK_CASES = "tests/unit/analytics/test_cases.py"
 
-JUDGES = (
+JUDGING = (
     Bug("v01", "an in-sync replica that was emptied is not looked at", "Short replica", f"{VERIFIER}/replica_checks.py",
         """WHERE in_sync AND r."end" < f."end"\n""", """WHERE in_sync AND r."end" < f."end" AND r."end" > r.start\n""",
         (CASES,)),

@@ -15,14 +15,15 @@ from minikafka.protocol.records import Record, build_batch
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
+from minikafka.replication.replica_host import ReplicaHost
 from minikafka_chaos.simulation import checker, client_checks, world
 from minikafka_chaos.simulation.broker import SimBroker
+from minikafka_chaos.simulation.bug_seed import rules_with
 from minikafka_chaos.simulation.checker import Violation
 from minikafka_chaos.simulation.client_checks import Ack
 from minikafka_chaos.simulation.invariants import INVARIANTS
 from minikafka_chaos.simulation.leading import Waiting
 from minikafka_chaos.simulation.mirror import GONE, Identity
-from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.world import EVENT_FAILED, Plan, World, simulate
 
 FAR = 1_000_000
@@ -519,11 +520,11 @@ def test_what_was_deleted_by_request_is_no_loss() -> None:
 def test_an_error_of_the_log_is_a_violation() -> None:
     """A disk that takes everything gives no reason for one; it used to be noted in the trace and forgotten (audit)."""
 
-    class Refuses(Rules):
-        def checkpointed(self, broker: SimBroker) -> NoReturn:
-            raise CorruptBatch(f"broker {broker.id}")
+    class Refuses(ReplicaHost):
+        def high_watermarks(self) -> NoReturn:
+            raise CorruptBatch(f"broker {self.broker_id}")
 
-    assert simulate(1, Refuses()).invariant == EVENT_FAILED
+    assert simulate(1, rules_with(host=Refuses)()).invariant == EVENT_FAILED
 
 
 def test_the_reader_names_the_epoch_of_its_last_record() -> None:
@@ -535,11 +536,11 @@ def test_the_reader_names_the_epoch_of_its_last_record() -> None:
 
 
 def test_an_unexpected_exception_is_a_violation() -> None:
-    class Broken(Rules):
-        def checkpointed(self, broker: SimBroker) -> NoReturn:
-            raise KeyError(broker.id)
+    class Broken(ReplicaHost):
+        def high_watermarks(self) -> NoReturn:
+            raise KeyError(self.broker_id)
 
-    result = simulate(1, Broken())
+    result = simulate(1, rules_with(host=Broken)())
     assert result.invariant == EVENT_FAILED
     assert "KeyError" in (result.violation or "") and "VIOLATION" in result.trace[-1]
 

@@ -94,7 +94,7 @@ class Broker:
         self.replicas.log_failed = self.log_failed
         self.offline_logs = OfflineLogs(self)
         self.fetchers = FetcherPool[HostedPartition](partial(ReplicaFetcher, self))
-        self.host = PartitionHost(self)
+        self.host = PartitionHost(self, CLOCK)
         self.internal = InternalLog(self)
         self.groups = GroupService.for_broker(self)
         self.housekeeping = Housekeeping(self)
@@ -144,7 +144,7 @@ class Broker:
         self.previous_broker_epoch = self.logs.previous_broker_epoch
         self.stats.clean_shutdown = int(self.logs.clean)
         self.stats.recovery_seconds = time.monotonic() - began
-        self.host.note_recovery()
+        self.host.open(self.logs)
         self._image_changed.set()
         self.membership.start()
         self._watcher = self.supervisor.repeat("cluster image", self._follow_image, failed=self._give_up)

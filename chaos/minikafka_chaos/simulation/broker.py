@@ -1,7 +1,7 @@
-"""A broker of the simulation: production logs and partitions in a shell made of virtual-time events.
+"""A broker of the simulation: production's logs, replicas and fetches in a shell made of virtual-time events.
 
-Mirrors ``minikafka.server``: hosting, fetchers, ISR proposals, membership, checkpoints. A broker dies between two events,
-never inside one; what it had not flushed may die with it.
+Membership, flushes and checkpoints repeat ``minikafka.server``. A broker dies between two events, never inside one; what it had
+not flushed may die with it.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from minikafka import __version__
-from minikafka.log.config import LogConfig
 from minikafka.log.manager import LogManager
 from minikafka.log.simulated_disk import MemoryFileSystem
-from minikafka.metadata.image import CLUSTER_CONFIG, TOPIC, ClusterImage, PartitionState, TopicState
+from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.metadata.store import StoreError
-from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.hosted import HostedPartition
-from minikafka.replication.partition import ReplicationConfig, Role
 
 from minikafka_chaos.simulation import reports
 from minikafka_chaos.simulation.announcing import IsrAnnouncer
 from minikafka_chaos.simulation.flushing import Flushing
-from minikafka_chaos.simulation.following import fetchers, note_truncations
+from minikafka_chaos.simulation.following import fetchers
+from minikafka_chaos.simulation.hosting import Hosting
 from minikafka_chaos.simulation.leading import Leading
 from minikafka_chaos.simulation.membership import Membership
 from minikafka_chaos.simulation.role import SimRole
@@ -53,16 +51,20 @@ class SimBroker:
 
     def _forget(self) -> None:
         self.image = ClusterImage(CLUSTER_ID)
-        self.partitions: dict[TopicPartition, HostedPartition] = {}
         self.flushing = Flushing(self)
         self.isr = IsrAnnouncer(self)
         self.leading = Leading(self)
         self.fetchers = fetchers(self)
+        self.hosting = Hosting(self)
         self.membership = Membership(self)
-        self.hosted_once = False
         self.ready = False
         self.started_at = self.world.now
         self.logs: LogManager | None = None
+
+    @property
+    def partitions(self) -> dict[TopicPartition, HostedPartition]:
+        """What it hosts."""
+        return {partition.topic_partition: partition for partition in self.leading.replicas.all()}
 
     @property
     def role(self) -> SimRole | None:
@@ -111,6 +113,7 @@ class SimBroker:
             now_ms=self.now_ms,
             unflushed_dir=world.unflushed_dir,
         )
+        self.hosting.host.logs = self.logs
         world.note(f"b{self.id} starts clean={self.logs.clean} " + self._ends())
         world.watcher.started(self)
         world.event(self, "broker_starting", version=__version__, cluster_id=CLUSTER_ID)
@@ -184,7 +187,7 @@ class SimBroker:
         """Close everything; cleanly when the cluster knows this incarnation, so that it may trust what is on the disk."""
         assert self.logs is not None
         clean = self.broker_epoch >= 0
-        self.logs.checkpoint_high_watermarks(self._high_watermarks())
+        self.logs.checkpoint_high_watermarks(self.hosting.host.high_watermarks())
         self.world.watcher.checkpointed(self)
         self.logs.close(clean=clean, broker_epoch=self.broker_epoch)
         self.world.note(f"b{self.id} stopped {'cleanly' if clean else 'without a registration'}")
@@ -215,37 +218,14 @@ class SimBroker:
         me = self.image.brokers.get(self.id)
         if me is None or self.broker_epoch < 0 or me.epoch != self.broker_epoch:
             return
-        if self.hosted_once and CLUSTER_CONFIG not in records:
-            topics = [self.image.topics.get(k.removeprefix(TOPIC)) for k in records if k.startswith(TOPIC)]
-        else:
-            topics = list(self.image.topics.values())
-            self.hosted_once = True
-        for topic in topics:
-            if topic is not None:
-                for index, state in enumerate(topic.partitions):
-                    self._host(topic, index, state)
-        now = self.world.now
+        self.hosting.reconcile(records)
         if not me.fenced and not self.ready:
             self.ready = True
-            self.world.event(self, "broker_ready", listeners=[], seconds=round(now - self.started_at, 4))
-        for partition in self.partitions.values():
-            if partition.leader is not None:
-                for replica, remote in partition.leader.remotes.items():
-                    if replica not in partition.leader.isr.maximal and remote.leo >= 0:
-                        proposal = partition.leader.maybe_expand(replica, remote, now)
-                        if proposal is not None:
-                            self.isr.propose(proposal)
-        if self.membership.want_fence:
+            seconds = round(self.world.now - self.started_at, 4)
+            self.world.event(self, "broker_ready", listeners=[], seconds=seconds)
+        if self.membership.want_fence and not self.hosting.host.leads_in_name_only:
             self.membership.want_fence = False
             self.membership.step_now()
-
-    def eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """Peers of the partitions."""
-        return self.world.rules.eligible(self.image.brokers.get(broker_id), broker_epoch)
-
-    def alive_epoch(self, broker_id: int) -> int:
-        peer = self.image.brokers.get(broker_id)
-        return -1 if peer is None else peer.epoch
 
     def image_partitions(self, index: int) -> Iterator[TopicState]:
         """The topics of the cluster, as far as this broker knows, that have a partition of this number."""
@@ -256,96 +236,11 @@ class SimBroker:
         partition = self.leading.replicas.by_id.get(topic_id, {}).get(index)
         return -1 if partition is None or partition.leader is None else partition.leader.epoch
 
-    def _host(self, topic: TopicState, index: int, state: PartitionState) -> None:
-        tp = TopicPartition(topic.name, index)
-        partition = self.partitions.get(tp)
-        if self.id not in state.replicas:
-            if partition is not None:
-                self._drop(tp, partition)
-            return
-        if partition is None:
-            partition = self._create(topic, tp)
-        partition.config.min_insync_replicas = self._min_isr(topic)
-        was, was_leader = partition.role, partition.leader
-        isr = None if was_leader is None else was_leader.isr.committed
-        before = partition.high_watermark
-        changed = partition.apply_state(state, self.world.now)
-        if changed:
-            self.world.note(
-                f"b{self.id} {tp} {was.name.lower()} -> {partition.role.name.lower()} "
-                f"epoch {state.leader_epoch}.{state.partition_epoch} leader {state.leader} "
-                f"isr {list(state.isr)} leo {partition.log.log_end_offset} hw {partition.high_watermark}"
-            )
-            reports.role_changed(self, partition)
-            note_truncations(self, partition)
-            if was is Role.LEADER and partition.role is not Role.LEADER:
-                partition.fail_producers(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            self._wake(partition)
-            if partition.follower is not None:
-                self.fetchers.follow(partition, partition.leader_id)
-            else:
-                self.fetchers.unfollow(partition)
-        elif isr is not None:
-            reports.isr_changed(self, tp, isr)
-        if partition.high_watermark != before:
-            self.leading.replicas.high_watermark_moved(partition)
-
-    def left_role(self, partition: HostedPartition) -> None:
-        """It leads and follows no more; whoever waits at it is told."""
-        self.fetchers.unfollow(partition)
-        partition.fail_producers(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._wake(partition)
-
-    def _wake(self, partition: HostedPartition) -> None:
-        self.leading.replicas.wake(partition.followers)
-        self.leading.replicas.wake(partition.consumers)
-
-    def _min_isr(self, topic: TopicState) -> int:
-        own = self.world.controller_config_of(self.id).min_insync_replicas
-        return self.world.rules.min_insync_replicas(self.image, topic, own)
-
-    def _drop(self, tp: TopicPartition, partition: HostedPartition) -> None:
-        """Reassigned to others."""
-        assert self.logs is not None
-        partition.resign()
-        del self.partitions[tp]
-        self.leading.replicas.remove(partition)
-        self.left_role(partition)
-        self.logs.delete(tp, now_ms=self.now_ms)
-        self.world.note(f"b{self.id} {tp} is dropped")
-        self.world.watcher.dropped(self, tp)
-        self.world.event(self, "replica_stopped", tp.topic, tp.partition, reason="reassigned")
-
-    def _create(self, topic: TopicState, tp: TopicPartition) -> HostedPartition:
-        assert self.logs is not None
-        world = self.world
-        log = self.logs.create(tp, topic.topic_id, LogConfig(), now_ms=self.now_ms)
-        log.configure(world.log_config(topic.configs))
-        config = ReplicationConfig(self._min_isr(topic), world.lag, world.truncation_mode)
-        partition = world.rules.partition(
-            tp,
-            topic.topic_id.bytes,
-            self.id,
-            log,
-            config,
-            self,
-            self.logs.high_watermarks.get(tp, 0),
-            topic_config=None,
-        )
-        self.partitions[tp] = partition
-        self.leading.replicas.add(partition)
-        world.watcher.hosted(self, partition)
-        return partition
-
     # -- checkpoints ------------------------------------------------------------------------------------------------------
-
-    def _high_watermarks(self) -> dict[TopicPartition, int]:
-        return {tp: p.high_watermark for tp, p in self.partitions.items()}
 
     def _checkpoint(self) -> None:
         assert self.logs is not None
-        marks = self.world.rules.checkpointed(self)
-        self.logs.checkpoint_high_watermarks(marks)
+        self.logs.checkpoint_high_watermarks(self.hosting.host.high_watermarks())
         self.logs.checkpoint_recovery_points()
         self.world.watcher.checkpointed(self)
         self.later(self.world.checkpoint_pause(first=False), self._checkpoint)

@@ -10,19 +10,19 @@ from minikafka.controller.controller import Controller
 from minikafka.controller.partitions import PartitionBook
 from minikafka.controller.topics import TopicBook
 from minikafka.log.manager import LogManager
-from minikafka.metadata.image import BrokerState, ClusterImage, TopicState
-from minikafka.protocol.types import TopicPartition
+from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.replication.fetch_loop import FetchLoop
 from minikafka.replication.follower import FollowerState
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr_requests import IsrRequests
 from minikafka.replication.leader import LeaderState
+from minikafka.replication.replica_host import ReplicaHost
 from minikafka.replication.replicas import ReplicaManager
 
 from minikafka_chaos.simulation.rules import Rules
 
 if TYPE_CHECKING:
-    from minikafka_chaos.simulation.broker import SimBroker
+    pass
 
 
 class BugSeed(NamedTuple):
@@ -42,8 +42,7 @@ def rules_with(
     brokers: type[BrokerBook] | None = None,
     topics: type[TopicBook] | None = None,
     manager: type[LogManager] | None = None,
-    eligible: Callable[[BrokerState | None, int], bool] | None = None,
-    checkpointed: Callable[[SimBroker], dict[TopicPartition, int]] | None = None,
+    host: type[ReplicaHost] | None = None,
     min_isr: Callable[[ClusterImage, TopicState, int], int] | None = None,
     replicas: type[ReplicaManager] | None = None,
     fetch_loop: type[FetchLoop[HostedPartition]] | None = None,
@@ -77,10 +76,8 @@ def rules_with(
             rules.isr_requests = isr_requests
         if manager:
             rules.log_manager = manager
-        if eligible:
-            rules.eligible = eligible  # type: ignore[method-assign, assignment]
-        if checkpointed:
-            rules.checkpointed = checkpointed  # type: ignore[method-assign, assignment]
+        if host:
+            rules.replica_host = host
         if min_isr:
             rules.min_insync_replicas = min_isr  # type: ignore[method-assign, assignment]
         return rules

@@ -60,8 +60,8 @@ class Leading:
         world = broker.world
         self.broker = broker
         self._waiting: list[Waiting] = []
-        clock = Clock(lambda: world.now, lambda: broker.now_ms, broker.later)
-        self.replicas = world.rules.replica_manager(BrokerStats(), broker.isr.propose, clock)
+        self.clock = Clock(lambda: world.now, lambda: broker.now_ms, broker.later)
+        self.replicas = world.rules.replica_manager(BrokerStats(), broker.isr.propose, self.clock)
         self.replicas.flush_soon = broker.flushing.soon
         self.replicas.exists = lambda key, index: any(
             key in (topic.topic_id.bytes, topic.name) for topic in broker.image_partitions(index)

@@ -167,9 +167,6 @@ class Membership:
         self.broker.world.note(f"b{self.broker.id} lost its registration {self.epoch}")
         self.epoch = -1
         self._registrations += 1
-        self.want_fence, self.broker.hosted_once = True, False
-        for tp, partition in self.broker.partitions.items():
-            partition.forget_state()
-            self.broker.world.watcher.reset(self.broker, tp)
-            self.broker.left_role(partition)
+        self.want_fence = True
+        self.broker.hosting.reset()
         self.step_now()

@@ -22,12 +22,13 @@ from minikafka.replication.follower import FetchOutcome, FetchPosition, Follower
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import AfterAnswer, IsrProposal
 from minikafka.replication.leader import LeaderState, RemoteReplica
+from minikafka.replication.replica_host import ReplicaHost
 
 from minikafka_chaos.simulation.bug_seed import BugSeed, rules_with
 from minikafka_chaos.simulation.shell_mutants import SHELL_SEEDS
 
 if TYPE_CHECKING:
-    from minikafka_chaos.simulation.broker import SimBroker
+    pass
 
 
 # -- followers ---------------------------------------------------------------------------------------------------------------
@@ -294,14 +295,16 @@ def _leave_marker(directory: DataDirectory, epoch: int) -> None:
     directory.write_clean_marker(epoch)
 
 
-def _anybody(peer: BrokerState | None, broker_epoch: int) -> bool:
-    del broker_epoch
-    return peer is not None
+class _LeadsWithAnybody(ReplicaHost):
+    def eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        del broker_epoch
+        return broker_id in self._image().brokers
 
 
-def _any_incarnation(peer: BrokerState | None, broker_epoch: int) -> bool:
-    del broker_epoch
-    return peer is not None and peer.active
+class _LeadsWithAnyIncarnation(ReplicaHost):
+    def eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        del broker_epoch
+        return super().eligible(broker_id, -1)
 
 
 class _KeepsElrWhenMinIsrFalls(TopicBook):
@@ -324,8 +327,9 @@ def _own_min_isr(image: ClusterImage, topic: TopicState, own: int) -> int:
     return int(topic.configs.get(MIN_ISR, own))
 
 
-def _only_led(broker: SimBroker) -> dict[TopicPartition, int]:
-    return {tp: p.high_watermark if p.role else 0 for tp, p in broker.partitions.items()}
+class _ForgetsLeaderless(ReplicaHost):
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        return {p.topic_partition: p.high_watermark if p.role else 0 for p in self._replicas.all()}
 
 
 BUG_SEEDS: Mapping[str, BugSeed] = {
@@ -357,9 +361,9 @@ BUG_SEEDS: Mapping[str, BugSeed] = {
         BugSeed("no-partition-epoch", "ISR changes without compare-and-set on the partition epoch", "KIP-497",
                 rules_with(partitions=_NoPartitionEpoch)),
         BugSeed("accept-fenced", "fenced or stopping brokers may join the ISR", "KIP-841",
-                rules_with(partitions=_AcceptsFenced, eligible=_anybody)),
+                rules_with(partitions=_AcceptsFenced, host=_LeadsWithAnybody)),
         BugSeed("accept-rebooted", "a fetch of the last incarnation lets a rebooted broker into the ISR", "KIP-903",
-                rules_with(leader=_TrustsAnyIncarnation, partitions=_AcceptsRebooted, eligible=_any_incarnation)),
+                rules_with(leader=_TrustsAnyIncarnation, partitions=_AcceptsRebooted, host=_LeadsWithAnyIncarnation)),
         BugSeed("keep-uncleanly-stopped", "a broker that lost its tail keeps its seat in ISR and ELR", "KIP-966",
                 rules_with(brokers=_KeepsUncleanlyStopped)),
         BugSeed("restart-unnoticed", "a restart within the session keeps the ISR seat", "KIP-966",
@@ -369,7 +373,7 @@ BUG_SEEDS: Mapping[str, BugSeed] = {
         BugSeed("clean-marker-stays", "the clean shutdown marker is still there after loading", "KAFKA-10471",
                 rules_with(manager=_KeepsCleanMarker)),
         BugSeed("drop-leaderless-hw", "the HW of a leaderless partition is dropped from the checkpoint", "KAFKA-1647",
-                rules_with(checkpointed=_only_led)),
+                rules_with(host=_ForgetsLeaderless)),
         BugSeed("hasty-shrink", "a new leader shrinks the ISR before the first fetch", "Fluss #3698",
                 rules_with(leader=_DistrustsNewFollowers)),
         BugSeed("trust-old-positions", "a leader that missed a term keeps what its followers had before it", "found here",

@@ -1,0 +1,412 @@
+"""Hosting, sans I/O: makes the replicas of a broker what the cluster image says (R12, R14).
+
+It looks at the state, not at the change, so that a notification that was missed costs time and nothing else. What the rest of
+the broker has to do or to tell comes back as effects, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from minikafka.log.config import LogConfig
+from minikafka.log.errors import FencedLeaderEpoch, LogDirFailure
+from minikafka.log.manager import LogManager
+from minikafka.metadata.image import BROKER, CLUSTER_CONFIG, TOPIC, ClusterImage, PartitionState, TopicState
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.types import TopicPartition
+from minikafka.replication.clock import Clock
+from minikafka.replication.fetch_loop import FetcherPool
+from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.partition import ReplicationConfig, Role, TruncationMode
+from minikafka.replication.replicas import ReplicaManager
+
+
+class TopicSettings(Protocol):
+    """What a replica depends on of the settings of its topic. The same object as long as they are the same."""
+
+    @property
+    def min_insync_replicas(self) -> int: ...
+
+    def log_config(self) -> LogConfig: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """What holds for all replicas of a broker; times in seconds."""
+
+    replica_lag_time_max: float
+    truncation_mode: TruncationMode = TruncationMode.LEADER_EPOCH
+
+
+# -- effects -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A replica has a log, and takes part from now on."""
+
+    partition: HostedPartition
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChanged:
+    """A replica leads or follows in a new term, or does neither any more by the controller's word."""
+
+    partition: HostedPartition
+    was: Role
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipLost:
+    """Nobody is served here as by a leader any more; in the order of things before the new role."""
+
+    partition: HostedPartition
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChanged:
+    """The controller has written another ISR of a term that goes on."""
+
+    partition: HostedPartition
+    before: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A replica is no more, and its log is deleted."""
+
+    partition: HostedPartition
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogRefused:
+    """The disk did not let a log be opened, or begin a term: the replica is offline."""
+
+    topic_partition: TopicPartition
+    what: str
+    failure: LogDirFailure
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataBehind:
+    """A log knows a later term than the metadata (:meth:`ReplicaHost._metadata_is_old`); told once."""
+
+    partition: HostedPartition
+    leader_epoch: int
+    error: FencedLeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataCaughtUp:
+    """One of those is in line again, or gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """The cluster has no topic of this name any more."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFailed:
+    """Something of a topic failed that nobody expected to; it is looked at again at the next reconciliation."""
+
+    topic: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettled:
+    """All of a topic is as the image says."""
+
+    topic: str
+
+
+Effect = (
+    Opened
+    | RoleChanged
+    | LeadershipLost
+    | IsrChanged
+    | Dropped
+    | LogRefused
+    | MetadataBehind
+    | MetadataCaughtUp
+    | TopicDeleted
+    | TopicFailed
+    | TopicSettled
+)
+
+
+class ReplicaHost:
+    """Creates, changes and drops hosted partitions as the image says.
+
+    Args:
+        image: the cluster image of now.
+        settings_of: the settings of a topic.
+        is_offline: whether the log of a replica is offline; it is left alone until :meth:`settle`.
+    """
+
+    partition_class = HostedPartition
+
+    def __init__(
+        self,
+        broker_id: int,
+        settings: HostSettings,
+        clock: Clock,
+        replicas: ReplicaManager,
+        fetchers: FetcherPool[HostedPartition],
+        image: Callable[[], ClusterImage],
+        settings_of: Callable[[TopicState], TopicSettings],
+        is_offline: Callable[[TopicPartition], bool] = lambda _: False,
+    ) -> None:
+        self.broker_id = broker_id
+        self.logs: LogManager
+        """Set when they are open, before the first reconciliation."""
+        self._settings = settings
+        self._clock = clock
+        self._replicas = replicas
+        self._fetchers = fetchers
+        self._image = image
+        self._settings_of = settings_of
+        self._is_offline = is_offline
+        self._applied_once = False
+        self._effects: list[Effect] = []
+        self.unsettled: set[str] = set()
+        """Topics of which something failed that nobody expected to; they are looked at again at each reconciliation."""
+        self.leads_in_name_only: set[TopicPartition] = set()
+        """Replicas that gave up the term of which the image says that they lead it. Nobody else can, until it is ended."""
+        self.ahead_of_metadata: set[TopicPartition] = set()
+        """Replicas with a later leader epoch in the log than in the image. They are left alone: see :meth:`_metadata_is_old`."""
+
+    # -- Peers (what a leader must know of other brokers) -----------------------------------------------------------------
+
+    def eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """KIP-841, KIP-903: active, and of the incarnation that fetched."""
+        peer = self._image().brokers.get(broker_id)
+        return peer is not None and peer.active and broker_epoch in (-1, peer.epoch)
+
+    def alive_epoch(self, broker_id: int) -> int:
+        peer = self._image().brokers.get(broker_id)
+        return -1 if peer is None else peer.epoch
+
+    # -- events -----------------------------------------------------------------------------------------------------------
+
+    def reconcile(self, records: Mapping[str, Any]) -> list[Effect]:
+        """Apply the topics among ``records`` (all the first time, and with new defaults), then what changed about brokers."""
+        image = self._image()
+        if self._applied_once and CLUSTER_CONFIG not in records:
+            names = [key.removeprefix(TOPIC) for key in records if key.startswith(TOPIC)]
+        else:
+            names = list({**dict.fromkeys(image.topics), **dict.fromkeys(tp.topic for tp in self.logs.logs)})
+            self._applied_once = True
+        for name in dict.fromkeys((*names, *sorted(self.unsettled))):
+            self.unsettled.discard(name)
+            self._reconcile_topic(name, image.topics.get(name))
+            if name not in self.unsettled:
+                self._effects.append(TopicSettled(name))
+        if any(key.startswith(BROKER) for key in records):
+            self._peers_changed()
+        return self._take_effects()
+
+    def reset(self) -> list[Effect]:
+        """Our registration is gone: lead and follow nothing until there is a new one."""
+        self._applied_once = False
+        self.leads_in_name_only.clear()
+        self.ahead_of_metadata.clear()
+        self._effects.append(MetadataCaughtUp())
+        for partition in self._replicas.all():
+            self._leave(partition, partition.forget_state)
+            self._wake(partition)
+        return self._take_effects()
+
+    def resign(self, topic_partition: TopicPartition) -> list[Effect]:
+        """Have the replica lead and follow nothing until :meth:`settle`: its log is offline."""
+        partition = self._replicas.get(*topic_partition)
+        if partition is not None:
+            self._leave(partition, partition.resign)
+            self._wake(partition)
+        return self._take_effects()
+
+    def settle(self, topics: Collection[str]) -> None:
+        """Have the replicas of these topics follow the image again, with the next reconciliation."""
+        self.unsettled.update(topics)
+
+    def _take_effects(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """For the checkpoint: hosted replicas, and what the checkpoint said of logs that are not hosted yet (KAFKA-1647)."""
+        found = {tp: hw for tp, hw in self.logs.high_watermarks.items() if tp in self.logs.logs}
+        found.update((p.topic_partition, p.high_watermark) for p in self._replicas.all())
+        return found
+
+    # -- topics -----------------------------------------------------------------------------------------------------------
+
+    def _attempt(self, topic: str, work: Callable[..., None], *args: Any) -> None:
+        """One step for a topic. Its failure must not keep this broker from following the rest of the image."""
+        try:
+            work(*args)
+        except Exception as error:
+            self.unsettled.add(topic)
+            self._effects.append(TopicFailed(topic, error))
+
+    def _reconcile_topic(self, name: str, topic: TopicState | None) -> None:
+        hosted = self._replicas.by_name.get(name, {})
+        for index, partition in list(hosted.items()):
+            gone = topic is None or topic.topic_id.bytes != partition.topic_id or index >= len(topic.partitions)
+            if gone or (topic is not None and self.broker_id not in topic.partitions[index].replicas):
+                self._attempt(name, self._drop, partition, "topic deleted" if gone else "reassigned")
+        for tp in [tp for tp in self.logs.logs if tp.topic == name]:
+            self._attempt(name, self._drop_stray, tp, topic)
+        if topic is None:
+            self._effects.append(TopicDeleted(name))
+            return
+        for index, state in enumerate(topic.partitions):
+            if self.broker_id in state.replicas:
+                self._attempt(name, self._apply, topic, index, state)
+
+    def _drop_stray(self, tp: TopicPartition, topic: TopicState | None) -> None:
+        """A log found at start of a topic that was deleted, or re-created under another id, while this broker was away."""
+        known = topic is not None and tp.partition < len(topic.partitions)
+        same = known and topic is not None and self.logs.topic_ids.get(tp) in (None, topic.topic_id)
+        wanted = same and topic is not None and self.broker_id in topic.partitions[tp.partition].replicas
+        if not wanted and self._replicas.get(tp.topic, tp.partition) is None:
+            self.logs.delete(tp, now_ms=self._clock.unix_ms())
+
+    def _drop(self, partition: HostedPartition, reason: str) -> None:
+        tp = partition.topic_partition
+        self._replicas.remove(partition)
+        self.leads_in_name_only.discard(tp)
+        self._not_ahead(tp)
+        self._leave(partition, partition.resign)
+        self._wake(partition)
+        self.logs.delete(tp, now_ms=self._clock.unix_ms())
+        self._effects.append(Dropped(partition, reason))
+
+    def _apply(self, topic: TopicState, index: int, state: PartitionState) -> None:
+        tp = TopicPartition(topic.name, index)
+        if self._is_offline(tp):
+            return  # it is applied when the log is back
+        partition = self._replicas.get(topic.name, index)
+        settings = self._settings_of(topic)
+        if partition is None:
+            try:
+                partition = self._create(topic, index, settings)
+            except LogDirFailure as failure:
+                self._effects.append(LogRefused(tp, "cannot open its log", failure))
+                return
+        elif partition.topic_config is not settings:
+            partition.topic_config = settings
+            partition.config.min_insync_replicas = settings.min_insync_replicas
+            partition.log.configure(settings.log_config())
+        was = partition.role
+        known = partition.leader.isr.committed if partition.leader is not None else None
+        before = partition.high_watermark
+        try:
+            changed = partition.apply_state(state, self._clock.now())
+        except LogDirFailure as failure:
+            if was is Role.LEADER:
+                self._stopped_leading(partition)
+            self._effects.append(LogRefused(tp, f"cannot take leader epoch {state.leader_epoch}", failure))
+            return
+        except FencedLeaderEpoch as error:
+            self._metadata_is_old(partition, state, error)
+            return
+        self._not_ahead(tp)
+        if partition.leader is None and partition.leader_id == self.broker_id:
+            self.leads_in_name_only.add(tp)
+        else:
+            self.leads_in_name_only.discard(tp)
+        if changed:
+            self._role_changed(partition, was)
+        elif known is not None and partition.leader is not None and partition.leader.isr.committed != known:
+            self._effects.append(IsrChanged(partition, known, partition.leader.isr.committed))
+        if partition.high_watermark != before:
+            self._replicas.high_watermark_moved(partition)
+
+    def _metadata_is_old(self, partition: HostedPartition, state: PartitionState, error: FencedLeaderEpoch) -> None:
+        """Somebody has put an older state of the cluster store in its place (proposal 012).
+
+        The replica takes no part until the metadata has caught up with its log. The broker does not ask to be fenced for it:
+        the controller would elect others from the ISR of then, term by term, until one of them may cut off what was
+        acknowledged since. A partition without a leader can still be put right.
+        """
+        self._fetchers.unfollow(partition)
+        self._stopped_leading(partition)
+        self._wake(partition)
+        if partition.topic_partition not in self.ahead_of_metadata:
+            self.ahead_of_metadata.add(partition.topic_partition)
+            self._effects.append(MetadataBehind(partition, state.leader_epoch, error))
+
+    def _not_ahead(self, tp: TopicPartition) -> None:
+        if tp in self.ahead_of_metadata:
+            self.ahead_of_metadata.discard(tp)
+            self._effects.append(MetadataCaughtUp())
+
+    def _create(self, topic: TopicState, index: int, settings: TopicSettings) -> HostedPartition:
+        tp = TopicPartition(topic.name, index)
+        log = self.logs.create(tp, topic.topic_id, settings.log_config(), now_ms=self._clock.unix_ms())
+        log.configure(settings.log_config())
+        replication = ReplicationConfig(
+            settings.min_insync_replicas, self._settings.replica_lag_time_max, self._settings.truncation_mode
+        )
+        partition = self.partition_class(
+            tp,
+            topic.topic_id.bytes,
+            self.broker_id,
+            log,
+            replication,
+            self,
+            self.logs.high_watermarks.get(tp, 0),
+            topic_config=settings,
+        )
+        self._replicas.add(partition)
+        self._effects.append(Opened(partition))
+        return partition
+
+    # -- roles ------------------------------------------------------------------------------------------------------------
+
+    def _role_changed(self, partition: HostedPartition, was: Role) -> None:
+        if was is Role.LEADER and partition.role is not Role.LEADER:
+            self._stopped_leading(partition)
+        self._fetchers.unfollow(partition)
+        self._effects.append(RoleChanged(partition, was))
+        if partition.follower is not None:
+            self._fetchers.follow(partition, partition.leader_id)
+        self._wake(partition)
+
+    def _leave(self, partition: HostedPartition, give_up: Callable[[], None]) -> None:
+        """Lead and follow no more."""
+        self._fetchers.unfollow(partition)
+        was_leader = partition.leader is not None
+        give_up()
+        if was_leader:
+            self._stopped_leading(partition)
+
+    def _stopped_leading(self, partition: HostedPartition) -> None:
+        partition.fail_producers(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._effects.append(LeadershipLost(partition))
+
+    def _wake(self, partition: HostedPartition) -> None:
+        """Nobody waits at a replica whose role has changed."""
+        self._replicas.wake(partition.followers)
+        self._replicas.wake(partition.consumers)
+
+    def _peers_changed(self) -> None:
+        """A broker that is active again may be let into ISRs now, not at its next fetch."""
+        now = self._clock.now()
+        for partition in self._replicas.all():
+            leader = partition.leader
+            if leader is None or len(leader.isr.maximal) == len(leader.remotes) + 1:
+                continue
+            for replica, remote in leader.remotes.items():
+                if replica not in leader.isr.maximal and remote.leo >= 0:
+                    proposal = leader.maybe_expand(replica, remote, now)
+                    if proposal is not None:
+                        self._replicas.propose(proposal)

@@ -1,0 +1,113 @@
+"""Has the replicas of a simulated broker follow the cluster image, as production's host says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from minikafka.log.config import LogConfig
+from minikafka.metadata.image import TopicState
+from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.replica_host import (
+    Dropped,
+    Effect,
+    HostSettings,
+    IsrChanged,
+    LogRefused,
+    MetadataBehind,
+    Opened,
+    RoleChanged,
+    TopicFailed,
+)
+
+from minikafka_chaos.simulation import reports
+from minikafka_chaos.simulation.following import note_truncations
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.broker import SimBroker
+
+
+class Settings:
+    """Those of a topic, on one broker."""
+
+    def __init__(self, min_insync_replicas: int, log: LogConfig) -> None:
+        self.min_insync_replicas = min_insync_replicas
+        self._log = log
+
+    def log_config(self) -> LogConfig:
+        return self._log
+
+
+class Hosting:
+    """One incarnation's replicas."""
+
+    def __init__(self, broker: SimBroker) -> None:
+        world = broker.world
+        self.broker = broker
+        self._settings: dict[tuple[int, frozenset[tuple[str, str]]], Settings] = {}
+        self.host = world.rules.replica_host(
+            broker.id,
+            HostSettings(world.lag, world.truncation_mode),
+            broker.leading.clock,
+            broker.leading.replicas,
+            broker.fetchers,
+            lambda: broker.image,
+            self._settings_of,
+        )
+        self.host.partition_class = world.rules.partition
+
+    def _settings_of(self, topic: TopicState) -> Settings:
+        """The same object as long as the settings are the same."""
+        world, broker = self.broker.world, self.broker
+        own = world.controller_config_of(broker.id).min_insync_replicas
+        min_isr = world.rules.min_insync_replicas(broker.image, topic, own)
+        key = (min_isr, frozenset(topic.configs.items()))
+        if key not in self._settings:
+            self._settings[key] = Settings(min_isr, world.log_config(topic.configs))
+        return self._settings[key]
+
+    def reconcile(self, records: Mapping[str, Any]) -> None:
+        """Apply what has changed in the image."""
+        self._carry_out(self.host.reconcile(records))
+
+    def reset(self) -> None:
+        """The registration is gone."""
+        for partition in self.broker.partitions.values():
+            self.broker.world.watcher.reset(self.broker, partition.topic_partition)
+        self._carry_out(self.host.reset())
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        """Errors of the log and of the code end the run: the simulated disk takes everything, the store never goes back."""
+        broker, world = self.broker, self.broker.world
+        for effect in effects:
+            match effect:
+                case Opened():
+                    world.watcher.hosted(broker, effect.partition)
+                case RoleChanged():
+                    self._role_changed(effect)
+                case IsrChanged():
+                    reports.isr_changed(broker, effect.partition.topic_partition, effect.before)
+                case Dropped():
+                    self._dropped(effect.partition, effect.reason)
+                case TopicFailed() | MetadataBehind():
+                    raise effect.error
+                case LogRefused():
+                    raise effect.failure
+
+    def _role_changed(self, effect: RoleChanged) -> None:
+        partition = effect.partition
+        state = partition.state
+        assert state is not None
+        self.broker.world.note(
+            f"b{self.broker.id} {partition.topic_partition} {effect.was.name.lower()} -> {partition.role.name.lower()} "
+            f"epoch {state.leader_epoch}.{state.partition_epoch} leader {state.leader} "
+            f"isr {list(state.isr)} leo {partition.log.log_end_offset} hw {partition.high_watermark}"
+        )
+        reports.role_changed(self.broker, partition)
+        note_truncations(self.broker, partition)
+
+    def _dropped(self, partition: HostedPartition, reason: str) -> None:
+        world, tp = self.broker.world, partition.topic_partition
+        world.note(f"b{self.broker.id} {tp} is dropped: {reason}")
+        world.watcher.dropped(self.broker, tp)
+        world.event(self.broker, "replica_stopped", tp.topic, tp.partition, reason=reason)
