@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NoReturn
+from uuid import UUID
 
 import pytest
 from minikafka.log.errors import CorruptBatch
@@ -395,6 +396,23 @@ def high_watermark_not_restored(scene: Scene) -> None:
     scene.checker.hosted(scene.leader, scene.partition)
 
 
+def log_of_a_topic_that_is_gone(scene: Scene) -> None:
+    del scene.checker.states[scene.tp]
+    scene.checker._only_its_own(scene.leader)
+
+
+def log_of_the_topic_before(scene: Scene) -> None:
+    assert scene.leader.logs is not None
+    scene.leader.logs.topic_ids[scene.tp] = UUID(int=1)
+    scene.checker.final()
+
+
+def log_of_a_partition_that_others_have(scene: Scene) -> None:
+    others = tuple(replica for replica in scene.state.replicas if replica != scene.follower.id)
+    scene.checker.states[scene.tp] = replace(scene.state, replicas=others, isr=others)
+    scene.checker.final()
+
+
 def hasty_shrink(scene: Scene) -> None:
     scene.world.term_began[scene.leader.id, scene.tp, scene.state.leader_epoch] = scene.world.now
     alone = ((scene.leader.id, -1),)
@@ -486,6 +504,9 @@ WRONG: dict[str, Callable[[Scene], None]] = {
     "B22 ProducerState, of no record": producer_remembered_of_records_that_were_cut_off,
     "B23 Indexes": index_entry_points_into_a_batch,
     "B23 Indexes, of time": time_index_names_a_later_batch,
+    "B25 OwnLogsOnly": log_of_a_topic_that_is_gone,
+    "B25 OwnLogsOnly, made anew": log_of_the_topic_before,
+    "B25 OwnLogsOnly, reassigned": log_of_a_partition_that_others_have,
     "B24 Purgatory": committed_and_not_answered,
     "B24 Purgatory, in time": not_answered_in_time,
     "B24 Purgatory, of a term that is over": waits_at_a_leader_that_is_none_any_more,
@@ -515,6 +536,21 @@ def test_what_was_deleted_by_request_is_no_loss() -> None:
         scene.look(hosted)
     scene.checker.lost_power(scene.follower)
     scene.checker.final()
+
+
+def test_a_topic_of_the_same_name_is_another_one() -> None:
+    """What was known of a deleted topic accuses nobody; a replica of it that a broker still has is not looked at."""
+    scene = Scene()
+    image = scene.leader.image
+    topic = image.topics[scene.tp.topic]
+    image.put_topic(replace(topic, topic_id=UUID(int=1)))
+    scene.checker.committed([], image)
+    assert scene.tp not in scene.checker.truth and scene.tp in scene.checker.states
+    scene.partition.high_watermark = FAR
+    scene.checker.after(scene.leader)
+    del image.topics[topic.name]
+    scene.checker.committed([], image)
+    assert not [tp for tp in scene.checker.states if tp.topic == topic.name]
 
 
 def test_an_error_of_the_log_is_a_violation() -> None:

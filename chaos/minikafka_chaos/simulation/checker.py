@@ -11,6 +11,7 @@ by request is accounted for, too: a record that a log no longer has is missed fr
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from minikafka.controller.workspace import Event
 from minikafka.log.log import Log
@@ -59,6 +60,8 @@ class Checker(Watcher):
         self.clients = ClientChecks(world, self)
         self.views: dict[tuple[int, TopicPartition], View] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
+        self.topic_ids: dict[str, UUID] = {}
+        """The topics that there are, by the controllers' decisions."""
         self.leaders: dict[tuple[TopicPartition, int], int] = {}
         self.marks: dict[tuple[int, TopicPartition], int] = {}
         self.unclean = 0
@@ -168,14 +171,16 @@ class Checker(Watcher):
     def checkpointed(self, broker: SimBroker) -> None:
         """Remember what a restart must find at least."""
         for tp, partition in broker.partitions.items():
-            self.marks[broker.id, tp] = partition.high_watermark
+            if self._exists(tp, partition):
+                self.marks[broker.id, tp] = partition.high_watermark
 
     def after(self, broker: SimBroker) -> None:
         """After every event on a broker: its own replicas, and the candidates for leadership."""
         if not broker.up:
             return
         for tp, partition in broker.partitions.items():
-            self._mirror(broker, tp, partition)
+            if self._exists(tp, partition):
+                self._mirror(broker, tp, partition)
         if (overdue := broker.leading.overdue(broker.awake_since)) is not None:
             self.fail("B24 Purgatory", f"broker {broker.id}: {overdue}")
         for tp in self.states:
@@ -288,7 +293,7 @@ class Checker(Watcher):
         """A follower has taken in an answer: it came from who led the follower's leader epoch, in that epoch (KIP-320)."""
         tp, epoch = partition.topic_partition, partition.leader_epoch
         rightful = self.leaders.get((tp, epoch))
-        if sent_in != epoch or leader != rightful:
+        if self._exists(tp, partition) and (sent_in != epoch or leader != rightful):
             self.fail(
                 "B12 ValidFetcherState",
                 f"broker {broker.id} follows {tp} in epoch {epoch}, which broker {rightful} leads, and takes an answer "
@@ -395,7 +400,7 @@ class Checker(Watcher):
         for member in (*state.isr, *state.elr):
             broker = self.world.brokers[member]
             partition = broker.partitions.get(tp) if broker.up else None
-            if partition is None or partition.role == 0:
+            if partition is None or partition.role == 0 or not self._exists(tp, partition):
                 continue
             if partition.partition_epoch < state.partition_epoch and not self._took_part(partition, state):
                 continue
@@ -416,14 +421,35 @@ class Checker(Watcher):
     def committed(self, events: list[Event], image: ClusterImage) -> None:
         """The store has taken a controller's decisions."""
         for topic in image.topics.values():
+            if self.topic_ids.setdefault(topic.name, topic.topic_id) != topic.topic_id:
+                self._forget(topic.name)
+                self.topic_ids[topic.name] = topic.topic_id
             for index, state in enumerate(topic.partitions):
                 self._state(TopicPartition(topic.name, index), state, image)
+        for name in [name for name in self.topic_ids if name not in image.topics]:
+            self._forget(name)
+            del self.topic_ids[name]
         for event in events:
             fields = " ".join(f"{k}={v}" for k, v in event.fields.items())
             self.world.note(f"controller: {event.name} {event.topic or ''}-{event.partition} {fields}")
             if event.name == "leader_elected" and not event.fields["clean"]:
                 assert event.topic is not None and event.partition is not None
                 self._excuse(TopicPartition(event.topic, event.partition), event.fields["leader"])
+
+    def _exists(self, tp: TopicPartition, partition: Partition) -> bool:
+        """Whether a replica is one of a topic that there is, not of one that was deleted before."""
+        topic_id = self.topic_ids.get(tp.topic)
+        return topic_id is not None and topic_id.bytes == partition.topic_id
+
+    def _forget(self, topic: str) -> None:
+        """It was deleted: one of the same name that comes later is another."""
+        for table in (self.states, self.truth, self.deleted, self.written):
+            for tp in [tp for tp in table if tp.topic == topic]:
+                del table[tp]  # type: ignore[attr-defined]
+        self.leaders = {key: leader for key, leader in self.leaders.items() if key[0].topic != topic}
+        self.views = {key: View() if key[1].topic == topic else view for key, view in self.views.items()}
+        self.marks = {key: mark for key, mark in self.marks.items() if key[1].topic != topic}
+        self.excused = {tp for tp in self.excused if tp.topic != topic}
 
     def _state(self, tp: TopicPartition, state: PartitionState, image: ClusterImage) -> None:
         old = self.states.get(tp)
@@ -526,11 +552,24 @@ class Checker(Watcher):
                 hosted = self.world.brokers[replica]
                 self._remembers_right(hosted, tp, hosted.partitions[tp].log, self.views[replica, tp])
                 self._finds_right(hosted, tp, hosted.partitions[tp].log)
+        for broker in self.world.brokers.values():
+            self._only_its_own(broker)
         for reader in self.world.consumers:
             self.clients.seen_by(reader.tp, reader)
         for producer in self.world.producers:
             if not producer.idle:
                 self.fail("L3 progress", f"{producer.values} of {producer.tp} are still unanswered")
+
+    def _only_its_own(self, broker: SimBroker) -> None:
+        """A broker has the logs of its own replicas, of topics that there are, and no others (B25)."""
+        assert broker.logs is not None
+        for tp in broker.logs.logs:
+            state, topic_id = self.states.get(tp), broker.logs.topic_ids.get(tp)
+            if state is None or broker.id not in state.replicas or topic_id != self.topic_ids[tp.topic]:
+                self.fail(
+                    "B25 OwnLogsOnly",
+                    f"broker {broker.id} has a log of {tp} (topic id {topic_id}), which is not its own",
+                )
 
     def _value_at(self, broker_id: int, tp: TopicPartition, offset: int) -> str | None:
         log = self.world.brokers[broker_id].partitions[tp].log

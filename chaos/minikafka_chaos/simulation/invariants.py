@@ -125,6 +125,11 @@ INVARIANTS: Mapping[str, Invariant] = {
         "when its time is up",
         "Kafka's purgatories",
     ),
+    "B25 OwnLogsOnly": Invariant(
+        "in the end a broker has the logs of its replicas, and none of a topic that was deleted or made anew, or of what is "
+        "others' now",
+        "KIP-516, Kafka's stray logs",
+    ),
     "L1 leader": Invariant("after healing every partition has a leader", "Vanlightly's KIP-966 specification"),
     "L2 full ISR": Invariant("after healing every replica is in the ISR", "Vanlightly's KIP-966 specification"),
     "L3 progress": Invariant("after healing every send is answered", "Vanlightly's KIP-966 specification"),

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.change import Election
 from minikafka.controller.controller import Controller
+from minikafka.controller.topics import NewTopic
 from minikafka.metadata.image import MIN_ISR, NO_LEADER
+from minikafka.protocol.errors import KafkaError
 from minikafka.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.world import World
+
+
+UNUSED = "unused"
+"""A topic without clients."""
 
 
 class Nemesis:
@@ -51,6 +57,7 @@ class Nemesis:
             "roll_min_isr": self.roll_min_isr,
             "raise_min_isr_unheard": self.raise_min_isr_unheard,
             "reassign": self.reassign,
+            "remake_topic": self.remake_topic,
         }
         world.scheduler.at(world.random.uniform(0.5, 1.2), self.strike)
 
@@ -370,6 +377,24 @@ class Nemesis:
         target = tuple(random.sample(sorted(self.world.brokers), random.choice((2, 3, 3))))
         self.world.note(f"{tp} is to move to {list(target)}")
         self._ask(lambda c: c.partitions.reassign(tp.topic, tp.partition, target))
+
+    def remake_topic(self) -> None:
+        """An admin makes a topic that nobody uses, deletes it, or deletes it and makes it anew at once under the same name."""
+        wish = NewTopic(UNUSED, self.world.random.choice((1, 2)), self.world.random.choice((2, 3)))
+        make_anew = self.world.random.random() < 0.5
+        self.world.note(f"topic {UNUSED} is made or deleted{' and made anew' if make_anew else ''}")
+
+        def decide(controller: Controller) -> None:
+            there = UNUSED in controller.workspace.image.topics
+            if there:
+                controller.topics.delete(UNUSED)
+            if not there or make_anew:
+                try:
+                    controller.topics.create(wish)
+                except KafkaError:
+                    return  # too few brokers are active
+
+        self._ask(decide)
 
     def _ask(self, decide: Callable[[Controller], Any]) -> None:
         """An admin's request to whoever is the controller now."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from minikafka.metadata.image import TopicState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchPartition, FetchRequest, PartitionData
+from minikafka.protocol.types import TopicPartition
 from minikafka.replication.fetch_loop import FetchLoop, Key, key_of
 from minikafka.replication.follower import FetchPosition
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.replication.isr_requests import IsrRequests
+from minikafka.replication.partition import Role
+from minikafka.replication.replica_host import Dropped, LeadershipLost, ReplicaHost
 from minikafka.replication.replicas import IsrAnswered, ReplicaManager
 
 from minikafka_chaos.simulation.bug_seed import BugSeed, rules_with
@@ -128,7 +132,63 @@ class _NeverSettles(HostedPartition):
         self.producers.clear()
 
 
+class _KeepsDeleted(ReplicaHost):
+    """What is deleted or reassigned is led and followed no more, and its log stays."""
+
+    def _drop(self, partition: HostedPartition, reason: str) -> None:
+        self._replicas.remove(partition)
+        self._leave(partition, partition.resign)
+        self._wake(partition)
+        self._effects.append(Dropped(partition, reason))
+
+    def _drop_stray(self, tp: TopicPartition, topic: TopicState | None) -> None:
+        pass
+
+
+class _KeepsStrayLogs(ReplicaHost):
+    """A log of a topic that was deleted while the broker was away stays."""
+
+    def _drop_stray(self, tp: TopicPartition, topic: TopicState | None) -> None:
+        pass
+
+
+class _KnowsTopicsByName(ReplicaHost):
+    """A topic that is made anew is taken for the one before it."""
+
+    def _reconcile_topic(self, name: str, topic: TopicState | None) -> None:
+        for partition in self._replicas.by_name.get(name, {}).values():
+            if topic is not None:
+                partition.topic_id = topic.topic_id.bytes
+        super()._reconcile_topic(name, topic)
+
+
+class _TellsNobody(ReplicaHost):
+    """Who waits at a leader that is one no more waits on."""
+
+    def _stopped_leading(self, partition: HostedPartition) -> None:
+        self._effects.append(LeadershipLost(partition))
+
+
+class _FollowsTheOldLeader(ReplicaHost):
+    """Fetches go where they went before."""
+
+    def _role_changed(self, partition: HostedPartition, was: Role) -> None:
+        before = self._fetchers.leader_of(partition)
+        super()._role_changed(partition, was)
+        if before is not None and partition.follower is not None:
+            self._fetchers.follow(partition, before)
+
+
 SHELL_SEEDS = (
+    BugSeed("keep-deleted-log", "the log of a replica that is deleted or reassigned stays", "Kafka's stray logs",
+            rules_with(host=_KeepsDeleted)),
+    BugSeed("keep-stray-log", "a log of a topic that was deleted meanwhile stays", "KIP-516, Kafka's stray logs",
+            rules_with(host=_KeepsStrayLogs)),
+    BugSeed("topic-by-name", "a topic that is made anew is taken for the one before it", "KIP-516",
+            rules_with(host=_KnowsTopicsByName)),
+    BugSeed("tell-nobody", "who waits at a leader that is one no more is not told", "audit s03", rules_with(host=_TellsNobody)),
+    BugSeed("follow-old-leader", "a follower goes on fetching from the leader before", "Kafka's fetchers",
+            rules_with(host=_FollowsTheOldLeader)),
     BugSeed("read-to-log-end", "consumers read up to the log end", "Kafka's high watermark, audit s01",
             rules_with(replicas=_ReadsToLogEnd)),
     BugSeed("acknowledge-early", "acks=all is answered one record before the HW is there", "audit s02",

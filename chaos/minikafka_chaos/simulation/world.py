@@ -57,6 +57,7 @@ PROFILES = (
         "admin",
         (
             "alter_min_isr", "alter_min_isr", "raise_min_isr_unheard", "roll_min_isr", "reassign", "reassign", "kill",
+            "remake_topic", "remake_topic", "remake_topic",
             "kill_leader", "kill_leader", "pause", "pause", "isolate", "shut_down", "stale_metadata", "kill_controller",
         ),
         0.3,
@@ -237,10 +238,12 @@ class World(SimCluster):
         for tp, state in self.checker.states.items():
             if state.leader < 0 or set(state.isr) != set(state.replicas):
                 return False
-            leader = self.checker.views[state.leader, tp].identities
-            if any(len(self.checker.views[r, tp].identities) != len(leader) for r in state.replicas):
+            hosted = [self.checker.views.get((r, tp)) for r in (state.leader, *state.replicas)]
+            if len({-1 if view is None else len(view.identities) for view in hosted}) != 1:
                 return False
-        return True
+            if not all(tp in self.brokers[r].partitions for r in state.replicas):
+                return False
+        return all(tp in self.checker.states for b in self.brokers.values() if b.logs for tp in b.logs.logs)
 
     def _until(self, done: Callable[[], bool]) -> None:
         while not done():
