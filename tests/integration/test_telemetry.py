@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 import struct
 import threading
@@ -32,6 +33,7 @@ from minikafka.telemetry.metrics import (
     ELECTIONS,
     GAUGE,
     HISTOGRAM,
+    LOG_DIR_SIZE,
     METRICS,
     Metric,
 )
@@ -46,6 +48,7 @@ from tests.interop.raw_client import (
     read_fetch_answer,
     read_produce_answer,
     record_batch,
+    request,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -53,6 +56,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 Until = Callable[..., Any]
 Labels = tuple[tuple[str, str], ...]
 ALTER_PARTITION, ALTER_REASSIGNMENTS, DESCRIBE_TOPIC_PARTITIONS = 56, 45, 75
+JOIN_GROUP, API_VERSIONS = 11, 18
+OFFSETS_TOPIC = "__consumer_offsets"
 DEADLINE = 90
 FORGED_EACH_TIME = 40
 SEGMENT_BYTES = 1100
@@ -192,7 +197,7 @@ class Story:
             done.result(30)
 
     def groups(self) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
         for n in range(20):
             producer.produce("main", f"record {n}".encode())
         assert producer.flush(DEADLINE) == 0
@@ -201,6 +206,12 @@ class Story:
                 {"bootstrap.servers": self.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
             )
             consumer.subscribe(["main"])
+            self.until(lambda: consumer.poll(1.0), lambda m: m is not None and m.error() is None, seconds=DEADLINE)  # noqa: B023
+            consumer.commit(asynchronous=False)
+            coordinator = self.partition(OFFSETS_TOPIC).leader
+            assert self.witness.latest("minikafka_group_members", coordinator, group=group) == 1
+            committed = {"group": group, "topic": "main", "partition": "0"}
+            assert self.witness.latest("minikafka_group_committed_offset", coordinator, **committed) >= 1
             self.until(lambda: consumer.poll(1.0), lambda m: m is not None and m.error() is None, seconds=DEADLINE)  # noqa: B023
             consumer.commit(asynchronous=False)
             consumer.close()
@@ -225,9 +236,49 @@ class Story:
             failed, rejected, errors = counted(error, "Produce")
             assert read_produce_answer(self.ask(1, produce_request("main", index, batch))).error_code
             assert counted(error, "Produce") == (failed + 1, rejected + len(batch), errors + 1)
+        topic = {"topic": "main"}
+        assert self.witness.latest("minikafka_topic_failed_produce_requests_total", 1, **topic) == 2
+        assert self.witness.latest("minikafka_topic_rejected_bytes_total", 1, **topic) == len(whole) + len(broken)
         failed, rejected, errors = counted("OFFSET_OUT_OF_RANGE", "Fetch")
         assert read_fetch_answer(self.ask(1, fetch_request("main", 0, 1_000))).error_code
         assert counted("OFFSET_OUT_OF_RANGE", "Fetch") == (failed + 1, rejected, errors + 1)
+
+    def a_request_waits_for_another(self) -> None:
+        """Two join a group one after the other: the second waits for the first, and a request behind it for the second."""
+
+        def joining(session_ms: int) -> bytes:
+            group, nobody, kind, protocol = b"\0\5queue", b"\0\0", b"\0\x08consumer", b"\0\0\0\1\0\5range\0\0\0\0"
+            body = group + struct.pack(">ii", session_ms, 60_000) + nobody + kind + protocol
+            return bytes(request(JOIN_GROUP, 3, body, flexible=False))
+
+        coordinator = self.partition(OFFSETS_TOPIC).leader
+
+        def queued() -> float:
+            return self.witness.latest("minikafka_request_queue_size", coordinator)
+
+        with (
+            RawConnection(self.address(coordinator), 60) as first,
+            RawConnection(self.address(coordinator), 60) as second,
+        ):
+            assert first.call(joining(10_000))
+            second.send(joining(10_000) + request(API_VERSIONS, 0, b"", flexible=False))
+            self.until(queued, lambda n: n == 1, seconds=DEADLINE)
+            second.receive()
+            second.receive()
+        self.until(queued, lambda n: n == 0, seconds=DEADLINE)
+
+    def a_read_from_the_disk(self) -> None:
+        """What the page cache gives is not read from the disk; so it has to forget."""
+
+        def read() -> float:
+            for path in (Path(self.cluster.broker(1).data_dir) / "main-0").glob("*.log"):
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            assert not read_fetch_answer(self.ask(1, fetch_request("main", 0, 0))).error_code
+            return self.witness.latest("minikafka_disk_read_bytes_total", 1)
+
+        self.until(read, seconds=DEADLINE)
 
     def waiting(self) -> None:
         """Fetches wait for data; a produce waits for followers that are paused."""
@@ -445,6 +496,8 @@ def witness(cluster: LocalCluster, until: Until) -> Witness:
     story.topics()
     story.groups()
     story.refusals()
+    story.a_request_waits_for_another()
+    story.a_read_from_the_disk()
     story.waiting()
     story.two_brokers_die()
     story.they_come_back()
@@ -461,6 +514,9 @@ def witness(cluster: LocalCluster, until: Until) -> Witness:
 def test_every_declared_metric_moves(witness: Witness, metric: Metric) -> None:
     if metric is BUILD_INFO:
         assert {value for seen in witness.values[metric.name].values() for value in seen} == {1.0}
+        return
+    if metric is LOG_DIR_SIZE:  # a disk does not grow
+        assert min(value for seen in witness.values[metric.name].values() for value in seen) > 0
         return
     assert metric.kind in (COUNTER, GAUGE, HISTOGRAM)
     assert witness.moved(metric), dict(witness.values[metric.name])

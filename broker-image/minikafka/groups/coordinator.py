@@ -356,6 +356,18 @@ class GroupCoordinator:
             if not wanted or g.state.value.lower() in wanted
         ]
 
+    def members(self) -> dict[str, int]:
+        """How many members each group here has."""
+        return {group.group_id: len(group.members) for group in self._groups.values()}
+
+    def committed_offsets(self) -> list[tuple[str, str, int, int]]:
+        """(group, topic, partition, offset) of all that is committed here."""
+        return [
+            (group.group_id, where.topic, where.partition, committed.offset)
+            for group in self._groups.values()
+            for where, committed in group.offsets.all().items()
+        ]
+
     def _existing(self, group_id: str) -> tuple[ErrorCode, Group | None]:
         error = self.check(group_id, allow_empty=True)
         group = self._groups.get(group_id) if error is ErrorCode.NONE else None

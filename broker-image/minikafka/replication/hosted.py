@@ -8,12 +8,13 @@ from typing import Any
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.partition import Partition
 from minikafka.replication.purgatory import DelayedFetch, ProduceWaiter
+from minikafka.telemetry.stats import TopicTraffic
 
 
 class HostedPartition(Partition):
     """Adds the waiters to :class:`~minikafka.replication.partition.Partition`."""
 
-    __slots__ = ("consumers", "flushing", "followers", "producers", "topic_config", "unflushed_producers")
+    __slots__ = ("consumers", "flushing", "followers", "producers", "topic_config", "traffic", "unflushed_producers")
 
     def __init__(self, *args: Any, topic_config: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -24,6 +25,8 @@ class HostedPartition(Partition):
         """Who waits for records. In the order they came: it is also the order of their answers."""
         self.consumers: dict[DelayedFetch, None] = {}
         self.topic_config = topic_config
+        self.traffic = TopicTraffic()
+        """The replica manager gives it that of its topic."""
         self.flushing = False
 
     def settle_producers(self) -> None:

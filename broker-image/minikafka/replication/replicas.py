@@ -16,7 +16,7 @@ from minikafka.replication.isr import AfterAnswer, AlterPartitionAnswer, IsrProp
 from minikafka.replication.purgatory import DelayedFetch, DelayedProduce, FetchDone, FetchTopics, ProduceWaiter
 
 if TYPE_CHECKING:
-    from minikafka.telemetry.metrics import BrokerStats
+    from minikafka.telemetry.stats import BrokerStats, TopicTraffic
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 """Written by the broker itself only."""
@@ -49,6 +49,8 @@ class ReplicaManager:
         self.by_name: dict[str, dict[int, HostedPartition]] = {}
         self.by_id: dict[bytes, dict[int, HostedPartition]] = {}
         self.stats = stats
+        self.traffic: dict[TopicKey, TopicTraffic] = {}
+        """What is counted of each topic with a partition here, by name and by id."""
         self.propose = propose
         self.exists: Callable[[TopicKey, int], bool] = lambda _key, _index: False
         self.hint: Callable[[HostedPartition], tuple[int, int] | None] = lambda _: None
@@ -65,6 +67,7 @@ class ReplicaManager:
         topic, index = partition.topic_partition
         self.by_name.setdefault(topic, {})[index] = partition
         self.by_id.setdefault(partition.topic_id, {})[index] = partition
+        partition.traffic = self.traffic[topic] = self.traffic[partition.topic_id] = self.stats.topic(topic)
 
     def remove(self, partition: HostedPartition) -> None:
         topic, index = partition.topic_partition
@@ -78,6 +81,9 @@ class ReplicaManager:
                 del parts[index]
             if not parts:
                 table.pop(key, None)
+                self.traffic.pop(key, None)
+        if topic not in self.by_name:
+            self.stats.topic_gone(topic)
 
     def get(self, topic: str, index: int) -> HostedPartition | None:
         parts = self.by_name.get(topic)
@@ -102,6 +108,9 @@ class ReplicaManager:
         delayed: DelayedProduce | None = None
         for name, partitions in request.topics:
             parts = self.by_name.get(name)
+            traffic = self.traffic.get(name)
+            if traffic is not None:
+                traffic.produce_requests += 1
             row: list[PartitionResult] = []
             results.append((name, row))
             for index, records in partitions:
@@ -121,6 +130,8 @@ class ReplicaManager:
                         waiting.append(ProduceWaiter(required, delayed, result))
                 if row[-1].error and records is not None:
                     self.stats.rejected_bytes += len(records)
+                    if traffic is not None:
+                        traffic.rejected_bytes += len(records)
         if delayed is None:
             respond(results)
         else:
@@ -148,8 +159,9 @@ class ReplicaManager:
         except LogError as error:
             self._disk_refused(partition, error)
             return PartitionResult(index, error.code, message=str(error)), -1
-        self.stats.bytes_in += info.bytes
-        self.stats.messages_in += info.records
+        traffic = partition.traffic
+        traffic.bytes_in += info.bytes
+        traffic.messages_in += info.records
         log = partition.log
         result = PartitionResult(index, 0, info.first_offset, info.log_append_time, log.log_start_offset)
         if not info.duplicate:
@@ -364,6 +376,21 @@ class ReplicaManager:
         data.ranges = found.ranges
         data.size = found.size
         return data
+
+    def answered(self, topics: FetchTopics, sent: bool) -> list[PartitionData]:
+        """Count a Fetch that is about to be answered (``sent``: with records, to a client); the partitions with an error."""
+        failed: list[PartitionData] = []
+        for key, row in topics:
+            refused = [data for data in row if data.error]
+            traffic = self.traffic.get(key)
+            if traffic is not None:
+                traffic.fetch_requests += 1
+                if sent:
+                    traffic.bytes_out += sum([data.size for data in row])
+                if refused:
+                    traffic.failed_fetch += 1
+            failed += refused
+        return failed
 
     def park(self, fetch: DelayedFetch, request: FetchRequest) -> None:
         """Have a fetch woken by the partitions it names."""

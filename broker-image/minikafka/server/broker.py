@@ -25,7 +25,7 @@ from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.api import load_handlers
-from minikafka.server.connection import API_VERSIONS, PRODUCE, ClientConnection
+from minikafka.server.connection import API_VERSIONS, FETCH_FOLLOWER, PRODUCE, ClientConnection
 from minikafka.server.connections import ConnectionRegistry, Heartbeats
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.fetchers import ReplicaFetcher
@@ -36,13 +36,14 @@ from minikafka.server.housekeeping import Housekeeping
 from minikafka.server.http import MetricsServer
 from minikafka.server.internal import InternalLog
 from minikafka.server.membership import AlterPartitionSender, Membership
+from minikafka.server.observation import observe
 from minikafka.server.offline_logs import OfflineLogs
 from minikafka.server.readiness import Readiness
 from minikafka.server.supervision import Supervisor
 from minikafka.telemetry.console import tell
 from minikafka.telemetry.events import EventLog
 from minikafka.telemetry.exposition import BrokerCollector
-from minikafka.telemetry.metrics import BrokerStats, ReplicaStatus
+from minikafka.telemetry.stats import BrokerStats, ReplicaStatus
 
 SHUTDOWN_SECONDS_MAX = 10.0
 """How long a controlled shutdown may take before the broker stops anyway."""
@@ -185,7 +186,8 @@ class Broker:
             collector = BrokerCollector(
                 self.stats,
                 self.replica_statuses,
-                api_names={key: spec.name for key, (spec, _) in self.handlers.items()},
+                api_names={key: spec.name for key, (spec, _) in self.handlers.items()}
+                | {FETCH_FOLLOWER: "FetchFollower"},
                 events=self.events,
                 failed=self.health.problems,
             )
@@ -623,10 +625,13 @@ class Broker:
     # -- observation ------------------------------------------------------------------------------------------------------
 
     def replica_statuses(self) -> list[ReplicaStatus]:
-        """What /metrics says of each hosted replica; the requests that wait are counted now, and never on the hot path."""
-        self.stats.waiting_produces = self.replicas.waiting_produces
-        self.stats.waiting_fetches = self.connections.waiting_fetches
-        return self.host.statuses()
+        """What /metrics says of each hosted replica; what is counted only when asked is counted now."""
+        return observe(self)
+
+    @property
+    def listener_names(self) -> list[str]:
+        """Of the listeners that are open."""
+        return list(self._ports)
 
     def _health(self) -> tuple[bool, str]:
         return self.health.verdict()

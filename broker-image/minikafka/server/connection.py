@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
 
+FETCH_FOLLOWER = 1001
+"""A Fetch of a broker, where requests are counted: Kafka tells it from a client's, too. No such key on the wire."""
+
 FORWARDED = frozenset({19, 20, 33, 37, 43, 44, 45, 46})
 """Requests that only the controller can carry out; any broker takes them and passes them on, as in KRaft."""
 
@@ -43,12 +46,17 @@ PIPELINE_MAX = 1000
 class Slot:
     """The place of one answer in the order of a connection."""
 
-    __slots__ = ("api_key", "out", "started")
+    __slots__ = ("api_key", "out", "parked", "ready", "size", "started")
 
-    def __init__(self, api_key: int, started: float) -> None:
+    def __init__(self, api_key: int, started: float, size: int) -> None:
         self.api_key = api_key
         self.started = started
+        self.size = size
         self.out: list[Any] | None = None
+        self.parked = 0.0
+        """When its handler had done what it could, and began to wait for others; 0: it did not wait."""
+        self.ready = 0.0
+        """When the answer was there, and began to wait for those before it; 0: it did not wait."""
 
 
 class RequestContext:
@@ -111,6 +119,7 @@ class ClientConnection(FrameProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._paused = False
         self._last_request = time.perf_counter()
+        self._busy_since = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
         self.heartbeats_of: Heartbeats | None = None
         """Set when a broker's heartbeats come over this connection."""
@@ -163,9 +172,11 @@ class ClientConnection(FrameProtocol):
 
     def frame_received(self, frame: memoryview) -> None:
         started = self._last_request = time.perf_counter()
+        if not self._busy_since:
+            self._busy_since = started
         try:
             header = wire.read_header(frame)
-            slot = Slot(header.api_key, started)
+            slot = Slot(header.api_key, started, len(frame))
             self.slots.append(slot)
             if header.api_key == PRODUCE and header.api_version >= produce_codec.MIN_SUPPORTED:
                 self._produce(frame, header, slot)
@@ -173,6 +184,8 @@ class ClientConnection(FrameProtocol):
                 self._fetch(frame, header, slot)
             else:
                 self._cold_request(frame, header, slot)
+            if slot.out is None:
+                slot.parked = time.perf_counter()
         except MalformedRequest as error:
             self.broker.bad_request(self, str(error))
             self.close()
@@ -192,12 +205,21 @@ class ClientConnection(FrameProtocol):
 
     def batch_received(self) -> None:
         self.broker.replicas.flush_ready()
+        if self._busy_since:
+            self.broker.stats.handler_seconds += time.perf_counter() - self._busy_since
+            self._busy_since = 0.0
+
+    @property
+    def queued_requests(self) -> int:
+        """Requests that wait for the one that is worked on."""
+        return len(self._cold)
 
     def answer(self, slot: Slot, out: list[Any]) -> None:
         """Fill a slot; send every answer at the front of the line that is ready. An empty list answers nothing."""
         slot.out = out
         slots = self.slots
         if not slots or slots[0].out is None:
+            slot.ready = time.perf_counter()
             return
         parts: list[Any] = []
         now = time.perf_counter()
@@ -206,7 +228,12 @@ class ClientConnection(FrameProtocol):
             first = slots.popleft()
             assert first.out is not None
             parts += first.out
-            stats.observe_request(first.api_key, now - first.started)
+            times = stats.observe_request(first.api_key, now - first.started, first.size)
+            if first.parked or first.ready:
+                ready = first.ready or now
+                times.response_queued += now - ready
+                if first.parked:
+                    times.remote += ready - first.parked
         if self._paused and len(slots) <= PIPELINE_MAX // 2 and self.transport is not None:
             self._paused = False
             self.transport.resume_reading()
@@ -242,8 +269,12 @@ class ClientConnection(FrameProtocol):
     ) -> None:
         failed = [result for _, row in results for result in row if result.error]
         if failed:
-            self.broker.stats.failed_produce += 1
+            stats = self.broker.stats
+            stats.failed_produce += 1
             self._count_errors(PRODUCE, [result.error for result in failed])
+            for name, row in results:
+                if name in stats.topics and any(result.error for result in row):
+                    stats.topics[name].failed_produce += 1
         if request.acks == 0:
             self._unacknowledged(slot, bool(failed))
             return
@@ -277,6 +308,8 @@ class ClientConnection(FrameProtocol):
         request = fetch_codec.decode_fetch(frame, header.end, version)
         request.max_bytes = min(request.max_bytes, self.broker.config.fetch_max_bytes)
         request.min_bytes = min(request.min_bytes, request.max_bytes)
+        if request.replica_id >= 0:
+            slot.api_key = FETCH_FOLLOWER
         if request.replica_id >= 0 and not self.inter_broker:
             self._fetched(header, request, slot, _refused(request), 0)
             return
@@ -305,9 +338,7 @@ class ClientConnection(FrameProtocol):
         stats = self.broker.stats
         if request.replica_id >= 0:
             stats.replication_bytes_out += total
-        else:
-            stats.bytes_out += total
-        failed = [data for _, row in topics for data in row if data.error]
+        failed = self.broker.replicas.answered(topics, total > 0 > request.replica_id)
         if failed:
             stats.failed_fetch += 1
             self._count_errors(FETCH, [data.error for data in failed])
@@ -328,6 +359,8 @@ class ClientConnection(FrameProtocol):
         try:
             while self._cold:
                 slot, header, body = self._cold.popleft()
+                self.broker.stats.times_of(slot.api_key).queued += time.perf_counter() - slot.started
+                slot.parked = 0.0
                 self.answer(slot, [await self._answer_cold(header, body)])
         except MalformedRequest as error:
             self.broker.bad_request(self, str(error))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from minikafka.config import BrokerConfig
-from minikafka.telemetry.metrics import BrokerStats
+from minikafka.telemetry.stats import BrokerStats
 
 
 class Heartbeats(NamedTuple):
@@ -30,6 +30,13 @@ class Connection(Protocol):
     def is_waiting(self) -> bool:
         """Whether a Fetch of its waits for data."""
         ...
+
+    @property
+    def queued_requests(self) -> int:
+        """Its requests that wait for earlier ones."""
+        ...
+
+    listener: str
 
     def close(self) -> None: ...
 
@@ -70,6 +77,15 @@ class ConnectionRegistry:
     def waiting_fetches(self) -> int:
         """Connections with a Fetch that waits; counted when asked, for they come and go by the thousand."""
         return sum(connection.is_waiting for connection in self._open)
+
+    @property
+    def queued_requests(self) -> int:
+        """Requests that wait for earlier ones of their connection; counted when asked."""
+        return sum(connection.queued_requests for connection in self._open)
+
+    def by_listener(self) -> dict[str, int]:
+        """How many there are on each listener that has any."""
+        return dict(Counter(connection.listener for connection in self._open))
 
     def opened(self, connection: Connection) -> bool:
         """False when ``max.connections`` or ``max.connections.per.ip`` is reached, or no more are wanted.

@@ -163,7 +163,9 @@ class ControllerRole:
                 raise
         changes, events = self.controller.take_changes()
         if changes:
+            began = time.perf_counter()
             await self.store.commit(self.lease.epoch, changes)
+            self.broker.stats.commits.observe(time.perf_counter() - began)
         for event in events:
             if event.name == "leader_elected":
                 self.broker.stats.record_election(bool(event.fields["clean"]), time.time())

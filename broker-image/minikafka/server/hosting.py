@@ -26,7 +26,7 @@ from minikafka.replication.replica_host import (
     TopicFailed,
     TopicSettled,
 )
-from minikafka.telemetry.metrics import ReplicaStatus
+from minikafka.telemetry.stats import ReplicaStatus
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
@@ -267,6 +267,8 @@ class PartitionHost:
             state = partition.state
             replicas = len(state.replicas) if state is not None else 0
             isr = len(leader.isr.committed) if leader else len(state.isr) if state is not None else 0
+            min_isr = leader.effective_min_isr() if leader is not None else 0
+            led_by = state.leader if state is not None else -1
             found.append(
                 ReplicaStatus(
                     partition.topic_partition.topic,
@@ -280,11 +282,14 @@ class PartitionHost:
                     isr,
                     replicas,
                     leader is not None and isr < replicas,
-                    leader is not None and isr < leader.effective_min_isr(),
+                    leader is not None and isr < min_isr,
                     is_controller and state is not None and state.leader < 0,
                     log.size_bytes,
                     partition.partition_epoch,
                     leader.follower_lags() if leader is not None else (),
+                    leader is not None and isr == min_isr,
+                    led_by,
+                    state is not None and led_by >= 0 and led_by == state.replicas[0],
                 )
             )
         if is_controller:

@@ -16,19 +16,28 @@ from minikafka.telemetry.marked_page import replaced
 from minikafka.telemetry.metrics import (
     BROKER_METRICS,
     BUILD_INFO,
+    COMMIT_DURATION,
     COMPONENT_FAILED,
     COUNT_METRICS,
-    DURATION_BOUNDS,
     ELECTIONS,
     EVENTS_DROPPED,
     EVENTS_TOTAL,
     FLUSH_DURATION,
     FOLLOWER_LAG,
+    GROUP_MEMBERS,
+    GROUP_OFFSET,
+    LISTENER_CONNECTIONS,
+    LOG_DIR_FREE,
+    LOG_DIR_SIZE,
     PARTITION_METRICS,
+    REQUEST_BYTES,
     REQUEST_DURATION,
     REQUEST_ERRORS,
+    REQUEST_PHASES,
+    TOPIC_METRICS,
     Metric,
 )
+from minikafka.telemetry.stats import DURATION_BOUNDS
 
 VERDICTS_PAGE = "verdicts.md"
 _COMMAND = "python -m minikafka.telemetry.docs --write"
@@ -49,12 +58,32 @@ def metrics_page() -> str:
     sections: tuple[tuple[str, str, tuple[Metric, ...]], ...] = (
         ("Per partition, on each replica", "", PARTITION_METRICS),
         ("Per partition and follower, on its leader", "", (FOLLOWER_LAG,)),
+        (
+            "Per topic",
+            "Of each topic with a replica here; from 0 when its first replica comes. Prometheus tells what came meanwhile.\n",
+            TOPIC_METRICS,
+        ),
+        ("Consumer groups, at their coordinator", "", (GROUP_OFFSET, GROUP_MEMBERS)),
         ("Partitions of a broker", "", COUNT_METRICS),
-        ("Broker", "", (*BROKER_METRICS, ELECTIONS, EVENTS_TOTAL, EVENTS_DROPPED, COMPONENT_FAILED, BUILD_INFO)),
+        (
+            "Broker",
+            "",
+            (
+                *BROKER_METRICS,
+                LISTENER_CONNECTIONS,
+                LOG_DIR_FREE,
+                LOG_DIR_SIZE,
+                ELECTIONS,
+                EVENTS_TOTAL,
+                EVENTS_DROPPED,
+                COMPONENT_FAILED,
+                BUILD_INFO,
+            ),
+        ),
         (
             "Requests and flushes",
             f"Buckets of the histograms, in seconds: {bounds}.\n",
-            (REQUEST_DURATION, REQUEST_ERRORS, FLUSH_DURATION),
+            (REQUEST_DURATION, REQUEST_PHASES, REQUEST_BYTES, REQUEST_ERRORS, FLUSH_DURATION, COMMIT_DURATION),
         ),
     )
     lines = [

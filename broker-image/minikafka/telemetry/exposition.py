@@ -12,8 +12,9 @@ from minikafka import __version__
 from minikafka.protocol.errors import ErrorCode
 from minikafka.telemetry import metrics
 from minikafka.telemetry.events import EventLog
-from minikafka.telemetry.metrics import DURATION_BOUNDS, BrokerStats, Histogram, Metric, ReplicaStatus
+from minikafka.telemetry.metrics import Metric
 from minikafka.telemetry.process import process_samples
+from minikafka.telemetry.stats import DURATION_BOUNDS, BrokerStats, Histogram, ReplicaStatus
 
 _LE = (*(f'le="{bound}"' for bound in DURATION_BOUNDS), 'le="+Inf"')
 _FIELD = {name: index for index, name in enumerate(ReplicaStatus._fields)}
@@ -49,17 +50,22 @@ class BrokerCollector:
         lines: list[str] = []
         replicas = list(self._replicas())
         self._partitions(lines, replicas)
+        self._topics(lines)
+        self._groups(lines)
         self._counts(lines, replicas)
         stats = self._stats
         for metric in metrics.BROKER_METRICS:
             _header(lines, metric)
             lines.append(f"{metric.name} {getattr(stats, metric.source)}")
+        self._places(lines)
         _header(lines, metrics.ELECTIONS)
         lines.append(f'{metrics.ELECTIONS.name}{{clean="true"}} {stats.elections_clean}')
         lines.append(f'{metrics.ELECTIONS.name}{{clean="false"}} {stats.elections_unclean}')
         self._requests(lines)
         _header(lines, metrics.FLUSH_DURATION)
         _histogram(lines, metrics.FLUSH_DURATION.name, "", stats.flushes)
+        _header(lines, metrics.COMMIT_DURATION)
+        _histogram(lines, metrics.COMMIT_DURATION.name, "", stats.commits)
         if self._events is not None:
             _header(lines, metrics.EVENTS_TOTAL)
             name = metrics.EVENTS_TOTAL.name
@@ -89,7 +95,7 @@ class BrokerCollector:
         for metric in metrics.PARTITION_METRICS:
             _header(lines, metric)
             name, field = metric.name, _FIELD[metric.source]
-            lines.extend([f"{name}{label} {r[field]}" for label, r in zip(labels, hosted, strict=True)])
+            lines.extend([f"{name}{label} {r[field]:d}" for label, r in zip(labels, hosted, strict=True)])
         _header(lines, metrics.FOLLOWER_LAG)
         name = metrics.FOLLOWER_LAG.name
         lines.extend(
@@ -100,12 +106,44 @@ class BrokerCollector:
             ]
         )
 
+    def _topics(self, lines: list[str]) -> None:
+        topics = [(f'{{topic="{_escape(name)}"}}', traffic) for name, traffic in self._stats.topics.items()]
+        for metric in metrics.TOPIC_METRICS:
+            _header(lines, metric)
+            name, source = metric.name, metric.source
+            lines.extend([f"{name}{label} {getattr(traffic, source)}" for label, traffic in topics])
+
+    def _groups(self, lines: list[str]) -> None:
+        _header(lines, metrics.GROUP_OFFSET)
+        name = metrics.GROUP_OFFSET.name
+        lines.extend(
+            f'{name}{{group="{_escape(group)}",topic="{_escape(topic)}",partition="{partition}"}} {offset}'
+            for group, topic, partition, offset in self._stats.group_offsets
+        )
+        _header(lines, metrics.GROUP_MEMBERS)
+        name = metrics.GROUP_MEMBERS.name
+        lines.extend(
+            f'{name}{{group="{_escape(group)}"}} {members}' for group, members in self._stats.group_members.items()
+        )
+
+    def _places(self, lines: list[str]) -> None:
+        """Listeners and log directories."""
+        _header(lines, metrics.LISTENER_CONNECTIONS)
+        name = metrics.LISTENER_CONNECTIONS.name
+        lines.extend(f'{name}{{listener="{_escape(one)}"}} {count}' for one, count in self._stats.listeners.items())
+        for metric, index in ((metrics.LOG_DIR_FREE, 0), (metrics.LOG_DIR_SIZE, 1)):
+            _header(lines, metric)
+            lines.extend(
+                f'{metric.name}{{dir="{_escape(path)}"}} {sizes[index]}' for path, sizes in self._stats.log_dirs.items()
+            )
+
     def _counts(self, lines: list[str], replicas: list[ReplicaStatus]) -> None:
         counts = {
             "minikafka_partitions": sum(1 for r in replicas if r.role),
             "minikafka_leader_partitions": sum(1 for r in replicas if r.role == 2),
             "minikafka_under_replicated_partitions": sum(1 for r in replicas if r.under_replicated),
             "minikafka_under_min_isr_partitions": sum(1 for r in replicas if r.under_min_isr),
+            "minikafka_at_min_isr_partitions": sum(1 for r in replicas if r.at_min_isr),
             "minikafka_offline_partitions": sum(1 for r in replicas if r.offline),
         }
         for metric in metrics.COUNT_METRICS:
@@ -114,8 +152,16 @@ class BrokerCollector:
 
     def _requests(self, lines: list[str]) -> None:
         _header(lines, metrics.REQUEST_DURATION)
-        for api_key, histogram in sorted(self._stats.requests.items()):
-            _histogram(lines, metrics.REQUEST_DURATION.name, f'api="{self._api(api_key)}"', histogram)
+        requests = [(f'api="{self._api(key)}"', times) for key, times in sorted(self._stats.requests.items())]
+        for api, times in requests:
+            _histogram(lines, metrics.REQUEST_DURATION.name, api, times)
+        _header(lines, metrics.REQUEST_PHASES)
+        name = metrics.REQUEST_PHASES.name
+        lines.extend(
+            f'{name}{{{api},phase="{phase}"}} {spent}' for api, times in requests for phase, spent in times.phases
+        )
+        _header(lines, metrics.REQUEST_BYTES)
+        lines.extend(f"{metrics.REQUEST_BYTES.name}{{{api}}} {times.bytes}" for api, times in requests)
         _header(lines, metrics.REQUEST_ERRORS)
         name = metrics.REQUEST_ERRORS.name
         for (api_key, code), count in sorted(self._stats.errors.items()):

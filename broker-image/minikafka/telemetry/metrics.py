@@ -1,202 +1,26 @@
-"""Every metric of MiniKafka, declared once, and the numbers a broker keeps for its own.
+"""Every metric of a broker, declared once.
 
-Counting is an addition to a plain attribute of :class:`BrokerStats`; text is made only when somebody scrapes
-(``minikafka.telemetry.exposition``).
+The numbers are in :mod:`minikafka.telemetry.stats`; text is made only when somebody scrapes
+(:mod:`minikafka.telemetry.exposition`).
 
 Naming follows Prometheus: base units, ``_total`` on counters, ``_timestamp_seconds``, ``_info``. Faults are shorter
 than scrapes, so everything that must not be missed is a counter, with the time of the last one beside it; the exact
 order is in the events (``minikafka.telemetry.events``).
 """
 
-from bisect import bisect_left
 from typing import NamedTuple
-
-from minikafka.protocol.errors import ErrorCode
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
-DURATION_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-"""Upper bounds in seconds of the histograms' buckets: from a loopback produce to a parked fetch or a stalled disk."""
-
 
 class Metric(NamedTuple):
-    """A metric's declaration. ``source`` is the attribute of BrokerStats or ReplicaStatus it is read from."""
+    """A metric's declaration. ``source`` is the attribute of BrokerStats, TopicTraffic or ReplicaStatus that it is read from."""
 
     name: str
     kind: str
     help: str
     labels: tuple[str, ...] = ()
     source: str = ""
-
-
-_FENCED = frozenset((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH))
-"""What is answered to those who live in an epoch of the past."""
-
-
-class ReplicaStatus(NamedTuple):
-    """What one broker knows of one partition of its own, at the moment of a scrape.
-
-    ``role`` is 0 none, 1 follower, 2 leader; ``isr_size`` and ``replicas`` are of the partition as this broker knows
-    it. ``under_replicated`` and ``under_min_isr`` are said by leaders only, so that a sum over brokers counts each
-    partition once; ``offline`` is said by the controller.
-    """
-
-    topic: str
-    partition: int
-    role: int
-    leader_epoch: int
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-    flushed_offset: int
-    isr_size: int
-    replicas: int
-    under_replicated: bool
-    under_min_isr: bool
-    offline: bool
-    size_bytes: int = 0
-    partition_epoch: int = -1
-    followers: tuple[tuple[int, int], ...] = ()
-    """(broker id, records behind) of each follower that has fetched in this term; said by leaders only."""
-
-
-class Histogram:
-    """Counts of durations over :data:`DURATION_BOUNDS`; one more bucket for what is above the last."""
-
-    __slots__ = ("counts", "seconds")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(DURATION_BOUNDS) + 1)
-        self.seconds = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Count one duration; one equal to a bound belongs to that bucket (``le``)."""
-        self.counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
-        self.seconds += seconds
-
-
-class BrokerStats:
-    """What a broker counts. Plain numbers: add to them directly.
-
-    Shrinks, expansions, elections and truncations also have a last time: count those with the ``record_*`` methods.
-    """
-
-    __slots__ = (
-        "active_controller",
-        "bytes_in",
-        "bytes_out",
-        "clean_shutdown",
-        "connections",
-        "connections_accepted",
-        "elections_clean",
-        "elections_unclean",
-        "errors",
-        "failed_fetch",
-        "failed_isr_updates",
-        "failed_produce",
-        "fenced",
-        "fenced_requests",
-        "flushes",
-        "isr_expands",
-        "isr_shrinks",
-        "last_election",
-        "last_isr_expand",
-        "last_isr_shrink",
-        "last_truncation",
-        "log_dir_failures",
-        "messages_in",
-        "offline_logs",
-        "partitions_ahead_of_metadata",
-        "recovery_seconds",
-        "rejected_bytes",
-        "replication_bytes_in",
-        "replication_bytes_out",
-        "requests",
-        "truncated_records",
-        "truncations",
-        "waiting_fetches",
-        "waiting_produces",
-    )
-
-    def __init__(self) -> None:
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.replication_bytes_in = 0
-        self.replication_bytes_out = 0
-        self.messages_in = 0
-        self.rejected_bytes = 0
-        self.isr_shrinks = 0
-        self.isr_expands = 0
-        self.failed_isr_updates = 0
-        self.elections_clean = 0
-        self.elections_unclean = 0
-        self.truncations = 0
-        self.truncated_records = 0
-        self.fenced_requests = 0
-        self.log_dir_failures = 0
-        self.offline_logs = 0
-        self.partitions_ahead_of_metadata = 0
-        self.failed_produce = 0
-        self.failed_fetch = 0
-        self.connections_accepted = 0
-        self.connections = 0
-        # The next two are counted when somebody asks (Broker.replica_statuses).
-        self.waiting_produces = 0
-        self.waiting_fetches = 0
-        self.active_controller = 0
-        self.fenced = 1  # until the controller says otherwise
-        self.clean_shutdown = 0
-        self.recovery_seconds = 0.0
-        self.last_isr_shrink = 0.0
-        self.last_isr_expand = 0.0
-        self.last_election = 0.0
-        self.last_truncation = 0.0
-        self.requests: dict[int, Histogram] = {}
-        self.flushes = Histogram()
-        self.errors: dict[tuple[int, int], int] = {}
-
-    def observe_request(self, api_key: int, seconds: float) -> None:
-        """Count a request of this API that took ``seconds`` from its last byte in to its first byte out."""
-        histogram = self.requests.get(api_key)
-        if histogram is None:
-            histogram = self.requests[api_key] = Histogram()
-        histogram.counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
-        histogram.seconds += seconds
-
-    def observe_flush(self, seconds: float) -> None:
-        """Count one fsync of a log."""
-        self.flushes.observe(seconds)
-
-    def count_error(self, api_key: int, code: int) -> None:
-        """Count one error code answered, per request or partition."""
-        key = (api_key, int(code))
-        self.errors[key] = self.errors.get(key, 0) + 1
-        if code in _FENCED:
-            self.fenced_requests += 1
-
-    def record_isr_shrink(self, now: float) -> None:
-        """A partition led here lost in-sync replicas; ``now`` is unix seconds, as in all of these."""
-        self.isr_shrinks += 1
-        self.last_isr_shrink = now
-
-    def record_isr_expand(self, now: float) -> None:
-        """A partition led here got an in-sync replica back."""
-        self.isr_expands += 1
-        self.last_isr_expand = now
-
-    def record_election(self, clean: bool, now: float) -> None:
-        """This broker, being the controller, gave a partition another leader; unclean: from outside the ISR."""
-        if clean:
-            self.elections_clean += 1
-        else:
-            self.elections_unclean += 1
-        self.last_election = now
-
-    def record_truncation(self, records: int, now: float) -> None:
-        """A log here was cut back by ``records`` records."""
-        self.truncations += 1
-        self.truncated_records += records
-        self.last_truncation = now
 
 
 _PARTITION = ("topic", "partition")
@@ -218,6 +42,37 @@ PARTITION_METRICS: tuple[Metric, ...] = (
     Metric("minikafka_replica_role", GAUGE, "0 none, 1 follower, 2 leader.", _PARTITION, "role"),
     Metric("minikafka_isr_size", GAUGE, "In-sync replicas as this broker knows them.", _PARTITION, "isr_size"),
     Metric("minikafka_partition_replicas", GAUGE, "Replicas assigned to the partition.", _PARTITION, "replicas"),
+    Metric(
+        "minikafka_partition_leader", GAUGE, "Id of the leader as this broker knows it; -1: none.", _PARTITION, "leader"
+    ),
+    Metric(
+        "minikafka_partition_leader_is_preferred",
+        GAUGE,
+        "1 when that leader is the first of the assigned replicas.",
+        _PARTITION,
+        "preferred",
+    ),
+    Metric(
+        "minikafka_partition_under_replicated",
+        GAUGE,
+        "1 on the leader while its ISR is smaller than its replicas, else 0.",
+        _PARTITION,
+        "under_replicated",
+    ),
+    Metric(
+        "minikafka_partition_under_min_isr",
+        GAUGE,
+        "1 on the leader while its ISR is smaller than min.insync.replicas, else 0.",
+        _PARTITION,
+        "under_min_isr",
+    ),
+    Metric(
+        "minikafka_partition_at_min_isr",
+        GAUGE,
+        "1 on the leader while its ISR is just min.insync.replicas (or all replicas, if these are fewer), else 0.",
+        _PARTITION,
+        "at_min_isr",
+    ),
 )
 
 FOLLOWER_LAG = Metric(
@@ -248,9 +103,89 @@ COUNT_METRICS: tuple[Metric, ...] = (
         source="under_min_isr",
     ),
     Metric(
+        "minikafka_at_min_isr_partitions",
+        GAUGE,
+        "Partitions led here whose ISR is just min.insync.replicas.",
+        source="at_min_isr",
+    ),
+    Metric(
         "minikafka_offline_partitions", GAUGE, "Partitions without a leader; said by the controller.", source="offline"
     ),
 )
+
+_TOPIC = ("topic",)
+
+TOPIC_METRICS: tuple[Metric, ...] = (
+    Metric("minikafka_topic_messages_in_total", COUNTER, "Records taken from producers.", _TOPIC, "messages_in"),
+    Metric(
+        "minikafka_topic_bytes_in_total", COUNTER, "Bytes of record batches taken from producers.", _TOPIC, "bytes_in"
+    ),
+    Metric(
+        "minikafka_topic_bytes_out_total", COUNTER, "Bytes of record batches sent to consumers.", _TOPIC, "bytes_out"
+    ),
+    Metric(
+        "minikafka_topic_rejected_bytes_total",
+        COUNTER,
+        "Bytes of record batches from producers that were refused.",
+        _TOPIC,
+        "rejected_bytes",
+    ),
+    Metric(
+        "minikafka_topic_produce_requests_total",
+        COUNTER,
+        "Produce requests that named the topic.",
+        _TOPIC,
+        "produce_requests",
+    ),
+    Metric(
+        "minikafka_topic_fetch_requests_total",
+        COUNTER,
+        "Fetch requests that were answered with partitions of the topic, those of followers too.",
+        _TOPIC,
+        "fetch_requests",
+    ),
+    Metric(
+        "minikafka_topic_failed_produce_requests_total",
+        COUNTER,
+        "Produce requests with an error for at least one partition of the topic.",
+        _TOPIC,
+        "failed_produce",
+    ),
+    Metric(
+        "minikafka_topic_failed_fetch_requests_total",
+        COUNTER,
+        "Fetch requests with an error for at least one partition of the topic.",
+        _TOPIC,
+        "failed_fetch",
+    ),
+)
+"""Kafka's BrokerTopicMetrics. Of topics with a replica here; they begin at 0 when the first comes."""
+
+GROUP_OFFSET = Metric(
+    "minikafka_group_committed_offset",
+    GAUGE,
+    "Offset that a consumer group has committed, as its coordinator knows it. The group's lag is the leader's "
+    "minikafka_high_watermark minus this.",
+    ("group", *_PARTITION),
+    "group_offsets",
+)
+GROUP_MEMBERS = Metric(
+    "minikafka_group_members",
+    GAUGE,
+    "Members of a consumer group that is coordinated here.",
+    ("group",),
+    "group_members",
+)
+LISTENER_CONNECTIONS = Metric(
+    "minikafka_listener_connections", GAUGE, "Open connections, by listener.", ("listener",), "listeners"
+)
+LOG_DIR_FREE = Metric(
+    "minikafka_log_dir_free_bytes",
+    GAUGE,
+    "Bytes that may still be written to the file system of a log directory.",
+    ("dir",),
+)
+LOG_DIR_SIZE = Metric("minikafka_log_dir_size_bytes", GAUGE, "Size of the file system of a log directory.", ("dir",))
 
 BROKER_METRICS: tuple[Metric, ...] = (
     Metric("minikafka_active_controller", GAUGE, "1 when this broker is the controller.", source="active_controller"),
@@ -260,6 +195,58 @@ BROKER_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "minikafka_log_recovery_seconds", GAUGE, "How long the logs took to load at start.", source="recovery_seconds"
+    ),
+    Metric(
+        "minikafka_controller_id",
+        GAUGE,
+        "Id of the controller as this broker knows it; -1: none.",
+        source="controller_id",
+    ),
+    Metric(
+        "minikafka_controller_epoch",
+        GAUGE,
+        "Epoch of the controller that this broker knows.",
+        source="controller_epoch",
+    ),
+    Metric(
+        "minikafka_metadata_revision",
+        GAUGE,
+        "Revision of the cluster store that this broker's image of the cluster is from.",
+        source="metadata_revision",
+    ),
+    Metric(
+        "minikafka_cluster_topics", GAUGE, "Topics of the cluster; said by the controller.", source="cluster_topics"
+    ),
+    Metric(
+        "minikafka_cluster_partitions",
+        GAUGE,
+        "Partitions of the cluster; said by the controller.",
+        source="cluster_partitions",
+    ),
+    Metric(
+        "minikafka_cluster_active_brokers",
+        GAUGE,
+        "Brokers that may lead; said by the controller.",
+        source="cluster_brokers_active",
+    ),
+    Metric(
+        "minikafka_cluster_fenced_brokers",
+        GAUGE,
+        "Registered brokers that may lead nothing; said by the controller.",
+        source="cluster_brokers_fenced",
+    ),
+    Metric(
+        "minikafka_preferred_leader_imbalance",
+        GAUGE,
+        "Partitions that are not led by the first of their replicas; said by the controller.",
+        source="cluster_imbalance",
+    ),
+    Metric("minikafka_groups", GAUGE, "Consumer groups that are coordinated here.", source="groups"),
+    Metric(
+        "minikafka_producer_ids",
+        GAUGE,
+        "Idempotent producers that the logs here remember, one for each partition that it wrote to.",
+        source="producer_ids",
     ),
     Metric("minikafka_isr_shrinks_total", COUNTER, "Times an ISR led here lost members.", source="isr_shrinks"),
     Metric("minikafka_isr_expands_total", COUNTER, "Times an ISR led here got a member back.", source="isr_expands"),
@@ -330,6 +317,37 @@ BROKER_METRICS: tuple[Metric, ...] = (
     ),
     Metric("minikafka_connections", GAUGE, "Open connections.", source="connections"),
     Metric("minikafka_connections_accepted_total", COUNTER, "Connections accepted.", source="connections_accepted"),
+    Metric(
+        "minikafka_request_queue_size",
+        GAUGE,
+        "Requests that wait for earlier ones of their connection. Produce and Fetch never do.",
+        source="queued_requests",
+    ),
+    Metric(
+        "minikafka_request_handler_busy_seconds_total",
+        COUNTER,
+        "Time spent on what connections brought, waiting for the disk included. One thread does it: 1 minus the rate is Kafka's "
+        "RequestHandlerAvgIdlePercent.",
+        source="handler_seconds",
+    ),
+    Metric(
+        "minikafka_event_loop_cpu_seconds_total",
+        COUNTER,
+        "Processor time of the thread that serves the network.",
+        source="loop_seconds",
+    ),
+    Metric(
+        "minikafka_disk_read_bytes_total",
+        COUNTER,
+        "Bytes that storage had to read for this process (/proc/self/io).",
+        source="disk_read",
+    ),
+    Metric(
+        "minikafka_disk_written_bytes_total",
+        COUNTER,
+        "Bytes that this process made storage write, sooner or later (/proc/self/io).",
+        source="disk_written",
+    ),
     Metric("minikafka_waiting_produces", GAUGE, "Produce requests waiting for replicas.", source="waiting_produces"),
     Metric("minikafka_waiting_fetches", GAUGE, "Fetch requests waiting for data.", source="waiting_fetches"),
     Metric(
@@ -367,8 +385,22 @@ ELECTIONS = Metric(
 REQUEST_DURATION = Metric(
     "minikafka_request_duration_seconds",
     HISTOGRAM,
-    "Time from a request's last byte in to its answer's first byte out, waiting included.",
+    "Time from a request's last byte in to its answer's first byte out, waiting included. Fetch is that of clients, "
+    "FetchFollower that of brokers.",
     ("api",),
+)
+REQUEST_PHASES = Metric(
+    "minikafka_request_phase_seconds_total",
+    COUNTER,
+    "The same time by phase: request_queue (behind other requests of the connection), local (the handler), remote (for replicas "
+    "or for data), response_queue (behind other answers). All waiting of APIs other than Produce and Fetch is local.",
+    ("api", "phase"),
+)
+REQUEST_BYTES = Metric("minikafka_request_bytes_total", COUNTER, "Bytes of requests.", ("api",))
+COMMIT_DURATION = Metric(
+    "minikafka_controller_commit_duration_seconds",
+    HISTOGRAM,
+    "Time one transaction of this broker as the controller with the cluster store took.",
 )
 REQUEST_ERRORS = Metric(
     "minikafka_request_errors_total",
@@ -396,12 +428,21 @@ BUILD_INFO = Metric("minikafka_build_info", GAUGE, "Always 1; versions are in th
 METRICS: tuple[Metric, ...] = (
     *PARTITION_METRICS,
     FOLLOWER_LAG,
+    *TOPIC_METRICS,
+    GROUP_OFFSET,
+    GROUP_MEMBERS,
     *COUNT_METRICS,
     *BROKER_METRICS,
+    LISTENER_CONNECTIONS,
+    LOG_DIR_FREE,
+    LOG_DIR_SIZE,
     ELECTIONS,
     REQUEST_DURATION,
+    REQUEST_PHASES,
+    REQUEST_BYTES,
     REQUEST_ERRORS,
     FLUSH_DURATION,
+    COMMIT_DURATION,
     EVENTS_TOTAL,
     EVENTS_DROPPED,
     COMPONENT_FAILED,

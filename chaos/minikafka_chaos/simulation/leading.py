@@ -14,7 +14,7 @@ from minikafka.replication.fetch_loop import Key
 from minikafka.replication.follower import FetchPosition
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.purgatory import FetchDone, FetchTopics
-from minikafka.telemetry.metrics import BrokerStats
+from minikafka.telemetry.stats import BrokerStats
 
 from minikafka_chaos.simulation.following import FetchAnswer
 from minikafka_chaos.simulation.network import Reply

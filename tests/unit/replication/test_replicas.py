@@ -20,7 +20,7 @@ from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.replication.partition import ReplicationConfig
 from minikafka.replication.purgatory import FetchTopics
 from minikafka.replication.replicas import SWEEP_SECONDS, ReplicaManager
-from minikafka.telemetry.metrics import BrokerStats
+from minikafka.telemetry.stats import BrokerStats
 
 from tests.unit.replication.cluster import NOW_MS, AllAlive, batch
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from minikafka.config import BrokerConfig
 from minikafka.server.connections import ConnectionRegistry, Heartbeats
-from minikafka.telemetry.metrics import BrokerStats
+from minikafka.telemetry.stats import BrokerStats
 
 
 class Connection:
     """All that is looked at."""
 
     heartbeats_of: Heartbeats | None = None
+    listener = "PLAINTEXT"
+    queued_requests = 0
 
     def __init__(self, host: str = "10.0.0.1", inter_broker: bool = False, is_waiting: bool = False) -> None:
         self.client_host = host

@@ -7,7 +7,7 @@ from typing import Any
 from minikafka.server.health import PROBLEM_CHARACTERS_MAX, Health
 from minikafka.telemetry.events import EventLog
 from minikafka.telemetry.exposition import BrokerCollector
-from minikafka.telemetry.metrics import BrokerStats
+from minikafka.telemetry.stats import BrokerStats
 
 
 class Told:

@@ -23,7 +23,7 @@ from minikafka.replication.partition import ReplicationConfig
 from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.group_service import GroupService
 from minikafka.server.internal import InternalLog
-from minikafka.telemetry.metrics import BrokerStats
+from minikafka.telemetry.stats import BrokerStats
 
 from tests.unit.replication.cluster import NOW_MS, AllAlive
 from tests.unit.server.in_process import until

@@ -11,7 +11,7 @@ from minikafka.protocol.fetch import CONSUMER, FetchRequest
 from minikafka.replication.clock import Clock
 from minikafka.replication.purgatory import FetchTopics
 from minikafka.replication.replicas import ReplicaManager
-from minikafka.telemetry.metrics import BrokerStats
+from minikafka.telemetry.stats import BrokerStats
 
 
 @pytest.fixture

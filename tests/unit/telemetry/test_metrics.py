@@ -8,15 +8,13 @@ import pytest
 from minikafka.telemetry.events import EventLog
 from minikafka.telemetry.exposition import BrokerCollector
 from minikafka.telemetry.metrics import (
+    COMPONENT_FAILED,
     COUNTER,
-    DURATION_BOUNDS,
     GAUGE,
     HISTOGRAM,
     METRICS,
-    BrokerStats,
-    Histogram,
-    ReplicaStatus,
 )
+from minikafka.telemetry.stats import DURATION_BOUNDS, BrokerStats, Histogram, ReplicaStatus
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -95,11 +93,15 @@ def test_every_metric_of_a_broker_is_shown_as_declared() -> None:
     stats = BrokerStats()
     stats.observe_request(0, 0.1)
     stats.count_error(0, 6)
+    stats.topic("bank")
+    stats.group_offsets, stats.group_members = [("readers", "bank", 0, 4)], {"readers": 1}
+    stats.listeners, stats.log_dirs = {"PLAINTEXT": 2}, {"/data": (1, 2)}
     found = families(BrokerCollector(stats, lambda: [LEADER], events=events))
     for metric in METRICS:
         family = found[metric.name.removesuffix("_total")]
         assert family.type == metric.kind, metric.name
         assert family.documentation == metric.help
+        assert family.samples or metric is COMPONENT_FAILED, metric.name
         for sample in family.samples:
             assert set(sample.labels) - {"le"} == set(metric.labels), metric.name
 
@@ -117,6 +119,9 @@ def test_partitions() -> None:
         "minikafka_replica_role": 2,
         "minikafka_isr_size": 1,
         "minikafka_partition_replicas": 3,
+        "minikafka_partition_under_replicated": 1,
+        "minikafka_partition_under_min_isr": 1,
+        "minikafka_partition_at_min_isr": 0,
     }
     assert {name: value(found, name, **bank) for name in expected} == expected
     assert len(found["minikafka_log_end_offset"].samples) == 2, "only replicas that are here"
@@ -147,7 +152,7 @@ def test_labels_are_escaped() -> None:
 
 def test_counters_and_times_of_the_last() -> None:
     stats = BrokerStats()
-    stats.bytes_in += 10
+    stats.topic("bank").bytes_in += 10
     stats.record_isr_shrink(100.5)
     stats.record_isr_expand(101.5)
     stats.record_election(True, 102.5)
@@ -164,6 +169,32 @@ def test_counters_and_times_of_the_last() -> None:
     assert value(found, "minikafka_last_isr_expand_timestamp_seconds") == 101.5
     assert value(found, "minikafka_last_leader_election_timestamp_seconds") == 103.5
     assert value(found, "minikafka_last_truncation_timestamp_seconds") == 104.5
+
+
+def test_a_broker_counts_on_when_a_topic_goes() -> None:
+    """Its own counters are sums over topics; those must not fall, for that reads as a restart."""
+    stats = BrokerStats()
+    for name in ("bank", "other"):
+        traffic = stats.topic(name)
+        traffic.messages_in, traffic.bytes_in, traffic.bytes_out = 1, 10, 100
+    stats.topic_gone("bank")
+    stats.topic_gone("bank")
+    found = families(collector(stats))
+    assert value(found, "minikafka_messages_in_total") == 2
+    assert value(found, "minikafka_bytes_in_total") == 20
+    assert value(found, "minikafka_bytes_out_total") == 200
+    assert [s.labels["topic"] for s in found["minikafka_topic_bytes_in"].samples] == ["other"]
+    assert stats.topic("bank").bytes_in == 0, "one that comes back begins anew"
+
+
+def test_the_phases_of_a_request_are_its_time() -> None:
+    stats = BrokerStats()
+    times = stats.observe_request(0, 1.0, 300)
+    times.queued, times.remote, times.response_queued = 0.125, 0.5, 0.25
+    found = families(collector(stats))
+    phases = {s.labels["phase"]: s.value for s in found["minikafka_request_phase_seconds"].samples}
+    assert phases == {"request_queue": 0.125, "local": 0.125, "remote": 0.5, "response_queue": 0.25}
+    assert value(found, "minikafka_request_bytes_total", api="Produce") == 300
 
 
 def test_a_counter_is_there_before_it_first_counts() -> None:

@@ -1,0 +1,59 @@
+"""What /metrics says that nobody counts on the way of a record: it is looked up when somebody scrapes."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from minikafka.telemetry.process import disk_bytes
+from minikafka.telemetry.stats import ReplicaStatus
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+
+
+def observe(broker: Broker) -> list[ReplicaStatus]:
+    """Bring the broker's stats up to date; what is known of each hosted replica. Called on the event loop's thread."""
+    stats = broker.stats
+    stats.waiting_produces = broker.replicas.waiting_produces
+    stats.waiting_fetches = broker.connections.waiting_fetches
+    stats.queued_requests = broker.connections.queued_requests
+    stats.listeners = dict.fromkeys(broker.listener_names, 0) | broker.connections.by_listener()
+    stats.loop_seconds = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+    stats.producer_ids = sum(len(partition.log.producers) for partition in broker.replicas.all())
+    stats.disk_read, stats.disk_written = disk_bytes()
+    stats.log_dirs = _log_dirs(broker)
+    coordinator = broker.groups.coordinator
+    stats.group_members = coordinator.members()
+    stats.groups = len(stats.group_members)
+    stats.group_offsets = coordinator.committed_offsets()
+    stats.controller_id = broker.membership.controller_id
+    stats.controller_epoch = broker.membership.controller_epoch
+    _metadata(broker)
+    return broker.host.statuses()
+
+
+def _log_dirs(broker: Broker) -> dict[str, tuple[int, int]]:
+    """(free, size) in bytes of the file system of each log directory that can be looked at."""
+    found = {}
+    for path in broker.config.log_dirs:
+        try:
+            disk = os.statvfs(path)
+        except OSError:  # not made yet, or the disk is gone: absent then
+            continue
+        found[str(path)] = (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize)
+    return found
+
+
+def _metadata(broker: Broker) -> None:
+    """Kafka's KafkaController metrics: those of the whole cluster are 0 where there is no controller."""
+    stats, image = broker.stats, broker.image
+    stats.metadata_revision = image.revision
+    topics = list(image.topics.values()) if stats.active_controller else []
+    brokers = list(image.brokers.values()) if stats.active_controller else []
+    stats.cluster_topics = len(topics)
+    stats.cluster_partitions = sum(len(topic.partitions) for topic in topics)
+    stats.cluster_brokers_active = sum(not one.fenced for one in brokers)
+    stats.cluster_brokers_fenced = len(brokers) - stats.cluster_brokers_active
+    stats.cluster_imbalance = sum(state.leader != state.replicas[0] for topic in topics for state in topic.partitions)
