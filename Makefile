@@ -77,6 +77,7 @@ format: venv ## let ruff put files in form
 
 docs: venv ## write the generated pages in docs/ anew
 	@$(RUN) -m minikafka.telemetry.docs --write
+	@$(RUN) -m tools.dashboards --write
 	@$(RUN) -m minikafka_chaos.simulation.docs --write
 	@$(RUN) -m minikafka_chaos.scenario_files --write
 	@$(RUN) -m minikafka_operator.crds --write

@@ -1,0 +1,128 @@
+"""The chart minikafka-monitoring: its two forms, its values, and that the names it gives are the brokers' own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from minikafka_operator.names import CLUSTER_LABEL, Names
+
+from tests.apiserver.test_chart import helm
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts/minikafka-monitoring"
+ONE_CLUSTER = ("--set=clusters[0].name=shop", "--set=clusters[0].namespace=lab")
+
+
+def template(*options: str) -> list[dict[str, Any]]:
+    done = helm("template", "watch", str(CHART), "--namespace=mon", "--kube-version=1.31.0", *options)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def scraping(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    (config,) = [d for d in documents if d["kind"] == "ConfigMap" and "prometheus.yml" in d["data"]]
+    return list(yaml.safe_load(config["data"]["prometheus.yml"])["scrape_configs"])
+
+
+def test_lint() -> None:
+    done = helm("lint", "--strict", str(CHART), *ONE_CLUSTER)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("mode=both", "mode"),
+        ("scrapeInterval=often", "scrapeInterval"),
+        ("clusters[0].name=No_Such", "clusters"),
+        ("prometheus.discovery=consul", "discovery"),
+        ("dashboardz.create=true", "dashboardz"),
+        ("mode=plain", "clusters: name at least one"),
+    ],
+)
+def test_bad_values_are_named(value: str, says: str) -> None:
+    done = helm("template", "watch", str(CHART), "--kube-version=1.31.0", "--set", value)
+    assert done.returncode != 0
+    assert says in done.stderr
+
+
+def test_every_value_is_in_the_schema_and_documented() -> None:
+    lines = (CHART / "values.yaml").read_text().splitlines()
+    values = yaml.safe_load("\n".join(lines))
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+    assert set(values) == set(schema["properties"]) - {"global"}
+    for number, line in enumerate(lines):
+        if line and line[0].isalpha():
+            assert lines[number - 1].startswith("#"), f"nothing is said about {line.partition(':')[0]}"
+
+
+def test_where_the_prometheus_operator_is_it_scrapes() -> None:
+    """By the CustomResourceDefinitions that the cluster has, unless the mode is given."""
+    there = template("--api-versions=monitoring.coreos.com/v1/PodMonitor")
+    kinds = {document["kind"] for document in there}
+    assert kinds == {"PodMonitor", "PrometheusRule", "ConfigMap"}
+    assert kinds == {document["kind"] for document in template("--set=mode=operator")}
+    assert {document["kind"] for document in template(*ONE_CLUSTER)} == {
+        "ServiceAccount",
+        "ConfigMap",
+        "Service",
+        "Deployment",
+    }
+    (brokers,) = [d for d in there if d["metadata"]["name"] == "watch-brokers"]
+    assert brokers["spec"]["selector"]["matchExpressions"] == [{"key": CLUSTER_LABEL, "operator": "Exists"}]
+    rules = [group for d in there if d["kind"] == "PrometheusRule" for group in d["spec"]["groups"]]
+    assert sum(len(group["rules"]) for group in rules) > 100
+    assert any("{{ $labels.pod }}" in str(rule) for group in rules for rule in group["rules"])
+
+
+def test_rules_that_are_not_wanted_are_left_out() -> None:
+    off = ("--set=rules.kafkaNames=false", "--set=rules.containerNames=false", "--set=dashboards.create=false")
+    (config,) = [d for d in template(*ONE_CLUSTER, *off) if d["kind"] == "ConfigMap"]
+    assert set(config["data"]) == {"prometheus.yml", "rules-minikafka.yaml"}
+
+
+@pytest.mark.parametrize("discovery", ["dns", "kubernetes"])
+def test_targets_are_called_as_their_brokers_are(discovery: str) -> None:
+    """What relabelling makes of a target, by the rules of the chart, against the operator's own names."""
+    documents = template(*ONE_CLUSTER, f"--set=prometheus.discovery={discovery}")
+    brokers = next(job for job in scraping(documents) if job["job_name"] == "minikafka-brokers")
+    names = Names("lab", "shop-a")
+    labels = {
+        "__address__": f"{names.pod(2)}.{names.brokers}.lab.svc.cluster.local.:9404",
+        "__meta_kubernetes_namespace": "lab",
+        "__meta_kubernetes_pod_name": names.pod(2),
+        "__meta_kubernetes_pod_container_port_name": "metrics",
+    }
+    for rule in brokers["relabel_configs"]:
+        value = rule.get("separator", ";").join(labels.get(name, "") for name in rule["source_labels"])
+        match = re.fullmatch(str(rule.get("regex", "(.*)")), value)
+        assert match is not None, rule
+        if "target_label" in rule:
+            labels[rule["target_label"]] = match.expand(re.sub(r"\$(\d)", r"\\\1", rule.get("replacement", "$1")))
+    assert {name: value for name, value in labels.items() if not name.startswith("__")} == {
+        "namespace": "lab",
+        "pod": "shop-a-broker-2",
+        "cluster": "shop-a",
+        "broker": "2",
+        "container": "kafka",
+        "kubernetes_pod_name": "shop-a-kafka-2",
+        "strimzi_io_cluster": "shop-a",
+        "strimzi_io_name": "shop-a-kafka",
+        "strimzi_io_kind": "Kafka",
+    }
+    roles = [document for document in documents if document["kind"] == "Role"]
+    assert len(roles) == (1 if discovery == "kubernetes" else 0)
+
+
+def test_dashboards_are_there_for_grafana() -> None:
+    found = [d for d in template("--set=mode=operator") if d["kind"] == "ConfigMap"]
+    assert len(found) == 4
+    for document in found:
+        assert document["metadata"]["labels"]["grafana_dashboard"] == "1"
+        ((name, text),) = document["data"].items()
+        assert name.startswith("minikafka-")
+        assert yaml.safe_load(text)["title"].startswith("MiniKafka / ")

@@ -1,0 +1,1 @@
+"""The Grafana dashboards of charts/minikafka-monitoring, as code; see ``__main__``."""
