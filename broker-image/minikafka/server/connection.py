@@ -54,9 +54,9 @@ class Slot:
         self.size = size
         self.out: list[Any] | None = None
         self.parked = 0.0
-        """When its handler had done what it could, and began to wait for others; 0: it did not wait."""
-        self.ready = 0.0
-        """When the answer was there, and began to wait for those before it; 0: it did not wait."""
+        """When its handler had done what it could, and the answer began to wait (for others, for those before it); 0: never."""
+        self.ready: float
+        """When the answer was there, but not its turn; 0: it never waited for that. Set where ``parked`` is."""
 
 
 class RequestContext:
@@ -107,6 +107,7 @@ class ClientConnection(FrameProtocol):
     def __init__(self, broker: Broker, listener: str) -> None:
         super().__init__()
         self.broker = broker
+        self.stats = broker.stats
         self.listener = listener
         self.inter_broker = listener == broker.config.inter_broker_listener
         """Whether brokers talk to each other here. Elsewhere nobody is believed to be one."""
@@ -185,7 +186,7 @@ class ClientConnection(FrameProtocol):
             else:
                 self._cold_request(frame, header, slot)
             if slot.out is None:
-                slot.parked = time.perf_counter()
+                slot.parked, slot.ready = time.perf_counter(), 0.0
         except MalformedRequest as error:
             self.broker.bad_request(self, str(error))
             self.close()
@@ -206,7 +207,7 @@ class ClientConnection(FrameProtocol):
     def batch_received(self) -> None:
         self.broker.replicas.flush_ready()
         if self._busy_since:
-            self.broker.stats.handler_seconds += time.perf_counter() - self._busy_since
+            self.stats.handler_seconds += time.perf_counter() - self._busy_since
             self._busy_since = 0.0
 
     @property
@@ -220,20 +221,20 @@ class ClientConnection(FrameProtocol):
         slots = self.slots
         if not slots or slots[0].out is None:
             slot.ready = time.perf_counter()
+            slot.parked = slot.parked or slot.ready
             return
         parts: list[Any] = []
         now = time.perf_counter()
-        stats = self.broker.stats
+        stats = self.stats
         while slots and slots[0].out is not None:
             first = slots.popleft()
             assert first.out is not None
             parts += first.out
             times = stats.observe_request(first.api_key, now - first.started, first.size)
-            if first.parked or first.ready:
+            if first.parked:
                 ready = first.ready or now
                 times.response_queued += now - ready
-                if first.parked:
-                    times.remote += ready - first.parked
+                times.remote += ready - first.parked
         if self._paused and len(slots) <= PIPELINE_MAX // 2 and self.transport is not None:
             self._paused = False
             self.transport.resume_reading()
