@@ -30,7 +30,10 @@ PREFIX: Final = "volume-"
 """Of event logs that came from volumes: whatever else is in the folder was the run's own."""
 
 WANTED: Final = '__name__=~"minikafka_.*|process_.*|up"'
-OWN_LABELS: Final = frozenset(("__name__", "job", "instance", "pod", "namespace"))
+TARGET_LABELS: Final = ("job", "instance", "namespace", "pod", "cluster", "broker", "container", "kubernetes_pod_name")
+STRIMZI_LABELS: Final = ("strimzi_io_cluster", "strimzi_io_name", "strimzi_io_kind")
+OWN_LABELS: Final = frozenset(("__name__", *TARGET_LABELS, *STRIMZI_LABELS))
+"""What Prometheus knows of a target (charts/minikafka-monitoring), and a broker does not say."""
 ORDINAL: Final = re.compile(r"-(\d+)$")
 BEFORE_SECONDS: Final = 60.0
 AFTER_SECONDS: Final = 10.0
@@ -201,7 +204,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m minikafka_analytics.sources", description="Metrics and events.")
     parser.add_argument("run", metavar="RUN_DIR", type=Path, help="the run's folder")
     parser.add_argument("--prometheus", metavar="URL", default="", help="where a Prometheus answers")
-    parser.add_argument("--selector", metavar="LABELS", default='job="brokers"', help="the series of the run's brokers")
+    parser.add_argument(
+        "--selector", metavar="LABELS", default='job="minikafka-brokers"', help="the series of the run's brokers"
+    )
     parser.add_argument("--events", metavar="DIR", type=Path, help="folder of volumes with event logs, one a broker")
     given = parser.parse_args(arguments)
     try:
