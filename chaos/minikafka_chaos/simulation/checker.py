@@ -445,7 +445,7 @@ class Checker(Watcher):
         """It was deleted: one of the same name that comes later is another."""
         for table in (self.states, self.truth, self.deleted, self.written):
             for tp in [tp for tp in table if tp.topic == topic]:
-                del table[tp]  # type: ignore[attr-defined]
+                del table[tp]
         self.leaders = {key: leader for key, leader in self.leaders.items() if key[0].topic != topic}
         self.views = {key: View() if key[1].topic == topic else view for key, view in self.views.items()}
         self.marks = {key: mark for key, mark in self.marks.items() if key[1].topic != topic}
