@@ -43,11 +43,13 @@ SHELL = (
         "        registered = me is not None\n",
         (f"{WIRE}/test_registration.py",)),
     Bug("s11", "answers leave before the commit", "R15", "server/controller_role.py",
-        "        if changes:\n            began = time.perf_counter()\n            await self.store.commit(self.lease.epoch, changes)\n",
+        "        if changes:\n            began = time.perf_counter()\n"
+        "            await self.store.commit(self.lease.epoch, changes)\n",
         "        for future, value, problem in answers:\n"
         "            if problem is None and not future.done():\n"
         "                future.set_result(value)\n"
-        "        if changes:\n            began = time.perf_counter()\n            await self.store.commit(self.lease.epoch, changes)\n",
+        "        if changes:\n            began = time.perf_counter()\n"
+        "            await self.store.commit(self.lease.epoch, changes)\n",
         (f"{WIRE}/test_controller.py",)),
     Bug("s12", "the snapshot is read before the lease is taken", "R15", "server/membership.py",
         "        lease = await self.store.acquire(self.broker.broker_id, host, port, old.epoch if old else 0)\n"
