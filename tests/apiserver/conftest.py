@@ -85,6 +85,7 @@ def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> I
     try:
         operator.wait_until_watching()
         yield operator
+        operator.comes_to_rest()
         log = operator.log.read_text()
         assert "Traceback" not in log, log
         assert "orbidden" not in log, log

@@ -87,6 +87,27 @@ class Operator:
 
         until_now(ended, lambda count: count >= times + 2, seconds=60)
 
+    def comes_to_rest(self, looks: int = 3) -> None:
+        """Wait until it has looked so many times at each cluster that there is, and has applied no StatefulSet meanwhile.
+
+        Fails when that never comes: then one is applied at every look, though nothing changes.
+        """
+
+        def applied_meanwhile() -> float:
+            before, began = self._applied(), self.metric("minikafka_operator_reconciliations_total")
+            wanted = looks * max(1.0, self.metric("minikafka_operator_clusters"))
+            until_now(
+                lambda: self.metric("minikafka_operator_reconciliations_total") - began,
+                lambda count: count >= wanted,
+                seconds=120,
+            )
+            return self._applied() - before
+
+        until_now(applied_meanwhile, lambda count: count == 0, seconds=120)
+
+    def _applied(self) -> int:
+        return self.log.read_text().count("Applied StatefulSet")
+
     def _get(self, path: str) -> str:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
