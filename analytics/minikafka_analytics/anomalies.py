@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from minikafka.telemetry.anomalies import Kind
 
+from minikafka_analytics.query import query
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -27,7 +29,7 @@ def named(sql: str) -> str:
 
 def of_values(fates: DataFrame, bases: DataFrame) -> DataFrame:
     """What is wrong with single values: lost, aborted and read, not where they were acknowledged, at several places."""
-    return fates.sparkSession.sql(
+    return query(
         named(
             """
             WITH wrong AS (
@@ -52,7 +54,7 @@ def of_values(fates: DataFrame, bases: DataFrame) -> DataFrame:
 
 def phantoms(fates: DataFrame, extents: DataFrame) -> DataFrame:
     """Values that were read where nobody has sent them, above what was there before."""
-    return fates.sparkSession.sql(
+    return query(
         named(
             """
             WITH stranger AS (
@@ -72,7 +74,7 @@ def phantoms(fates: DataFrame, extents: DataFrame) -> DataFrame:
 
 def of_places(places: DataFrame, fates: DataFrame, extents: DataFrame) -> DataFrame:
     """Records that vanished, and offsets that held different values for different clients."""
-    return places.sparkSession.sql(
+    return query(
         named(
             """
             SELECT p.run, :vanished-read: AS kind, false AS note, p.topic, p.partition, p.offset, p.value
@@ -93,25 +95,35 @@ def of_places(places: DataFrame, fates: DataFrame, extents: DataFrame) -> DataFr
     )
 
 
-def of_readers(lines: DataFrame, fates: DataFrame, extents: DataFrame) -> DataFrame:
+def moves(lines: DataFrame) -> DataFrame:
+    """What readers got that was not the offset after the one before: back, the same again, or further on (a jump)."""
+    return query(
+        """
+        WITH step AS (
+          SELECT run, topic, partition, seq, op, offset, value, batch,
+                 lag(op) OVER sitting AS op_before, lag(batch) OVER sitting AS batch_before,
+                 IF(lag(op) OVER sitting = 'assign', lag(offset) OVER sitting - 1, lag(offset) OVER sitting) AS before
+          FROM {lines} WHERE op <> 'read'
+          WINDOW sitting AS (PARTITION BY run, topic, partition, process, sitting ORDER BY seq)
+        )
+        SELECT run, topic, partition, offset, value, before,
+               coalesce(op_before = 'poll' AND batch = batch_before, false) AS inside
+        FROM step WHERE op = 'poll' AND before IS NOT NULL AND offset <> before + 1
+        """,
+        lines=lines,
+    )
+
+
+def of_readers(moves: DataFrame, lines: DataFrame, fates: DataFrame, extents: DataFrame) -> DataFrame:
     """Readers that got offsets out of order, or jumped over a record that is known.
 
     Jumps are rare, so known offsets are sorted for partitions with a jump only: a running count of them tells at both ends of
     each jump how many lie below, and no jump is compared with every record.
     """
-    return lines.sparkSession.sql(
+    return query(
         named(
             """
-            WITH step AS (
-              SELECT run, topic, partition, seq, op, offset, value, batch,
-                     lag(op) OVER sitting AS op_before, lag(batch) OVER sitting AS batch_before,
-                     IF(lag(op) OVER sitting = 'assign', lag(offset) OVER sitting - 1, lag(offset) OVER sitting) AS before
-              FROM {lines} WHERE op <> 'read'
-              WINDOW sitting AS (PARTITION BY run, topic, partition, process, sitting ORDER BY seq)
-            ), moved AS (
-              SELECT *, coalesce(op_before = 'poll' AND batch = batch_before, false) AS inside
-              FROM step WHERE op = 'poll' AND before IS NOT NULL AND offset <> before + 1
-            ), jump AS (SELECT * FROM moved WHERE offset > before + 1),
+            WITH jump AS (SELECT * FROM {moves} WHERE offset > before + 1),
             jumped AS (SELECT DISTINCT run, topic, partition FROM jump),
             known AS (
               SELECT k.run, k.topic, k.partition, k.offset, max(k.record) AS record FROM (
@@ -133,7 +145,7 @@ def of_readers(lines: DataFrame, fates: DataFrame, extents: DataFrame) -> DataFr
             )
             SELECT run, IF(inside, :int-nonmonotonic-poll:, :nonmonotonic-poll:) AS kind, false AS note,
                    topic, partition, offset, value
-            FROM moved WHERE offset <= before
+            FROM {moves} WHERE offset <= before
             UNION ALL
             SELECT j.run, IF(inside, :int-poll-skip:, :poll-skip:), false, j.topic, j.partition, j.offset, value
             FROM jump j
@@ -142,6 +154,7 @@ def of_readers(lines: DataFrame, fates: DataFrame, extents: DataFrame) -> DataFr
             WHERE b.below > a.below
             """
         ),
+        moves=moves,
         lines=lines,
         fates=fates,
         extents=extents,
@@ -150,7 +163,7 @@ def of_readers(lines: DataFrame, fates: DataFrame, extents: DataFrame) -> DataFr
 
 def of_senders(fates: DataFrame, bases: DataFrame) -> DataFrame:
     """One producer's acknowledged offsets that do not grow in the order of its sends."""
-    return fates.sparkSession.sql(
+    return query(
         named(
             """
             WITH step AS (
@@ -172,7 +185,7 @@ def of_senders(fates: DataFrame, bases: DataFrame) -> DataFrame:
 
 def stale(lines: DataFrame, fates: DataFrame) -> DataFrame:
     """Records that got an offset which was known to be taken before they were sent: one for each such highest offset."""
-    return fates.sparkSession.sql(
+    return query(
         named(
             """
             WITH told AS (
@@ -198,7 +211,7 @@ def stale(lines: DataFrame, fates: DataFrame) -> DataFrame:
 
 def ends(history: DataFrame, bases: DataFrame) -> DataFrame:
     """End offsets that went back for one client."""
-    return history.sparkSession.sql(
+    return query(
         named(
             """
             SELECT run, :end-offset-went-back: AS kind, false AS note, topic, partition, offset, CAST(NULL AS STRING) AS value
@@ -279,7 +292,7 @@ def examples(anomalies: DataFrame, fates: DataFrame, truncations: DataFrame, pla
     `cuts`: the truncations since its acknowledgement whose range holds the offset of a lost value, by their `id` in order;
     `now_holds`: what the final reader found at the offset of a lost value.
     """
-    return anomalies.sparkSession.sql(
+    return query(
         """
         WITH first AS (
           SELECT * FROM (

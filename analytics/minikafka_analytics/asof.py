@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minikafka_analytics.query import query
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -19,7 +21,7 @@ def latest(rows: DataFrame, spans: DataFrame) -> DataFrame:
 
     Of several the one that began last, unless it is over by then: then the one that lasts longest. No row where none holds.
     """
-    return rows.sparkSession.sql(
+    return query(
         """
         WITH lane AS (
           SELECT run, lane, NULL AS id, began AS time, 0 AS later, struct(until, number, began) AS span FROM {spans}
@@ -45,7 +47,7 @@ def within(moments: DataFrame, spans: DataFrame) -> DataFrame:
 
     `low` belongs to the span, `high` does not. The moments of a lane are numbered in order, so those of a span are a range.
     """
-    return moments.sparkSession.sql(
+    return query(
         """
         WITH bound AS (
           SELECT run, lane, NULL AS id, time, 1 AS moment, CAST(NULL AS BOOLEAN) AS first FROM {moments}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minikafka_analytics.query import query
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -13,7 +15,7 @@ def coverage(history: DataFrame, sittings: DataFrame, wide: DataFrame) -> DataFr
 
     `high_watermark` is the last that a leader of the partition exported.
     """
-    return history.sparkSession.sql(
+    return query(
         """
         WITH bounds AS (
           SELECT run, topic, partition,

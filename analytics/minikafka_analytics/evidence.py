@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minikafka_analytics.query import query
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -23,7 +25,7 @@ def bases(history: DataFrame, journal: DataFrame, replicas: DataFrame) -> DataFr
     (their sum and their exclusive or tell it without sorting them). `has_logs` whether there is a replicas.jsonl, `gone` when
     topics were deleted (topic -> unix seconds): what was told of them up to then is no evidence.
     """
-    return history.sparkSession.sql(
+    return query(
         f"""
         WITH client AS (
           SELECT run, min(seq) FILTER (WHERE op = 'send' AND type = 'invoke') AS first_invoke,
@@ -80,7 +82,7 @@ def sends(history: DataFrame) -> DataFrame:
     nobody can say, which includes a send that was never answered. `contradiction`: the lines of this value contradict
     each other.
     """
-    return history.sparkSession.sql(
+    return query(
         """
         WITH operation AS (
           SELECT run, value, max(topic) AS topic,
@@ -116,7 +118,7 @@ def lines_of_readers(history: DataFrame, bases: DataFrame) -> DataFrame:
 
     A sitting is (run, topic, partition, process, sitting); number 0 is of the reads without an earlier `assign`.
     """
-    return history.sparkSession.sql(
+    return query(
         """
         SELECT h.run, topic, partition, process, seq, time, op, offset, value, batch,
                count_if(op = 'assign') OVER (PARTITION BY h.run, topic, partition, process ORDER BY seq
@@ -136,7 +138,7 @@ def sittings(lines: DataFrame) -> DataFrame:
 
     `final`: it is *F* of its partition, the completed sitting that began last.
     """
-    return lines.sparkSession.sql(
+    return query(
         """
         WITH sitting AS (
           SELECT run, topic, partition, process, sitting,
@@ -170,7 +172,7 @@ def extents(
     `compacted`; `there_before`: offsets below it may hold records of others; `swept`: disjoint ranges of offsets that some
     reader with a known start has passed.
     """
-    return history.sparkSession.sql(
+    return query(
         """
         WITH facts AS (
           SELECT run, topic, partition, max(IF(moved, `to`, NULL)) AS deleted_to, max(IF(moved, time, NULL)) AS deleted_until,
@@ -237,7 +239,7 @@ def topics(extents: DataFrame, replicas: DataFrame) -> DataFrame:
 
     `whole`: every partition that the evidence names has an *F* from offset 0 on; `judged_before`: the first of their lines.
     """
-    return extents.sparkSession.sql(
+    return query(
         """
         WITH gone AS (
           SELECT run, topic, max(time) AS deleted_at FROM {replicas}
@@ -259,7 +261,7 @@ def places(lines: DataFrame, sittings: DataFrame) -> DataFrame:
 
     `judged`: its partition has an *F*.
     """
-    return lines.sparkSession.sql(
+    return query(
         """
         WITH read AS (
           SELECT r.run, r.topic, r.partition, r.offset, r.value, r.time, s.final, f.final IS NOT NULL AS judged,

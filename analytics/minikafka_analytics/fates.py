@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from minikafka.telemetry.anomalies import LOSS
 
+from minikafka_analytics.query import query
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -21,7 +23,7 @@ def fates(sends: DataFrame, places: DataFrame, extents: DataFrame, topics: DataF
     for an accepted loss, and in a topic that was deleted since), `lowest` the smallest offset the value has in its partition. A
     value that was read and never sent has a null `outcome`.
     """
-    return sends.sparkSession.sql(
+    return query(
         """
         WITH found AS (
           SELECT run, value, collect_list(struct(topic, partition, offset, in_final)) AS places,
@@ -82,7 +84,7 @@ def fates(sends: DataFrame, places: DataFrame, extents: DataFrame, topics: DataF
 
 def counts(fates: DataFrame) -> DataFrame:
     """Per run and partition, and per run (topic and partition null): how many values met each fate (rule Counts)."""
-    return fates.sparkSession.sql(
+    return query(
         """
         SELECT run, topic, partition,
                count_if(outcome IS NOT NULL) AS sent,
@@ -105,7 +107,7 @@ def counts(fates: DataFrame) -> DataFrame:
 
 def losses(fates: DataFrame, bases: DataFrame) -> DataFrame:
     """Per run and claim of no loss (by its place among the claims): how many lost records it forbids."""
-    return fates.sparkSession.sql(
+    return query(
         """
         SELECT f.run, b.at, count(*) AS broken_by
         FROM {fates} f JOIN (

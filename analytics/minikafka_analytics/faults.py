@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from minikafka_analytics.asof import within
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
+from minikafka_analytics.query import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,7 +54,7 @@ def episodes(journal: DataFrame) -> DataFrame:
     `number` counts by time from 1; `kinds` are the verbs in snake_case; `struck` is when the last disruptive action was done,
     `ended` when the healing was (null: never); `brokers` are the broker ids in the target's name.
     """
-    return journal.sparkSession.sql(
+    return query(
         """
         WITH line AS (
           SELECT run, seq, time, phase, step, {snake_case} AS fault,
@@ -129,7 +130,7 @@ def pauses(faults: DataFrame, gaps: DataFrame) -> DataFrame:
         "began - 1.0 AS low",
         "ended AS high",
     )
-    return faults.sparkSession.sql(
+    return query(
         """
         SELECT p.run, p.number, id.topic AS topic, id.partition AS partition, max(id.seconds) AS gap,
                max_by(id.ended, id.seconds) AS acked_at, max_by(id.open, id.seconds) AS never_again

@@ -8,12 +8,13 @@ or be missing. None of that stops the landing: a line that is not what the contr
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics.run_folder import RunFolder
-from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, HISTORY, INTS, JOURNAL, SAMPLES, UP, Landed
+from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, INTS, SAMPLES, UP, Landed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,16 +22,25 @@ if TYPE_CHECKING:
 A_TIME = "line.time BETWEEN 0 AND 1e11"  # unix seconds up to the year 5138: milliseconds are no time of a run
 PLAIN_LABELS = r"""^\{"[^"\\]*":"[^"\\]*"(?:,"[^"\\]*":"[^"\\]*"){0,30}+\}$"""
 # A parser of JSON for each of a scrape's hundreds of samples takes longer than all else that is done to them.
+A_LABEL = r"""'"([^"\\]*)":"([^"\\]*)"'"""
+# `str_to_map` would load ICU's collation tables, which takes longer than all labels do.
 LABELS = (
-    f"IF(label RLIKE r'{PLAIN_LABELS}', str_to_map(substring(label, 3, length(label) - 4), '\",\"', '\":\"'), "
+    f"IF(label RLIKE r'{PLAIN_LABELS}', "
+    f"map_from_arrays(regexp_extract_all(label, r{A_LABEL}, 1), regexp_extract_all(label, r{A_LABEL}, 2)), "
     "from_json(label, 'MAP<STRING, STRING>'))"
 )
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")  # Spark escapes other names of folders
 LONGEST_MALFORMED_TEXT = 500  # characters kept of a line that cannot be read: enough to recognise it
 
 
 def land(spark: SparkSession, runs: Sequence[RunFolder], table: Landed, out: Path) -> DataFrame:
     """Writes `out/<table>/run=<id>/` for each run, and gives the table as read back from there."""
-    typed(spark, runs, table).write.mode("overwrite").partitionBy("run").parquet(str(out / table.name))
+    found, folder = typed(spark, runs, table), out / table.name
+    if len(runs) == 1 and PLAIN_NAME.fullmatch(runs[0].id):
+        # Where `partitionBy` would write it, without finding the folder of each row.
+        found.drop("run").write.mode("overwrite").parquet(str(folder / f"run={runs[0].id}"))
+    else:
+        found.write.mode("overwrite").partitionBy("run").parquet(str(folder))
     return load(spark, runs, table, out)
 
 
@@ -63,29 +73,43 @@ def typed(spark: SparkSession, runs: Sequence[RunFolder], table: Landed) -> Data
         "'columnNameOfCorruptRecord', '_corrupt', 'allowSingleQuotes', 'false', 'allowNonNumericNumbers', 'false')) AS line",
     )
     a_time = A_TIME if table.timed else f"(line.time IS NULL OR {A_TIME})"
-    parsed = parsed.selectExpr(
-        "*",
-        f"line IS NULL OR line._corrupt IS NOT NULL OR NOT coalesce({a_time} AND {table.must}, false) {_not_whole(table)} AS bad",
-    )
+    bad = f"line IS NULL OR line._corrupt IS NOT NULL OR NOT coalesce({a_time} AND {table.must}, false) {_not_whole(table)}"
+    # garbage would make the Parquet files unreadable to others than Spark
+    malformed = f"IF({{bad}}, left(make_valid_utf8(text), {LONGEST_MALFORMED_TEXT}), NULL) AS malformed"
+    seq = "coalesce(line.seq, place) AS seq" if "seq BIGINT" in table.line else "place AS seq"
+    if table.typed:
+        return _typed(parsed, table, seq, malformed.format(bad=bad))
+    parsed = parsed.selectExpr("*", f"{bad} AS bad")
     common = [
         "run",
-        "coalesce(line.seq, place) AS seq" if "seq BIGINT" in table.line else "place AS seq",
+        seq,
         "IF(bad, NULL, line.time) AS time",
         "IF(bad, NULL, timestamp_micros(CAST(line.time * 1e6 AS BIGINT))) AS at",
-        # garbage would make the Parquet files unreadable to others than Spark
-        f"IF(bad, left(make_valid_utf8(text), {LONGEST_MALFORMED_TEXT}), NULL) AS malformed",
+        malformed.format(bad="bad"),
     ]
     if table is SAMPLES:
         frame = _samples(parsed, common)
     elif table is EVENTS:
         fields = [f"{_event_field(name, kind)} AS {name}" for name, kind in EVENT_FIELDS.items()]
         frame = parsed.selectExpr(*common, *_columns(table), *fields)
-    elif table is JOURNAL:
-        frame = parsed.selectExpr(*common, *_columns(table, without={"body"}), "IF(bad, NULL, text) AS body")
     else:
-        numbered = ["line.seq IS NOT NULL AS numbered"] if table is HISTORY else []
-        frame = parsed.selectExpr(*common, *_columns(table, without={"numbered"}), *numbered)
+        frame = parsed.selectExpr(*common, *_columns(table, without={"body"}), "IF(bad, NULL, text) AS body")
     return frame.select(*_landed(table))
+
+
+def _typed(parsed: DataFrame, table: Landed, seq: str, malformed: str) -> DataFrame:
+    """The tables with most lines: each line's object is taken apart once, for Spark copies it with every projection."""
+    columns = [
+        "line.seq IS NOT NULL AS numbered" if name == "numbered" else f"line.`{name}` AS `{name}`"
+        for name in table.columns  # what is malformed is left out by its own column
+    ]
+    flat = parsed.selectExpr("run", seq, "line.time AS told", *columns, malformed)
+    kept = [f"`{name}`" for name in _landed(table) if name not in ("time", "at")]
+    times = [
+        "IF(malformed IS NULL, told, NULL) AS time",
+        "IF(malformed IS NULL, timestamp_micros(CAST(told * 1e6 AS BIGINT)), NULL) AS at",
+    ]
+    return flat.selectExpr(*kept, *times).select(*_landed(table))
 
 
 def _not_whole(table: Landed) -> str:
@@ -95,9 +119,9 @@ def _not_whole(table: Landed) -> str:
         return ""
     texts = "|".join(table.texts)
     not_text = f'OR text RLIKE \'"({texts})"[ \\t]*:[ \\t]*[^"n \\t]\'' if table.texts else ""
-    return (
-        f"OR NOT coalesce(json_array_length(concat('[', text, ']')) = 1, false) OR NOT is_valid_utf8(text) {not_text}"
-    )
+    # An object whose one closing brace is the last letter has nothing behind it; the others are read a second time.
+    one = "(instr(text, '}') = length(text) OR coalesce(json_array_length(concat('[', text, ']')) = 1, false))"
+    return f"OR NOT {one} OR NOT is_valid_utf8(text) {not_text}"
 
 
 def _lines(spark: SparkSession, runs: Sequence[RunFolder], table: Landed) -> DataFrame:
@@ -111,13 +135,10 @@ def _lines(spark: SparkSession, runs: Sequence[RunFolder], table: Landed) -> Dat
     if not files:
         return spark.sql("SELECT '' AS run, CAST(0 AS BIGINT) AS place, '' AS text WHERE false")
     text = spark.read.text([_literally(path) for _, path in files]).where("trim(value) <> ''")
-    lines = text.select(
-        F.col("_metadata.file_path").alias("path"),
-        F.monotonically_increasing_id().alias("place"),
-        F.col("value").alias("text"),
-    )
-    if len(runs) == 1:
-        return lines.select(F.lit(runs[0].id).alias("run"), "place", "text")
+    place, line = F.monotonically_increasing_id().alias("place"), F.col("value").alias("text")
+    if len(runs) == 1:  # without a file's path, which would be made for each line
+        return text.select(F.lit(runs[0].id).alias("run"), place, line)
+    lines = text.select(F.col("_metadata.file_path").alias("path"), place, line)
     java: Any = spark.sparkContext._jvm
     to_uri = java.org.apache.hadoop.fs.Path  # how Spark names the file in `_metadata`
     names = [{"path": to_uri(f"file:{path}").toUri().toString(), "run": run.id} for run, path in files]
@@ -134,8 +155,6 @@ def _literally(path: Path) -> str:
 
 
 def _columns(table: Landed, without: frozenset[str] | set[str] = frozenset()) -> list[str]:
-    if table.typed:  # what is malformed is left out by its own column
-        return [f"line.`{name}` AS `{name}`" for name in table.columns if name not in without]
     return [
         f"IF(bad, NULL, {_cast('line.' + name, name, kind)}) AS {name}"
         for name, kind in table.columns.items()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from minikafka_analytics.asof import latest
 from minikafka_analytics.faults import blows
+from minikafka_analytics.query import query
 from minikafka_analytics.schemas import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 def relevant(events: DataFrame, clock: DataFrame) -> DataFrame:
     """The events of an analysis: of the run's own time, for taking the brokers down at the end is no part of it, and of no
     internal topic."""
-    return events.sparkSession.sql(
+    return query(
         f"""
         SELECT e.* FROM {{events}} e JOIN {{clock}} c ON c.run = e.run
         WHERE e.malformed IS NULL AND e.time <= c.ended AND (e.topic IS NULL OR e.topic NOT IN {INTERNAL_TOPICS!r})
@@ -32,7 +33,7 @@ def terms(events: DataFrame) -> DataFrame:
     have died with it. An epoch without a leader (the partition was offline) has `leader` -1; `next_leader` and
     `next_led_from` are of the next epoch that has one.
     """
-    return events.sparkSession.sql(
+    return query(
         """
         WITH said AS (
           SELECT run, topic, partition, leader_epoch, event, time, clean, reason, isr,
@@ -68,7 +69,7 @@ def isr_changes(events: DataFrame, partitions: DataFrame) -> DataFrame:
     `isr_shrunk` and `isr_expanded`. The first ISR of a partition is a row too (nobody removed, everybody added).
     `full_at`: when, after that, the ISR had every replica again.
     """
-    return events.sparkSession.sql(
+    return query(
         """
         WITH told AS (
           SELECT run, topic, partition, time, seq, event, broker, leader_epoch, array_sort(isr) AS isr
@@ -97,7 +98,7 @@ def isr_changes(events: DataFrame, partitions: DataFrame) -> DataFrame:
 
 def partitions(events: DataFrame, wide: DataFrame, sends: DataFrame) -> DataFrame:
     """The partitions of a run, how many replicas each has, and whether the workload wrote to it (`watched`)."""
-    return events.sparkSession.sql(
+    return query(
         """
         WITH seen AS (
           SELECT run, topic, partition, broker, replicas FROM {wide} WHERE role > 0
@@ -125,7 +126,7 @@ def truncations(events: DataFrame, fates: DataFrame, terms: DataFrame, faults: D
     those offsets later are the next leader's own records, not those that were cut. A cut of acknowledged records alone is no
     loss, the leader may have them. `acked_lost`: those of them that the final read did not find.
     """
-    cuts = events.sparkSession.sql(
+    cuts = query(
         """
         SELECT run, row_number() OVER (PARTITION BY run ORDER BY time, seq, broker) AS id, time, broker, topic, partition,
                leader_epoch, reason, records, least(from_offset, to_offset) AS low, greatest(from_offset, to_offset) AS high,
@@ -136,7 +137,7 @@ def truncations(events: DataFrame, fates: DataFrame, terms: DataFrame, faults: D
     )
     ever = blows(faults).selectExpr("run", "lane", "number", "began", "double('Infinity') AS until")
     struck = latest(cuts.selectExpr("run", "broker AS lane", "id", "time"), ever)
-    return events.sparkSession.sql(
+    return query(
         """
         WITH cut AS (SELECT * FROM {cuts}), lane AS (
           SELECT run, topic, partition, NULL AS id, began AS time, 0 AS later, began AS since FROM {terms}
@@ -177,7 +178,7 @@ def returns(events: DataFrame, wide: DataFrame) -> DataFrame:
 
     `missing` is a lower bound of the records it lost by itself: what it took in after its last scrape was never seen.
     """
-    return events.sparkSession.sql(
+    return query(
         """
         WITH opened AS (
           SELECT run, row_number() OVER (PARTITION BY run ORDER BY time, seq, broker) AS id, time, broker, topic, partition,
@@ -202,7 +203,7 @@ def returns(events: DataFrame, wide: DataFrame) -> DataFrame:
 
 def others(events: DataFrame) -> DataFrame:
     """Events that a reader wants in order beside the faults: brokers and controllers that come and go, partitions offline."""
-    return events.sparkSession.sql(
+    return query(
         """
         SELECT run, time, broker, event, topic, partition, controller_epoch, leader_epoch, target, reason, error, fields
         FROM {events}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minikafka_analytics.anomalies import named
+from minikafka_analytics.query import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -15,7 +16,7 @@ SEQUENCES = 1 << 31
 
 def bounds(replicas: DataFrame, extents: DataFrame) -> DataFrame:
     """Replicas that end before *F* does, and starts that nothing explains."""
-    return replicas.sparkSession.sql(
+    return query(
         named(
             """
             SELECT run, explode(filter(array(
@@ -32,9 +33,31 @@ def bounds(replicas: DataFrame, extents: DataFrame) -> DataFrame:
     )
 
 
-def of_batches(replicas: DataFrame, extents: DataFrame) -> DataFrame:
+def of_replicas(replicas: DataFrame) -> DataFrame:
+    """One row per replica that a line tells of: its bounds, how many batches it has and how many are in evidence (`found`).
+
+    `told` lines of it, `astray`: out of sync when all was over, `doubled` batches told of twice, `last` the highest index, `ends`
+    the offset where the batches do. `whole`: all of its batches are in evidence (null: nothing tells how many there are).
+    """
+    return query(
+        """
+        SELECT *, batches = found AS whole FROM (
+          SELECT run, topic, partition, broker, max(start) AS start, max(`end`) AS `end`, max(batches) AS batches,
+                 count_if(kind = 'batch') AS found,
+                 count_if(kind = 'replica') AS told, bool_or(kind = 'replica' AND NOT in_sync) AS astray,
+                 count_if(kind = 'batch') - count(DISTINCT IF(kind = 'batch', index, NULL)) AS doubled,
+                 max(index) FILTER (WHERE kind = 'batch') AS last,
+                 coalesce(max_by(last_offset, index) FILTER (WHERE kind = 'batch') + 1, max(start)) AS ends
+          FROM {replicas} WHERE kind IN ('replica', 'batch') AND malformed IS NULL
+          GROUP BY run, topic, partition, broker)
+        """,
+        replicas=replicas,
+    )
+
+
+def of_batches(replicas: DataFrame, logs: DataFrame, extents: DataFrame) -> DataFrame:
     """Wrong CRCs, offsets that overlap or leave a hole, epochs that fall, sequence numbers that do not follow each other."""
-    return replicas.sparkSession.sql(
+    return query(
         named(
             """
             WITH step AS (
@@ -47,10 +70,7 @@ def of_batches(replicas: DataFrame, extents: DataFrame) -> DataFrame:
               FROM (SELECT *, producer_id >= 0 AND base_sequence >= 0 AS counted
                     FROM {replicas} WHERE kind = 'batch' AND malformed IS NULL) b
               JOIN {extents} USING (run, topic, partition)
-              JOIN (SELECT run, topic, partition, broker, max(start) AS start, max(batches) = count_if(kind = 'batch') AS whole
-                    FROM {replicas} WHERE kind IN ('replica', 'batch') AND malformed IS NULL
-                    GROUP BY run, topic, partition, broker) r
-                USING (run, topic, partition, broker)
+              JOIN {logs} r USING (run, topic, partition, broker)
               WINDOW log AS (PARTITION BY b.run, b.topic, b.partition, b.broker ORDER BY index),
                      producer AS (PARTITION BY b.run, b.topic, b.partition, b.broker, producer_id, producer_epoch, counted
                                   ORDER BY index)
@@ -68,25 +88,23 @@ def of_batches(replicas: DataFrame, extents: DataFrame) -> DataFrame:
             """
         ),
         replicas=replicas,
+        logs=logs,
         extents=extents,
         sequences=SEQUENCES,
     )
 
 
-def divergence(replicas: DataFrame, extents: DataFrame) -> DataFrame:
+def divergence(replicas: DataFrame, logs: DataFrame, extents: DataFrame) -> DataFrame:
     """Pairs of replicas of which one has a batch, within what both keep, that the other has not; of logs all of whose batches
     are in evidence.
 
     Batches that every replica of a partition has are dropped first, so that pairs are made of what differs only.
     """
-    return replicas.sparkSession.sql(
+    return query(
         named(
             """
-            WITH log AS (
-              SELECT run, topic, partition, broker, max(start) AS start, max(end) AS end
-              FROM {replicas} WHERE kind IN ('replica', 'batch') AND malformed IS NULL
-              GROUP BY run, topic, partition, broker HAVING max(batches) = count_if(kind = 'batch')
-            ), copies AS (SELECT run, topic, partition, count(*) AS copies FROM log GROUP BY run, topic, partition),
+            WITH log AS (SELECT run, topic, partition, broker, start, `end` FROM {logs} WHERE whole),
+            copies AS (SELECT run, topic, partition, count(*) AS copies FROM log GROUP BY run, topic, partition),
             batch AS (
               SELECT run, topic, partition, base_offset, last_offset, leader_epoch, crc, collect_set(broker) AS brokers
               FROM {replicas} LEFT SEMI JOIN log USING (run, topic, partition, broker)
@@ -108,35 +126,28 @@ def divergence(replicas: DataFrame, extents: DataFrame) -> DataFrame:
             """
         ),
         replicas=replicas,
+        logs=logs,
         extents=extents,
     )
 
 
-def gaps_in_evidence(replicas: DataFrame, extents: DataFrame) -> DataFrame:
+def gaps_in_evidence(replicas: DataFrame, logs: DataFrame, extents: DataFrame) -> DataFrame:
     """Per partition, what keeps the logs from being judged whole (rule Problems).
 
     Missing replica lines, replicas with missing batches or out of sync (`astray`), a topic of the evidence that no line tells
     of (`untold`, partition null), partitions that a topic does not have (`beyond`); and contradictions (`twice`): a topic, a
     replica or a batch that is told of twice, a batch of no replica, a replica whose batches are not those that it tells of.
     """
-    return replicas.sparkSession.sql(
+    return query(
         """
         WITH expected AS (
           SELECT run, topic, explode(sequence(0, partitions - 1)) AS partition, replication_factor FROM {replicas}
           WHERE kind = 'topic' AND malformed IS NULL AND partitions > 0
-        ), log AS (
-          SELECT run, topic, partition, broker, max(batches) AS batches, count_if(kind = 'batch') AS found,
-                 count_if(kind = 'replica') AS told, bool_or(kind = 'replica' AND NOT in_sync) AS astray,
-                 count_if(kind = 'batch') - count(DISTINCT IF(kind = 'batch', index, NULL)) AS doubled,
-                 max(index) FILTER (WHERE kind = 'batch') AS last, max(`end`) AS `end`,
-                 coalesce(max_by(last_offset, index) FILTER (WHERE kind = 'batch') + 1, max(start)) AS ends
-          FROM {replicas} WHERE kind IN ('replica', 'batch') AND malformed IS NULL
-          GROUP BY run, topic, partition, broker
         ), told AS (
           SELECT run, topic, partition, count_if(told > 0) AS replicas, count_if(told > 0 AND found <> batches) AS torn,
                  count_if(astray) AS astray,
                  count_if(told <> 1 OR doubled > 0 OR last >= batches OR (found = batches AND ends <> `end`)) AS twice
-          FROM log GROUP BY run, topic, partition
+          FROM {logs} GROUP BY run, topic, partition
         ), configured AS (
           SELECT run, topic, count(*) AS lines FROM {replicas} WHERE kind = 'topic' AND malformed IS NULL GROUP BY run, topic
         ), with_logs AS (SELECT DISTINCT run FROM {replicas})
@@ -150,5 +161,6 @@ def gaps_in_evidence(replicas: DataFrame, extents: DataFrame) -> DataFrame:
         GROUP BY run, topic HAVING max(lines) IS NULL OR max(lines) > 1 OR count_if(partition >= partitions) > 0
         """,
         replicas=replicas,
+        logs=logs,
         extents=extents,
     )

@@ -20,6 +20,7 @@ from minikafka_analytics import (
     operations,
     replicas,
 )
+from minikafka_analytics.query import query
 from minikafka_analytics.questions import Questions, Record
 from minikafka_analytics.schemas import TABLES, UP, Landed
 
@@ -67,13 +68,15 @@ def _judge(ask: Questions) -> None:
     ask.step("extents", evidence.extents, "history", "replicas", "sends", "sittings", "bases", few=True)
     ask.step("places", evidence.places, "lines", "sittings")
     ask.step("fates", _fates, "sends", "places", "extents", "replicas", "bases")
-    ask.step("of_history", _of_history, "history", "lines", "places", "fates", "extents", "bases", few=True)
-    ask.step("of_logs", _of_logs, "replicas", "extents", few=True)
+    ask.step("moves", anomalies.moves, "lines", few=True)
+    ask.step("of_history", _of_history, "history", "lines", "moves", "places", "fates", "extents", "bases", few=True)
+    ask.step("logs", logs.of_replicas, "replicas", few=True)
+    ask.step("of_logs", _of_logs, "replicas", "logs", "extents", few=True)
     ask.step("gaps", operations.gaps, "sends", few=True)
     ask.answer("bases", _as_it_is, "bases")
     ask.answer("counts", fates.counts, "fates")
     ask.answer("losses", fates.losses, "fates", "bases")
-    ask.answer("torn", logs.gaps_in_evidence, "replicas", "extents")
+    ask.answer("torn", logs.gaps_in_evidence, "replicas", "logs", "extents")
     ask.answer("kinds", lambda *found: anomalies.by_kind(anomalies.together(found)), "of_history", "of_logs")
 
 
@@ -82,14 +85,20 @@ def _fates(sends: DataFrame, places: DataFrame, extents: DataFrame, told: DataFr
 
 
 def _of_history(
-    history: DataFrame, lines: DataFrame, places: DataFrame, fate: DataFrame, extents: DataFrame, bases: DataFrame
+    history: DataFrame,
+    lines: DataFrame,
+    moves: DataFrame,
+    places: DataFrame,
+    fate: DataFrame,
+    extents: DataFrame,
+    bases: DataFrame,
 ) -> DataFrame:
     return anomalies.together(
         [
             anomalies.of_values(fate, bases),
             anomalies.phantoms(fate, extents),
             anomalies.of_places(places, fate, extents),
-            anomalies.of_readers(lines, fate, extents),
+            anomalies.of_readers(moves, lines, fate, extents),
             anomalies.of_senders(fate, bases),
             anomalies.stale(lines, fate),
             anomalies.ends(history, bases),
@@ -98,21 +107,24 @@ def _of_history(
     )
 
 
-def _of_logs(told: DataFrame, extents: DataFrame) -> DataFrame:
+def _of_logs(told: DataFrame, each: DataFrame, extents: DataFrame) -> DataFrame:
     return anomalies.together(
-        [logs.bounds(told, extents), logs.of_batches(told, extents), logs.divergence(told, extents)]
+        [logs.bounds(told, extents), logs.of_batches(told, each, extents), logs.divergence(told, each, extents)]
     )
 
 
 def _tell(ask: Questions) -> None:
     """What the run's faults, events and samples tell beside the judgement."""
     ask.step(
-        "ups", lambda samples: samples.where(f"metric = '{UP}'").select("run", "time", "broker", "value"), "samples"
+        "ups",
+        lambda samples: samples.where(f"metric = '{UP}'").select("run", "time", "broker", "value"),
+        "samples",
+        few=True,
     )
     ask.step("wide", replicas.wide, "samples")
     ask.step("faults", faults.episodes, "journal", few=True)
     ask.step("clock", clocks, "history", "journal", "ups", few=True)
-    ask.step("relevant", leadership.relevant, "events", "clock")
+    ask.step("relevant", leadership.relevant, "events", "clock", few=True)
     ask.step("partitions", leadership.partitions, "relevant", "wide", "sends", few=True)
     ask.step("terms", leadership.terms, "relevant", few=True)
     ask.step("isr", leadership.isr_changes, "relevant", "partitions", few=True)
@@ -157,7 +169,7 @@ def clocks(history: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFr
     A run begins with the first send or action, for what was done before to set it up is no part of the time axis, and ends
     with the last line of the history or of an action. `rate_step`: whole seconds in a step of the rates.
     """
-    return history.sparkSession.sql(
+    return query(
         f"""
         WITH client AS (
           SELECT run, min(time) FILTER (WHERE op = 'send') AS first_send, min(time) AS first, max(time) AS last

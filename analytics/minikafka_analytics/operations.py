@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minikafka_analytics.query import query
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -25,7 +27,7 @@ def rates(sends: DataFrame, clock: DataFrame) -> DataFrame:
     together. Latency runs from the call of the client to its answer, of acknowledged sends only; percentiles are values
     that occurred, in rank right to 1 in 10,000.
     """
-    return sends.sparkSession.sql(
+    return query(
         """
         SELECT run, topic, partition, second,
                count_if(outcome = 'acked') AS acked,
@@ -49,7 +51,7 @@ def rates(sends: DataFrame, clock: DataFrame) -> DataFrame:
 
 def errors(sends: DataFrame) -> DataFrame:
     """How often each error was given, and with which outcome."""
-    return sends.sparkSession.sql(
+    return query(
         """
         SELECT run, outcome, IF(unanswered, 'no answer before the run ended', coalesce(error, 'no reason given')) AS error,
                count(*) AS sends, min(invoked_at) AS first_at, max(invoked_at) AS last_at
@@ -66,7 +68,7 @@ def gaps(sends: DataFrame) -> DataFrame:
     send when that is later. `open`: nothing was acknowledged after it although clients still sent or waited. Kept are the
     longest of each partition (`rank` 1) and those that a client would notice.
     """
-    return sends.sparkSession.sql(
+    return query(
         """
         WITH mark AS (
           SELECT run, topic, partition, completed_at AS time, false AS last FROM {sends}
@@ -96,7 +98,7 @@ def gaps(sends: DataFrame) -> DataFrame:
 
 def longest_gaps(gaps: DataFrame, sends: DataFrame) -> DataFrame:
     """The longest gaps of each partition, and how many sends were begun in each."""
-    return gaps.sparkSession.sql(
+    return query(
         """
         WITH kept AS (SELECT * FROM {gaps} WHERE rank <= {shown}), asked AS (
           SELECT k.run, k.topic, k.partition, k.rank, count(*) AS asked

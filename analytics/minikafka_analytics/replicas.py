@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minikafka_analytics.query import query
 from minikafka_analytics.schemas import FOLLOWER_LAG, INTERNAL_TOPICS, METRICS_OF_A_REPLICA
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def wide(samples: DataFrame) -> DataFrame:
         for metric, column in METRICS_OF_A_REPLICA.items()
     )
     named = ", ".join(f"'{metric}'" for metric in METRICS_OF_A_REPLICA)
-    return samples.sparkSession.sql(
+    return query(
         f"""
         SELECT *, greatest(leo - flushed, 0) AS at_risk FROM (
           SELECT run, time, broker, topic, partition, {columns}
@@ -42,7 +43,7 @@ def series(wide: DataFrame, clock: DataFrame) -> DataFrame:
 
     In each step of time the last offsets and the most records at risk are kept.
     """
-    return wide.sparkSession.sql(
+    return query(
         """
         WITH step AS (
           SELECT w.*, floor((w.time - c.began) / greatest((c.ended - c.began) / {points}, c.interval)) AS step, c.silence
@@ -69,7 +70,7 @@ def lag(samples: DataFrame, clock: DataFrame) -> DataFrame:
     `broker` is the follower. Both offsets are the leader's own, of one moment, so no scrape is compared with another, and no
     leader can be behind. In each step of time the largest lag is kept.
     """
-    return samples.sparkSession.sql(
+    return query(
         f"""
         WITH step AS (
           SELECT s.run, topic, partition, CAST(labels['follower'] AS INT) AS broker, s.time, value, c.silence,
@@ -91,7 +92,7 @@ def lag(samples: DataFrame, clock: DataFrame) -> DataFrame:
 
 def at_risk(wide: DataFrame) -> DataFrame:
     """Per replica: the most records it held that were not flushed, when, and how many it held on average."""
-    return wide.sparkSession.sql(
+    return query(
         """
         SELECT run, broker, topic, partition, max(at_risk) AS most, max_by(time, at_risk) AS most_at, avg(at_risk) AS mean
         FROM {wide} WHERE at_risk IS NOT NULL GROUP BY run, broker, topic, partition
@@ -109,7 +110,7 @@ def exposure(wide: DataFrame, clock: DataFrame, partitions: DataFrame) -> DataFr
     upper bound, too high by at most what came in during one interval. What a broker that is down had flushed counts for
     as long as five steps.
     """
-    return wide.sparkSession.sql(
+    return query(
         """
         WITH step AS (
           SELECT w.run, w.topic, w.partition, w.broker, max(c.silence) AS silence,
@@ -145,7 +146,7 @@ def exposure(wide: DataFrame, clock: DataFrame, partitions: DataFrame) -> DataFr
 
 def silences(scrapes: DataFrame, clock: DataFrame) -> DataFrame:
     """When a broker could not be scraped: (run, broker, began, ended, open, failed scrapes)."""
-    return scrapes.sparkSession.sql(
+    return query(
         """
         WITH counted AS (
           SELECT run, broker, time, value, count_if(value = 0) OVER (PARTITION BY run, broker ORDER BY time) AS failed,
@@ -170,7 +171,7 @@ def watermarks_that_went_back(wide: DataFrame) -> DataFrame:
 
     From one leader to the next it may seem to fall for a moment, because a follower learns of it one fetch later (KIP-207).
     """
-    return wide.sparkSession.sql(
+    return query(
         """
         SELECT run, topic, partition, broker, time, hw, reached, leader_epoch FROM (
           SELECT run, topic, partition, broker, time, hw, leader_epoch,

@@ -64,6 +64,13 @@ SMALL = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
+    # Interpreted, common expressions are looked up in a cache that is emptied for each row: 6 % of all CPU.
+    "spark.sql.subexpressionElimination.enabled": "false",
+    # The text of each plan is for the web UI, which is off.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "0",
+    # `limit` tries one partition first, then four: each is a job of its own.
+    "spark.sql.limit.initialNumPartitions": "100",
 }
 # Growing the heap and the class space step by step costs a full collection each time; two cores need no parallel collector.
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xms800m -Xmn500m"

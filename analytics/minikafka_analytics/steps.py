@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from minikafka_analytics.query import forget, name
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from pyspark.sql import DataFrame
 
-FEW = 500
+FEW = 1_000
 """Rows of a step that stay with the driver instead of being landed. They are in every plan that reads the step."""
 
 
@@ -30,6 +33,7 @@ class Steps:
     def __init__(self, parent: Path, small: bool = False) -> None:
         self._folder = parent / f"steps-{uuid.uuid4().hex[:12]}"
         self._small = small
+        self._named: list[DataFrame] = []
 
     def __enter__(self) -> Steps:
         return self
@@ -37,24 +41,32 @@ class Steps:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with suppress(Exception):  # Spark may have died, which is what is being raised
+            forget(self._named)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def land(self, name: str, frame: DataFrame, few: bool = False) -> DataFrame:
-        """Compute `frame` now, and give it as read from where it was written. A name may be used once.
+    def land(self, step: str, frame: DataFrame, few: bool = False) -> DataFrame:
+        """Compute `frame` now, and give it as read from where it was written. `step` may be used once.
 
         `few`: of a small run it has few rows as a rule; where that holds they are kept by the driver, which no analysis survives
         anyway.
         """
         kept = _with_driver(frame) if few and self._small else None
-        if kept is None:
-            path = str(self._folder / name)
-            frame.write.parquet(path)
-            kept = frame.sparkSession.read.schema(frame.schema).parquet(path)
-        return self.whole(kept)
+        if kept is not None:
+            # Not as one partition by command: what is done first to local rows is done by the planner, without a job.
+            return self._name(kept)
+        path = str(self._folder / step)
+        frame.write.parquet(path)
+        return self.whole(frame.sparkSession.read.schema(frame.schema).parquet(path))
 
     def whole(self, frame: DataFrame) -> DataFrame:
         """A table that was read: in one partition when the run is small, so that nothing after it is shuffled."""
-        return frame.coalesce(1) if self._small else frame
+        return self._name(frame.coalesce(1) if self._small else frame)
+
+    def _name(self, frame: DataFrame) -> DataFrame:
+        name(frame)
+        self._named.append(frame)
+        return frame
 
 
 def _with_driver(frame: DataFrame) -> DataFrame | None:
