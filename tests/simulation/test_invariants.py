@@ -397,8 +397,10 @@ def high_watermark_not_restored(scene: Scene) -> None:
 
 
 def log_of_a_topic_that_is_gone(scene: Scene) -> None:
-    del scene.checker.states[scene.tp]
-    scene.checker._only_its_own(scene.leader)
+    assert scene.leader.logs is not None
+    gone = TopicPartition("gone", 0)
+    scene.leader.logs.logs[gone] = scene.partition.log
+    scene.checker.final()
 
 
 def log_of_the_topic_before(scene: Scene) -> None:

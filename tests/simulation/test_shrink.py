@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minikafka_chaos.simulation.mutants import BUG_SEEDS
-from minikafka_chaos.simulation.runs import first_violation
+from minikafka_chaos.simulation.runs import run_seeds
 from minikafka_chaos.simulation.shrink import shrink
 from minikafka_chaos.simulation.world import simulate
 
@@ -12,16 +12,15 @@ BUG = "truncate-to-hw"
 
 def test_a_failing_seed_shrinks_to_few_strikes() -> None:
     rules = BUG_SEEDS[BUG].rules
-    caught = first_violation(range(1, 100), BUG)
-    assert caught is not None
+    caught = next(result for result in run_seeds(range(1, 100), BUG) if result.violation and result.faults > 3)
     tries: list[int] = []
-    small = shrink(caught.result.seed, rules, tried=tries.append)
+    small = shrink(caught.seed, rules, tried=tries.append)
     assert small is not None
-    assert small.result.invariant == caught.result.invariant
-    assert small.strikes < caught.result.faults
+    assert small.result.invariant == caught.invariant
+    assert small.strikes < caught.faults
     assert small.strikes <= 6, "one restart or election at the right moment is enough for this mistake"
     assert tries == list(range(1, small.tries + 1))
-    again = simulate(caught.result.seed, rules(), small.plan)
+    again = simulate(caught.seed, rules(), small.plan)
     assert again.digest == small.result.digest
 
 

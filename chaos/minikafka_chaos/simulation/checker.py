@@ -553,23 +553,22 @@ class Checker(Watcher):
                 self._remembers_right(hosted, tp, hosted.partitions[tp].log, self.views[replica, tp])
                 self._finds_right(hosted, tp, hosted.partitions[tp].log)
         for broker in self.world.brokers.values():
-            self._only_its_own(broker)
+            if (stray := self.stray_log(broker)) is not None:
+                self.fail("B25 OwnLogsOnly", stray)
         for reader in self.world.consumers:
             self.clients.seen_by(reader.tp, reader)
         for producer in self.world.producers:
             if not producer.idle:
                 self.fail("L3 progress", f"{producer.values} of {producer.tp} are still unanswered")
 
-    def _only_its_own(self, broker: SimBroker) -> None:
-        """A broker has the logs of its own replicas, of topics that there are, and no others (B25)."""
+    def stray_log(self, broker: SimBroker) -> str | None:
+        """A log that is not of one of a broker's own replicas, of a topic that there is (B25)."""
         assert broker.logs is not None
         for tp in broker.logs.logs:
             state, topic_id = self.states.get(tp), broker.logs.topic_ids.get(tp)
             if state is None or broker.id not in state.replicas or topic_id != self.topic_ids[tp.topic]:
-                self.fail(
-                    "B25 OwnLogsOnly",
-                    f"broker {broker.id} has a log of {tp} (topic id {topic_id}), which is not its own",
-                )
+                return f"broker {broker.id} has a log of {tp} (topic id {topic_id}), which is not its own"
+        return None
 
     def _value_at(self, broker_id: int, tp: TopicPartition, offset: int) -> str | None:
         log = self.world.brokers[broker_id].partitions[tp].log

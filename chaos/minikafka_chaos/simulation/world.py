@@ -243,7 +243,7 @@ class World(SimCluster):
                 return False
             if not all(tp in self.brokers[r].partitions for r in state.replicas):
                 return False
-        return all(tp in self.checker.states for b in self.brokers.values() if b.logs for tp in b.logs.logs)
+        return all(self.checker.stray_log(broker) is None for broker in self.brokers.values())
 
     def _until(self, done: Callable[[], bool]) -> None:
         while not done():
