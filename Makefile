@@ -4,7 +4,7 @@ SHELL := bash
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: help demo venv test quick long adversary apiserver e2e kind kind-down check bench bench-judging bench-spark judged-runs judges format docs
+.PHONY: help demo venv test quick long adversary apiserver e2e kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
 .PHONY: constraints clean scenarios
 
 help: ## this list
@@ -58,6 +58,9 @@ bench: venv ## side by side with Apache Kafka on this machine; ARGS=--full for t
 
 bench-judging: venv ## CPU and memory of a verdict on up to ten million sends (7 GB of scratch files); ARGS='--sends 1000000'
 	@$(RUN) -m bench.judging $(or $(ARGS),--sends 100000 1000000 10000000)
+
+simulated: venv ## share of the broker's lines that 300 schedules of the simulator run; ARGS='--seeds 1..50 --files'
+	@$(RUN) tools/simulated_share.py $(ARGS)
 
 judged-runs: venv ## a thousand simulated runs, bug seeds on and off, whose verdicts are held against the disks; ARGS='--runs 100'
 	@$(RUN) -m bench.judged_runs $(or $(ARGS),--runs 1000)
