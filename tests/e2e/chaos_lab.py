@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +54,22 @@ class Lab:
             made.append(self.wait_for(name, over, left, f"mkx/{name} has ended"))
         say(self.kubectl("get", "mkx"))
         return made
+
+    def run(
+        self, experiments: Mapping[str, dict[str, Any]], at_once: int, seconds: float = RUN_SECONDS_MAX
+    ) -> dict[str, Object]:
+        """Apply experiments by their names and specs, so many at a time, and wait for the end of each; their statuses.
+
+        The Job of each asks for a fifth of a core, a cluster that it brings along for a third; others need room as well.
+        """
+        found: dict[str, Object] = {}
+        names = list(experiments)
+        for begin in range(0, len(names), at_once):
+            together = names[begin : begin + at_once]
+            for name in together:
+                self.apply(name, experiments[name])
+            found |= dict(zip(together, self.wait_for_end(*together, seconds=seconds), strict=True))
+        return found
 
     def events(self, name: str) -> list[tuple[str, str]]:
         """Reason and message of the Events about an experiment, in the order in which `kubectl describe` tells them."""

@@ -78,18 +78,17 @@ def experiment_spec(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def verdicts(lab: Lab, node: Node) -> dict[str, Object]:
-    """The statuses of the experiments, which go on side by side."""
+    """The statuses of the experiments, a few of which go on at one moment."""
     image = machine.images(["double"])["double"]
     clusters = {name: BrokerCluster(lab.kubectl, node, name) for name in FOUND}
     for name, cluster in clusters.items():
         lab.kubectl.apply(cluster.manifest(cluster_spec(name, image)))
-    for name, cluster in clusters.items():
+    for cluster in clusters.values():
         cluster.wait_ready(READY_SECONDS_MAX)
-        lab.apply(f"it-{name}", experiment_spec(name))
-    found = lab.wait_for_end(*(f"it-{name}" for name in FOUND))
+    found = lab.run({f"it-{name}": experiment_spec(name) for name in FOUND}, at_once=2)
     for name in clusters:
         lab.kubectl.delete("mkc", name, wait=False)
-    return dict(zip(FOUND, found, strict=True))
+    return {name: found[f"it-{name}"] for name in FOUND}
 
 
 @pytest.mark.parametrize("name", FOUND)

@@ -1,7 +1,7 @@
 """Story A and story B of KIP-101 on pods: the scenario files that run on processes, unchanged, with the faults of the agents.
 
 What is claimed of each is the same as there (tests/integration/test_stories.py): epochs keep what was acknowledged, high
-watermarks lose it or let replicas diverge.
+watermarks lose it or let replicas diverge. Story A by high watermark is applied as an object: test_chaos_controller.py.
 """
 
 from __future__ import annotations
@@ -53,17 +53,6 @@ def tell(operator: Kubectl, namespace: Kubectl, tmp_path: Path) -> Tell:
 
 def _errors(verdict: Verdict) -> set[Kind]:
     return {anomaly.kind for anomaly in verdict.anomalies if anomaly.severity is Severity.ERROR}
-
-
-def _lost(verdict: Verdict) -> list[str | None]:
-    return [each.value for each in verdict.anomalies if each.kind in (Kind.LOST_WRITE, Kind.UNSEEN)]
-
-
-def test_story_a_high_watermark_truncation_loses_the_acknowledged_record(tell: Tell) -> None:
-    verdict = tell("kip-101-data-loss.high-watermark")
-    assert verdict.outcome is Outcome.FAILED
-    assert _lost(verdict) == ["m1"]
-    assert Kind.DIVERGENT_REPLICAS not in _errors(verdict)
 
 
 def test_story_a_leader_epochs_keep_it(operator: Kubectl, namespace: Kubectl, tmp_path: Path) -> None:
