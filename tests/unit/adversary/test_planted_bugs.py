@@ -10,6 +10,7 @@ import pytest
 from tests.adversary import __main__ as command
 from tests.adversary import hunt, results
 from tests.adversary.bugs import BUGS
+from tests.adversary.chaos_bugs import CHAOS
 from tests.adversary.core_bugs import CORE
 from tests.adversary.judge_bugs import JUDGING
 from tests.adversary.planting import ROOT, Bug, Copy, Drifted, check, planted
@@ -27,7 +28,7 @@ def test_it_can_be_planted(name: str) -> None:
 
 
 def test_names() -> None:
-    assert len(BUGS) == len(CORE) + len(SHELL) + len(JUDGING), "a name is used twice"
+    assert len(BUGS) == len(CORE) + len(SHELL) + len(JUDGING) + len(CHAOS), "a name is used twice"
     assert set(BUGS) >= AUDITED
     assert all(re.fullmatch(r"[a-z]\d\d", name) for name in BUGS)
 
