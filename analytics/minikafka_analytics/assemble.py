@@ -7,11 +7,14 @@ counts are whole numbers. Keys of `schemas.SCHEMA_VERSION` are only ever added t
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 
 from minikafka_analytics import aftermath, judgement
+from minikafka_analytics.aftermath import LEFT_WITHIN_SECONDS
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 from minikafka_analytics.run_folder import RunFolder
 from minikafka_analytics.schemas import SCHEMA_VERSION
@@ -79,8 +82,9 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
     scenario: Record = next((line for line in told if line.get("kind") == "scenario"), {})
     own = judgement.judged(found, _broken_lines(folder, found["lines"]), folder.has)
     counts = _counts(own["counts"])
+    found, left_out = _left_out(found)
     found = {**found, **_told(found)}
-    faults = _faults(since(found["faults"], "began", "struck", "ended"), found)
+    faults = _faults(since(found["faults"], "began", "struck", "ended"), found, left_out.until)
     rates = {"step": clock["rate_step"], **_rates(found["rates"])}
     run: Record = {
         "id": folder.id,
@@ -112,9 +116,10 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         "silences": since(found["silences"], "began", "ended"),
         "watermarks_that_went_back": since(found["went_back"], "time"),
         "settings": _settings(scenario, found["workloads"]),
+        "left_out": left_out.rows,
         "files": {"missing": folder.missing, "lines": _sorted(found["lines"], "table")},
     }
-    run["figures"] = _figures(run)
+    run["figures"] = _figures(run) | left_out.figures
     run["unknowns"] = judgement.unknowns(run)
     return run
 
@@ -152,6 +157,45 @@ def _sorted(rows: list[Record], *keys: str) -> list[Record]:
     return sorted(rows, key=lambda row: tuple((row[key] is None, 0 if row[key] is None else row[key]) for key in keys))
 
 
+class LeftOut(NamedTuple):
+    """What is not told one by one. `rows`: of each list how many there are (`among`) and how many are told; `until`: faults that
+    lasted longer (unix seconds) have no figures of their partitions; `figures`: over all rows."""
+
+    rows: Record
+    until: float
+    figures: Record
+
+
+CAPPED = {
+    "terms": ("elections", "began"),
+    "isr": ("isr_changes", "time"),
+    "truncations": ("truncations", None),
+    "returns": ("returns", "time"),
+    "events": ("events", "time"),
+    "pauses": ("pauses", "number"),
+}
+"""Answers of which the first rows are told (`measure.first`): what the report calls them, and what tells how far they go."""
+
+
+def _left_out(found: Mapping[str, list[Record]]) -> tuple[dict[str, list[Record]], LeftOut]:
+    whole, rows, until = dict(found), {}, inf
+    began = {row["number"]: row["began"] for row in found["faults"]}
+    figures = {
+        "truncated_records": next((row["cut"] or 0 for row in found["truncations"]), 0),
+        "unclean_elections": next((row["unclean"] for row in found["terms"]), 0),
+    }
+    for name, (shown, order) in CAPPED.items():
+        told = found[name]
+        own = {"among", "cut", "unclean", *(("seq",) if name == "events" else ())}
+        whole[name] = [{key: value for key, value in row.items() if key not in own} for row in told]
+        if told and told[0]["among"] > len(told):
+            rows[shown] = {"among": told[0]["among"], "told": len(told)}
+            if order is not None:
+                last = max(row[order] for row in told)
+                until = min(until, began[last] if order == "number" else last)
+    return whole, LeftOut(rows, until, figures)
+
+
 def _told(found: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
     """The events, gaps and silences of a run, each with the faults that go with it; times are unix seconds."""
     faults = sorted(found["faults"], key=lambda row: row["number"])
@@ -182,18 +226,29 @@ def _concerned(term: Record) -> int:
     return leader
 
 
-def _faults(faults: list[Record], found: Mapping[str, list[Record]]) -> list[Record]:
-    """Each fault with its name, how every partition came through it, and the worst of those figures."""
+def _faults(faults: list[Record], found: Mapping[str, list[Record]], until: float) -> list[Record]:
+    """Each fault with its name, how every partition came through it, and the worst of those figures.
+
+    Of faults that lasted longer than `until` too little was kept: nothing is said of their partitions (`told` false).
+    """
+    told = {
+        row["number"]
+        for row in found["faults"]
+        if (inf if row["ended"] is None else row["ended"]) + LEFT_WITHIN_SECONDS <= until
+    }
     noticed = aftermath.noticed(found["faults"], found["events"])
     recoveries = aftermath.recoveries(found["faults"], found["terms"], found["isr"], found["pauses"])
     watched = {(row["topic"], row["partition"]) for row in found["partitions"] if row["watched"]}
+    of_fault: dict[int, list[Record]] = defaultdict(list)
+    for row in recoveries:
+        if row["number"] in told and (row["topic"], row["partition"]) in watched:
+            of_fault[row.pop("number")].append(row)
+    returned: dict[tuple[int, int], int] = defaultdict(int)
+    for row in found["returns"]:
+        returned[row["fault"], row["broker"]] += row["missing"]
     whole = []
     for fault in sorted(faults, key=lambda row: row["number"]):
-        rows = [
-            {key: value for key, value in row.items() if key != "number"}
-            for row in recoveries
-            if row["number"] == fault["number"] and (row["topic"], row["partition"]) in watched
-        ]
+        rows = of_fault[fault["number"]]
         name = fault_name(fault["kinds"])
         whole.append(
             {
@@ -202,11 +257,8 @@ def _faults(faults: list[Record], found: Mapping[str, list[Record]]) -> list[Rec
                 "title": f"{name} of {brokers(fault['brokers'])}" if fault["brokers"] else name,
                 "seconds": None if fault["ended"] is None else fault["ended"] - fault["began"],
                 "noticed": noticed.get(fault["number"]),
-                "gone_from_its_own_logs": sum(
-                    row["missing"]
-                    for row in found["returns"]
-                    if row["fault"] == fault["number"] and row["broker"] in fault["brokers"]
-                ),
+                "told": fault["number"] in told,
+                "gone_from_its_own_logs": sum(returned[fault["number"], broker] for broker in set(fault["brokers"])),
                 "partitions": rows,
                 "worst": {
                     "re_elected": _most(row["re_elected"] for row in rows),
@@ -313,8 +365,6 @@ def _figures(run: Record) -> Record:
         "latency_p99": whole and whole["p99"],
         "most_at_risk": first and first["records"],
         "most_on_no_disk": second and second["records"],
-        "truncated_records": sum(row["records"] or 0 for row in run["truncations"]),
-        "unclean_elections": sum(row["clean"] is False for row in run["elections"]),
     }
 
 

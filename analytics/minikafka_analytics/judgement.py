@@ -244,6 +244,15 @@ def unknowns(run: Record) -> list[str]:
             f"{count(counts['unknown'], 'send')} ended without an answer; {present} of the records were read. "
             "Neither outcome breaks a promise."
         )
+    for name, rows in run["left_out"].items():
+        found.append(
+            f"Of {rows['among']:,} {name.replace('_', ' ')} the first {rows['told']:,} are told; counts and figures are of all."
+        )
+    if untold := sum(not fault["told"] for fault in run["faults"]):
+        found.append(
+            f"How partitions came through {count(untold, 'fault')} is not told, for too much had happened until then: "
+            "figures of the worst are of the faults before."
+        )
     for problem in (run["verifier"] or {}).get("problems") or []:
         found.append(f"The run itself reports: {problem}.")
     for claim in (run["verifier"] or {}).get("claims") or []:

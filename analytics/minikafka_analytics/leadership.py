@@ -205,12 +205,11 @@ def others(events: DataFrame) -> DataFrame:
     """Events that a reader wants in order beside the faults: brokers and controllers that come and go, partitions offline."""
     return query(
         """
-        SELECT run, time, broker, event, topic, partition, controller_epoch, leader_epoch, target, reason, error, fields
+        SELECT run, seq, time, broker, event, topic, partition, controller_epoch, leader_epoch, target, reason, error, fields
         FROM {events}
         WHERE event IN ('broker_ready', 'broker_stopped', 'broker_fenced', 'broker_unfenced', 'controller_elected',
                         'controller_resigned', 'partition_offline', 'alter_partition_refused', 'corrupt_batch',
                         'replica_fetch_failed', 'log_restarted')
-        ORDER BY run, time, seq
         """,
         events=events,
     )

@@ -6,7 +6,7 @@ journal, replicas, events, samples) are steps, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics import (
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Answers = dict[str, list[Record]]
+
+MOST_TOLD = 20_000
+"""Elections, ISR changes, truncations, returns, other events and pauses each, of a run, that a report tells one by one."""
 
 
 def measure(ask: Questions) -> Answers:
@@ -129,10 +132,11 @@ def _tell(ask: Questions) -> None:
     ask.step("terms", leadership.terms, "relevant", few=True)
     ask.step("isr", leadership.isr_changes, "relevant", "partitions", few=True)
     ask.step("cuts", leadership.truncations, "relevant", "fates", "terms", "faults", few=True)
-    for name, step in {"clocks": "clock", "truncations": "cuts"}.items():
+    for name, step in {"clocks": "clock", "faults": "faults", "partitions": "partitions"}.items():
         ask.answer(name, _as_it_is, step)
-    for name in ("faults", "partitions", "terms", "isr"):
-        ask.answer(name, _as_it_is, name)
+    ask.answer("terms", first("began, topic, partition", unclean="count_if(clean = false)"), "terms")
+    ask.answer("isr", first("time, id"), "isr")
+    ask.answer("truncations", first("time, id", cut="sum(records)"), "cuts")
     ask.answer(
         "workloads",
         lambda history: history.where("op = 'workload' AND settings IS NOT NULL").select("run", "time", "settings"),
@@ -141,9 +145,10 @@ def _tell(ask: Questions) -> None:
     ask.answer("rates", operations.rates, "sends", "clock")
     ask.answer("errors", operations.errors, "sends")
     ask.answer("coverage", coverage.coverage, "history", "sittings", "wide")
-    ask.answer("pauses", faults.pauses, "faults", "gaps")
-    ask.answer("returns", leadership.returns, "relevant", "wide")
-    ask.answer("events", leadership.others, "relevant")
+    of_faults, in_order = first("number, topic, partition"), first("time, id")
+    ask.answer("pauses", lambda *found: of_faults(faults.pauses(*found)), "faults", "gaps")
+    ask.answer("returns", lambda *found: in_order(leadership.returns(*found)), "relevant", "wide")
+    ask.answer("events", lambda events: first("time, seq")(leadership.others(events)), "relevant")
     ask.answer("series", replicas.series, "wide", "clock")
     ask.answer("lag", replicas.lag, "samples", "clock")
     ask.answer("at_risk", replicas.at_risk, "wide")
@@ -161,6 +166,28 @@ def _examples(
 
 def _as_it_is(frame: DataFrame) -> DataFrame:
     return frame
+
+
+def first(order: str, **over_all: str) -> Callable[[DataFrame], DataFrame]:
+    """The first rows of each run, as many as the driver is to hold; in each `among`, how many the run has, and figures over all.
+
+    A run of a thousand faults and partitions has a million elections, each of which takes a kilobyte of the driver's memory.
+    """
+    figures = "".join(f", {figure} OVER (PARTITION BY run) AS {name}" for name, figure in over_all.items())
+
+    def of(rows: DataFrame) -> DataFrame:
+        return query(
+            f"""
+            SELECT * EXCEPT (nth) FROM (
+              SELECT *, row_number() OVER (PARTITION BY run ORDER BY {order}) AS nth,
+                     count(*) OVER (PARTITION BY run) AS among{figures}
+              FROM {{rows}}) WHERE nth <= {{most}} ORDER BY run, nth
+            """,
+            rows=rows,
+            most=MOST_TOLD,
+        )
+
+    return of
 
 
 def clocks(history: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFrame:
