@@ -46,7 +46,7 @@ from minikafka.replication.replica_host import (
     TopicSettled,
 )
 from minikafka.replication.replicas import ReplicaManager
-from minikafka.telemetry.metrics import BrokerStats
+from minikafka.telemetry.stats import BrokerStats
 
 from tests.unit.replication.cluster import NOW_MS, batch
 
