@@ -431,6 +431,11 @@ def not_in_sync_in_the_end(scene: Scene) -> None:
     scene.checker.final()
 
 
+def not_hosted_in_the_end(scene: Scene) -> None:
+    scene.follower.leading.replicas.remove(scene.follower.partitions[scene.tp])
+    scene.checker.final()
+
+
 def unanswered_in_the_end(scene: Scene) -> None:
     scene.producer.batch = b"x"
     scene.checker.final()
@@ -514,6 +519,7 @@ WRONG: dict[str, Callable[[Scene], None]] = {
     "B24 Purgatory, of a term that is over": waits_at_a_leader_that_is_none_any_more,
     "L1 leader": no_leader_in_the_end,
     "L2 full ISR": not_in_sync_in_the_end,
+    "L2 full ISR, not hosted": not_hosted_in_the_end,
     "L3 progress": unanswered_in_the_end,
     "L4 bounded": endless_events,
 }

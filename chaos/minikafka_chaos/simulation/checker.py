@@ -533,6 +533,9 @@ class Checker(Watcher):
                     "L2 full ISR",
                     f"{tp}: ISR {sorted(state.isr)} of {sorted(state.replicas)} after everything was healed",
                 )
+            absent = [replica for replica in state.replicas if tp not in self.world.brokers[replica].partitions]
+            if absent:
+                self.fail("L2 full ISR", f"{tp}: brokers {absent} do not host it after everything was healed")
             leader = self.views[state.leader, tp].identities
             deleted = self.deleted.get(tp, 0)
             for ack in self.clients.acks.get(tp, []):
