@@ -18,11 +18,11 @@ CLUSTER = "local-cluster[2,1,1024]"
 STAGES = (
     "parquet/history",
     "parquet/steps-*/sends",
-    "parquet/steps-*/fates",
     "parquet/steps-*/wide",
-    "parquet/steps-*/relevant",
+    "parquet/steps-*/places",
+    "parquet/steps-*/fates",
 )
-"""What is there once the landing, the evidence, the judgement, the samples and the answers about events have begun."""
+"""What is there once the landing, the evidence, the samples, the reads and the judgement with its answers have begun."""
 
 
 def executors(pid: int) -> list[int]:
