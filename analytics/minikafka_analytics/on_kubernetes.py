@@ -12,6 +12,7 @@ import json
 import os
 import ssl
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ IN_CLUSTER: Final = "k8s://https://kubernetes.default.svc"
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet puts a service account's token, its namespace and the API server's certificate."""
 REQUEST_SECONDS_MAX: Final = 30.0
+ADDRESS_SECONDS_MAX: Final = 60.0
+"""The kubelet writes a pod's address down a moment after its containers have begun, later on a busy node."""
 PREFIX_MAX: Final = 47
 """Spark's limit for spark.kubernetes.executor.podNamePrefix."""
 IMAGE: Final = "spark.kubernetes.container.image"
@@ -170,7 +173,7 @@ def _this_pod() -> tuple[Object, dict[str, list[str]]]:
     namespace = (ACCOUNT / "namespace").read_text(encoding="utf-8").strip()
     name = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME", "")
     root = f"https://{f'[{host}]' if ':' in host else host}:{port}/api/v1/namespaces/{namespace}"
-    pod = _get(f"{root}/pods/{name}", token)
+    pod = _with_address(f"{root}/pods/{name}", token)
     mounted = {mount["name"] for mount in driver_container(pod).get("volumeMounts") or ()}
     claims = [
         str(volume["persistentVolumeClaim"]["claimName"])
@@ -179,6 +182,16 @@ def _this_pod() -> tuple[Object, dict[str, list[str]]]:
     ]
     modes = {claim: _get(f"{root}/persistentvolumeclaims/{claim}", token) for claim in claims}
     return pod, {claim: list((found.get("spec") or {}).get("accessModes") or ()) for claim, found in modes.items()}
+
+
+def _with_address(url: str, token: Path) -> Object:
+    """The pod once it has an address, or as it is after :data:`ADDRESS_SECONDS_MAX`."""
+    deadline = time.monotonic() + ADDRESS_SECONDS_MAX
+    while True:
+        pod = _get(url, token)
+        if (pod.get("status") or {}).get("podIP") or time.monotonic() > deadline:
+            return pod
+        time.sleep(0.5)
 
 
 def _get(url: str, token: Path) -> Object:

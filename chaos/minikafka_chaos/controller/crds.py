@@ -23,13 +23,13 @@ _AGE: Final = column("Age", ".metadata.creationTimestamp", "date")
 _RULES: Final[dict[tuple[str, ...], list[dict[str, str]]]] = {
     ("steps", "items"): [
         rule(
-            "[has(self.wait), has(self.send), has(self.fault)].filter(x, x).size() == 1",
-            "spec.steps[]: each step has exactly one of wait, send, fault",
+            "[has(self.wait), has(self.send), has(self.fault), has(self.member)].filter(x, x).size() == 1",
+            "spec.steps[]: each step has exactly one of wait, send, fault, member",
         ),
     ],
     ("steps", "items", "fault"): [
         rule(
-            "has(self.verb) != has(self.oneOf)",
+            "has(self.verb) != (has(self.oneOf) && size(self.oneOf) > 0)",
             "spec.steps[].fault: give exactly one of verb and oneOf",
         ),
     ],

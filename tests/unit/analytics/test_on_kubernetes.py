@@ -86,6 +86,18 @@ def test_settings() -> None:
         settings_for({**driver(), "status": {}}, Path("/x"))
 
 
+def test_the_address_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A driver that had begun before the kubelet wrote its address down ended with exit code 2 (seen on kind)."""
+    answers = [{**driver(), "status": {}}, {**driver(), "status": {"podIP": None}}, driver()]
+    monkeypatch.setattr(on_kubernetes, "_get", lambda _url, _token: answers.pop(0))
+    monkeypatch.setattr(on_kubernetes.time, "sleep", lambda _seconds: None)
+    assert on_kubernetes._with_address("https://api/pods/x", tmp_path) == driver()
+    assert answers == []
+    answers[:] = [{**driver(), "status": {}}] * 2
+    monkeypatch.setattr(on_kubernetes, "ADDRESS_SECONDS_MAX", -1.0)
+    assert on_kubernetes._with_address("https://api/pods/x", tmp_path)["status"] == {}
+
+
 def test_two_drivers_with_long_names_have_executors_of_their_own() -> None:
     names = [f"{'n' * 50}-report-{word}" for word in ("abcde", "fghij")]
     made = [executor_prefix(name) for name in names]
