@@ -42,7 +42,9 @@ def test_every_scenario_is_an_experiment_as_it_is(plane: ControlPlane, namespace
     found = scenario_of(kept)
     assert (found.name, found.spec) == (ours.name, ours.spec)
     spelt_out = {**ours.as_json(), "apiVersion": kept["apiVersion"], "kind": kept["kind"]}
-    done = plane.kubectl("apply", "--server-side", "--dry-run=server", "-n", namespace, "-f", "-", stdin=json.dumps(spelt_out))
+    done = plane.kubectl(
+        "apply", "--server-side", "--dry-run=server", "-n", namespace, "-f", "-", stdin=json.dumps(spelt_out)
+    )
     assert done.returncode == 0, done.stderr
 
 
