@@ -223,7 +223,7 @@ def test_fsync_is_slow_and_the_clock_is_wrong(tmp_path: Path) -> None:
         scenario(
             steps,
             {"mode": "Scripted", "tailReaders": "None"},
-            **{"log.flush.interval.messages": "1", "log.message.timestamp.after.max.ms": "3600000"},
+            **{"log.flush.interval.ms": "100", "log.message.timestamp.after.max.ms": "3600000"},
         ),
         tmp_path,
     )
