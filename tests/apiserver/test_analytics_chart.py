@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
@@ -14,8 +13,9 @@ from minikafka_chaos.controller.jobs import ReportSettings, Settings
 from minikafka_chaos.controller.main import parse
 from minikafka_chaos.controller.reports import report_job
 
+from tests.apiserver.charts import check_values, lint, refused, rendered
 from tests.apiserver.conftest import make_namespace
-from tests.apiserver.control_plane import ControlPlane, find_program, program_folder
+from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.operator_process import ROOT
 from tests.apiserver.test_operator_permissions import table
 from tests.apiserver.waiting import until_now
@@ -29,16 +29,9 @@ EVERYTHING = (
 )
 
 
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = find_program("helm", program_folder())
-    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
-
-
 def template(namespace: str, *options: str, chart: Any = CHART) -> list[dict[str, Any]]:
     """The objects of the chart, as a release called spark."""
-    done = helm("template", "spark", str(chart), f"--namespace={namespace}", "--kube-version=1.31.0", *options)
-    assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    return rendered("spark", chart, namespace, *options)
 
 
 def of_kind(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -47,15 +40,14 @@ def of_kind(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 def test_lint() -> None:
     for options in ([], [EVERYTHING[0]]):
-        done = helm("lint", "--strict", str(CHART), *options)
-        assert done.returncode == 0, done.stdout
+        lint(CHART, *options)
 
 
 def test_every_value_is_documented_and_in_the_schema() -> None:
     lines = (CHART / "values.yaml").read_text().splitlines()
     values = yaml.safe_load("\n".join(lines))
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())
-    assert set(values) == set(schema["properties"]) - {"global"}
+    check_values(CHART)
     for name, value in values.items():
         if isinstance(value, dict) and "properties" in schema["properties"][name]:
             assert set(value) == set(schema["properties"][name]["properties"]), name
@@ -85,8 +77,7 @@ def test_versions_agree() -> None:
     ],
 )
 def test_bad_values_are_named(value: str, says: str) -> None:
-    done = helm("template", "spark", str(CHART), "--kube-version=1.31.0", "--set", value)
-    assert done.returncode != 0 and says in done.stderr
+    assert says in refused("spark", CHART, value)
 
 
 def test_another_run_is_another_job() -> None:

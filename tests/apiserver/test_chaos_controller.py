@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from kubernetes.client import ApiClient
 from kubernetes.config import new_client_from_config
 from minikafka_chaos.controller.ledger import FaultRefused, StatusLedger
@@ -29,8 +28,9 @@ from minikafka_chaos.grounds.kubernetes_api import Namespace
 from minikafka_chaos.verbs import Verb
 from minikafka_operator.names import Names
 
+from tests.apiserver.charts import check_values, lint, rendered
 from tests.apiserver.conftest import make_namespace
-from tests.apiserver.control_plane import ControlPlane, find_program, free_port, program_folder
+from tests.apiserver.control_plane import ControlPlane, free_port
 from tests.apiserver.controller_word import ControllerWord
 from tests.apiserver.operator_process import API, IMAGE, ROOT, apply, token_of
 from tests.apiserver.test_chaos_crds import SPEC
@@ -46,19 +46,7 @@ LEADER = Targets((1,), role="Leader")
 
 def template(namespace: str, *options: str) -> list[dict[str, Any]]:
     """The objects of the chart, as a release of the namespace's name."""
-    program = find_program("helm", program_folder())
-    command = [
-        program,
-        "template",
-        namespace,
-        str(CHART),
-        f"--namespace={namespace}",
-        "--kube-version=1.31.0",
-        *options,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    return rendered(namespace, CHART, namespace, *options)
 
 
 class Controller:
@@ -408,18 +396,10 @@ class TestRights:
 
 class TestChart:
     def test_lint(self) -> None:
-        program = find_program("helm", program_folder())
-        done = subprocess.run([program, "lint", "--strict", str(CHART)], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
+        lint(CHART)
 
     def test_every_value_is_documented_and_in_the_schema(self) -> None:
-        lines = (CHART / "values.yaml").read_text().splitlines()
-        values = yaml.safe_load("\n".join(lines))
-        schema = yaml.safe_load((CHART / "values.schema.json").read_text())
-        assert set(values) == set(schema["properties"]) - {"global"}
-        for number, line in enumerate(lines):
-            if line and line[0].isalpha():
-                assert lines[number - 1].startswith("#"), f"nothing is said about {line.partition(':')[0]}"
+        check_values(CHART)
 
     def test_roles_in_each_namespace_and_nothing_for_the_whole_cluster(self) -> None:
         made = template("op", "--set=watch.namespaces={a,b}")

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from minikafka_operator.names import CLUSTER_LABEL, Names
 
-from tests.apiserver.test_chart import helm
+from tests.apiserver.charts import check_values, lint, refused, rendered
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts/minikafka-monitoring"
@@ -18,9 +18,7 @@ ONE_CLUSTER = ("--set=clusters[0].name=shop", "--set=clusters[0].namespace=lab")
 
 
 def template(*options: str) -> list[dict[str, Any]]:
-    done = helm("template", "watch", str(CHART), "--namespace=mon", "--kube-version=1.31.0", *options)
-    assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    return rendered("watch", CHART, "mon", *options)
 
 
 def scraping(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -29,8 +27,7 @@ def scraping(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_lint() -> None:
-    done = helm("lint", "--strict", str(CHART), *ONE_CLUSTER)
-    assert done.returncode == 0, done.stdout
+    lint(CHART, *ONE_CLUSTER)
 
 
 @pytest.mark.parametrize(
@@ -45,19 +42,11 @@ def test_lint() -> None:
     ],
 )
 def test_bad_values_are_named(value: str, says: str) -> None:
-    done = helm("template", "watch", str(CHART), "--kube-version=1.31.0", "--set", value)
-    assert done.returncode != 0
-    assert says in done.stderr
+    assert says in refused("watch", CHART, value)
 
 
 def test_every_value_is_in_the_schema_and_documented() -> None:
-    lines = (CHART / "values.yaml").read_text().splitlines()
-    values = yaml.safe_load("\n".join(lines))
-    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
-    assert set(values) == set(schema["properties"]) - {"global"}
-    for number, line in enumerate(lines):
-        if line and line[0].isalpha():
-            assert lines[number - 1].startswith("#"), f"nothing is said about {line.partition(':')[0]}"
+    check_values(CHART)
 
 
 def test_where_the_prometheus_operator_is_it_scrapes() -> None:

@@ -6,6 +6,7 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard, Row
 
 from tools.dashboards.pieces import (
     GREEN,
+    POD,
     RED,
     fault_bands,
     of,
@@ -20,7 +21,6 @@ from tools.dashboards.pieces import (
     variable,
 )
 
-POD = "{{pod}}"
 EXPERIMENT = 'namespace="$namespace",experiment=~"$experiment"'
 
 

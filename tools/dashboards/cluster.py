@@ -6,6 +6,7 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard, Row
 
 from tools.dashboards.pieces import (
     GREEN,
+    POD,
     RED,
     fault_bands,
     of,
@@ -18,8 +19,6 @@ from tools.dashboards.pieces import (
     stat,
     timeline,
 )
-
-POD = "{{pod}}"
 
 
 def build() -> Dashboard:

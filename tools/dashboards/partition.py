@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard, Row
 
-from tools.dashboards.pieces import GREEN, YELLOW, fault_bands, of, page, series, timeline, variable
+from tools.dashboards.pieces import GREEN, POD, YELLOW, fault_bands, of, page, series, timeline, variable
 
-POD = "{{pod}}"
 ONE = {"topic": "$topic", "partition": "$partition"}
 
 

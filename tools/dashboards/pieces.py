@@ -27,6 +27,8 @@ CLUSTER = 'namespace="$namespace",cluster="$cluster"'
 Query = tuple[str, str]
 """(expression, legend)"""
 RED, GREEN, YELLOW = "red", "green", "yellow"
+POD = "{{pod}}"
+"""The legend of what is shown by broker."""
 
 
 def of(metric: str, **labels: str) -> str:
