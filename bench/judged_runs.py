@@ -25,15 +25,15 @@ from typing import Any
 
 from minikafka.protocol.records import iterate_batches
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.anomalies import LOSS, Kind
 from minikafka_chaos.grounds.simulation import SimulationGround
-from minikafka_chaos.history import OK, SEND, read_history
-from minikafka_chaos.load import unique_part
-from minikafka_chaos.runner import run_scenario
-from minikafka_chaos.scenario import Scenario, parse_scenario
+from minikafka_chaos.load.load import unique_part
+from minikafka_chaos.record.history import OK, SEND, read_history
+from minikafka_chaos.run.runner import run_scenario
+from minikafka_chaos.scenario.scenario import Scenario, parse_scenario
 from minikafka_chaos.simulation.mutants import BUG_SEEDS
 from minikafka_chaos.simulation.rules import Rules
-from minikafka_chaos.verdict import Verdict
+from minikafka_chaos.verdict.anomalies import LOSS, Kind
+from minikafka_chaos.verdict.verdict import Verdict
 
 TOPIC = "judged"
 PARTITIONS = 2

@@ -126,7 +126,7 @@ def _write_replicas(path: Path, ends: Sequence[int]) -> None:
 
 def judge_here(folder: Path) -> dict[str, Any]:
     """Judge, and say what it took of this process."""
-    from minikafka_chaos.verdict import judge_run
+    from minikafka_chaos.verdict.verdict import judge_run
 
     began = time.monotonic()
     verdict = judge_run(folder)

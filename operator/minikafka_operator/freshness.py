@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from minikafka.kubernetes.document import Document
 from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR
-from minikafka.metadata.kubernetes.document import Document
 from minikafka.metadata.store import StoreError
 
 from minikafka_operator.conditions import Reason

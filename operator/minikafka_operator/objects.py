@@ -44,7 +44,7 @@ def owner_reference(name: str, uid: str) -> dict[str, Any]:
     }
 
 
-class Workshop:
+class ResourceBuilder:
     """Makes the objects of one cluster."""
 
     def __init__(self, names: Names, uid: str, spec: ClusterSpec) -> None:

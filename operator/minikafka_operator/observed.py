@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from minikafka.metadata.kubernetes.lease import POD_UID
+from minikafka.kubernetes.lease import POD_UID
 
 from minikafka_operator.freshness import Gap, Partitions, Signs, controller_gap, newest
 from minikafka_operator.kinds import CLAIM, LEASE, STATEFUL_SET, Kind, Object

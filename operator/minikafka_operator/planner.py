@@ -21,7 +21,7 @@ from minikafka_operator.external import Externals, externals
 from minikafka_operator.kinds import BY_NAME, CLAIM, CLUSTER, OWNED, POD, Object
 from minikafka_operator.managed_fields import as_applied
 from minikafka_operator.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
-from minikafka_operator.objects import Workshop
+from minikafka_operator.objects import ResourceBuilder
 from minikafka_operator.observed import Observed, deleting
 from minikafka_operator.ownership import Standing, claim_conflict, conflict, has_labels
 from minikafka_operator.pods import claim_sizes, stateful_set
@@ -113,14 +113,14 @@ def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _D
     if decided.problem is not None and decided.problem[0] is Reason.INVALID_CONFIG:
         # Nothing of a spec that brokers would not start with reaches them, and what is there stays as it is.
         return decided
-    workshop = Workshop(observed.names, observed.uid, spec)
+    builder = ResourceBuilder(observed.names, observed.uid, spec)
     image = spec.image or settings.broker_image
-    wished = [*workshop.permissions(), *workshop.services(replicas), workshop.budget(), *workshop.network_policy()]
+    wished = [*builder.permissions(), *builder.services(replicas), builder.budget(), *builder.network_policy()]
     if not found.unknown:
         files = _files(observed, spec, replicas, found)
         digests = {broker_id: digest(text) for broker_id, text in files.items()}
-        pods = stateful_set(workshop, image, replicas, digests, observed.stateful_set)
-        wished += [workshop.settings(files), pods]
+        pods = stateful_set(builder, image, replicas, digests, observed.stateful_set)
+        wished += [builder.settings(files), pods]
         decision = _roll(observed, spec, replicas, pods, digests)
         decision = held(observed, replicas, decision, held_up) if held_up else yielding(observed, decision)
         decided = replace(decided, roll=decision)

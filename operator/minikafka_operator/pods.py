@@ -38,7 +38,7 @@ from minikafka_operator.names import (
     USER_ID,
     Names,
 )
-from minikafka_operator.objects import Workshop
+from minikafka_operator.objects import ResourceBuilder
 
 START_SECONDS_MAX: Final = 3600
 """A broker that recovers long logs is not ready for a while, and killing it meanwhile would start it all over."""
@@ -68,10 +68,10 @@ _CONTAINER_SECURITY: Final = {
 
 
 def stateful_set(
-    workshop: Workshop, image: str, replicas: int, config_digests: Mapping[int, str], found: Object | None
+    builder: ResourceBuilder, image: str, replicas: int, config_digests: Mapping[int, str], found: Object | None
 ) -> Object:
     """The StatefulSet. ``found`` is the one that is there: what cannot be changed in it stays as it is."""
-    names, spec = workshop.names, workshop.spec
+    names, spec = builder.names, builder.spec
     template = _template(names, spec, image)
     template["metadata"]["annotations"] = {
         **template["metadata"].get("annotations", {}),
@@ -90,7 +90,7 @@ def stateful_set(
     claims = _claim_templates(names, spec, found)
     if claims:
         content["volumeClaimTemplates"] = claims
-    return workshop.object(STATEFUL_SET, names.broker, CONTAINER, spec=content)
+    return builder.object(STATEFUL_SET, names.broker, CONTAINER, spec=content)
 
 
 def config_annotation(digests: Mapping[int, str]) -> str:

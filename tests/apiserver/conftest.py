@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka.metadata.kubernetes import Access, KubernetesStore
+from minikafka.kubernetes import Access, KubernetesStore
 
 from tests.apiserver.brokers import Brokers
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane, program_folder

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from minikafka.metadata.kubernetes.document import Document
+from minikafka.kubernetes.document import Document
 from minikafka_operator.names import Names
 
 from tests.apiserver.control_plane import ControlPlane

@@ -23,9 +23,9 @@ from kubernetes.client import ApiClient
 from kubernetes.config import new_client_from_config
 from minikafka_chaos.controller.ledger import FaultRefused, StatusLedger
 from minikafka_chaos.controller.telling import Brokers, ObjectStatus
-from minikafka_chaos.faults import Fault, Handle, Targets
 from minikafka_chaos.grounds.kubernetes_api import Namespace
-from minikafka_chaos.verbs import Verb
+from minikafka_chaos.scenario.faults import Fault, Handle, Targets
+from minikafka_chaos.scenario.verbs import Verb
 from minikafka_operator.names import Names
 
 from tests.apiserver.charts import check_values, lint, rendered

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from minikafka_chaos.controller.admission import scenario_of
-from minikafka_chaos.scenario import load_scenario
+from minikafka_chaos.scenario.scenario import load_scenario
 
 from tests.apiserver.control_plane import ControlPlane
 

@@ -7,8 +7,8 @@ import time
 from uuid import UUID
 
 import pytest
-from minikafka.metadata.kubernetes import Access, KubernetesStore
-from minikafka.metadata.kubernetes.api import ApiError
+from minikafka.kubernetes import Access, KubernetesStore
+from minikafka.kubernetes.api import ApiError
 from minikafka.metadata.store import FencedControllerError, Lease, StoreError
 
 from tests.apiserver.conftest import CLUSTER, OpenStore
@@ -229,15 +229,15 @@ class TestWatches:
         """R15: a broken watch goes on where it was; nothing is read twice for it."""
         store, reader = await open_store(), await open_store(proxy.url)
         lease = await controller(store)
-        assert reader.follower is not None
+        assert reader.reflector is not None
         for number in range(1, 6):
-            watches = reader.follower.watches
-            await until(lambda: reader.follower.watches > 0)  # type: ignore[union-attr]
+            watches = reader.reflector.watches
+            await until(lambda: reader.reflector.watches > 0)  # type: ignore[union-attr]
             proxy.cut()
             await store.commit(lease.epoch, {"a": number})
             await until(lambda n=number: reader.records.values["a"][1] == n if "a" in reader.records.values else False)  # type: ignore[misc]
-            assert reader.follower.watches > watches
-        assert reader.follower.lists == 0, "resumed, not read anew"
+            assert reader.reflector.watches > watches
+        assert reader.reflector.lists == 0, "resumed, not read anew"
 
     async def test_a_proxy_that_is_away(self, open_store: OpenStore, proxy: FaultyProxy) -> None:
         """R15: the reader keeps what it has, and catches up."""
@@ -254,8 +254,8 @@ class TestWatches:
 
     async def test_bookmarks_move_the_place_to_resume_from(self, open_store: OpenStore, proxy: FaultyProxy) -> None:
         """KEP-956: a bookmark carries a resourceVersion and no change."""
-        from minikafka.metadata.kubernetes.api import WatchEvent
-        from minikafka.metadata.kubernetes.follow import Follower
+        from minikafka.kubernetes.api import WatchEvent
+        from minikafka.kubernetes.reflector import Reflector
 
         taken: list[str] = []
 
@@ -264,7 +264,7 @@ class TestWatches:
                 self.asked: list[str] = []
 
             async def list(self, kind, selector):  # type: ignore[no-untyped-def]
-                from minikafka.metadata.kubernetes.api import Listing
+                from minikafka.kubernetes.api import Listing
 
                 return Listing([], "10")
 
@@ -282,7 +282,7 @@ class TestWatches:
 
         api = Api()
         task = asyncio.ensure_future(
-            Follower(api, None, None, took_list, took_event, lambda _: None).run()  # type: ignore[arg-type]
+            Reflector(api, None, None, took_list, took_event, lambda _: None).run()  # type: ignore[arg-type]
         )
         await until(lambda: len(api.asked) == 3)
         task.cancel()
@@ -335,9 +335,9 @@ class TestServerLife:
             await store.commit(lease.epoch, {"lost": 1})
         plane.start_server()
         await proxy.start()
-        assert reader.follower is not None
+        assert reader.reflector is not None
         await until(lambda: reader.records.values["a"][1], lambda v: v == 19)
-        assert reader.follower.lists == 1, "410 Gone made it list again"
+        assert reader.reflector.lists == 1, "410 Gone made it list again"
         lease = await controller(store, 2)
         await store.commit(lease.epoch, {"a": 20})
         await until(lambda: reader.records.values["a"][1], lambda v: v == 20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka.metadata.kubernetes.document import Document
+from minikafka.kubernetes.document import Document
 from minikafka.metadata.store import StoreError
 
 from tests.apiserver.conftest import OpenStore

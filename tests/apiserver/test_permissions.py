@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from minikafka.metadata.kubernetes import Access
-from minikafka.metadata.kubernetes.api import CONFIG_MAP, ApiError, Kind, KubernetesApi
+from minikafka.kubernetes import Access
+from minikafka.kubernetes.api import CONFIG_MAP, ApiError, Kind, KubernetesApi
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.names import Names
-from minikafka_operator.objects import Workshop
+from minikafka_operator.objects import ResourceBuilder
 
 from tests.apiserver.conftest import CLUSTER, MakeBrokers
 from tests.apiserver.control_plane import ControlPlane
@@ -29,7 +29,9 @@ PATHS = {
 def broker_token(plane: ControlPlane, namespace: str) -> str:
     """A token of the service account that the operator gives to brokers, with the operator's own Role."""
     names = Names(namespace, CLUSTER)
-    for value in Workshop(names, "00000000-0000-0000-0000-000000000000", ClusterSpec.model_construct()).permissions():
+    for value in ResourceBuilder(
+        names, "00000000-0000-0000-0000-000000000000", ClusterSpec.model_construct()
+    ).permissions():
         value["metadata"].pop("ownerReferences")
         plane.request("POST", PATHS[value["kind"]].format(namespace), value)
     path = f"{PATHS['ServiceAccount'].format(namespace)}/{names.broker}/token"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.cluster_view import ClusterView
-from minikafka_chaos.grounds.clients import PartitionView
-from minikafka_chaos.observe import ReplicaStatus, parse_metrics, replica_status
+from minikafka_chaos.load.clients import PartitionView
+from minikafka_chaos.load.cluster_view import ClusterView
+from minikafka_chaos.record.observe import ReplicaStatus, parse_metrics, replica_status
 
 from tests.e2e.kubectl import Kubectl, condition, eventually
 from tests.e2e.node import Node, NodeError, Process, container_id

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from minikafka_chaos.gaps import gaps_around
-from minikafka_chaos.grounds.clients import TopicPlan
-from minikafka_chaos.grounds.kafka_clients import KafkaClients
-from minikafka_chaos.history import FILE_NAME, OK, HistoryWriter, read_history
-from minikafka_chaos.load import LoadSettings, ProducerSettings, Tally
-from minikafka_chaos.verdict import Outcome, Verdict, judge
+from minikafka_chaos.load.clients import TopicPlan
+from minikafka_chaos.load.kafka_clients import KafkaClients
+from minikafka_chaos.load.load import LoadSettings, ProducerSettings, Tally
+from minikafka_chaos.record.history import FILE_NAME, OK, HistoryWriter, read_history
+from minikafka_chaos.verdict.gaps import gaps_around
+from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
 
 from tests.e2e.kubectl import eventually
 

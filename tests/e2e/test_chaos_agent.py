@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.grounds.clients import TopicPlan
-from minikafka_chaos.observe import ReplicaStatus
-from minikafka_chaos.verdict import Outcome
+from minikafka_chaos.load.clients import TopicPlan
+from minikafka_chaos.record.observe import ReplicaStatus
+from minikafka_chaos.verdict.verdict import Outcome
 
 from tests.e2e.broker_cluster import SMALL, BrokerCluster
 from tests.e2e.kubectl import Kubectl, KubectlError, eventually

@@ -12,10 +12,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from minikafka_chaos.claims import LINE_KIND as CLAIMS
-from minikafka_chaos.claims import Terms
-from minikafka_chaos.journal import FILE_NAME as JOURNAL
-from minikafka_chaos.journal import Journal
+from minikafka_chaos.record.journal import FILE_NAME as JOURNAL
+from minikafka_chaos.record.journal import Journal
+from minikafka_chaos.verdict.claims import LINE_KIND as CLAIMS
+from minikafka_chaos.verdict.claims import Terms
 
 from tests.e2e import charts, diagnostics
 from tests.e2e.broker_cluster import BrokerCluster

@@ -10,10 +10,10 @@ KIP-101 have tests of their own.
 from __future__ import annotations
 
 import pytest
-from minikafka_chaos import library
-from minikafka_chaos.scenario import Scenario
-from minikafka_chaos.scenario_files import TOLD
-from minikafka_chaos.scenario_page import SIMULATION_ONLY, annotation, missing
+from minikafka_chaos.commands.generated_files import TOLD
+from minikafka_chaos.scenario import library
+from minikafka_chaos.scenario.page import SIMULATION_ONLY, annotation, missing
+from minikafka_chaos.scenario.scenario import Scenario
 
 from tests.e2e.chaos_lab import Lab
 from tests.e2e.machine import say

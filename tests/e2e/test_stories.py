@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from minikafka_chaos import library
-from minikafka_chaos.anomalies import Kind, Severity
 from minikafka_chaos.grounds.kubernetes import KubernetesGround, cluster_name
 from minikafka_chaos.grounds.kubernetes_api import Namespace, connect
-from minikafka_chaos.runner import run_scenario
-from minikafka_chaos.verdict import Outcome, Verdict
+from minikafka_chaos.run.runner import run_scenario
+from minikafka_chaos.scenario import library
+from minikafka_chaos.verdict.anomalies import Kind, Severity
+from minikafka_chaos.verdict.verdict import Outcome, Verdict
 
 from tests.e2e.broker_cluster import SMALL
 from tests.e2e.kubectl import Kubectl, eventually

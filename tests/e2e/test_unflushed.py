@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.grounds.clients import TopicPlan
-from minikafka_chaos.verdict import Outcome
+from minikafka_chaos.load.clients import TopicPlan
+from minikafka_chaos.verdict.verdict import Outcome
 
 from tests.e2e.broker_cluster import SMALL, BrokerCluster
 from tests.e2e.kubectl import eventually

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from minikafka.local.cluster import LocalCluster
-from minikafka_chaos.journal import read_journal
+from minikafka_chaos.record.journal import read_journal
 
 pytestmark = pytest.mark.slow
 

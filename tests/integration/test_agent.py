@@ -25,8 +25,8 @@ from minikafka.local.cluster import is_ready
 from minikafka.local.layout import ClusterRecord, new_cluster_id, properties, render, write_atomic
 from minikafka.local.ports import free_base_port
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.observe import ReplicaStatus, scrape_status
-from minikafka_chaos.replica_logs import ReplicaLog, read_replica_log
+from minikafka_chaos.record.observe import ReplicaStatus, scrape_status
+from minikafka_chaos.record.replica_logs import ReplicaLog, read_replica_log
 
 WHERE = TopicPartition("torn", 0)
 FAR = 600

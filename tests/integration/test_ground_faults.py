@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from minikafka_chaos.grounds.processes import ProcessesGround
-from minikafka_chaos.journal import read_journal
-from minikafka_chaos.runner import RunResult, run_scenario
-from minikafka_chaos.scenario import Scenario, parse_scenario
-from minikafka_chaos.verdict import Outcome
+from minikafka_chaos.record.journal import read_journal
+from minikafka_chaos.run.runner import RunResult, run_scenario
+from minikafka_chaos.scenario.scenario import Scenario, parse_scenario
+from minikafka_chaos.verdict.verdict import Outcome
 
 pytestmark = pytest.mark.slow
 

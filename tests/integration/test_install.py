@@ -64,7 +64,7 @@ def imported(source: Path) -> Iterator[str]:
 
 
 OPTIONAL = {"broker-image/minikafka": {"pyyaml"}}
-"""Imported where somebody's kubeconfig is YAML, with a line that says how to get it (metadata/kubernetes/credentials.py)."""
+"""Imported where somebody's kubeconfig is YAML, with a line that says how to get it (kubernetes/credentials.py)."""
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from minikafka_chaos import library
-from minikafka_chaos.gaps import gaps_around
 from minikafka_chaos.grounds.processes import ProcessesGround
-from minikafka_chaos.history import read_history
-from minikafka_chaos.runner import run_scenario
-from minikafka_chaos.verdict import Outcome
+from minikafka_chaos.record.history import read_history
+from minikafka_chaos.run.runner import run_scenario
+from minikafka_chaos.scenario import library
+from minikafka_chaos.verdict.gaps import gaps_around
+from minikafka_chaos.verdict.verdict import Outcome
 
 KILLS = int(os.environ.get("MINIKAFKA_TEST_KILLS", "6"))
 """`make long` kills twenty times, which is what the scenario asks for."""

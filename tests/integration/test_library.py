@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from minikafka_chaos import library
-from minikafka_chaos.expectation import difference
+from minikafka_chaos.commands.generated_files import TOLD
 from minikafka_chaos.grounds.processes import ProcessesGround
-from minikafka_chaos.runner import run_scenario
-from minikafka_chaos.scenario import ExpectSpec
-from minikafka_chaos.scenario_files import TOLD
-from minikafka_chaos.scenario_page import SIMULATION_ONLY, annotation, missing
+from minikafka_chaos.run.runner import run_scenario
+from minikafka_chaos.scenario import library
+from minikafka_chaos.scenario.page import SIMULATION_ONLY, annotation, missing
+from minikafka_chaos.scenario.scenario import ExpectSpec
+from minikafka_chaos.verdict.expectation import difference
 
 pytestmark = pytest.mark.slow
 

@@ -11,15 +11,15 @@ import pytest
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.claims import LINE_KIND, Terms
-from minikafka_chaos.grounds.clients import TopicPlan
 from minikafka_chaos.grounds.processes import ProcessesGround
-from minikafka_chaos.history import OK, HistoryWriter
-from minikafka_chaos.journal import Journal
-from minikafka_chaos.load import ProducerSettings, Tally
-from minikafka_chaos.replica_evidence import TopicEvidence, write_replicas
-from minikafka_chaos.scenario import ScenarioSpec, TopicSpec, WorkloadSpec
-from minikafka_chaos.verdict import Outcome, Verdict, judge_run
+from minikafka_chaos.load.clients import TopicPlan
+from minikafka_chaos.load.load import ProducerSettings, Tally
+from minikafka_chaos.record.history import OK, HistoryWriter
+from minikafka_chaos.record.journal import Journal
+from minikafka_chaos.run.replica_evidence import TopicEvidence, write_replicas
+from minikafka_chaos.scenario.scenario import ScenarioSpec, TopicSpec, WorkloadSpec
+from minikafka_chaos.verdict.claims import LINE_KIND, Terms
+from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge_run
 
 pytestmark = pytest.mark.slow
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minikafka_chaos import library
-from minikafka_chaos.anomalies import Kind, Severity
 from minikafka_chaos.grounds.processes import ProcessesGround
-from minikafka_chaos.journal import read_journal
-from minikafka_chaos.runner import run_scenario
-from minikafka_chaos.verdict import Outcome, Verdict
+from minikafka_chaos.record.journal import read_journal
+from minikafka_chaos.run.runner import run_scenario
+from minikafka_chaos.scenario import library
+from minikafka_chaos.verdict.anomalies import Kind, Severity
+from minikafka_chaos.verdict.verdict import Outcome, Verdict
 
 pytestmark = pytest.mark.slow
 

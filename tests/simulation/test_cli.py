@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 from minikafka.cli.main import main
-from minikafka_chaos.cli_simulate import ORDINARY, TAIL_LINES, telling
+from minikafka_chaos.commands.simulate import ORDINARY, TAIL_LINES, telling
 
 BUG = "hw-on-divergence"
 Capture = pytest.CaptureFixture[str]

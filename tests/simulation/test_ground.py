@@ -19,25 +19,25 @@ import pytest
 from minikafka.cli.main import main
 from minikafka.controller import brokers
 from minikafka.telemetry.events import problem
-from minikafka_chaos import library
-from minikafka_chaos.anomalies import Kind, Severity
+from minikafka_chaos.commands.generated_files import TOLD
 from minikafka_chaos.errors import NotSupported
-from minikafka_chaos.expectation import difference
 from minikafka_chaos.grounds.simulation import SimulationGround
-from minikafka_chaos.history import POLL, read_history
-from minikafka_chaos.journal import read_journal
-from minikafka_chaos.runner import RunResult, run_scenario
-from minikafka_chaos.scenario import Scenario, parse_scenario
-from minikafka_chaos.scenario_files import TOLD
-from minikafka_chaos.verdict import Outcome, Verdict
+from minikafka_chaos.record.history import POLL, read_history
+from minikafka_chaos.record.journal import read_journal
+from minikafka_chaos.run.runner import RunResult, run_scenario
+from minikafka_chaos.scenario import library
+from minikafka_chaos.scenario.scenario import Scenario, parse_scenario
+from minikafka_chaos.verdict.anomalies import Kind, Severity
+from minikafka_chaos.verdict.expectation import difference
+from minikafka_chaos.verdict.verdict import Outcome, Verdict
 
 SEEDS = range(1, 21)
 HASHED = """
 import sys
 from pathlib import Path
-from minikafka_chaos import library
+from minikafka_chaos.scenario import library
 from minikafka_chaos.grounds.simulation import SimulationGround
-from minikafka_chaos.runner import run_scenario
+from minikafka_chaos.run.runner import run_scenario
 out = Path(sys.argv[2])
 run_scenario(library.find(sys.argv[1]).lasting(2), SimulationGround(out / "cluster"), out, seed=7)
 """

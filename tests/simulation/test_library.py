@@ -9,14 +9,14 @@ import os
 from pathlib import Path
 
 import pytest
-from minikafka_chaos import library
-from minikafka_chaos.expectation import difference
+from minikafka_chaos.commands.generated_files import TOLD
 from minikafka_chaos.grounds.simulation import SimulationGround
-from minikafka_chaos.runner import run_scenario
-from minikafka_chaos.scenario import ExpectSpec
-from minikafka_chaos.scenario_files import TOLD
-from minikafka_chaos.scenario_page import SHOWS, SOURCE, annotation, missing
-from minikafka_chaos.verdict import Outcome
+from minikafka_chaos.run.runner import run_scenario
+from minikafka_chaos.scenario import library
+from minikafka_chaos.scenario.page import SHOWS, SOURCE, annotation, missing
+from minikafka_chaos.scenario.scenario import ExpectSpec
+from minikafka_chaos.verdict.expectation import difference
+from minikafka_chaos.verdict.verdict import Outcome
 
 SEEDS = range(1, 1 + int(os.environ.get("MINIKAFKA_TEST_SEEDS", "1")))
 LOADS = ("demo", "kill-leader", "soak")

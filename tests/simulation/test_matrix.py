@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from minikafka.cli.main import main
-from minikafka_chaos import library
 from minikafka_chaos.matrix.document import Matrix, load_matrix
 from minikafka_chaos.matrix.trials import Job, Trial, counted, run_trial
+from minikafka_chaos.scenario import library
 
 FAULTS = ("leader-killed", "leader-loses-power", "leader-cut-off", "next-leader-dies-too", "leader-left-alone")
 OPEN = "truncation=leader epoch,flush=never,unclean election=off"

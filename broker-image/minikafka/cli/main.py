@@ -29,7 +29,9 @@ class Subcommand(NamedTuple):
 
 
 SUBCOMMANDS = {
-    "demo": Subcommand("minikafka_chaos.cli_demo", "a cluster, a workload, faults, a verdict: all in one go", "chaos"),
+    "demo": Subcommand(
+        "minikafka_chaos.commands.demo", "a cluster, a workload, faults, a verdict: all in one go", "chaos"
+    ),
     "up": Subcommand("minikafka.cli.up", "start a cluster of brokers on this machine"),
     "down": Subcommand("minikafka.cli.down", "stop a cluster that up started; its data stays"),
     "status": Subcommand("minikafka.cli.status", "brokers, controller, and every replica of every partition"),
@@ -40,9 +42,13 @@ SUBCOMMANDS = {
     "dump-log": Subcommand("minikafka.cli.dump_log", "batches, epochs and CRC verdicts of log files"),
     "broker": Subcommand("minikafka.cli.broker", "run one broker in the foreground"),
     "agent": Subcommand("minikafka.agent.command", "break the broker of the same pod, and end what was broken"),
-    "chaos": Subcommand("minikafka_chaos.cli_chaos", "run, list and show scenarios of faults", "chaos"),
-    "simulate": Subcommand("minikafka_chaos.cli_simulate", "random schedules in simulation, all invariants", "chaos"),
-    "verify": Subcommand("minikafka_chaos.cli_verify", "workload and verdict on any Kafka-compatible cluster", "chaos"),
+    "chaos": Subcommand("minikafka_chaos.commands.chaos", "run, list and show scenarios of faults", "chaos"),
+    "simulate": Subcommand(
+        "minikafka_chaos.commands.simulate", "random schedules in simulation, all invariants", "chaos"
+    ),
+    "verify": Subcommand(
+        "minikafka_chaos.commands.verify", "workload and verdict on any Kafka-compatible cluster", "chaos"
+    ),
     "analyze": Subcommand("minikafka_analytics.cli_analyze", "Spark analysis and report of runs", "analytics"),
 }
 

@@ -45,7 +45,7 @@ def open_store(config: BrokerConfig) -> ClusterStore:
 
 
 def _open_kubernetes(config: BrokerConfig) -> ClusterStore:
-    from minikafka.metadata.kubernetes import KubernetesStore, find_access
+    from minikafka.kubernetes import KubernetesStore, find_access
 
     access = find_access()
     namespace = config.minikafka_kubernetes_namespace or access.namespace

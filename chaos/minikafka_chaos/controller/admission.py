@@ -18,10 +18,10 @@ from minikafka_chaos.controller.budget import cluster_refusal, story_refusal
 from minikafka_chaos.controller.jobs import existing_cluster
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object, own_cluster_name
 from minikafka_chaos.controller.reasons import Reason
-from minikafka_chaos.document_lines import explain
 from minikafka_chaos.errors import BadScenario
-from minikafka_chaos.grounds.abilities import LACKS
-from minikafka_chaos.scenario import ClusterSpec, Scenario
+from minikafka_chaos.scenario.abilities import LACKS
+from minikafka_chaos.scenario.document_lines import explain
+from minikafka_chaos.scenario.scenario import ClusterSpec, Scenario
 
 LOOK_AGAIN_SECONDS = 5.0
 

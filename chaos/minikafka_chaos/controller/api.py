@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from minikafka_operator.api.part import Conditions, Part, rule, rules
 from pydantic import ConfigDict, Field
 
-from minikafka_chaos.scenario import ScenarioSpec
+from minikafka_chaos.scenario.scenario import ScenarioSpec
 
 EXPERIMENT_NAME_MAX: Final = 63
 """It becomes a label of the Job's pod."""

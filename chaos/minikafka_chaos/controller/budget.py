@@ -11,9 +11,9 @@ from typing import Final
 
 from minikafka_operator.observed import PartitionState
 
-from minikafka_chaos.scenario import Loss, SafetySpec, ScenarioSpec
-from minikafka_chaos.steps import Step, Target, TargetType
-from minikafka_chaos.verbs import Verb
+from minikafka_chaos.scenario.scenario import Loss, SafetySpec, ScenarioSpec
+from minikafka_chaos.scenario.steps import Step, Target, TargetType
+from minikafka_chaos.scenario.verbs import Verb
 
 TAKE_OUT: Final = frozenset(
     (

@@ -16,9 +16,9 @@ from minikafka_chaos.controller.kinds import (
     Object,
     job_name,
 )
-from minikafka_chaos.document import UnflushedVolume
 from minikafka_chaos.grounds.kubernetes import Listener, manifest
-from minikafka_chaos.scenario import ClusterSpec
+from minikafka_chaos.scenario.document import UnflushedVolume
+from minikafka_chaos.scenario.scenario import ClusterSpec
 
 RUNS_PATH: Final = "/runs"
 RUNS_VOLUME: Final = "runs"

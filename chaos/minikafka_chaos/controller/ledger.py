@@ -19,8 +19,8 @@ from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, Object
 from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Targets
-from minikafka_chaos.verbs import Verb
+from minikafka_chaos.scenario.faults import Fault, Handle, Targets
+from minikafka_chaos.scenario.verbs import Verb
 
 EXPIRY_SECONDS: Final = 1800.0
 """When a fault without a duration ends by itself; the agents' gate holds no longer than an hour."""

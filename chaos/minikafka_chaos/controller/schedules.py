@@ -21,7 +21,7 @@ from minikafka_chaos.controller.api import Interval, Phase, ScheduleSpec
 from minikafka_chaos.controller.experiments import Emit, Remove, Wait
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening, Reason, Type
-from minikafka_chaos.document_lines import explain
+from minikafka_chaos.scenario.document_lines import explain
 
 BEHIND_MAX: Final = 100
 """Times that are caught up with in one look: after a longer absence the rest is one number."""

@@ -29,15 +29,15 @@ from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import event_of
 from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
-from minikafka_chaos.expectation import AS_EXPECTED, difference
-from minikafka_chaos.faults import Fault, Handle, Targets
 from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, KubernetesGround, Listener
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refused, connect
-from minikafka_chaos.reporter import JUDGING
-from minikafka_chaos.runner import run_scenario
-from minikafka_chaos.scenario import SafetySpec, Scenario
-from minikafka_chaos.verbs import Verb
-from minikafka_chaos.verdict import Outcome, Verdict
+from minikafka_chaos.run.reporter import JUDGING
+from minikafka_chaos.run.runner import run_scenario
+from minikafka_chaos.scenario.faults import Fault, Handle, Targets
+from minikafka_chaos.scenario.scenario import SafetySpec, Scenario
+from minikafka_chaos.scenario.verbs import Verb
+from minikafka_chaos.verdict.expectation import AS_EXPECTED, difference
+from minikafka_chaos.verdict.verdict import Outcome, Verdict
 
 PLURAL: Final = EXPERIMENT.plural
 EVENTS_MAX: Final = 500

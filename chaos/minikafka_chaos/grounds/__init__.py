@@ -10,12 +10,12 @@ from typing import Protocol
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.clock import Clock
-from minikafka_chaos.faults import Fault, Handle, Targets
-from minikafka_chaos.grounds.clients import Clients, Stoppable
-from minikafka_chaos.observe import ReplicaStatus, Sample
-from minikafka_chaos.replica_logs import ReplicaLog
-from minikafka_chaos.scenario import ScenarioSpec
-from minikafka_chaos.verbs import Verb
+from minikafka_chaos.load.clients import Clients, Stoppable
+from minikafka_chaos.record.observe import ReplicaStatus, Sample
+from minikafka_chaos.record.replica_logs import ReplicaLog
+from minikafka_chaos.scenario.faults import Fault, Handle, Targets
+from minikafka_chaos.scenario.scenario import ScenarioSpec
+from minikafka_chaos.scenario.verbs import Verb
 
 
 class BrokerCondition(Enum):
@@ -83,7 +83,7 @@ class Ground(Protocol):
     def is_ready(self, broker: int) -> bool: ...
 
     def inject(self, fault: Fault, targets: Targets) -> Handle:
-        """Make a fault, or do one of the verbs that undo one (`minikafka_chaos.verbs`); returns when it is done.
+        """Make a fault, or do one of the verbs that undo one (`minikafka_chaos.scenario.verbs`); returns when it is done.
 
         What is so already (the dead killed, the running resumed) is trouble. May be called while `recover` runs in another
         thread. Does not wait until a broker that was started is ready: see `wait_ready`.
@@ -115,7 +115,7 @@ class Ground(Protocol):
         ...
 
     def replica_log(self, broker: int, topic_partition: TopicPartition) -> ReplicaLog:
-        """A replica's log at rest. Raises `minikafka_chaos.replica_logs.ReplicaLogError`."""
+        """A replica's log at rest. Raises `minikafka_chaos.record.replica_logs.ReplicaLogError`."""
         ...
 
     def collect_events(self, folder: Path) -> None:

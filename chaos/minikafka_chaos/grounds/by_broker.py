@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Targets, WipeMode
 from minikafka_chaos.grounds import BrokerCondition
-from minikafka_chaos.scenario import ScenarioSpec
-from minikafka_chaos.verbs import Verb
+from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode
+from minikafka_chaos.scenario.scenario import ScenarioSpec
+from minikafka_chaos.scenario.verbs import Verb
 
 
 def partial_losses(spec: ScenarioSpec) -> Iterator[str]:

@@ -20,19 +20,19 @@ from typing import Any
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.clock import MACHINE_CLOCK
-from minikafka_chaos.document import UnflushedVolume, as_config
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Targets, WipeMode
 from minikafka_chaos.grounds import BrokerCondition
-from minikafka_chaos.grounds.abilities import LACKS
 from minikafka_chaos.grounds.by_broker import BrokerVerbs, loss_seed
-from minikafka_chaos.grounds.kafka_clients import KafkaClients
 from minikafka_chaos.grounds.kubernetes_agents import CONTAINER, Agents, at_once
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Object, Refused
-from minikafka_chaos.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
-from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
-from minikafka_chaos.scenario import ClusterSpec, Scenario, ScenarioSpec
-from minikafka_chaos.verbs import Verb
+from minikafka_chaos.load.kafka_clients import KafkaClients
+from minikafka_chaos.record.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
+from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
+from minikafka_chaos.scenario.abilities import LACKS
+from minikafka_chaos.scenario.document import UnflushedVolume, as_config
+from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode
+from minikafka_chaos.scenario.scenario import ClusterSpec, Scenario, ScenarioSpec
+from minikafka_chaos.scenario.verbs import Verb
 
 KIND = "minikafkaclusters"
 NAME_MAX = 40

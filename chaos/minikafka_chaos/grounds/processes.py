@@ -24,22 +24,22 @@ from minikafka.local.ports import free_base_port, ports_of, proxy_ports_of
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.clock import MACHINE_CLOCK
-from minikafka_chaos.document import UnflushedVolume, as_config
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Targets, WipeMode, healed, link_rules
 from minikafka_chaos.grounds import BrokerCondition
-from minikafka_chaos.grounds.abilities import LACKS
 from minikafka_chaos.grounds.by_broker import BrokerVerbs, loss_seed
 from minikafka_chaos.grounds.injected import VERBS as FAULT_FILE_VERBS
 from minikafka_chaos.grounds.injected import FaultFiles
-from minikafka_chaos.grounds.kafka_clients import KafkaClients
 from minikafka_chaos.grounds.store_outage import StoreOutage
 from minikafka_chaos.links.control import LinkControl
-from minikafka_chaos.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
-from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
-from minikafka_chaos.scenario import ScenarioSpec
-from minikafka_chaos.steps import FaultSpec, TargetType
-from minikafka_chaos.verbs import Verb
+from minikafka_chaos.load.kafka_clients import KafkaClients
+from minikafka_chaos.record.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
+from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
+from minikafka_chaos.scenario.abilities import LACKS
+from minikafka_chaos.scenario.document import UnflushedVolume, as_config
+from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode, healed, link_rules
+from minikafka_chaos.scenario.scenario import ScenarioSpec
+from minikafka_chaos.scenario.steps import FaultSpec, TargetType
+from minikafka_chaos.scenario.verbs import Verb
 
 CHECKPOINT = "replication-offset-checkpoint"
 LINK_VERBS = frozenset((Verb.CUT, Verb.DELAY, Verb.LOSS))

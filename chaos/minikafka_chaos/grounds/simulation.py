@@ -17,18 +17,18 @@ from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Targets, healed, link_rules
 from minikafka_chaos.grounds import BrokerCondition
-from minikafka_chaos.grounds.abilities import LACKS, NO_GROUPS
 from minikafka_chaos.grounds.by_broker import BrokerVerbs, partial_losses
-from minikafka_chaos.observe import ReplicaStatus, Sample
-from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
-from minikafka_chaos.scenario import ScenarioSpec
+from minikafka_chaos.record.observe import ReplicaStatus, Sample
+from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
+from minikafka_chaos.scenario.abilities import LACKS, NO_GROUPS
+from minikafka_chaos.scenario.faults import Fault, Handle, Targets, healed, link_rules
+from minikafka_chaos.scenario.scenario import ScenarioSpec
+from minikafka_chaos.scenario.verbs import Verb
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.configured import ConfiguredCluster, RanWild, VirtualClock, refusals
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.sim_clients import SimClients
-from minikafka_chaos.verbs import Verb
 
 CHECKPOINT = "replication-offset-checkpoint"
 UP_DEADLINE_S = 30.0

@@ -1,7 +1,7 @@
 """A durability matrix as a document: axes of settings, the mix of faults, and the experiment that both are put into.
 
-It keeps to the same conventions as a scenario (`minikafka_chaos.scenario`), and its `experiment` is a scenario's spec without
-steps: what happens is drawn from `faults`, by the seed.
+It keeps to the same conventions as a scenario (`minikafka_chaos.scenario.scenario`), and its `experiment` is a
+scenario's spec without steps: what happens is drawn from `faults`, by the seed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Annotated, Any, Literal, Self
 from minikafka.config import BROKER_KEYS
 from pydantic import Field, ValidationError, model_validator
 
-from minikafka_chaos.document import ConfigEntry, Name, Part, as_config
-from minikafka_chaos.document_files import as_json, one_document, read_text
-from minikafka_chaos.document_lines import explain
 from minikafka_chaos.errors import BadScenario
-from minikafka_chaos.overrides import apply
-from minikafka_chaos.scenario import Metadata, Mode, Scenario, ScenarioSpec, TopicSpec
-from minikafka_chaos.steps import Step
+from minikafka_chaos.scenario.document import ConfigEntry, Name, Part, as_config
+from minikafka_chaos.scenario.document_files import as_json, one_document, read_text
+from minikafka_chaos.scenario.document_lines import explain
+from minikafka_chaos.scenario.overrides import apply
+from minikafka_chaos.scenario.scenario import Metadata, Mode, Scenario, ScenarioSpec, TopicSpec
+from minikafka_chaos.scenario.steps import Step
 
 API_VERSION = "minikafka.dev/v1alpha1"
 CELLS_MAX = 1000

@@ -10,12 +10,12 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minikafka_chaos.anomalies import DIVERGENCE, Kind
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import Ground
 from minikafka_chaos.matrix.document import Matrix, parse_matrix
-from minikafka_chaos.runner import RunResult, run_scenario
-from minikafka_chaos.verdict import NOTHING_ACKNOWLEDGED, Outcome, Verdict
+from minikafka_chaos.run.runner import RunResult, run_scenario
+from minikafka_chaos.verdict.anomalies import DIVERGENCE, Kind
+from minikafka_chaos.verdict.verdict import NOTHING_ACKNOWLEDGED, Outcome, Verdict
 
 SIMULATION, PROCESSES = "simulation", "processes"
 TRIALS_PER_TASK = 2

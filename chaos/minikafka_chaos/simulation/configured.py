@@ -15,9 +15,9 @@ from minikafka.replication.partition import TruncationMode
 from minikafka.telemetry.events import EventLog
 
 from minikafka_chaos.clock import Timer
-from minikafka_chaos.document import ConfigEntry, UnflushedVolume, as_config
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
+from minikafka_chaos.scenario.document import ConfigEntry, UnflushedVolume, as_config
+from minikafka_chaos.scenario.scenario import ClusterSpec, ScenarioSpec
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.cluster import EPOCH_MS, SimCluster
 from minikafka_chaos.simulation.connections import Connections

@@ -15,8 +15,7 @@ from minikafka.protocol.errors import ErrorCode, is_retriable
 from minikafka.protocol.records import Record, build_batch
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_chaos.history import FAIL, INFO, OK, HistoryWriter
-from minikafka_chaos.load import (
+from minikafka_chaos.load.load import (
     PURGE_WAIT_S,
     REQUEST_TIMEOUT_MS,
     RETRY_BACKOFF_MS,
@@ -30,6 +29,7 @@ from minikafka_chaos.load import (
     Tally,
     padded,
 )
+from minikafka_chaos.record.history import FAIL, INFO, OK, HistoryWriter
 from minikafka_chaos.simulation.metadata_client import Client
 from minikafka_chaos.simulation.network import CLIENT, Reply
 
@@ -217,7 +217,7 @@ class _Lane(Client):
 
 
 class SimProducer:
-    """One producer; see `minikafka_chaos.workload.RecordingProducer`, its like in real time."""
+    """One producer; see `minikafka_chaos.load.workload.RecordingProducer`, its like in real time."""
 
     def __init__(
         self,
@@ -309,7 +309,7 @@ class SimScript:
         self._announced = False
 
     def send(self, topic: str, partition: int, values: Sequence[str], deadline_s: float) -> dict[str, int]:
-        """See `minikafka_chaos.grounds.clients.Script`."""
+        """See `minikafka_chaos.load.clients.Script`."""
         if not self._announced:
             self._history.workload(self._settings.judged_by, topic=topic)
             self._announced = True

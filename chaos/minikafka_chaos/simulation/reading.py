@@ -9,9 +9,8 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import iterate_batches
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_chaos.grounds.clients import ReadBack, ReadProgress
-from minikafka_chaos.history import HistoryWriter
-from minikafka_chaos.load import (
+from minikafka_chaos.load.clients import ReadBack, ReadProgress
+from minikafka_chaos.load.load import (
     COMMIT_WAIT_S,
     FINAL_PROCESS,
     REQUEST_TIMEOUT_MS,
@@ -20,6 +19,7 @@ from minikafka_chaos.load import (
     TAIL_PROCESS,
     unique_part,
 )
+from minikafka_chaos.record.history import HistoryWriter
 from minikafka_chaos.simulation.metadata_client import Client
 from minikafka_chaos.simulation.network import CLIENT, Reply
 
@@ -183,7 +183,7 @@ def read_back(
     deadline_s: float,
     progress: ReadProgress | None = None,
 ) -> ReadBack:
-    """See `minikafka_chaos.grounds.clients.Clients`."""
+    """See `minikafka_chaos.load.clients.Clients`."""
     deadline = cluster.now + deadline_s
     readers = [_Reader(cluster, FINAL_PROCESS, tp, history) for tp in partitions]
     starts = _bounds(cluster, readers, deadline, history.acknowledged_to)

@@ -1,4 +1,4 @@
-"""The clients of the simulation ground: see `minikafka_chaos.grounds.clients.Clients`."""
+"""The clients of the simulation ground: see `minikafka_chaos.load.clients.Clients`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.grounds.abilities import NO_GROUPS
-from minikafka_chaos.grounds.clients import NO_BROKER, GroupSettings, PartitionView, ReadBack, ReadProgress, TopicPlan
-from minikafka_chaos.history import HistoryWriter
-from minikafka_chaos.load import RETRY_BACKOFF_MS, LoadSettings, ProducerSettings, Tally
+from minikafka_chaos.load.clients import NO_BROKER, GroupSettings, PartitionView, ReadBack, ReadProgress, TopicPlan
+from minikafka_chaos.load.load import RETRY_BACKOFF_MS, LoadSettings, ProducerSettings, Tally
+from minikafka_chaos.record.history import HistoryWriter
+from minikafka_chaos.scenario.abilities import NO_GROUPS
 from minikafka_chaos.simulation.network import CLIENT, Reply
 from minikafka_chaos.simulation.producing import SimLoad, SimScript
 from minikafka_chaos.simulation.reading import SimTailReader, read_back

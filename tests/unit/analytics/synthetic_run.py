@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from minikafka_chaos.verdict import judge_run
+from minikafka_chaos.verdict.verdict import judge_run
 
 BEGAN = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 SECONDS = 30.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from minikafka_analytics import words
 from minikafka_analytics.faults import HEALING, LEAVES_DOWN, episodes
-from minikafka_chaos.verbs import RULES, Verb
+from minikafka_chaos.scenario.verbs import RULES, Verb
 
 COLUMNS = "run STRING, seq INT, time DOUBLE, kind STRING, phase STRING, step STRING, fault STRING, target STRING, role STRING, "
 OUTCOME = "ok BOOLEAN, detail STRING, malformed STRING"

@@ -9,14 +9,14 @@ from typing import Any
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Targets
 from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.grounds.by_broker import BrokerVerbs
-from minikafka_chaos.grounds.kafka_clients import KafkaClients
-from minikafka_chaos.observe import ReplicaStatus, Sample
-from minikafka_chaos.replica_logs import ReplicaLog, ReplicaLogError
-from minikafka_chaos.scenario import ScenarioSpec
-from minikafka_chaos.verbs import Verb
+from minikafka_chaos.load.kafka_clients import KafkaClients
+from minikafka_chaos.record.observe import ReplicaStatus, Sample
+from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError
+from minikafka_chaos.scenario.faults import Fault, Handle, Targets
+from minikafka_chaos.scenario.scenario import ScenarioSpec
+from minikafka_chaos.scenario.verbs import Verb
 
 
 class FakeGround(BrokerVerbs):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minikafka_chaos.history import HistoryError
-from minikafka_chaos.verdict import Outcome, Verdict, judge_run
+from minikafka_chaos.record.history import HistoryError
+from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge_run
 
 from tests.unit.verdict_cases import CASES, Case
 

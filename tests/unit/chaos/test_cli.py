@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from minikafka.cli.main import main
-from minikafka_chaos import verdict as verdict_module
+from minikafka_chaos.verdict import verdict as verdict_module
 
 from tests.unit.verdict_cases.builder import Run
 

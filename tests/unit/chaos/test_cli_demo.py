@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from minikafka.cli.main import main
-from minikafka_chaos import cli_demo, runner
-from minikafka_chaos.verdict import judge_run
+from minikafka_chaos.commands import demo as cli_demo
+from minikafka_chaos.run import runner
+from minikafka_chaos.verdict.verdict import judge_run
 
 from tests.unit.verdict_cases.builder import Run
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos import cluster_view
-from minikafka_chaos.cluster_view import ClusterView
-from minikafka_chaos.grounds.clients import NO_BROKER, PartitionView
+from minikafka_chaos.load import cluster_view
+from minikafka_chaos.load.clients import NO_BROKER, PartitionView
+from minikafka_chaos.load.cluster_view import ClusterView
 
 
 class Admin:

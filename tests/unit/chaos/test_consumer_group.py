@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos import consumer_group
-from minikafka_chaos.consumer_group import ConsumerGroup
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.grounds.clients import GroupSettings
-from minikafka_chaos.history import HistoryWriter, read_history
+from minikafka_chaos.load import consumer_group
+from minikafka_chaos.load.clients import GroupSettings
+from minikafka_chaos.load.consumer_group import ConsumerGroup
+from minikafka_chaos.record.history import HistoryWriter, read_history
 
 DEADLINE_S = 30.0
 NOBODY = "127.0.0.1:1"

@@ -6,9 +6,9 @@ import re
 
 import pytest
 from minikafka_chaos.errors import BadScenario
-from minikafka_chaos.expectation import difference, exit_code
-from minikafka_chaos.scenario import ExpectSpec
-from minikafka_chaos.verdict import Finding, Outcome, Verdict
+from minikafka_chaos.scenario.scenario import ExpectSpec
+from minikafka_chaos.verdict.expectation import difference, exit_code
+from minikafka_chaos.verdict.verdict import Finding, Outcome, Verdict
 
 from .test_scenario import parse
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minikafka_chaos.gaps import gaps_around
-from minikafka_chaos.history import OK, SEND, Op
+from minikafka_chaos.record.history import OK, SEND, Op
+from minikafka_chaos.verdict.gaps import gaps_around
 
 
 def ack(time: float, partition: int = 0) -> Op:

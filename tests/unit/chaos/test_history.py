@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from minikafka_chaos.clock import MachineClock
-from minikafka_chaos.history import (
+from minikafka_chaos.load.load import padded, unique_part
+from minikafka_chaos.record.history import (
     INFO,
     INVOKE,
     OK,
@@ -23,7 +24,6 @@ from minikafka_chaos.history import (
     check_history,
     read_history,
 )
-from minikafka_chaos.load import padded, unique_part
 
 
 def test_every_kind_of_line_survives_a_round_trip(tmp_path: Path) -> None:

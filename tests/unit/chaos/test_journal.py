@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from minikafka_chaos.abort import abort
-from minikafka_chaos.journal import Journal, read_journal
+from minikafka_chaos.record.journal import Journal, read_journal
+from minikafka_chaos.run.abort import abort
 
 
 def test_what_comes_after_a_cut_off_line_is_read(tmp_path: Path) -> None:

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from minikafka.cli.main import main
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos import library
 from minikafka_chaos.errors import BadScenario, ToolTrouble
-from minikafka_chaos.faults import Fault, Parameters, Targets, WipeMode
 from minikafka_chaos.grounds import BrokerCondition, kubernetes, kubernetes_agents
 from minikafka_chaos.grounds.kubernetes import KubernetesGround, Listener, cluster_name
 from minikafka_chaos.grounds.kubernetes_agents import Agents, NotDone
 from minikafka_chaos.grounds.kubernetes_api import Ended, NotReached, Object, Refused, _exit_code, connect
-from minikafka_chaos.replica_logs import ReplicaLogError
-from minikafka_chaos.scenario import ClusterSpec, ScenarioSpec
-from minikafka_chaos.verbs import Verb
+from minikafka_chaos.record.replica_logs import ReplicaLogError
+from minikafka_chaos.scenario import library
+from minikafka_chaos.scenario.faults import Fault, Parameters, Targets, WipeMode
+from minikafka_chaos.scenario.scenario import ClusterSpec, ScenarioSpec
+from minikafka_chaos.scenario.verbs import Verb
 
 WHERE = TopicPartition("t", 0)
 SPEC = library.find("demo").spec

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from minikafka_chaos.evidence import Evidence
-from minikafka_chaos.verdict import Outcome, judge_run
+from minikafka_chaos.verdict.evidence import Evidence
+from minikafka_chaos.verdict.verdict import Outcome, judge_run
 
 from bench.judging import write_run
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_chaos import library
 from minikafka_chaos.errors import BadScenario, ToolTrouble
 from minikafka_chaos.matrix import page, report, table
 from minikafka_chaos.matrix.document import Matrix, load_matrix, parse_matrix
 from minikafka_chaos.matrix.measures import Measure, Z, summary, wilson
 from minikafka_chaos.matrix.results import FILE_NAME, Results, document_digest
 from minikafka_chaos.matrix.trials import Job, Trial
+from minikafka_chaos.scenario import library
 from rich.console import Console
 
 NAMES = ("durability", "five-ways")

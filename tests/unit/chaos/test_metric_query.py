@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from minikafka_chaos.metric_query import BadQuery, Samples, by_name, parse_query
+from minikafka_chaos.scenario.metric_query import BadQuery, Samples, by_name, parse_query
 
 SAMPLES = by_name(
     {

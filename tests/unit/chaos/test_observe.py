@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.observe import (
+from minikafka_chaos.record.observe import (
     SAMPLES_FILE,
     Observer,
     Sample,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from minikafka_chaos.clock import MACHINE_CLOCK, MachineClock
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Ledgers, Parameters, Targets
 from minikafka_chaos.grounds import BrokerCondition
-from minikafka_chaos.journal import Journal, read_journal
-from minikafka_chaos.open_faults import OpenFaults
-from minikafka_chaos.verbs import RULES, Verb
+from minikafka_chaos.record.journal import Journal, read_journal
+from minikafka_chaos.run.open_faults import OpenFaults
+from minikafka_chaos.scenario.faults import Fault, Handle, Ledgers, Parameters, Targets
+from minikafka_chaos.scenario.verbs import RULES, Verb
 
 from .fake_ground import FakeGround
 from .test_scenario import fault

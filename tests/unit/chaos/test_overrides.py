@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 from minikafka.cli.main import main
-from minikafka_chaos import library
+from minikafka_chaos.commands.generated_files import TOLD
+from minikafka_chaos.commands.generated_files import main as scenario_files
 from minikafka_chaos.errors import BadScenario
-from minikafka_chaos.scenario import Scenario, load_scenario
-from minikafka_chaos.scenario_files import TOLD
-from minikafka_chaos.scenario_files import main as scenario_files
+from minikafka_chaos.scenario import library
+from minikafka_chaos.scenario.scenario import Scenario, load_scenario
 
 ROOT = Path(__file__).parents[3]
 

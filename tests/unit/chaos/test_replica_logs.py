@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from minikafka.protocol.records import Record, build_batch
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.replica_logs import NoReplicaDirectory, ReplicaLog, ReplicaLogError, read_replica_log
+from minikafka_chaos.record.replica_logs import NoReplicaDirectory, ReplicaLog, ReplicaLogError, read_replica_log
 
 TP = TopicPartition("t", 0)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from minikafka_chaos.errors import NotSupported, ToolTrouble
-from minikafka_chaos.interrupts import Interrupts
-from minikafka_chaos.journal import read_journal
-from minikafka_chaos.runner import new_run_directory, run_scenario
-from minikafka_chaos.verbs import Verb
-from minikafka_chaos.verdict import Outcome
+from minikafka_chaos.record.journal import read_journal
+from minikafka_chaos.run.interrupts import Interrupts
+from minikafka_chaos.run.runner import new_run_directory, run_scenario
+from minikafka_chaos.scenario.verbs import Verb
+from minikafka_chaos.verdict.verdict import Outcome
 
 from .fake_ground import FakeGround
 from .test_scenario import fault, parse

@@ -12,15 +12,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from minikafka_chaos import steady_state
-from minikafka_chaos.conditions import World
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.grounds import BrokerCondition
-from minikafka_chaos.journal import Journal, read_journal
-from minikafka_chaos.load import Tally
-from minikafka_chaos.observe import Sample
-from minikafka_chaos.probes import ask_prometheus
-from minikafka_chaos.steady_state import SteadyState, Watcher
+from minikafka_chaos.load.load import Tally
+from minikafka_chaos.record.journal import Journal, read_journal
+from minikafka_chaos.record.observe import Sample
+from minikafka_chaos.run import steady_state
+from minikafka_chaos.run.conditions import World
+from minikafka_chaos.run.steady_state import SteadyState, Watcher
+from minikafka_chaos.scenario.probes import ask_prometheus
 
 from .fake_ground import FakeGround
 from .test_scenario import parse

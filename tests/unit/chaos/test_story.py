@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 from minikafka.protocol.types import TopicPartition
-from minikafka_chaos.conditions import World
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
-from minikafka_chaos.grounds.clients import PartitionView
-from minikafka_chaos.history import FAIL, INFO, OK
-from minikafka_chaos.journal import Journal, read_journal
-from minikafka_chaos.load import Tally
-from minikafka_chaos.observe import FOLLOWER, ReplicaStatus
-from minikafka_chaos.open_faults import OpenFaults
-from minikafka_chaos.reporter import Silent
-from minikafka_chaos.story import Story as Telling
+from minikafka_chaos.load.clients import PartitionView
+from minikafka_chaos.load.load import Tally
+from minikafka_chaos.record.history import FAIL, INFO, OK
+from minikafka_chaos.record.journal import Journal, read_journal
+from minikafka_chaos.record.observe import FOLLOWER, ReplicaStatus
+from minikafka_chaos.run.conditions import World
+from minikafka_chaos.run.open_faults import OpenFaults
+from minikafka_chaos.run.reporter import Silent
+from minikafka_chaos.run.story import Story as Telling
 
 from .fake_ground import FakeGround
 from .test_scenario import fault, parse

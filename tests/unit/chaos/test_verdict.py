@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from minikafka_chaos.anomalies import DECLARATIONS, LOSS, Kind
-from minikafka_chaos.verdict import GUARANTEES, REPLICAS, Outcome, Verdict, judge, judge_run
-from minikafka_chaos.verifier import EXAMPLES_MAX
+from minikafka_chaos.verdict.anomalies import DECLARATIONS, LOSS, Kind
+from minikafka_chaos.verdict.verdict import GUARANTEES, REPLICAS, Outcome, Verdict, judge, judge_run
+from minikafka_chaos.verdict.verifier import EXAMPLES_MAX
 
 from tests.unit.verdict_cases.builder import Run
 from tests.unit.verdict_cases.lost import CASES

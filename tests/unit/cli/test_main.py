@@ -176,7 +176,7 @@ def test_a_missing_extra_is_named_also_where_it_is_imported_late(
         raise ModuleNotFoundError(f"No module named {missing[0]!r}", name=missing[0])
 
     module = types.SimpleNamespace(add_arguments=lambda parser: None, run=run)
-    monkeypatch.setitem(sys.modules, "minikafka_chaos.cli_chaos", module)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "minikafka_chaos.commands.chaos", module)  # type: ignore[arg-type]
     missing = ["yaml"]
     assert entry.main(["chaos"]) == 2
     assert "needs the extra 'chaos'" in capsys.readouterr().err

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka.metadata.kubernetes import credentials
-from minikafka.metadata.kubernetes.credentials import Access, find_access
+from minikafka.kubernetes import credentials
+from minikafka.kubernetes.credentials import Access, find_access
 from minikafka.metadata.store import StoreError
 
 

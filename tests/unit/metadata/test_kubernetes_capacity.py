@@ -11,11 +11,11 @@ import pytest
 from minikafka.controller.controller import Controller
 from minikafka.controller.topics import NewTopic
 from minikafka.controller.workspace import ControllerConfig
+from minikafka.kubernetes.capacity import WORST_CASE_BYTES_MAX, check_room, topic_bytes, worst_case_bytes
+from minikafka.kubernetes.desired import alteration
+from minikafka.kubernetes.document import CONFIG_MAP_BYTES_MAX, PACKED, Document
+from minikafka.kubernetes.topics import Edit
 from minikafka.metadata.image import BrokerState, ClusterImage, PartitionState, TopicState
-from minikafka.metadata.kubernetes.capacity import WORST_CASE_BYTES_MAX, check_room, topic_bytes, worst_case_bytes
-from minikafka.metadata.kubernetes.document import CONFIG_MAP_BYTES_MAX, PACKED, Document
-from minikafka.metadata.kubernetes.topics import Edit
-from minikafka.metadata.kubernetes.wishes import alteration
 from minikafka.protocol.errors import ErrorCode, KafkaError
 
 LISTENERS = (("CLIENT", "demo-broker-0.demo-brokers.ns.svc", 9092), ("REPLICATION", "10.1.2.3", 9091))

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from minikafka.metadata.kubernetes.document import PACKED, PLAIN, Document
-from minikafka.metadata.kubernetes.records import Records
+from minikafka.kubernetes.document import PACKED, PLAIN, Document
+from minikafka.kubernetes.records import Records
 from minikafka.metadata.store import StoreError
 
 DAMAGED = base64.b64encode(gzip.compress(b"")[:10] + b"\xff" * 20).decode()
@@ -153,7 +153,7 @@ class TestRecords:
         assert records.missing(document.after({"topic/a": topic(3)}).trimmed({"a": 2})) == {"a"}
 
     def test_removals_are_forgotten_in_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("minikafka.metadata.kubernetes.records.REMOVED_MAX", 10)
+        monkeypatch.setattr("minikafka.kubernetes.records.REMOVED_MAX", 10)
         records, document = Records(), Document("id")
         for number in range(100):
             document = document.after({f"topic/{number}": topic(number), f"topic/{number - 1}": None})

@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from minikafka.kubernetes import topics
+from minikafka.kubernetes.topics import Edit, Refusal
 from minikafka.metadata.image import PartitionState, TopicState
-from minikafka.metadata.kubernetes import topics
-from minikafka.metadata.kubernetes.topics import Edit, Refusal
 
 ID = UUID(int=7)
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"

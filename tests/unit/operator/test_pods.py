@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.names import CONFIG_ANNOTATION, TEMPLATE_ANNOTATION
-from minikafka_operator.objects import Workshop
+from minikafka_operator.objects import ResourceBuilder
 from minikafka_operator.pods import config_annotation, config_digest, stateful_set
 
 from .world import NAMES
@@ -33,8 +33,8 @@ EVERYTHING: dict[str, Any] = {
 
 
 def made(image: str = "image:1", replicas: int = 3, found: Any = None, **given: Any) -> dict[str, Any]:
-    workshop = Workshop(NAMES, "uid", ClusterSpec.model_validate(given))
-    return stateful_set(workshop, image, replicas, dict.fromkeys(range(replicas), "digest"), found)
+    builder = ResourceBuilder(NAMES, "uid", ClusterSpec.model_validate(given))
+    return stateful_set(builder, image, replicas, dict.fromkeys(range(replicas), "digest"), found)
 
 
 def pod(**given: Any) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class TestSecurity:
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
 
     def test_permissions_are_no_more_than_needed(self) -> None:
-        _, role, _ = Workshop(NAMES, "uid", ClusterSpec()).permissions()
+        _, role, _ = ResourceBuilder(NAMES, "uid", ClusterSpec()).permissions()
         for rule in role["rules"]:
             assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
             assert not {"secrets", "pods"} & set(rule["resources"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from minikafka.metadata.kubernetes.lease import POD_UID
+from minikafka.kubernetes.lease import POD_UID
 from minikafka_operator.actions import ReplacePod
 from minikafka_operator.freshness import Renewals, Signs
 from minikafka_operator.observed import PartitionState, TopicState

@@ -11,9 +11,9 @@ import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from minikafka.kubernetes.document import Document
+from minikafka.kubernetes.lease import POD_UID
 from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR
-from minikafka.metadata.kubernetes.document import Document
-from minikafka.metadata.kubernetes.lease import POD_UID
 from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Hold, Patch, Plan, ReplacePod, TellTopic
 from minikafka_operator.api import API_VERSION
 from minikafka_operator.api.cluster import ClusterSpec

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from minikafka_chaos.controller.budget import fault_refusal, story_refusal
-from minikafka_chaos.scenario import SafetySpec, Scenario
-from minikafka_chaos.verbs import Verb
+from minikafka_chaos.scenario.scenario import SafetySpec, Scenario
+from minikafka_chaos.scenario.verbs import Verb
 from minikafka_operator.observed import PartitionState
 
 from tests.unit.chaos.controller.world import SCENARIO

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT, FINALIZER, FORCE_ANNOTATION, JOB
 from minikafka_chaos.controller.ledger import FaultRefused
-from minikafka_chaos.faults import Fault, Handle, Targets
-from minikafka_chaos.verbs import Verb
+from minikafka_chaos.scenario.faults import Fault, Handle, Targets
+from minikafka_chaos.scenario.verbs import Verb
 from minikafka_operator.kinds import CLUSTER, LEASE
 
 from tests.unit.chaos.controller.world import NAMES, NAMESPACE, SCENARIO, Killed, World

@@ -11,8 +11,8 @@ from minikafka_chaos.controller.api import FAULTS_MAX
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_chaos.controller.ledger import FaultRefused, StatusLedger, StatusStore, Unavailable
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Ledger, Targets
-from minikafka_chaos.verbs import RULES, Verb
+from minikafka_chaos.scenario.faults import Fault, Handle, Ledger, Targets
+from minikafka_chaos.scenario.verbs import RULES, Verb
 
 from tests.unit.chaos.controller.world import BEGIN, NAMES, Store, World
 

@@ -12,13 +12,13 @@ from minikafka_chaos.controller.ledger import Conflict, StatusLedger, Unavailabl
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.telling import Brokers, ObjectStatus, SharedGround, TellingLedger, Told, _guard, _result
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.faults import Fault, Handle, Targets
 from minikafka_chaos.grounds.kubernetes import Listener
 from minikafka_chaos.grounds.kubernetes_api import NotReached, Refused
-from minikafka_chaos.reporter import JUDGING
-from minikafka_chaos.scenario import SafetySpec, parse_scenario
-from minikafka_chaos.verbs import Verb
-from minikafka_chaos.verdict import Outcome, Verdict
+from minikafka_chaos.run.reporter import JUDGING
+from minikafka_chaos.scenario.faults import Fault, Handle, Targets
+from minikafka_chaos.scenario.scenario import SafetySpec, parse_scenario
+from minikafka_chaos.scenario.verbs import Verb
+from minikafka_chaos.verdict.verdict import Outcome, Verdict
 from minikafka_operator.kinds import TOPIC, Object
 
 from tests.unit.chaos.controller.world import NAMES, NAMESPACE, World

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from minikafka.metadata.kubernetes.document import Document
+from minikafka.kubernetes.document import Document
 from minikafka_chaos.controller.jobs import Settings
 from minikafka_chaos.controller.kinds import AGENT_CONTAINER, EVENT, EXPERIMENT, FINALIZER, JOB
 from minikafka_chaos.controller.ledger import Conflict, StatusLedger

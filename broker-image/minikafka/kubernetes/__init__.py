@@ -1,0 +1,11 @@
+"""The cluster store on Kubernetes: one ConfigMap decides, MiniKafkaTopic objects show it, a Lease names the controller.
+
+Read in this order: :mod:`document` (what is written in one step), :mod:`store` (the ClusterStore), :mod:`records` (what a
+reader knows), :mod:`topics` (a topic as an object), :mod:`topic_reconciler` (what the controller does for the objects).
+:mod:`reflector`, :mod:`api`, :mod:`connection` and :mod:`credentials` are the way to the API server.
+"""
+
+from minikafka.kubernetes.credentials import Access, find_access
+from minikafka.kubernetes.store import KubernetesStore
+
+__all__ = ["Access", "KubernetesStore", "find_access"]

@@ -1,0 +1,74 @@
+"""How many topics and partitions the ConfigMap of the metadata has room for, so that a failover never finds it full.
+
+In quiet times the ConfigMap names topics and little more: their states are in their own objects. When a broker dies, the
+states of all partitions that it had go through the journal at once (:mod:`document`), and must fit into one object of
+Kubernetes. So creating is refused while there is room: at half of the limit, by an estimate of the worst, which is every
+partition in the journal with a state that shares nothing with its neighbours'.
+
+Measured on documents as they are written (JSON, gzip level 1), bytes per partition:
+
+======================================  =======================  ================================================
+topics x partitions, replicas, brokers  as created, all written  worst: shuffled replicas, ISR, ELR, random epochs
+======================================  =======================  ================================================
+1000 x 10, 1, 3                         5                        17
+1000 x 10, 3, 3                         5                        25
+1000 x 10, 3, 100                       9                        30
+1000 x 10, 5, 9                         6                        32
+1 x 10000, 3, 9                         1                        22
+10000 x 1, 3, 9                         43                       59
+======================================  =======================  ================================================
+
+With three replicas that is room for some 19,000 partitions in large topics, and for 6,500 topics of one partition.
+"""
+
+from __future__ import annotations
+
+from minikafka.kubernetes.document import CONFIG_MAP_BYTES_MAX
+from minikafka.metadata.image import ClusterImage, TopicState
+from minikafka.protocol.errors import ErrorCode, KafkaError
+
+WORST_CASE_BYTES_MAX = CONFIG_MAP_BYTES_MAX // 2
+
+TOPIC_BYTES = 24
+"""Of a topic beside its name, settings and partitions: mostly its id, which is random."""
+
+PARTITION_BYTES, REPLICA_BYTES = 12, 5
+"""Of a partition's epochs and leader, and of each replica, which is also in its ISR or ELR."""
+
+BROKER_BYTES = 150
+
+
+def check_room(image: ClusterImage, topic: TopicState) -> None:
+    """Whether a topic may be as given: new, with more partitions, more replicas or longer settings than it has in the image.
+
+    Raises:
+        KafkaError: POLICY_VIOLATION, when the cluster's metadata might not fit into its ConfigMap any more. What takes no
+            more room than before is always allowed.
+    """
+    before = image.topics.get(topic.name)
+    more = topic_bytes(topic) - (0 if before is None else topic_bytes(before))
+    there = worst_case_bytes(image)
+    if more <= 0 or there + more <= WORST_CASE_BYTES_MAX:
+        return
+    partitions = sum(len(one.partitions) for one in image.topics.values())
+    raise KafkaError(
+        ErrorCode.POLICY_VIOLATION,
+        f"topic {topic.name!r} with {len(topic.partitions)} partitions: the cluster's metadata ({len(image.topics)} topics, "
+        f"{partitions} partitions) may take {there} bytes in a failover, and this would make it {there + more}; at most "
+        f"{WORST_CASE_BYTES_MAX} are allowed, half of what Kubernetes stores in a ConfigMap",
+    )
+
+
+def worst_case_bytes(image: ClusterImage) -> int:
+    """What the ConfigMap may grow to, in bytes."""
+    settings = sum(len(k) + len(v) for configs in image.broker_configs.values() for k, v in configs.items())
+    return len(image.brokers) * BROKER_BYTES + settings + sum(map(topic_bytes, image.topics.values()))
+
+
+def topic_bytes(topic: TopicState) -> int:
+    """The part of it that is a topic's. All partitions are taken to have as many replicas as the one with the most."""
+    replicas = max((len(partition.replicas) for partition in topic.partitions), default=0)
+    settings = sum(len(key) + len(value) for key, value in topic.configs.items())
+    return (
+        TOPIC_BYTES + len(topic.name) + settings + len(topic.partitions) * (PARTITION_BYTES + replicas * REPLICA_BYTES)
+    )

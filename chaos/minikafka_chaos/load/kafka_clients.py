@@ -1,0 +1,57 @@
+"""librdkafka's clients, for every ground with real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.load.clients import GroupSettings, ReadBack, ReadProgress, TopicPlan
+from minikafka_chaos.load.cluster_view import ClusterView
+from minikafka_chaos.load.consumer_group import ConsumerGroup
+from minikafka_chaos.load.load import LoadSettings, ProducerSettings, Tally
+from minikafka_chaos.load.reader import TailReader, read_back
+from minikafka_chaos.load.topics import create_topic
+from minikafka_chaos.load.workload import Load, Script
+from minikafka_chaos.record.history import HistoryWriter
+
+
+class KafkaClients:
+    """See `minikafka_chaos.load.clients.Clients`.
+
+    `bootstrap` gives all brokers' addresses, `live_bootstrap` those of the brokers that run now: a client that asks
+    only these is not kept waiting.
+    """
+
+    def __init__(self, bootstrap: Callable[[], str], live_bootstrap: Callable[[], str]) -> None:
+        self._bootstrap = bootstrap
+        self._live_bootstrap = live_bootstrap
+
+    def view(self) -> ClusterView:
+        return ClusterView(self._live_bootstrap)
+
+    def create_topic(self, plan: TopicPlan, deadline_s: float) -> None:
+        create_topic(self._bootstrap(), plan, deadline_s)
+
+    def script(self, settings: ProducerSettings, history: HistoryWriter, tally: Tally) -> Script:
+        return Script(self._bootstrap(), settings, history, tally)
+
+    def load(self, settings: LoadSettings, history: HistoryWriter, tally: Tally) -> Load:
+        return Load(self._bootstrap(), settings, history, tally)
+
+    def tail(self, partitions: Sequence[TopicPartition], history: HistoryWriter) -> TailReader:
+        return TailReader(self._bootstrap(), partitions, history)
+
+    def group(
+        self, settings: GroupSettings, partitions: Sequence[TopicPartition], history: HistoryWriter
+    ) -> ConsumerGroup:
+        return ConsumerGroup(self._bootstrap(), settings, partitions, history)
+
+    def read_back(
+        self,
+        partitions: Sequence[TopicPartition],
+        history: HistoryWriter,
+        deadline_s: float,
+        progress: ReadProgress | None = None,
+    ) -> ReadBack:
+        return read_back(self._live_bootstrap(), partitions, history, deadline_s, progress=progress)

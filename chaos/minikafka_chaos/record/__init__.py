@@ -1,0 +1,1 @@
+"""What a run writes down while it goes: history, journal, metrics, the logs of the replicas."""

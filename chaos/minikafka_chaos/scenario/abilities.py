@@ -1,0 +1,42 @@
+"""Which ground cannot do what, and why: one table, for the grounds themselves, for refusals, and for `docs/faults.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from minikafka_chaos.scenario.verbs import Verb
+
+_NO_TIME = "a flush takes no time there"
+_NO_POLICY = "what a broker does when its disk refuses (server/offline_logs.py) is not among the code that is simulated"
+_NO_AGENT = "there is no network agent yet: it needs privileges (docs/proposals/011-chaos-on-kubernetes.md)"
+_NO_DISK = "the broker's image has no injection point that the agent may reach"
+
+NO_GROUPS = "consumer groups and their coordinators are not among the code that is simulated"
+
+LACKS: Mapping[str, Mapping[Verb, str]] = MappingProxyType(
+    {
+        "processes": MappingProxyType({}),
+        "simulation": MappingProxyType(
+            {
+                Verb.SLOW_FSYNC: _NO_TIME,
+                Verb.FAILING_FSYNC: _NO_POLICY,
+                Verb.DISK_FULL: _NO_POLICY,
+            }
+        ),
+        "kubernetes": MappingProxyType(
+            {
+                Verb.CUT: _NO_AGENT,
+                Verb.DELAY: _NO_AGENT,
+                Verb.LOSS: _NO_AGENT,
+                Verb.HEAL: _NO_AGENT,
+                Verb.SLOW_FSYNC: _NO_DISK,
+                Verb.FAILING_FSYNC: _NO_DISK,
+                Verb.DISK_FULL: _NO_DISK,
+                Verb.CLOCK_STEP: "the clock is the node's, which other pods share",
+                Verb.STORE_OUTAGE: "the store is the Kubernetes API, which others share",
+            }
+        ),
+    }
+)
+"""Ground -> verb -> reason."""

@@ -1,0 +1,79 @@
+"""`docs/scenarios.md`: every scenario that comes along, what it is taken from, what it shows, where it runs, what is to be found.
+
+All of it is read from the documents: source and subject from annotations, grounds from what each ground lacks, verdicts from
+`expect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from minikafka_chaos.scenario.abilities import LACKS
+from minikafka_chaos.scenario.scenario import ExpectSpec, Scenario, load_scenario
+
+SOURCE, SHOWS = "minikafka.dev/source", "minikafka.dev/shows"
+"""Annotations that every scenario of the library has."""
+SIMULATION_ONLY = "minikafka.dev/simulation-only"
+"""Annotation of a scenario whose expectation other grounds do not meet, though they can run it: why."""
+
+HEAD = """# Scenarios
+
+Written by a command; do not edit. Each is a document in `chaos/scenarios`: `minikafka chaos run NAME [--set KEY=VALUE]
+[--ground GROUND]`. The verdict is always found, never told: it comes from what clients were told and from the replicas' logs
+([verdicts.md](verdicts.md)). *Expected* is what the document says beforehand; a run that finds something else ends with exit
+code 1. *May come* is what is there with one load and not with another.
+
+"""
+
+
+def page(folder: Path, told_twice: Mapping[str, Sequence[str]]) -> str:
+    """The page of the scenarios in `folder`. `told_twice`: story -> the names of the files that are made from it."""
+    made = {name for names in told_twice.values() for name in names}
+    paths = [path for path in sorted(folder.glob("*.yaml")) if path.stem not in made]
+    scenarios = [load_scenario(path) for path in paths]
+    lines = ["| scenario | what it shows | source | grounds | expected |", "|---|---|---|---|---|"]
+    for scenario in scenarios:
+        files = told_twice.get(scenario.name, ())
+        name = f"`{scenario.name}`" + "".join(f"<br>`{file}`" for file in files)
+        row = (name, annotation(scenario, SHOWS), annotation(scenario, SOURCE), _grounds(scenario), _expected(scenario))
+        lines.append(f"| {' | '.join(row)} |")
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def annotation(scenario: Scenario, name: str) -> str:
+    """An annotation of a scenario; empty when it has none."""
+    extra = scenario.metadata.model_extra or {}
+    return " ".join(str((extra.get("annotations") or {}).get(name, "")).split())
+
+
+def missing(scenario: Scenario, ground: str) -> list[str]:
+    """What a scenario asks for that a ground lacks: verbs, and on Kubernetes racks of its own, which are the nodes' there."""
+    verbs = {verb for step in scenario.spec.steps if step.fault is not None for verb in step.fault.verbs}
+    racks = ["racks of its own"] if ground == "kubernetes" and scenario.spec.cluster.racks else []
+    groups = ["consumer groups"] if ground == "simulation" and scenario.spec.workload.group_members else []
+    return sorted(verb.value for verb in verbs & LACKS[ground].keys()) + racks + groups
+
+
+def _grounds(scenario: Scenario) -> str:
+    if only := annotation(scenario, SIMULATION_ONLY):
+        return f"simulation only: {only}"
+    has = [ground for ground in LACKS if not missing(scenario, ground)]
+    lacks = [f"{ground} has no {', '.join(verbs)}" for ground in LACKS if (verbs := missing(scenario, ground))]
+    return ", ".join(has) + (f" ({'; '.join(lacks)})" if lacks else "")
+
+
+def _expected(scenario: Scenario) -> str:
+    if not scenario.spec.expect:
+        return "Passed"
+    return "<br>".join(_told(expected) for expected in scenario.spec.expect)
+
+
+def _told(expected: ExpectSpec) -> str:
+    found = ", ".join(f"{each.count or 'some'} {each.kind}" for each in expected.anomalies)
+    notes = ", ".join(expected.may_find)
+    when = ", ".join(f"`{entry.name}={entry.value}`" for entry in expected.when)
+    what = (
+        f"**{expected.verdict.value}**" + (f": {found}" if found else "") + (f" (may come: {notes})" if notes else "")
+    )
+    return f"{what} with {when}" if when else what

@@ -1,0 +1,76 @@
+"""A verdict on a terminal: the word first, then each claim, then the evidence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from minikafka_chaos.verdict.anomalies import Kind, Severity
+from minikafka_chaos.verdict.verdict import Outcome, Verdict
+
+COLOURS = {
+    Outcome.PASSED: "bold green",
+    Outcome.FAILED: "bold red",
+    Outcome.INCONCLUSIVE: "bold yellow",
+    Outcome.ABORTED: "bold yellow",
+    Outcome.ERROR: "bold magenta",
+}
+EVIDENCE_SHOWN_MAX = 5
+
+
+def print_verdict(console: Console, verdict: Verdict, more: Iterable[tuple[str, str]] = ()) -> None:
+    """Print a verdict; `more` are further rows (name, value), such as where the report is."""
+    shown: Counter[Kind] = Counter()
+    for anomaly in verdict.anomalies:
+        shown[anomaly.kind] += 1
+        if anomaly.severity is not Severity.ERROR or shown[anomaly.kind] > EVIDENCE_SHOWN_MAX:
+            continue
+        console.print(f"[red]{anomaly.kind.value}[/]: {escape(anomaly.message)}", highlight=False)
+    colour = COLOURS[verdict.outcome]
+    table = Table(
+        title=f"[{colour}]{verdict.outcome.value}[/]: {escape(verdict.summary)}",
+        title_justify="left",
+        show_header=False,
+    )
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _rows(verdict):
+        table.add_row(name, escape(value))
+    if verdict.findings:
+        table.add_section()
+    for finding in verdict.findings:
+        word = {True: "[green]held[/]", False: "[red]NOT HELD[/]", None: "[yellow]could not tell[/]"}[finding.held]
+        table.add_row(finding.claim, word + (f": {escape(finding.detail)}" if finding.detail else ""))
+    for problem in verdict.problems:
+        table.add_row("[yellow]problem[/]", escape(problem))
+    rows = list(more)
+    if rows:
+        table.add_section()
+    for name, value in rows:
+        table.add_row(name, escape(value))
+    console.print(table)
+
+
+def _rows(verdict: Verdict) -> Iterable[tuple[str, str]]:
+    counts = verdict.counts
+    if not counts:
+        return
+    yield "records sent", f"{counts['sent']:,}"
+    yield "acknowledged", f"{counts['acknowledged']:,}"
+    yield "failed / unknown", f"{counts['failed']:,} / {counts['unknown']:,} ({counts['unknown_but_there']:,} there)"
+    yield "read back", f"{counts['read']:,}"
+    yield "lost", f"{counts['lost']:,}"
+    for name, word in (("deleted", "deleted"), ("accepted_loss", "given up"), ("phantoms", "phantoms")):
+        if counts[name]:
+            yield word, f"{counts[name]:,}"
+    yield "duplicated", f"{counts['duplicated']:,}"
+    yield "reordered", f"{counts['reordered']:,}"
+    compared = counts["replicas_compared"]
+    divergent = f"{counts['divergent']:,} ({compared} replica logs compared)"
+    yield "divergent", "logs not compared" if compared is None else divergent
+    if counts["longest_ack_gap_s"] is not None:
+        yield "longest ack gap", f"{counts['longest_ack_gap_s']:.2f} s ({counts['longest_ack_gap_in']})"
