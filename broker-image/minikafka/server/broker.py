@@ -25,7 +25,8 @@ from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.api import load_handlers
-from minikafka.server.connection import API_VERSIONS, FETCH_FOLLOWER, PRODUCE, ClientConnection
+from minikafka.server.api.fetch import FOLLOWER_FETCH
+from minikafka.server.connection import API_VERSIONS, PRODUCE, ClientConnection
 from minikafka.server.connections import ConnectionRegistry, Heartbeats
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.fetchers import ReplicaFetcher
@@ -187,7 +188,7 @@ class Broker:
                 self.stats,
                 self.replica_statuses,
                 api_names={key: spec.name for key, (spec, _) in self.handlers.items()}
-                | {FETCH_FOLLOWER: "FetchFollower"},
+                | {FOLLOWER_FETCH: "FetchFollower"},
                 events=self.events,
                 failed=self.health.problems,
             )

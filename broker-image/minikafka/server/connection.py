@@ -11,27 +11,22 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from minikafka.protocol import fetch as fetch_codec
 from minikafka.protocol import messages, wire
-from minikafka.protocol import produce as produce_codec
 from minikafka.protocol.errors import ErrorCode, KafkaError
-from minikafka.protocol.fetch import FetchRequest, PartitionData
-from minikafka.protocol.produce import PartitionResult, ProduceRequest
+from minikafka.protocol.fetch import PartitionData
+from minikafka.protocol.produce import PartitionResult
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
-from minikafka.replication.purgatory import DelayedFetch, FetchTopics
+from minikafka.server.api import fetch, produce
 from minikafka.server.connections import Heartbeats
 from minikafka.server.framing import FrameProtocol
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
-PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
-
-FETCH_FOLLOWER = 1001
-"""A Fetch of a broker, where requests are counted: Kafka tells it from a client's, too. No such key on the wire."""
+PRODUCE, FETCH, API_VERSIONS = produce.SPEC.key, fetch.SPEC.key, 18
+PRODUCE_VERSION_MIN = produce.SPEC.min_version
 
 FORWARDED = frozenset({19, 20, 33, 37, 43, 44, 45, 46})
 """Requests that only the controller can carry out; any broker takes them and passes them on, as in KRaft."""
@@ -74,19 +69,6 @@ class RequestContext:
         self.inter_broker = connection.inter_broker
 
 
-TIMER_SECONDS_MIN = 0.001
-"""Timers of uvloop count milliseconds."""
-
-
-def _refused(request: FetchRequest) -> FetchTopics:
-    """A Fetch by somebody who calls itself a replica, and may not: Kafka's answer to a lack of CLUSTER_ACTION.
-
-    Served, it would read above the high watermark, move it, and hold a dead follower in the ISR.
-    """
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return [(key, [PartitionData(asked.partition, code) for asked in partitions]) for key, partitions in request.topics]
-
-
 def error_codes(answer: Any) -> Iterator[int]:
     """Every error code in the values of an answer, at whatever depth; NONE is none."""
     if isinstance(answer, Mapping):
@@ -116,8 +98,7 @@ class ClientConnection(FrameProtocol):
         self.slots: deque[Slot] = deque()
         self._cold: deque[tuple[Slot, RequestHeader, bytes]] = deque()
         self._cold_task: asyncio.Task[None] | None = None
-        self._parked: DelayedFetch | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self.waiting_fetch = fetch.WaitingFetch()
         self._paused = False
         self._last_request = time.perf_counter()
         self._busy_since = 0.0
@@ -153,11 +134,9 @@ class ClientConnection(FrameProtocol):
     def closed(self) -> None:
         if self._cold_task is not None:
             self._cold_task.cancel()
-        for timer in (self._timer, self._idle_timer):
-            if timer is not None:
-                timer.cancel()
-        if self._parked is not None:
-            self._parked.give_up()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self.waiting_fetch.give_up()
         self.slots.clear()
         self.broker.connections.closed(self)
 
@@ -179,10 +158,10 @@ class ClientConnection(FrameProtocol):
             header = wire.read_header(frame)
             slot = Slot(header.api_key, started, len(frame))
             self.slots.append(slot)
-            if header.api_key == PRODUCE and header.api_version >= produce_codec.MIN_SUPPORTED:
-                self._produce(frame, header, slot)
+            if header.api_key == PRODUCE and header.api_version >= PRODUCE_VERSION_MIN:
+                produce.serve(self, frame, header, slot)
             elif header.api_key == FETCH:
-                self._fetch(frame, header, slot)
+                fetch.serve(self, frame, header, slot)
             else:
                 self._cold_request(frame, header, slot)
             if slot.out is None:
@@ -202,7 +181,7 @@ class ClientConnection(FrameProtocol):
     @property
     def is_waiting(self) -> bool:
         """Whether a Fetch is parked here."""
-        return self._parked is not None and not self._parked.is_over
+        return self.waiting_fetch.is_waiting
 
     def batch_received(self) -> None:
         self.broker.replicas.flush_ready()
@@ -241,113 +220,16 @@ class ClientConnection(FrameProtocol):
         if parts:
             self.send(parts)
 
-    # -- Produce --------------------------------------------------------------------------------------------------------
+    # -- for the handlers of Produce and Fetch ----------------------------------------------------------------------------
 
-    def _produce(self, frame: memoryview, header: RequestHeader, slot: Slot) -> None:
-        version = header.api_version
-        if version > produce_codec.MAX_SUPPORTED:
-            raise MalformedRequest(f"Produce v{version} is not supported")
-        request = produce_codec.decode_produce(frame, header.end, version)
-        refused = ErrorCode.NONE
-        if request.acks not in (-1, 0, 1):
-            refused = ErrorCode.INVALID_REQUIRED_ACKS
-        elif request.transactional_id is not None:
-            refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if refused:
-            self.broker.stats.rejected_bytes += sum(
-                len(records or b"") for _, row in request.topics for _, records in row
-            )
-            self._produced(slot, header, request, produce_codec.errors_for(request, refused))
-            return
-        self.broker.replicas.produce(request, lambda results: self._produced(slot, header, request, results))
-
-    def _produced(
-        self,
-        slot: Slot,
-        header: RequestHeader,
-        request: ProduceRequest,
-        results: list[tuple[str, list[PartitionResult]]],
-    ) -> None:
-        failed = [result for _, row in results for result in row if result.error]
-        if failed:
-            stats = self.broker.stats
-            stats.failed_produce += 1
-            self._count_errors(PRODUCE, [result.error for result in failed])
-            for name, row in results:
-                if name in stats.topics and any(result.error for result in row):
-                    stats.topics[name].failed_produce += 1
-        if request.acks == 0:
-            self._unacknowledged(slot, bool(failed))
-            return
-        endpoints = self._new_leaders(failed) if failed and header.api_version >= 10 else None
-        self.answer(
-            slot,
-            [produce_codec.encode_produce_response(header.api_version, header.correlation_id, results, endpoints)],
-        )
-
-    def _unacknowledged(self, slot: Slot, failed: bool) -> None:
-        """acks=0 gets no answer; after an error Kafka closes the connection, so that the client looks for a new leader."""
-        self.answer(slot, [])
-        if failed:
-            self.close()
-
-    def _new_leaders(self, failed: Iterable[PartitionResult | PartitionData]) -> NodeEndpoints | None:
+    def new_leaders(self, failed: Iterable[PartitionResult | PartitionData]) -> NodeEndpoints | None:
         """KIP-951: where the leaders are that this broker is not."""
         leaders = {part.current_leader[0] for part in failed if part.current_leader is not None}
         return self.broker.endpoints_of(leaders, self.listener) if leaders else None
 
-    def _count_errors(self, api_key: int, codes: Iterable[int]) -> None:
+    def count_errors(self, api_key: int, codes: Iterable[int]) -> None:
         for code in codes:
-            self.broker.stats.count_error(api_key, code)
-
-    # -- Fetch ----------------------------------------------------------------------------------------------------------
-
-    def _fetch(self, frame: memoryview, header: RequestHeader, slot: Slot) -> None:
-        version = header.api_version
-        if not fetch_codec.MIN_SUPPORTED <= version <= fetch_codec.MAX_SUPPORTED:
-            raise MalformedRequest(f"Fetch v{version} is not supported")
-        request = fetch_codec.decode_fetch(frame, header.end, version)
-        request.max_bytes = min(request.max_bytes, self.broker.config.fetch_max_bytes)
-        request.min_bytes = min(request.min_bytes, request.max_bytes)
-        if request.replica_id >= 0:
-            slot.api_key = FETCH_FOLLOWER
-        if request.replica_id >= 0 and not self.inter_broker:
-            self._fetched(header, request, slot, _refused(request), 0)
-            return
-        parked = self.broker.replicas.fetch(request, partial(self._fetched, header, request, slot))
-        if parked is None:
-            return
-        if self._parked is not None:  # a client that pipelines fetches: only one may wait
-            self._parked.retry(True)
-        self._parked = parked
-        if self._timer is None and self.loop is not None:
-            self._timer = self.loop.call_later(request.max_wait_ms / 1000, self._fetch_due)
-
-    def _fetch_due(self) -> None:
-        """One timer a connection: it follows the deadline of whatever is parked, instead of one timer a fetch."""
-        self._timer = None
-        parked = self._parked
-        if parked is None or parked.is_over or self.loop is None:
-            return
-        left = parked.deadline - time.monotonic()
-        if left <= TIMER_SECONDS_MIN:
-            parked.retry(True)
-        else:
-            self._timer = self.loop.call_later(left, self._fetch_due)
-
-    def _fetched(self, header: RequestHeader, request: FetchRequest, slot: Slot, topics: Any, total: int) -> None:
-        stats = self.broker.stats
-        if request.replica_id >= 0:
-            stats.replication_bytes_out += total
-        failed = self.broker.replicas.answered(topics, total > 0 > request.replica_id)
-        if failed:
-            stats.failed_fetch += 1
-            self._count_errors(FETCH, [data.error for data in failed])
-        endpoints = self._new_leaders(failed) if failed and header.api_version >= 16 else None
-        self.answer(
-            slot,
-            fetch_codec.encode_fetch_response(header.api_version, header.correlation_id, topics, 0, endpoints),
-        )
+            self.stats.count_error(api_key, code)
 
     # -- everything else ------------------------------------------------------------------------------------------------
 
@@ -383,7 +265,7 @@ class ClientConnection(FrameProtocol):
             raise MalformedRequest(f"{spec.name} is for brokers; it is not served on listener {self.listener}")
         if not spec.min_version <= version <= spec.max_version:
             if key == API_VERSIONS:  # KIP-511: answered in version 0, so that the client learns what it may ask
-                self._count_errors(key, (ErrorCode.UNSUPPORTED_VERSION,))
+                self.count_errors(key, (ErrorCode.UNSUPPORTED_VERSION,))
                 answer = messages.encode_response(
                     key, 0, self.broker.api_versions(self.inter_broker, ErrorCode.UNSUPPORTED_VERSION)
                 )
@@ -406,6 +288,6 @@ class ClientConnection(FrameProtocol):
                 pass  # no controller to be reached: the handler says NOT_CONTROLLER in the words of its API
         request = messages.decode_request(key, version, body)
         values = await handle(self.broker, RequestContext(self, header), request)
-        self._count_errors(key, error_codes(values))
+        self.count_errors(key, error_codes(values))
         answer = messages.encode_response(key, version, values)
         return wire.response_frame(header.correlation_id, answer, flexible and key != API_VERSIONS)

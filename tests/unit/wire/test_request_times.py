@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from minikafka.server.connection import FETCH, FETCH_FOLLOWER, PRODUCE
+from minikafka.server.api.fetch import FOLLOWER_FETCH
+from minikafka.server.connection import FETCH, PRODUCE
 
 from tests.unit.wire.client import ALL, LEADER, produced
 from tests.unit.wire.stage import Stage
@@ -34,7 +35,7 @@ async def test_waiting_for_a_replica_is_remote_and_waiting_for_another_answer_is
 async def test_fetches_of_followers_are_told_from_those_of_clients(stage: Stage) -> None:
     client, follower = await lead(stage)
     requests = stage.broker.stats.requests
-    assert (FETCH_FOLLOWER in requests, FETCH in requests) == (True, False)
+    assert (FOLLOWER_FETCH in requests, FETCH in requests) == (True, False)
     await produced(client.produce(b"a", acks=LEADER))
     await stage.has(follower, 1)
     traffic = stage.broker.stats.topics["t"]

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import Any
 
-from minikafka.protocol import fetch, produce
+from minikafka.server.api import fetch, produce
 from minikafka.server.api.spec import ApiSpec
 
 Handler = Callable[[Any, Any, Any], Awaitable[dict[str, Any]]]
@@ -35,14 +35,14 @@ MODULES = (
 
 async def _hot(broker: Any, ctx: Any, request: Any) -> dict[str, Any]:
     del broker, ctx, request
-    raise AssertionError("Produce and Fetch are handled by the connection")
+    raise AssertionError("Produce and Fetch are served by the connection, without a task")
 
 
 def load_handlers() -> dict[int, tuple[ApiSpec, Handler]]:
     """Every supported API by its key."""
     handlers: dict[int, tuple[ApiSpec, Handler]] = {
-        0: (ApiSpec(0, "Produce", produce.MIN_SUPPORTED, produce.MAX_SUPPORTED), _hot),
-        1: (ApiSpec(1, "Fetch", fetch.MIN_SUPPORTED, fetch.MAX_SUPPORTED), _hot),
+        produce.SPEC.key: (produce.SPEC, _hot),
+        fetch.SPEC.key: (fetch.SPEC, _hot),
     }
     for name in MODULES:
         for spec, handler in import_module(f"{__name__}.{name}").SPECS:

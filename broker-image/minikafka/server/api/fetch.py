@@ -1,0 +1,117 @@
+"""Fetch, from the frame to its answer. Sessions (KIP-227) are not kept: every Fetch is a full one.
+
+It is handled where it is read, without a task. A Fetch that finds too little waits in the purgatory; of one connection
+only one may wait, and one timer follows its deadline. Only the inter-broker listener believes that somebody is a replica.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from minikafka.protocol import fetch as codec
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.fetch import FetchRequest, PartitionData
+from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.replication.purgatory import DelayedFetch, FetchTopics
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.connection import ClientConnection, Slot
+
+SPEC = ApiSpec(1, "Fetch", codec.MIN_SUPPORTED, codec.MAX_SUPPORTED)
+
+FOLLOWER_FETCH = 1001
+"""A Fetch of a broker, where requests are counted: Kafka tells it from a client's, too. No such key on the wire."""
+
+NEW_LEADER_VERSION = 16
+"""The first version whose answer can name the leader that this broker is not (KIP-951)."""
+
+TIMER_SECONDS_MIN = 0.001
+"""Timers of uvloop count milliseconds."""
+
+
+class WaitingFetch:
+    """The one Fetch of a connection that waits in the purgatory. One timer, which follows the deadline of whatever waits."""
+
+    __slots__ = ("_fetch", "_timer")
+
+    def __init__(self) -> None:
+        self._fetch: DelayedFetch | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._fetch is not None and not self._fetch.is_over
+
+    def wait(self, fetch: DelayedFetch, max_wait_ms: int, loop: asyncio.AbstractEventLoop | None) -> None:
+        """A client that pipelines fetches has the one before answered with what there is."""
+        if self._fetch is not None:
+            self._fetch.retry(True)
+        self._fetch = fetch
+        if self._timer is None and loop is not None:
+            self._timer = loop.call_later(max_wait_ms / 1000, self._due, loop)
+
+    def _due(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        fetch = self._fetch
+        if fetch is None or fetch.is_over:
+            return
+        left = fetch.deadline - time.monotonic()
+        if left <= TIMER_SECONDS_MIN:
+            fetch.retry(True)
+        else:
+            self._timer = loop.call_later(left, self._due, loop)
+
+    def give_up(self) -> None:
+        """The connection is closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._fetch is not None:
+            self._fetch.give_up()
+
+
+def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader, slot: Slot) -> None:
+    """Read what is asked for; the slot is filled now, or when there is enough, or in time. Raises MalformedRequest."""
+    version = header.api_version
+    if not codec.MIN_SUPPORTED <= version <= codec.MAX_SUPPORTED:
+        raise MalformedRequest(f"Fetch v{version} is not supported")
+    request = codec.decode_fetch(frame, header.end, version)
+    request.max_bytes = min(request.max_bytes, connection.broker.config.fetch_max_bytes)
+    request.min_bytes = min(request.min_bytes, request.max_bytes)
+    if request.replica_id >= 0:
+        slot.api_key = FOLLOWER_FETCH
+    if request.replica_id >= 0 and not connection.inter_broker:
+        _answer(connection, header, request, slot, _refused(request), 0)
+        return
+    waiting = connection.broker.replicas.fetch(request, partial(_answer, connection, header, request, slot))
+    if waiting is not None:
+        connection.waiting_fetch.wait(waiting, request.max_wait_ms, connection.loop)
+
+
+def _refused(request: FetchRequest) -> FetchTopics:
+    """A Fetch by somebody who calls itself a replica, and may not: Kafka's answer to a lack of CLUSTER_ACTION.
+
+    Served, it would read above the high watermark, move it, and hold a dead follower in the ISR.
+    """
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return [(key, [PartitionData(asked.partition, code) for asked in partitions]) for key, partitions in request.topics]
+
+
+def _answer(
+    connection: ClientConnection, header: RequestHeader, request: FetchRequest, slot: Slot, topics: Any, total: int
+) -> None:
+    """`total`: bytes of records in the answer."""
+    stats = connection.stats
+    if request.replica_id >= 0:
+        stats.replication_bytes_out += total
+    failed = connection.broker.replicas.answered(topics, total > 0 > request.replica_id)
+    if failed:
+        stats.failed_fetch += 1
+        connection.count_errors(SPEC.key, [data.error for data in failed])
+    endpoints = connection.new_leaders(failed) if failed and header.api_version >= NEW_LEADER_VERSION else None
+    connection.answer(
+        slot, codec.encode_fetch_response(header.api_version, header.correlation_id, topics, 0, endpoints)
+    )

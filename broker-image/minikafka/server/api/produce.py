@@ -1,0 +1,67 @@
+"""Produce, from the frame to its answer. Transactions are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+
+It is handled where it is read, without a task: the records stay views into the receive buffer, which are valid only until
+`serve` returns (`replication/replicas.py` appends them before that). With acks=0 nothing is answered; after an error Kafka
+closes the connection then, so that the client looks for a new leader.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minikafka.protocol import produce as codec
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.produce import PartitionResult, ProduceRequest
+from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.server.api.spec import ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.connection import ClientConnection, Slot
+
+SPEC = ApiSpec(0, "Produce", codec.MIN_SUPPORTED, codec.MAX_SUPPORTED)
+
+ACKS = (-1, 0, 1)
+NEW_LEADER_VERSION = 10
+"""The first version whose answer can name the leader that this broker is not (KIP-951)."""
+
+Results = list[tuple[str, list[PartitionResult]]]
+
+
+def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader, slot: Slot) -> None:
+    """Append what is in the frame; the slot is filled now, or when enough replicas have it. Raises MalformedRequest."""
+    version = header.api_version
+    if version > codec.MAX_SUPPORTED:
+        raise MalformedRequest(f"Produce v{version} is not supported")
+    request = codec.decode_produce(frame, header.end, version)
+    refused = ErrorCode.NONE
+    if request.acks not in ACKS:
+        refused = ErrorCode.INVALID_REQUIRED_ACKS
+    elif request.transactional_id is not None:
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if refused:
+        connection.stats.rejected_bytes += sum(len(records or b"") for _, row in request.topics for _, records in row)
+        _answer(connection, slot, header, request, codec.errors_for(request, refused))
+        return
+    connection.broker.replicas.produce(request, lambda results: _answer(connection, slot, header, request, results))
+
+
+def _answer(
+    connection: ClientConnection, slot: Slot, header: RequestHeader, request: ProduceRequest, results: Results
+) -> None:
+    failed = [result for _, row in results for result in row if result.error]
+    if failed:
+        stats = connection.stats
+        stats.failed_produce += 1
+        connection.count_errors(SPEC.key, [result.error for result in failed])
+        for name, row in results:
+            if name in stats.topics and any(result.error for result in row):
+                stats.topics[name].failed_produce += 1
+    if request.acks == 0:
+        connection.answer(slot, [])
+        if failed:
+            connection.close()
+        return
+    endpoints = connection.new_leaders(failed) if failed and header.api_version >= NEW_LEADER_VERSION else None
+    connection.answer(
+        slot, [codec.encode_produce_response(header.api_version, header.correlation_id, results, endpoints)]
+    )
