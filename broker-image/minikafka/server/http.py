@@ -1,13 +1,16 @@
 """The broker's little HTTP server: ``/metrics``, ``/healthz`` and ``/readyz``, and nothing else.
 
-Written on asyncio's protocols, because a web framework costs more memory than the rest of the broker. HTTP/1.1 as far
-as scrapers and kubelets need it (RFC 9112): GET and HEAD, keep-alive, pipelining in order, no request bodies. Every
-connection is bounded in time and bytes, so that a slow or rude client can do no harm.
+h11 for the protocol, asyncio for the bytes, because a web framework costs more memory than the rest of the broker. What
+scrapers and kubelets need: GET and HEAD, keep-alive (HTTP/1.1), pipelining in order, no request bodies. Every connection
+is bounded in time and bytes, so that a slow or rude client can do no harm.
 """
 
 import asyncio
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Final, cast
+
+import h11
 
 REQUEST_BYTES_MAX: Final = 8 * 1024
 """Request line and headers together; a scraper sends a few hundred bytes."""
@@ -20,17 +23,8 @@ Probe = Callable[[], tuple[bool, str]]
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    413: "Content Too Large",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-    505: "HTTP Version Not Supported",
-}
+_VERSIONS = (b"1.0", b"1.1")
+_METHODS = (b"GET", b"HEAD")
 
 
 class MetricsServer:
@@ -82,7 +76,8 @@ class _Connection(asyncio.Protocol):
     def __init__(self, server: MetricsServer, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._loop = loop
-        self._buffer = bytearray()
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
+        self._request: h11.Request | None = None  # that is answered now
         self._writable = True
         self._ended = False  # the client sends no more
         self._closing = False  # nothing more is answered
@@ -132,7 +127,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
-        self._buffer += data
+        self._http.receive_data(data)
         self._answer_all()
 
     def _restart_timer(self) -> None:
@@ -141,71 +136,76 @@ class _Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(IDLE_SECONDS_MAX, self.abort)
 
     def _answer_all(self) -> None:
-        """Answer every whole request in the buffer, in order, while the client reads."""
+        """Answer every whole request that was received, in order, while the client reads."""
         while self._writable and not self._closing:
-            # Empty lines before a request line are allowed (RFC 9112, 2.2).
-            while self._buffer.startswith(b"\r\n"):
-                del self._buffer[:2]
-            end = self._buffer.find(b"\r\n\r\n")
-            if max(end, 0) > REQUEST_BYTES_MAX or (end < 0 and len(self._buffer) > REQUEST_BYTES_MAX):
-                self._refuse(431)
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                self._request = None
+                self._refuse(error.error_status_hint)
                 return
-            if end < 0:
-                return
-            head = bytes(self._buffer[:end])
-            del self._buffer[: end + 4]
-            self._restart_timer()
-            self._answer_one(head)
+            if isinstance(event, h11.Request):
+                self._request = event
+                refusal = _refusal(event)
+                if refusal is not None:
+                    self._refuse(refusal)
+            elif isinstance(event, h11.EndOfMessage):
+                self._restart_timer()
+                self._answer_one()
+            else:
+                return  # more has to come first
 
-    def _answer_one(self, head: bytes) -> None:
-        request_line, *header_lines = head.decode("latin-1").split("\r\n")
-        parts = request_line.split(" ")
-        if len(parts) != 3 or not all(parts) or not parts[2].startswith("HTTP/"):
-            self._refuse(400)
-            return
-        method, target, version = parts
-        if version not in ("HTTP/1.1", "HTTP/1.0"):
-            self._refuse(505)
-            return
-        headers: dict[str, str] = {}
-        for line in header_lines:
-            name, colon, value = line.partition(":")
-            if not colon or not name or name != name.strip():
-                self._refuse(400)
-                return
-            headers[name.lower()] = value.strip().lower()
-        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            self._refuse(413)
-            return
-        if method not in ("GET", "HEAD"):
-            self._refuse(405)
-            return
-        connection = headers.get("connection", "")
-        keep = "close" not in connection and (version == "HTTP/1.1" or "keep-alive" in connection)
+    def _answer_one(self) -> None:
+        request = self._request
+        assert request is not None
         try:
-            status, content_type, body = self._server.answer(target)
+            status, content_type, body = self._server.answer(request.target.decode("latin-1"))
         except Exception as error:  # a bug in a probe must show in the answer, not end the broker
             status, content_type, body = 500, _TEXT, f"{type(error).__name__}: {error}\n".encode()
-        self._send(status, content_type, body, head_only=method == "HEAD", keep=keep)
+        self._send(status, content_type, body)
+        if self._http.our_state is h11.MUST_CLOSE:
+            self._close()
+        else:
+            self._http.start_next_cycle()
 
     def _refuse(self, status: int) -> None:
-        body = f"{status} {_REASONS[status]}\n".encode()
-        self._send(status, _TEXT, body, head_only=False, keep=False)
+        fixed = [("Connection", "close")]
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            fixed.append(("Allow", b", ".join(_METHODS).decode()))
+        self._send(status, _TEXT, f"{status} {HTTPStatus(status).phrase}\n".encode(), fixed)
+        self._close()
 
-    def _send(self, status: int, content_type: str, body: bytes, *, head_only: bool, keep: bool) -> None:
+    def _send(self, status: int, content_type: str, body: bytes, more: list[tuple[str, str]] | None = None) -> None:
         assert self._transport is not None
-        lines = [
-            f"HTTP/1.1 {status} {_REASONS[status]}",
-            f"Content-Type: {content_type}",
-            f"Content-Length: {len(body)}",
-            "Cache-Control: no-store",
+        headers = [
+            ("Content-Type", content_type),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+            *(more or ()),
         ]
-        if status == 405:
-            lines.append("Allow: GET, HEAD")
-        lines.append(f"Connection: {'keep-alive' if keep else 'close'}")
-        head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-        self._transport.write(head if head_only else head + body)
-        if not keep:
-            self._closing = True
-            self._buffer.clear()
-            self._transport.close()
+        response = h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase.encode())
+        parts = [self._http.send(response)]
+        if self._request is None or self._request.method != b"HEAD":
+            parts.append(self._http.send(h11.Data(data=body)))
+        parts.append(self._http.send(h11.EndOfMessage()))
+        self._transport.write(b"".join(part for part in parts if part))
+
+    def _close(self) -> None:
+        assert self._transport is not None
+        self._closing = True
+        self._transport.close()
+
+
+def _refusal(request: h11.Request) -> int | None:
+    """The status with which a request is refused that is not served here, whatever it asks for."""
+    if request.http_version not in _VERSIONS:
+        return HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
+    headers = dict(request.headers)
+    size = len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
+    if size > REQUEST_BYTES_MAX:
+        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+    if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
+        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    if request.method not in _METHODS:
+        return HTTPStatus.METHOD_NOT_ALLOWED
+    return None
