@@ -327,6 +327,53 @@ def test_a_second_experiment_on_the_same_cluster(lab: Lab) -> None:
     assert lab.wait_for("first", "Aborted")["verdict"] == "Aborted"
 
 
+def make_topic(lab: Lab, name: str, topic_id: str) -> None:
+    """As brokers do: in the metadata, and shown by an object of theirs."""
+    row = {"replicas": [0, 1, 2], "isr": [0, 1, 2], "leader": 0, "leaderEpoch": 0, "partitionEpoch": 0}
+    record = {"topicId": topic_id, "partitions": [row], "configs": {}}
+    revision = lab.word.commit(name, record, shown=True)
+    metadata = {
+        "name": name,
+        "finalizers": ["minikafka.dev/topic"],
+        "annotations": {"minikafka.dev/topic-id": topic_id},
+    }
+    body = {"apiVersion": "minikafka.dev/v1alpha1", "kind": "MiniKafkaTopic", "metadata": metadata}
+    lab.plane.request("POST", lab.url("minikafkatopics"), {**body, "spec": {"clusterRef": {"name": "shop"}}})
+    status = {"topicId": topic_id, "topicName": name, "revision": revision, "partitions": [{"partition": 0, **row}]}
+    lab.plane.request("PATCH", lab.url("minikafkatopics", name) + "/status", {"status": status})
+
+
+def test_topics_that_it_made_go_and_others_stay(lab: Lab) -> None:
+    """One is removed by its id, though the controller dies; one of its name was made anew by somebody else, and stays."""
+    ours, before, theirs = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
+    lab.create("topics", topics=[{"name": "bank"}, {"name": "audit"}])
+    lab.running("topics")
+    ledger = lab.ledger("topics")
+    ledger.take()
+    for name, topic_id in (("bank", ours), ("audit", before)):
+        ledger.intend_topic(name)
+        assert lab.status("topics")["topics"][-1]["state"] == "Intended"
+        ledger.topic_made(name, topic_id)
+    make_topic(lab, "bank", ours)
+    make_topic(lab, "audit", theirs)
+    lab.plane.request("DELETE", lab.url("jobs", "topics-run"), {"propagationPolicy": "Background"})
+    lab.pod_ends("topics")
+    bank = until_now(
+        lambda: lab.find("minikafkatopics", "bank"), lambda it: "deletionTimestamp" in it["metadata"], seconds=PATIENCE
+    )
+    assert bank["status"]["topicId"] == ours
+    lab.restart()
+    lab.word.remove("bank")
+    lab.plane.request("PATCH", lab.url("minikafkatopics", "bank"), {"metadata": {"finalizers": []}})
+    found = lab.wait_for("topics", "Error")
+    assert [(one["name"], one["state"]) for one in found["topics"]] == [("bank", "Removed"), ("audit", "Removed")]
+    assert "deletionTimestamp" not in lab.find("minikafkatopics", "audit")["metadata"]
+    assert "TopicsRemoved" in lab.events("topics") and lab.lease_holder() == ""
+    lab.word.remove("audit")
+    lab.plane.request("PATCH", lab.url("minikafkatopics", "audit"), {"metadata": {"finalizers": []}})
+    lab.plane.request("DELETE", lab.url("minikafkatopics", "audit"))
+
+
 def test_a_schedule_makes_experiments(lab: Lab) -> None:
     template = {"name": "nowhere", "spec": {**SPEC, "clusterRef": {"name": "nowhere"}}}
     spec = {"interval": {"seconds": 10}, "failedHistoryLimit": 1, "templates": [template]}
@@ -368,9 +415,15 @@ class TestRights:
         name = lab.namespace if account == "controller" else "minikafka-chaos-runner"
         user = f"{lab.namespace}:{name}"
         may = [("create", "pods:exec"), ("update", "chaosexperiments.minikafka.dev:status")]
-        may += [("create", "jobs.batch"), ("update", "leases.coordination.k8s.io")] if account == "controller" else []
+        more = [
+            ("create", "jobs.batch"),
+            ("update", "leases.coordination.k8s.io"),
+            ("delete", "minikafkatopics.minikafka.dev"),
+        ]
+        may += more if account == "controller" else []
         assert set(table(lab.plane, user, lab.namespace, may).values()) == {True}
-        told = table(lab.plane, user, lab.namespace, list(self.NEVER))
+        never = [*self.NEVER, *(more if account == "runner" else ())]
+        told = table(lab.plane, user, lab.namespace, never)
         assert not [question for question, answer in told.items() if answer]
         elsewhere = table(lab.plane, user, "default", may)
         assert not [question for question, answer in elsewhere.items() if answer]

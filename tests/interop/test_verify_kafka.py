@@ -1,7 +1,7 @@
 """`minikafka verify` judges a cluster that is not ours: three brokers of Apache Kafka (KRaft), one of which is killed.
 
-What it finds is true of Kafka, or the verifier is wrong: with ``acks=all`` a leader that is killed costs nothing; with ``acks=1`` what
-the leader acknowledged before anybody had copied it is gone, and is named.
+What it finds is true of Kafka, or the verifier is wrong: with ``acks=all`` a leader that is killed costs nothing; with
+``acks=1`` what the leader acknowledged before anybody had copied it is gone.
 """
 
 from __future__ import annotations

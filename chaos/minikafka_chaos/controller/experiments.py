@@ -2,8 +2,8 @@
 
 Each step is one write or one act, and what it is about is written down before it is done; so whoever dies between two steps
 leaves behind what the next look needs to go on. The order: finalizer, cluster (where the experiment brings one), Lease,
-status Running, Job. At the end: status Healing (from then on no fault can begin), the Job is gone, faults are undone, own
-cluster gone, Lease free, last status, finalizer off.
+status Running, Job. At the end: status Healing (from then on no fault can begin), the Job is gone, faults are undone, topics
+removed or own cluster gone, Lease free, last status, finalizer off.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minikafka_operator.kinds import CLUSTER
 from minikafka_operator.names import Names
 from minikafka_operator.observed import PartitionState, Pod, deleting
 
-from minikafka_chaos.controller import record, reports
+from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, finished, job, own_cluster, runs_claim
@@ -66,6 +66,8 @@ class Observed:
     gap: Gap | None = None
     claim: Object | None = None
     """The claim that its run is to be kept on; looked at before it begins."""
+    topics: topics.Seen | None = None
+    """Looked at where the experiment has topics in the cluster that are still to be removed."""
     report_job: Object | None = None
     report_pods: Sequence[Object] = ()
     """Both looked at where a report is still to come."""
@@ -188,6 +190,13 @@ class Remove:
 
 
 @dataclass(frozen=True)
+class RemoveTopics:
+    """Delete topics that the experiment has made, each as it was looked at."""
+
+    removals: Sequence[topics.Removal]
+
+
+@dataclass(frozen=True)
 class Recover:
     """Have the agents of these pods undo every fault. ``settle``: then the faults in pods that answered are over."""
 
@@ -202,7 +211,7 @@ class Wait:
     seconds: float | None = None
 
 
-Step = SetFinalizer | WriteStatus | WriteLease | CreateCluster | CreateJob | Remove | Recover | Wait
+Step = SetFinalizer | WriteStatus | WriteLease | CreateCluster | CreateJob | Remove | RemoveTopics | Recover | Wait
 
 
 # --- deciding ---------------------------------------------------------------------------------------------------------
@@ -230,6 +239,8 @@ def _let_go(o: Observed) -> Step:
         return _release(o)
     left = record.fault_now(record.faults_of(o.status))
     note = f"let go by the annotation {FORCE_ANNOTATION}" + (f"; not undone, they expire: {left}" if left else "")
+    if there := topics.open_topics(o.status):
+        note += f"; topics that stay: {topics.names(there)}"
     return SetFinalizer(on=False, events=[Emit(Happening.FORCED, note, warning=True)])
 
 
@@ -369,11 +380,25 @@ def _heal(o: Observed) -> Step:
         return Recover(_agents(o, left), settle=False) if left else Wait(HEAL_SECONDS)
     if left:
         return _undo(o, left)
+    if topics.open_topics(o.status):
+        return _remove_topics(o)
     if o.own_cluster is not None and not deleting(o.own_cluster):
         return Remove(CLUSTER.name, o.own_cluster["metadata"]["name"], o.own_cluster["metadata"]["uid"])
     if o.holds_lease:
         return _release(o)
     return _last_word(o)
+
+
+def _remove_topics(o: Observed) -> Step:
+    """No runner is left that could make any; so what is written down is all there can be."""
+    assert o.topics is not None
+    plan = topics.look(o.experiment, o.topics, o.now)
+    if plan.status.get("topics") != o.status.get("topics"):
+        events = [Emit(Happening.TOPIC_LEFT, line, warning=True) for line in plan.left]
+        if plan.removed:
+            events.insert(0, Emit(Happening.TOPICS_REMOVED, f"topics of the experiment: {', '.join(plan.removed)}"))
+        return WriteStatus(_told(o, plan.status), events)
+    return RemoveTopics(plan.removals) if plan.removals else Wait(HEAL_SECONDS)
 
 
 def _undo(o: Observed, left: Sequence[Mapping[str, Any]]) -> Step:

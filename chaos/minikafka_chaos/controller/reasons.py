@@ -69,6 +69,8 @@ class Happening(StrEnum):
     FAULT_INJECTED = "FaultInjected"
     FAULT_RECOVERED = "FaultRecovered"
     TOLD = "Told"
+    TOPICS_REMOVED = "TopicsRemoved"
+    TOPIC_LEFT = "TopicLeft"
     FORCED = "ForceDeleted"
     MADE = "ExperimentMade"
     MISSED = "TimeMissed"
