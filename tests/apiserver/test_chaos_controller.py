@@ -6,9 +6,11 @@ the agents do is shown on kind.
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.error
@@ -21,14 +23,16 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient
 from kubernetes.config import new_client_from_config
+from minikafka.agent.command import add_arguments as add_agent_arguments
 from minikafka_chaos.controller.ledger import FaultRefused, StatusLedger
+from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
 from minikafka_chaos.controller.telling import Brokers, ObjectStatus
 from minikafka_chaos.faults import Fault, Handle, Targets
 from minikafka_chaos.grounds.kubernetes_api import Namespace
 from minikafka_chaos.verbs import Verb
 from minikafka_operator.names import Names
 
-from tests.apiserver.charts import check_values, lint, rendered
+from tests.apiserver.charts import check_values, lint, refused, rendered
 from tests.apiserver.conftest import make_namespace
 from tests.apiserver.control_plane import ControlPlane, free_port
 from tests.apiserver.controller_word import ControllerWord
@@ -435,12 +439,52 @@ class TestRights:
         pod = lab.names.pod(0)
 
         def enter(container: str) -> str:
-            return client.kubectl("-n", lab.namespace, "exec", pod, "-c", container, "--", "true")
+            words = ("minikafka", "agent", "recover")
+            return client.kubectl("-n", lab.namespace, "exec", pod, "-c", container, "--", *words)
 
         says = "may run commands in the container chaos-agent only"
         until_now(lambda: enter("broker"), lambda said: says in said, seconds=PATIENCE)
         said = enter("chaos-agent")
         assert said and says not in said, "it is let through, to a node that is not there"
+
+    ALLOWED = (
+        "kill --id f1 --seconds 1800.0",
+        "wipe-unflushed --id f1 --mode torn --seed 7",
+        "logs --topic bank --topic audit",
+        "checkpoint replication-offset-checkpoint",
+        "recover",
+    )
+    REFUSED = (
+        "minikafka agent serve",
+        "minikafka agent wipe-volume --id f1 --config /tmp/mine.properties",
+        "minikafka agent wipe-volume --id f1 --conf=/tmp/mine.properties",
+        "minikafka agent state --folder /data",
+        "minikafka agent",
+        "minikafka topic list",
+        "sh -c true",
+        "rm -r /data",
+    )
+
+    def test_no_other_words_may_be_said(self, lab: Lab, tmp_path: Path) -> None:
+        """Commands in the right container: verbs of faults by the runner, and no file of its own; `recover` by the controller."""
+        pod, says = lab.names.pod(0), "with the verbs and options of faults"
+        clients = {
+            name: Client(lab.plane, token_of(lab.plane, lab.namespace, name), tmp_path / name)
+            for name in ("minikafka-chaos-runner", lab.namespace)
+        }
+
+        def said(who: str, words: str) -> str:
+            return clients[who].kubectl("-n", lab.namespace, "exec", pod, "-c", "chaos-agent", "--", *words.split())
+
+        until_now(lambda: said("minikafka-chaos-runner", "sh"), lambda answer: says in answer, seconds=PATIENCE)
+        told = {words: said("minikafka-chaos-runner", words) for words in self.REFUSED}
+        assert not [words for words, answer in told.items() if says not in answer]
+        told = {words: said("minikafka-chaos-runner", f"minikafka agent {words}") for words in self.ALLOWED}
+        assert not [words for words, answer in told.items() if not answer or says in answer], (
+            "to a node that is not there"
+        )
+        assert says in said(lab.namespace, "minikafka agent kill --id f1 --seconds 9")
+        assert says not in said(lab.namespace, "minikafka agent recover")
 
     def test_everybody_else_is_not_asked(self, lab: Lab) -> None:
         done = lab.plane.kubectl("-n", lab.namespace, "exec", lab.names.pod(0), "-c", "broker", "--", "true")
@@ -453,6 +497,28 @@ class TestChart:
 
     def test_every_value_is_documented_and_in_the_schema(self) -> None:
         check_values(CHART)
+
+    def test_the_policy_knows_every_verb_of_the_agent(self) -> None:
+        """A verb that is new there is refused until somebody has thought of it here."""
+        parser = argparse.ArgumentParser()
+        add_agent_arguments(parser)
+        (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+        policy = next(one for one in template("op") if one["kind"] == "ValidatingAdmissionPolicy")
+        listed = re.search(r"words\[2\] in (\[.*?\])", policy["spec"]["validations"][1]["expression"])
+        assert listed and set(json.loads(listed[1])) == set(verbs.choices) - {"serve"}
+
+    def test_which_prometheus_may_be_asked(self) -> None:
+        def told(*options: str) -> list[str]:
+            deployment = next(one for one in template("op", *options) if one["kind"] == "Deployment")
+            words = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+            return [word.partition("=")[2] for word in words if word.startswith("--prometheus-url=")]
+
+        assert tuple(told()) == IN_CLUSTER
+        assert told("--set-json=prometheusUrls=[]") == [""]
+        assert told("--set=prometheusUrls={http://prometheus.example:9090/team}") == [
+            "http://prometheus.example:9090/team"
+        ]
+        assert "prometheusUrls" in refused("op", CHART, "prometheusUrls={file:///etc/passwd}")
 
     def test_roles_in_each_namespace_and_nothing_for_the_whole_cluster(self) -> None:
         made = template("op", "--set=watch.namespaces={a,b}")

@@ -273,7 +273,7 @@ def _report(o: Observed, settings: Settings) -> Step:
 def _begin(o: Observed, settings: Settings) -> Step:
     if ending := _called_off(o):
         return _end(o, *ending)
-    answer = admit(o.experiment, o.cluster, o.lease, o.partitions, o.gap, o.now)
+    answer = admit(o.experiment, o.cluster, o.lease, o.partitions, o.gap, o.now, settings.prometheus_urls)
     if not isinstance(answer, Refusal):
         refusal = reports.claim_refusal(runs_claim(o.experiment, settings), o.claim)
         answer = answer if refusal is None else Refusal(*refusal)

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     WAITING_FOR_LEASE = "WaitingForLease"
     INVALID_SPEC = "InvalidSpec"
     NOT_SUPPORTED = "NotSupported"
+    PROMETHEUS_NOT_ALLOWED = "PrometheusNotAllowed"
     CLUSTER_NOT_FOUND = "ClusterNotFound"
     CLUSTER_NOT_OURS = "ClusterNotOurs"
     CHAOS_NOT_ALLOWED = "ChaosNotAllowed"

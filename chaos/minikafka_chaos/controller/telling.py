@@ -192,8 +192,8 @@ class SharedClients(KafkaClients):
 
 
 class SharedGround(KubernetesGround):
-    """A cluster that is not the experiment's own: its topics are written down, and at the end its brokers are read one after the other, each within the budget
-    and written down, so that never two are held at once and none stays held."""
+    """A cluster that is not the experiment's own: its topics are written down, and at the end its brokers are read one after
+    the other, each within the budget and written down, so that never two are held at once and none stays held."""
 
     def __init__(self, *arguments: Any, ledger: StatusLedger, **more: Any) -> None:
         super().__init__(*arguments, existing=True, **more)

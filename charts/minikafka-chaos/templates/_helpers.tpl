@@ -29,9 +29,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- .Values.watch.namespaces | default (list .Release.Namespace) | toJson -}}
 {{- end -}}
 
+{{/* Whom the API server takes the controller for. */}}
+{{- define "minikafka-chaos.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "minikafka-chaos.serviceAccount" . }}
+{{- end -}}
+
+{{/* What runners ask agents for, and by which options. */}}
+{{- define "minikafka-chaos.verbs" -}}
+["state", "kill", "terminate", "pause", "resume", "release", "recover", "wipe-unflushed", "wipe-volume", "checkpoint", "logs", "events"]
+{{- end -}}
+{{- define "minikafka-chaos.options" -}}
+["--id", "--seconds", "--mode", "--seed", "--topic"]
+{{- end -}}
+
 {{/* Whom the API server takes controller and runners for, as a JSON list. */}}
 {{- define "minikafka-chaos.users" -}}
-{{- $users := list (printf "system:serviceaccount:%s:%s" .Release.Namespace (include "minikafka-chaos.serviceAccount" .)) -}}
+{{- $users := list (include "minikafka-chaos.user" .) -}}
 {{- range include "minikafka-chaos.namespaces" . | fromJsonArray -}}
 {{- $users = append $users (printf "system:serviceaccount:%s:%s" . $.Values.runner.serviceAccountName) -}}
 {{- end -}}

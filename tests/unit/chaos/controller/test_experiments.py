@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import pytest
+from minikafka_chaos.controller.jobs import Settings
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT, FINALIZER, FORCE_ANNOTATION, JOB
 from minikafka_chaos.controller.ledger import FaultRefused
 from minikafka_chaos.faults import Fault, Handle, Targets
@@ -168,6 +169,26 @@ class TestRefused:
         steps = [{"name": "cut", "fault": {"verb": "Cut", "target": {"type": "Leader", "topic": "bank"}}}]
         message = await self.refused(World({**SCENARIO, "steps": steps}), "NotSupported")
         assert message.startswith("step cut: Cut cannot be done on Kubernetes: ")
+
+    @pytest.mark.parametrize(
+        ("may", "url", "refused"),
+        [
+            (None, "http://prometheus.monitoring.svc:9090", False),
+            (None, "http://169.254.169.254/latest", True),
+            ((), "http://prometheus.monitoring.svc:9090", True),
+            (("http://prometheus.example",), "http://prometheus.example:9090/", False),
+        ],
+    )
+    async def test_a_prometheus_that_may_not_be_asked(
+        self, may: tuple[str, ...] | None, url: str, refused: bool
+    ) -> None:
+        probes = {"steadyState": {"probes": [{"name": "up", "query": "up", "prometheusUrl": url}]}}
+        settings = Settings("i") if may is None else Settings("i", prometheus_urls=may)
+        world = World({**SCENARIO, **probes}, settings=settings)
+        if not refused:
+            await running(world)
+            return
+        assert f"probe up: prometheusUrl {url} may not be asked" in await self.refused(world, "PrometheusNotAllowed")
 
     async def test_a_topic_that_is_somebody_elses(self) -> None:
         world = World()

@@ -1,4 +1,4 @@
-"""A topic that must not be there yet is created, and told by its id (`minikafka_chaos.topics.create_new_topic`)."""
+"""Requests that a run makes by itself, and not by librdkafka: a new topic that is told by its id, and the state of a group."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicCollection
+from confluent_kafka import Consumer, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from minikafka.cli.connection import Connection, NoAnswer
 from minikafka.config import BrokerConfig
@@ -16,6 +16,7 @@ from minikafka.metadata.memory import MemoryStore
 from minikafka.server.broker import Broker
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.clients import TopicPlan
+from minikafka_chaos.group_state import group_state
 from minikafka_chaos.topics import CREATE_TOPICS, TopicNotMade, create_new_topic, delete_topic, wait_for_leaders
 
 SECONDS_MAX = 30.0
@@ -29,6 +30,7 @@ async def bootstrap(tmp_path: Path) -> AsyncIterator[str]:
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "log.dirs": str(tmp_path),
         "minikafka.metadata.store": "memory",
+        "offsets.topic.replication.factor": "1",
     }
     broker = Broker(BrokerConfig.from_properties(properties), MemoryStore())
     async with asyncio.timeout(SECONDS_MAX):
@@ -80,7 +82,7 @@ async def test_bad_settings(bootstrap: str) -> None:
 
 
 async def test_nobody_there(tmp_path: Path) -> None:
-    with pytest.raises(TopicNotMade, match="bank could not be created: 127.0.0.1:1: Connection refused"):
+    with pytest.raises(TopicNotMade, match=r"bank could not be created: 127\.0\.0\.1:1: Connection refused"):
         await created("127.0.0.1:1", seconds=0.0)
 
 
@@ -99,3 +101,36 @@ async def test_an_answer_that_was_lost(bootstrap: str, monkeypatch: pytest.Monke
     with pytest.raises(ToolTrouble, match="whether this run has made it is not known") as raised:
         await created(bootstrap)
     assert not isinstance(raised.value, TopicNotMade)
+
+
+async def test_the_state_of_a_group(bootstrap: str) -> None:
+    """By Kafka's own names; of a group that nobody knows, and where nobody answers."""
+    assert await asyncio.to_thread(group_state, "127.0.0.1:1", "g", 1.0) is None
+    await created(bootstrap)
+
+    def state() -> str | None:
+        return group_state(bootstrap, "g", SECONDS_MAX)
+
+    async def until(wanted: str) -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            while await asyncio.to_thread(state) != wanted:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    await until("Dead")
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe([PLAN.name])
+    polling = asyncio.create_task(asyncio.to_thread(consumer.poll, SECONDS_MAX))
+    try:
+        await until("Stable")
+    finally:
+        await asyncio.to_thread(_produce_one, bootstrap)
+        await polling
+        await asyncio.to_thread(consumer.close)
+    await until("Empty")
+
+
+def _produce_one(bootstrap: str) -> None:
+    """So that the poll ends."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(PLAN.name, b"v")
+    assert producer.flush(SECONDS_MAX) == 0
