@@ -468,10 +468,10 @@ class TestRights:
     def test_no_other_words_may_be_said(self, lab: Lab, tmp_path: Path) -> None:
         """Commands in the right container: verbs of faults by the runner, and no file of its own; `recover` by the controller."""
         pod, says = lab.names.pod(0), "with the verbs and options of faults"
-        clients = {
-            name: Client(lab.plane, token_of(lab.plane, lab.namespace, name), tmp_path / name)
-            for name in ("minikafka-chaos-runner", lab.namespace)
-        }
+        clients = {}
+        for name in ("minikafka-chaos-runner", lab.namespace):
+            (tmp_path / name).mkdir()
+            clients[name] = Client(lab.plane, token_of(lab.plane, lab.namespace, name), tmp_path / name)
 
         def said(who: str, words: str) -> str:
             return clients[who].kubectl("-n", lab.namespace, "exec", pod, "-c", "chaos-agent", "--", *words.split())
