@@ -118,6 +118,9 @@ def admit(
         return Refusal(Reason.INVALID_SPEC, str(error))
     if says := story_refusal(scenario.spec, scenario.spec.cluster.brokers):
         return Refusal(Reason.BUDGET_EXCEEDED, says)
+    if own := next((topic.name for topic in scenario.spec.topics if topic.name.startswith("__")), None):
+        says = f"spec.topics: {own}: names that begin with __ are those of the cluster itself, which would lose it at the end"
+        return Refusal(Reason.INVALID_SPEC, says)
     hold = hold_of(lease)
     if hold.by_other(identity(experiment), now):
         if is_experiment(hold):

@@ -29,6 +29,7 @@ from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, finished, j
 from minikafka_chaos.controller.kinds import (
     ABORT_ANNOTATION,
     AGENT_CONTAINER,
+    EXPERIMENT,
     FINALIZER,
     FORCE_ANNOTATION,
     JOB,
@@ -115,12 +116,20 @@ class Observed:
         """Whether a runner may still be at work."""
         return any(_alive(pod, self.now) for pod in self.runner_pods)
 
+    def owns(self, thing: Object | None) -> bool:
+        """Whether something was made for this very experiment, and not for one of its name, or by somebody else."""
+        owners = (thing or {}).get("metadata", {}).get("ownerReferences") or ()
+        return any(one.get("uid") == self.experiment["metadata"]["uid"] for one in owners)
+
+    @property
+    def own_job(self) -> Object | None:
+        """The experiment's Job, as long as it is there. What only has its name is never touched."""
+        return self.job if self.owns(self.job) else None
+
     @cached_property
     def own_cluster(self) -> Object | None:
         """The experiment's own cluster, as long as it is there."""
-        owners = (self.cluster or {}).get("metadata", {}).get("ownerReferences") or ()
-        mine = any(one.get("uid") == self.experiment["metadata"]["uid"] for one in owners)
-        return self.cluster if mine else None
+        return self.cluster if self.owns(self.cluster) else None
 
 
 def _alive(pod: Object, now: datetime) -> bool:
@@ -277,6 +286,8 @@ def _begin(o: Observed, settings: Settings) -> Step:
     if not isinstance(answer, Refusal):
         refusal = reports.claim_refusal(runs_claim(o.experiment, settings), o.claim)
         answer = answer if refusal is None else Refusal(*refusal)
+    if isinstance(answer, Admitted) and o.job is not None:
+        answer = _job_in_the_way(o.job)
     match answer:
         case Refusal(reason, message):
             return _refuse(o, reason, message)
@@ -294,6 +305,14 @@ def _begin(o: Observed, settings: Settings) -> Step:
             return Wait(seconds)
         case Admitted(cluster):
             return _start(o, cluster, settings)
+
+
+def _job_in_the_way(job: Object) -> Refusal | Waiting:
+    """Before it has begun an experiment has no Job: there is one of somebody else, or of an earlier experiment of this name."""
+    name = job["metadata"]["name"]
+    if deleting(job) or any(one.get("kind") == EXPERIMENT.name for one in job["metadata"].get("ownerReferences") or ()):
+        return Waiting(Reason.JOB_NOT_OURS, f"Job {name}, of an earlier experiment, has to go first", HEAL_SECONDS)
+    return Refusal(Reason.JOB_NOT_OURS, f"there is a Job {name} that is not this experiment's; rename one of them")
 
 
 def _start(o: Observed, cluster: str, settings: Settings) -> Step:
@@ -322,12 +341,14 @@ def _running(o: Observed, settings: Settings) -> Step:
     deadline = record.instant(o.status.get("deadline")) or o.now
     if o.now >= deadline:
         return _end(o, Phase.ABORTED, Reason.DEADLINE_EXCEEDED, "it took longer than spec.activeDeadlineSeconds")
-    if o.job is None:
+    if o.own_job is None:
+        if o.job is not None:
+            return _end(o, Phase.ERROR, Reason.JOB_NOT_OURS, f"there is a Job {job_name(o.name)} that is not its own")
         if o.status.get("runner"):
             return _end(o, Phase.ERROR, Reason.RUNNER_FAILED, "its Job is gone")
         left = int((deadline - o.now).total_seconds()) + 1
         return CreateJob(job(o.experiment, str(o.status["cluster"]), left, settings))
-    if how := finished(o.job):
+    if how := finished(o.own_job):
         return _end_of_job(o, how)
     return Wait((deadline - o.now).total_seconds())
 
@@ -372,8 +393,9 @@ def _end(o: Observed, phase: Phase, reason: Reason, why: str) -> Step:
 
 
 def _heal(o: Observed) -> Step:
-    if o.job is not None and not finished(o.job) and not deleting(o.job):
-        return Remove(JOB.name, o.job["metadata"]["name"], o.job["metadata"]["uid"])
+    job = o.own_job
+    if job is not None and not finished(job) and not deleting(job):
+        return Remove(JOB.name, job["metadata"]["name"], job["metadata"]["uid"])
     left = record.open_faults(o.status)
     if o.runs:
         # At once, for seconds count; and again when the runner is gone, for it may have been in the middle of one.

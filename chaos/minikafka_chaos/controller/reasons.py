@@ -39,6 +39,7 @@ class Reason(StrEnum):
     CLUSTER_NOT_OURS = "ClusterNotOurs"
     CHAOS_NOT_ALLOWED = "ChaosNotAllowed"
     CLUSTER_BUSY = "ClusterBusy"
+    JOB_NOT_OURS = "JobNotOurs"
     BUDGET_EXCEEDED = "BudgetExceeded"
     TOPIC_EXISTS = "TopicExists"
     CLAIM_NOT_FOUND = "ClaimNotFound"
