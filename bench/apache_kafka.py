@@ -120,6 +120,19 @@ class ApacheKafka:
         """SIGKILL; returns when the process is gone."""
         self._end(node, signal.SIGKILL)
 
+    def pause(self, node: int) -> None:
+        """SIGSTOP: it keeps its connections, and answers nothing."""
+        self._signal(node, signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        """SIGCONT."""
+        self._signal(node, signal.SIGCONT)
+
+    def _signal(self, node: int, number: signal.Signals) -> None:
+        if handle := self._process(node):
+            with handle:
+                handle.signal(number)
+
     def down(self) -> None:
         """SIGTERM to all, SIGKILL to those that are left after a while. Data stay."""
         for node in self.ids:

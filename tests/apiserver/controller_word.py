@@ -58,6 +58,11 @@ class ControllerWord:
         self._write()
         return made.revision
 
+    def remove(self, topic: str) -> None:
+        """The topic is deleted."""
+        self._document = self._document.after({f"topic/{topic}": None})
+        self._write()
+
     def forget(self, topic: str) -> None:
         """A status that is lost: neither the journal nor the object has the topic's last change."""
         made = self._document.after({f"topic/{topic}": {}})

@@ -6,9 +6,11 @@ the agents do is shown on kind.
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.error
@@ -21,14 +23,16 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient
 from kubernetes.config import new_client_from_config
+from minikafka.agent.command import add_arguments as add_agent_arguments
 from minikafka_chaos.controller.ledger import FaultRefused, StatusLedger
+from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
 from minikafka_chaos.controller.telling import Brokers, ObjectStatus
 from minikafka_chaos.grounds.kubernetes_api import Namespace
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.verbs import Verb
 from minikafka_operator.names import Names
 
-from tests.apiserver.charts import check_values, lint, rendered
+from tests.apiserver.charts import check_values, lint, refused, rendered
 from tests.apiserver.conftest import make_namespace
 from tests.apiserver.control_plane import ControlPlane, free_port
 from tests.apiserver.controller_word import ControllerWord
@@ -327,6 +331,53 @@ def test_a_second_experiment_on_the_same_cluster(lab: Lab) -> None:
     assert lab.wait_for("first", "Aborted")["verdict"] == "Aborted"
 
 
+def make_topic(lab: Lab, name: str, topic_id: str) -> None:
+    """As brokers do: in the metadata, and shown by an object of theirs."""
+    row = {"replicas": [0, 1, 2], "isr": [0, 1, 2], "leader": 0, "leaderEpoch": 0, "partitionEpoch": 0}
+    record = {"topicId": topic_id, "partitions": [row], "configs": {}}
+    revision = lab.word.commit(name, record, shown=True)
+    metadata = {
+        "name": name,
+        "finalizers": ["minikafka.dev/topic"],
+        "annotations": {"minikafka.dev/topic-id": topic_id},
+    }
+    body = {"apiVersion": "minikafka.dev/v1alpha1", "kind": "MiniKafkaTopic", "metadata": metadata}
+    lab.plane.request("POST", lab.url("minikafkatopics"), {**body, "spec": {"clusterRef": {"name": "shop"}}})
+    status = {"topicId": topic_id, "topicName": name, "revision": revision, "partitions": [{"partition": 0, **row}]}
+    lab.plane.request("PATCH", lab.url("minikafkatopics", name) + "/status", {"status": status})
+
+
+def test_topics_that_it_made_go_and_others_stay(lab: Lab) -> None:
+    """One is removed by its id, though the controller dies; one of its name was made anew by somebody else, and stays."""
+    ours, before, theirs = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
+    lab.create("topics", topics=[{"name": "bank"}, {"name": "audit"}])
+    lab.running("topics")
+    ledger = lab.ledger("topics")
+    ledger.take()
+    for name, topic_id in (("bank", ours), ("audit", before)):
+        ledger.intend_topic(name)
+        assert lab.status("topics")["topics"][-1]["state"] == "Intended"
+        ledger.topic_made(name, topic_id)
+    make_topic(lab, "bank", ours)
+    make_topic(lab, "audit", theirs)
+    lab.plane.request("DELETE", lab.url("jobs", "topics-run"), {"propagationPolicy": "Background"})
+    lab.pod_ends("topics")
+    bank = until_now(
+        lambda: lab.find("minikafkatopics", "bank"), lambda it: "deletionTimestamp" in it["metadata"], seconds=PATIENCE
+    )
+    assert bank["status"]["topicId"] == ours
+    lab.restart()
+    lab.word.remove("bank")
+    lab.plane.request("PATCH", lab.url("minikafkatopics", "bank"), {"metadata": {"finalizers": []}})
+    found = lab.wait_for("topics", "Error")
+    assert [(one["name"], one["state"]) for one in found["topics"]] == [("bank", "Removed"), ("audit", "Removed")]
+    assert "deletionTimestamp" not in lab.find("minikafkatopics", "audit")["metadata"]
+    assert "TopicsRemoved" in lab.events("topics") and lab.lease_holder() == ""
+    lab.word.remove("audit")
+    lab.plane.request("PATCH", lab.url("minikafkatopics", "audit"), {"metadata": {"finalizers": []}})
+    lab.plane.request("DELETE", lab.url("minikafkatopics", "audit"))
+
+
 def test_a_schedule_makes_experiments(lab: Lab) -> None:
     template = {"name": "nowhere", "spec": {**SPEC, "clusterRef": {"name": "nowhere"}}}
     spec = {"interval": {"seconds": 10}, "failedHistoryLimit": 1, "templates": [template]}
@@ -368,9 +419,15 @@ class TestRights:
         name = lab.namespace if account == "controller" else "minikafka-chaos-runner"
         user = f"{lab.namespace}:{name}"
         may = [("create", "pods:exec"), ("update", "chaosexperiments.minikafka.dev:status")]
-        may += [("create", "jobs.batch"), ("update", "leases.coordination.k8s.io")] if account == "controller" else []
+        more = [
+            ("create", "jobs.batch"),
+            ("update", "leases.coordination.k8s.io"),
+            ("delete", "minikafkatopics.minikafka.dev"),
+        ]
+        may += more if account == "controller" else []
         assert set(table(lab.plane, user, lab.namespace, may).values()) == {True}
-        told = table(lab.plane, user, lab.namespace, list(self.NEVER))
+        never = [*self.NEVER, *(more if account == "runner" else ())]
+        told = table(lab.plane, user, lab.namespace, never)
         assert not [question for question, answer in told.items() if answer]
         elsewhere = table(lab.plane, user, "default", may)
         assert not [question for question, answer in elsewhere.items() if answer]
@@ -382,12 +439,52 @@ class TestRights:
         pod = lab.names.pod(0)
 
         def enter(container: str) -> str:
-            return client.kubectl("-n", lab.namespace, "exec", pod, "-c", container, "--", "true")
+            words = ("minikafka", "agent", "recover")
+            return client.kubectl("-n", lab.namespace, "exec", pod, "-c", container, "--", *words)
 
         says = "may run commands in the container chaos-agent only"
         until_now(lambda: enter("broker"), lambda said: says in said, seconds=PATIENCE)
         said = enter("chaos-agent")
         assert said and says not in said, "it is let through, to a node that is not there"
+
+    ALLOWED = (
+        "kill --id f1 --seconds 1800.0",
+        "wipe-unflushed --id f1 --mode torn --seed 7",
+        "logs --topic bank --topic audit",
+        "checkpoint replication-offset-checkpoint",
+        "recover",
+    )
+    REFUSED = (
+        "minikafka agent serve",
+        "minikafka agent wipe-volume --id f1 --config /tmp/mine.properties",
+        "minikafka agent wipe-volume --id f1 --conf=/tmp/mine.properties",
+        "minikafka agent state --folder /data",
+        "minikafka agent",
+        "minikafka topic list",
+        "sh -c true",
+        "rm -r /data",
+    )
+
+    def test_no_other_words_may_be_said(self, lab: Lab, tmp_path: Path) -> None:
+        """Commands in the right container: verbs of faults by the runner, and no file of its own; `recover` by the controller."""
+        pod, says = lab.names.pod(0), "with the verbs and options of faults"
+        clients = {}
+        for name in ("minikafka-chaos-runner", lab.namespace):
+            (tmp_path / name).mkdir()
+            clients[name] = Client(lab.plane, token_of(lab.plane, lab.namespace, name), tmp_path / name)
+
+        def said(who: str, words: str) -> str:
+            return clients[who].kubectl("-n", lab.namespace, "exec", pod, "-c", "chaos-agent", "--", *words.split())
+
+        until_now(lambda: said("minikafka-chaos-runner", "sh"), lambda answer: says in answer, seconds=PATIENCE)
+        told = {words: said("minikafka-chaos-runner", words) for words in self.REFUSED}
+        assert not [words for words, answer in told.items() if says not in answer]
+        told = {words: said("minikafka-chaos-runner", f"minikafka agent {words}") for words in self.ALLOWED}
+        assert not [words for words, answer in told.items() if not answer or says in answer], (
+            "to a node that is not there"
+        )
+        assert says in said(lab.namespace, "minikafka agent kill --id f1 --seconds 9")
+        assert says not in said(lab.namespace, "minikafka agent recover")
 
     def test_everybody_else_is_not_asked(self, lab: Lab) -> None:
         done = lab.plane.kubectl("-n", lab.namespace, "exec", lab.names.pod(0), "-c", "broker", "--", "true")
@@ -400,6 +497,28 @@ class TestChart:
 
     def test_every_value_is_documented_and_in_the_schema(self) -> None:
         check_values(CHART)
+
+    def test_the_policy_knows_every_verb_of_the_agent(self) -> None:
+        """A verb that is new there is refused until somebody has thought of it here."""
+        parser = argparse.ArgumentParser()
+        add_agent_arguments(parser)
+        (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+        policy = next(one for one in template("op") if one["kind"] == "ValidatingAdmissionPolicy")
+        listed = re.search(r"words\[2\] in (\[.*?\])", policy["spec"]["validations"][1]["expression"])
+        assert listed and set(json.loads(listed[1])) == set(verbs.choices) - {"serve"}
+
+    def test_which_prometheus_may_be_asked(self) -> None:
+        def told(*options: str) -> list[str]:
+            deployment = next(one for one in template("op", *options) if one["kind"] == "Deployment")
+            words = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+            return [word.partition("=")[2] for word in words if word.startswith("--prometheus-url=")]
+
+        assert tuple(told()) == IN_CLUSTER
+        assert told("--set-json=prometheusUrls=[]") == [""]
+        assert told("--set=prometheusUrls={http://prometheus.example:9090/team}") == [
+            "http://prometheus.example:9090/team"
+        ]
+        assert "prometheusUrls" in refused("op", CHART, "prometheusUrls={file:///etc/passwd}")
 
     def test_roles_in_each_namespace_and_nothing_for_the_whole_cluster(self) -> None:
         made = template("op", "--set=watch.namespaces={a,b}")

@@ -17,6 +17,8 @@ from pydantic import ValidationError
 from minikafka_chaos.controller.budget import cluster_refusal, story_refusal
 from minikafka_chaos.controller.jobs import existing_cluster
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object, own_cluster_name
+from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
+from minikafka_chaos.controller.prometheus_urls import refusal as urls_refusal
 from minikafka_chaos.controller.reasons import Reason
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.scenario.abilities import LACKS
@@ -91,6 +93,7 @@ def admit(
     partitions: Sequence[PartitionState],
     gap: Gap | None,
     now: datetime,
+    prometheus_urls: Sequence[str] = IN_CLUSTER,
 ) -> Refusal | Waiting | Admitted:
     """Look at everything in the order in which a person would want to hear of it."""
     try:
@@ -99,6 +102,8 @@ def admit(
         return Refusal(Reason.INVALID_SPEC, str(error))
     if says := _lacking(scenario):
         return Refusal(Reason.NOT_SUPPORTED, says)
+    if says := urls_refusal(scenario.spec, prometheus_urls):
+        return Refusal(Reason.PROMETHEUS_NOT_ALLOWED, says)
     name = cluster_name(experiment)
     if scenario.spec.cluster_ref is None:
         return _on_its_own(experiment, scenario, name, cluster)
@@ -113,6 +118,9 @@ def admit(
         return Refusal(Reason.INVALID_SPEC, str(error))
     if says := story_refusal(scenario.spec, scenario.spec.cluster.brokers):
         return Refusal(Reason.BUDGET_EXCEEDED, says)
+    if own := next((topic.name for topic in scenario.spec.topics if topic.name.startswith("__")), None):
+        says = f"spec.topics: {own}: names that begin with __ are those of the cluster itself, which would lose it at the end"
+        return Refusal(Reason.INVALID_SPEC, says)
     hold = hold_of(lease)
     if hold.by_other(identity(experiment), now):
         if is_experiment(hold):

@@ -15,6 +15,8 @@ EXPERIMENT_NAME_MAX: Final = 63
 """It becomes a label of the Job's pod."""
 FAULTS_MAX: Final = 200
 """Faults that a status tells of; the oldest that have ended go first."""
+TOPICS_MAX: Final = 100
+"""At least as many as a scenario may have."""
 TEMPLATES_MAX: Final = 20
 HISTORY_MAX: Final = 100
 
@@ -48,6 +50,37 @@ class FaultState(StrEnum):
     INTENDED = "Intended"
     INJECTED = "Injected"
     RECOVERED = "Recovered"
+
+
+class TopicFate(StrEnum):
+    """What became of a topic that an experiment makes in a cluster which stays."""
+
+    INTENDED = "Intended"
+    """Written down, and perhaps made."""
+    MADE = "Made"
+    REMOVING = "Removing"
+    REMOVED = "Removed"
+    NOT_MADE = "NotMade"
+    LEFT = "Left"
+    """It stays; the detail says why."""
+
+
+class TopicStatus(Part):
+    """A topic that the experiment makes in a cluster which stays, written down before it is made."""
+
+    name: Annotated[str, Field(max_length=249, description="Its name.")]
+    state: Annotated[
+        TopicFate,
+        Field(
+            description="Intended (perhaps made), Made, Removing, Removed, NotMade, or Left (it stays; detail says why)."
+        ),
+    ]
+    topic_id: Annotated[
+        str | None, Field(max_length=63, description="Its identity: only the topic of this id is removed.")
+    ] = None
+    intended_at: Annotated[datetime | None, Field(description="When it was written down.")] = None
+    removing_at: Annotated[datetime | None, Field(description="When its removal began.")] = None
+    detail: Annotated[str | None, Field(max_length=1024, description="Why it is as it is.")] = None
 
 
 class FaultStatus(Part):
@@ -141,6 +174,14 @@ class ExperimentStatus(Part):
         ),
     ] = None
     faults_made: Annotated[int | None, Field(description="How many faults were made in all.")] = None
+    topics: Annotated[
+        list[TopicStatus] | None,
+        Field(
+            max_length=TOPICS_MAX,
+            description="Topics made in a cluster that was there (clusterRef); they are removed at the end, by their ids.",
+            json_schema_extra={"x-kubernetes-list-type": "atomic"},
+        ),
+    ] = None
     verdict: Annotated[
         str | None, Field(max_length=63, description="Passed, Failed, Inconclusive, Aborted or Error.")
     ] = None

@@ -2,8 +2,8 @@
 
 Each step is one write or one act, and what it is about is written down before it is done; so whoever dies between two steps
 leaves behind what the next look needs to go on. The order: finalizer, cluster (where the experiment brings one), Lease,
-status Running, Job. At the end: status Healing (from then on no fault can begin), the Job is gone, faults are undone, own
-cluster gone, Lease free, last status, finalizer off.
+status Running, Job. At the end: status Healing (from then on no fault can begin), the Job is gone, faults are undone, topics
+removed or own cluster gone, Lease free, last status, finalizer off.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from minikafka_operator.kinds import CLUSTER
 from minikafka_operator.names import Names
 from minikafka_operator.observed import PartitionState, Pod, deleting
 
-from minikafka_chaos.controller import record, reports
+from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, finished, job, own_cluster, runs_claim
 from minikafka_chaos.controller.kinds import (
     ABORT_ANNOTATION,
     AGENT_CONTAINER,
+    EXPERIMENT,
     FINALIZER,
     FORCE_ANNOTATION,
     JOB,
@@ -66,6 +67,8 @@ class Observed:
     gap: Gap | None = None
     claim: Object | None = None
     """The claim that its run is to be kept on; looked at before it begins."""
+    topics: topics.Seen | None = None
+    """Looked at where the experiment has topics in the cluster that are still to be removed."""
     report_job: Object | None = None
     report_pods: Sequence[Object] = ()
     """Both looked at where a report is still to come."""
@@ -113,12 +116,20 @@ class Observed:
         """Whether a runner may still be at work."""
         return any(_alive(pod, self.now) for pod in self.runner_pods)
 
+    def owns(self, thing: Object | None) -> bool:
+        """Whether something was made for this very experiment, and not for one of its name, or by somebody else."""
+        owners = (thing or {}).get("metadata", {}).get("ownerReferences") or ()
+        return any(one.get("uid") == self.experiment["metadata"]["uid"] for one in owners)
+
+    @property
+    def own_job(self) -> Object | None:
+        """The experiment's Job, as long as it is there. What only has its name is never touched."""
+        return self.job if self.owns(self.job) else None
+
     @cached_property
     def own_cluster(self) -> Object | None:
         """The experiment's own cluster, as long as it is there."""
-        owners = (self.cluster or {}).get("metadata", {}).get("ownerReferences") or ()
-        mine = any(one.get("uid") == self.experiment["metadata"]["uid"] for one in owners)
-        return self.cluster if mine else None
+        return self.cluster if self.owns(self.cluster) else None
 
 
 def _alive(pod: Object, now: datetime) -> bool:
@@ -188,6 +199,13 @@ class Remove:
 
 
 @dataclass(frozen=True)
+class RemoveTopics:
+    """Delete topics that the experiment has made, each as it was looked at."""
+
+    removals: Sequence[topics.Removal]
+
+
+@dataclass(frozen=True)
 class Recover:
     """Have the agents of these pods undo every fault. ``settle``: then the faults in pods that answered are over."""
 
@@ -202,7 +220,7 @@ class Wait:
     seconds: float | None = None
 
 
-Step = SetFinalizer | WriteStatus | WriteLease | CreateCluster | CreateJob | Remove | Recover | Wait
+Step = SetFinalizer | WriteStatus | WriteLease | CreateCluster | CreateJob | Remove | RemoveTopics | Recover | Wait
 
 
 # --- deciding ---------------------------------------------------------------------------------------------------------
@@ -230,6 +248,8 @@ def _let_go(o: Observed) -> Step:
         return _release(o)
     left = record.fault_now(record.faults_of(o.status))
     note = f"let go by the annotation {FORCE_ANNOTATION}" + (f"; not undone, they expire: {left}" if left else "")
+    if there := topics.open_topics(o.status):
+        note += f"; topics that stay: {topics.names(there)}"
     return SetFinalizer(on=False, events=[Emit(Happening.FORCED, note, warning=True)])
 
 
@@ -262,10 +282,12 @@ def _report(o: Observed, settings: Settings) -> Step:
 def _begin(o: Observed, settings: Settings) -> Step:
     if ending := _called_off(o):
         return _end(o, *ending)
-    answer = admit(o.experiment, o.cluster, o.lease, o.partitions, o.gap, o.now)
+    answer = admit(o.experiment, o.cluster, o.lease, o.partitions, o.gap, o.now, settings.prometheus_urls)
     if not isinstance(answer, Refusal):
         refusal = reports.claim_refusal(runs_claim(o.experiment, settings), o.claim)
         answer = answer if refusal is None else Refusal(*refusal)
+    if isinstance(answer, Admitted) and o.job is not None:
+        answer = _job_in_the_way(o.job)
     match answer:
         case Refusal(reason, message):
             return _refuse(o, reason, message)
@@ -283,6 +305,14 @@ def _begin(o: Observed, settings: Settings) -> Step:
             return Wait(seconds)
         case Admitted(cluster):
             return _start(o, cluster, settings)
+
+
+def _job_in_the_way(job: Object) -> Refusal | Waiting:
+    """Before it has begun an experiment has no Job: there is one of somebody else, or of an earlier experiment of this name."""
+    name = job["metadata"]["name"]
+    if deleting(job) or any(one.get("kind") == EXPERIMENT.name for one in job["metadata"].get("ownerReferences") or ()):
+        return Waiting(Reason.JOB_NOT_OURS, f"Job {name}, of an earlier experiment, has to go first", HEAL_SECONDS)
+    return Refusal(Reason.JOB_NOT_OURS, f"there is a Job {name} that is not this experiment's; rename one of them")
 
 
 def _start(o: Observed, cluster: str, settings: Settings) -> Step:
@@ -311,12 +341,14 @@ def _running(o: Observed, settings: Settings) -> Step:
     deadline = record.instant(o.status.get("deadline")) or o.now
     if o.now >= deadline:
         return _end(o, Phase.ABORTED, Reason.DEADLINE_EXCEEDED, "it took longer than spec.activeDeadlineSeconds")
-    if o.job is None:
+    if o.own_job is None:
+        if o.job is not None:
+            return _end(o, Phase.ERROR, Reason.JOB_NOT_OURS, f"there is a Job {job_name(o.name)} that is not its own")
         if o.status.get("runner"):
             return _end(o, Phase.ERROR, Reason.RUNNER_FAILED, "its Job is gone")
         left = int((deadline - o.now).total_seconds()) + 1
         return CreateJob(job(o.experiment, str(o.status["cluster"]), left, settings))
-    if how := finished(o.job):
+    if how := finished(o.own_job):
         return _end_of_job(o, how)
     return Wait((deadline - o.now).total_seconds())
 
@@ -361,19 +393,34 @@ def _end(o: Observed, phase: Phase, reason: Reason, why: str) -> Step:
 
 
 def _heal(o: Observed) -> Step:
-    if o.job is not None and not finished(o.job) and not deleting(o.job):
-        return Remove(JOB.name, o.job["metadata"]["name"], o.job["metadata"]["uid"])
+    job = o.own_job
+    if job is not None and not finished(job) and not deleting(job):
+        return Remove(JOB.name, job["metadata"]["name"], job["metadata"]["uid"])
     left = record.open_faults(o.status)
     if o.runs:
         # At once, for seconds count; and again when the runner is gone, for it may have been in the middle of one.
         return Recover(_agents(o, left), settle=False) if left else Wait(HEAL_SECONDS)
     if left:
         return _undo(o, left)
+    if topics.open_topics(o.status):
+        return _remove_topics(o)
     if o.own_cluster is not None and not deleting(o.own_cluster):
         return Remove(CLUSTER.name, o.own_cluster["metadata"]["name"], o.own_cluster["metadata"]["uid"])
     if o.holds_lease:
         return _release(o)
     return _last_word(o)
+
+
+def _remove_topics(o: Observed) -> Step:
+    """No runner is left that could make any; so what is written down is all there can be."""
+    assert o.topics is not None
+    plan = topics.look(o.experiment, o.topics, o.now)
+    if plan.status.get("topics") != o.status.get("topics"):
+        events = [Emit(Happening.TOPIC_LEFT, line, warning=True) for line in plan.left]
+        if plan.removed:
+            events.insert(0, Emit(Happening.TOPICS_REMOVED, f"topics of the experiment: {', '.join(plan.removed)}"))
+        return WriteStatus(_told(o, plan.status), events)
+    return RemoveTopics(plan.removals) if plan.removals else Wait(HEAL_SECONDS)
 
 
 def _undo(o: Observed, left: Sequence[Mapping[str, Any]]) -> Step:

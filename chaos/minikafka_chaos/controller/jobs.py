@@ -16,6 +16,7 @@ from minikafka_chaos.controller.kinds import (
     Object,
     job_name,
 )
+from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
 from minikafka_chaos.grounds.kubernetes import Listener, manifest
 from minikafka_chaos.scenario.document import UnflushedVolume
 from minikafka_chaos.scenario.scenario import ClusterSpec
@@ -60,6 +61,8 @@ class Settings:
     """The service account of Jobs; it is in each namespace where experiments are."""
     runs_claim: str = ""
     """A PersistentVolumeClaim for the runs of experiments that name none; empty: they go with the Job's pod."""
+    prometheus_urls: tuple[str, ...] = IN_CLUSTER
+    """Which Prometheus probes may ask; see `prometheus_urls`."""
     report: ReportSettings | None = None
     """None: no reports are made."""
     resources: Mapping[str, Any] = field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
 from minikafka_operator.api import API_VERSION, GROUP
@@ -33,14 +34,27 @@ REPORT_COMPONENT: Final = "report"
 """Value of that label on the Job that makes a report, and on its pod."""
 
 
+JOB_NAME_MAX: Final = 57
+"""Its pods have five more characters and a dash, and their names become labels."""
+
+
 def job_name(experiment: str) -> str:
-    """The Job of an experiment; its pods have five more characters and a dash."""
-    return f"{experiment[:53].rstrip('-.')}-run"
+    """The Job of an experiment."""
+    return _with_suffix(experiment, "-run")
 
 
 def report_job_name(experiment: str) -> str:
     """The Job that makes the report of an experiment."""
-    return f"{experiment[:50].rstrip('-.')}-report"
+    return _with_suffix(experiment, "-report")
+
+
+def _with_suffix(experiment: str, suffix: str) -> str:
+    """A long name is cut, and has a digest of all of it: of two experiments that begin alike each has its own."""
+    room = JOB_NAME_MAX - len(suffix)
+    if len(experiment) <= room:
+        return experiment + suffix
+    digest = hashlib.sha256(experiment.encode()).hexdigest()[:8]
+    return f"{experiment[: room - 9].rstrip('-.')}-{digest}{suffix}"
 
 
 def own_cluster_name(experiment: str, uid: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
-from minikafka_chaos.controller import record
+from minikafka_chaos.controller import record, topics
 from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, Object
 from minikafka_chaos.controller.record import Whereabouts
@@ -143,6 +143,25 @@ class StatusLedger:
                 thing.get("status") or {}, lambda one: one["id"] == fault_id, how, self._now()
             )
         )
+
+    # -- topics in a cluster that stays --------------------------------------------------------------------------------
+
+    def intend_topic(self, name: str) -> None:
+        """Write down that a topic is about to be made, and get the permission. Raises FaultRefused."""
+
+        def change(thing: Object) -> dict[str, Any]:
+            self._require_running(thing)
+            return topics.intended(thing.get("status") or {}, name, self._now())
+
+        self._change(change)
+
+    def topic_made(self, name: str, topic_id: str) -> None:
+        """Brokers have made it; by this id it will be removed."""
+        self._change(lambda thing: topics.made(thing.get("status") or {}, name, topic_id))
+
+    def topic_not_made(self, name: str, why: str) -> None:
+        """Brokers have refused it: nothing of it is the experiment's."""
+        self._change(lambda thing: topics.not_made(thing.get("status") or {}, name, why))
 
     # -- what else the runner tells ------------------------------------------------------------------------------------
 

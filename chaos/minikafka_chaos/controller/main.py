@@ -23,6 +23,7 @@ from minikafka_chaos.controller.agents import PodAgents
 from minikafka_chaos.controller.handlers import SCHEDULE_PREFIX, registry, settings
 from minikafka_chaos.controller.jobs import ReportSettings, Settings
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGER, SCHEDULE
+from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER, BadEntry, checked
 from minikafka_chaos.controller.reconciler import Agents, Reconciler
 from minikafka_chaos.controller.schedule_reconciler import ScheduleReconciler
 from minikafka_chaos.controller.telemetry import Telemetry
@@ -63,6 +64,13 @@ def parse(arguments: Sequence[str] | None) -> Options:
         default="",
         metavar="NAME",
         help="claim for runs, in each namespace (default: kept with the pod)",
+    )
+    parser.add_argument(
+        "--prometheus-url",
+        action="append",
+        metavar="URL",
+        help="a Prometheus that probes may ask, by the beginning of its address; *.DOMAIN for all names below; repeatable "
+        f"(default: {' '.join(IN_CLUSTER)}); an empty one: none",
     )
     report = ReportSettings("")
     parser.add_argument(
@@ -110,9 +118,17 @@ def parse(arguments: Sequence[str] | None) -> Options:
         tuple(given.runner_pull_secret),
         given.runner_account,
         given.runs_claim,
+        _prometheus_urls(parser, given.prometheus_url),
         _report(parser, given) if given.report_image else None,
     )
     return Options(**vars(ProcessOptions.of(parser, given)), jobs=jobs)
+
+
+def _prometheus_urls(parser: argparse.ArgumentParser, given: list[str] | None) -> tuple[str, ...]:
+    try:
+        return IN_CLUSTER if given is None else checked(each for each in given if each)
+    except BadEntry as error:
+        parser.error(f"--prometheus-url={error}")
 
 
 def _report(parser: argparse.ArgumentParser, given: argparse.Namespace) -> ReportSettings:

@@ -19,7 +19,7 @@ from minikafka_operator.observed import Observed as ClusterObserved
 from minikafka_operator.observed import Pod
 from minikafka_operator.reconciler import Outcome
 
-from minikafka_chaos.controller import record, reports
+from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import cluster_name
 from minikafka_chaos.controller.experiments import (
     CreateCluster,
@@ -28,6 +28,7 @@ from minikafka_chaos.controller.experiments import (
     Observed,
     Recover,
     Remove,
+    RemoveTopics,
     SetFinalizer,
     Step,
     Wait,
@@ -182,6 +183,7 @@ class Reconciler:
             self._server.find_all(POD, namespace, labels=f"{CLUSTER_LABEL}={cluster}"),
         )
         volume, report_job = await kept
+        owned = await self._topics(names, thing) if topics.open_topics(status) else None
         runners = [pod for pod in of_jobs if not reports.is_for_report(pod)]
         reporters = [pod for pod in of_jobs if reports.is_for_report(pod)]
         found = Observed(
@@ -192,6 +194,7 @@ class Reconciler:
             job,
             runners,
             claim=volume,
+            topics=owned,
             report_job=report_job,
             report_pods=reporters,
         )
@@ -201,6 +204,12 @@ class Reconciler:
         seen = await self._cluster(names, thing, pods, partitions=not status.get("startedAt"))
         known = [partition for state in seen.topic_states for partition in state.partitions]
         return replace(found, brokers=seen.brokers, partitions=known, gap=seen.gap)
+
+    async def _topics(self, names: Names, cluster: Object | None) -> topics.Seen:
+        """First the metadata, then the objects: what the metadata leaves to an object is in one that was there by then."""
+        metadata = await self._server.get(CONFIG_MAP, names.namespace, names.metadata)
+        found = await self._server.find_all(TOPIC, names.namespace, fields=f"spec.clusterRef.name={names.cluster}")
+        return topics.Seen(cluster, metadata, found)
 
     async def _if_named(self, kind: Kind, namespace: str, name: str) -> Object | None:
         return await self._server.get(kind, namespace, name) if name else None
@@ -251,9 +260,22 @@ class Reconciler:
                 await self._server.create(JOB, namespace, thing)
             case Remove(kind, name, uid):
                 await self._server.delete(_KINDS[kind], namespace, name, uid)
+            case RemoveTopics(removals):
+                await self._remove(namespace, removals)
+                return STALE_RETRY_SECONDS
             case Recover(pods, settle):
                 return await self._recover(o, pods, settle)
         return None
+
+    async def _remove(self, namespace: str, removals: Sequence[topics.Removal]) -> None:
+        """One that is another by now, or was changed, is looked at anew; it does not keep the others."""
+        for removal in removals:
+            try:
+                await self._server.delete(TOPIC, namespace, removal.name, removal.uid, removal.resource_version)
+            except ApiError as error:
+                if error.code not in (404, 409):
+                    raise
+                logger.info("MiniKafkaTopic %s/%s changed meanwhile: %s", namespace, removal.name, error)
 
     async def _recover(self, o: Observed, pods: Sequence[Pod], settle: bool) -> float | None:
         namespace = o.experiment["metadata"]["namespace"]

@@ -31,6 +31,9 @@ from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
 from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, KubernetesGround, Listener
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refused, connect
+from minikafka_chaos.load.clients import TopicPlan
+from minikafka_chaos.load.kafka_clients import KafkaClients
+from minikafka_chaos.load.topics import TopicNotMade, create_new_topic, wait_for_leaders
 from minikafka_chaos.run.reporter import JUDGING
 from minikafka_chaos.run.runner import run_scenario
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
@@ -109,13 +112,6 @@ class Brokers:
         states = [TopicState.of(name, status) for name, status in found.statuses.items()]
         return [partition for state in states for partition in state.partitions]
 
-    def remove_topics(self, names: Collection[str]) -> None:
-        """Delete the topics of the story, in a cluster that goes on without it."""
-        for topic in self._topics():
-            name = (topic.get("status") or {}).get("topicName") or topic["spec"].get("topicName")
-            if (name or topic["metadata"]["name"]) in names:
-                self._namespace.delete("minikafkatopics", topic["metadata"]["name"])
-
     def _topics(self) -> list[Object]:
         return self._namespace.find_all("minikafkatopics", fields=f"spec.clusterRef.name={self._names.cluster}")
 
@@ -176,12 +172,32 @@ def _described(fault: Fault, targets: Targets) -> str:
     return f"{fault.verb.value} {', '.join(targets.names)} ({fault.step}{role})"
 
 
+class SharedClients(KafkaClients):
+    """Clients in a cluster that is not the experiment's own: its topics are written down, for the controller removes them."""
+
+    def __init__(self, bootstrap: Callable[[], str], live_bootstrap: Callable[[], str], ledger: StatusLedger) -> None:
+        super().__init__(bootstrap, live_bootstrap)
+        self._bootstraps = bootstrap
+        self._ledger = ledger
+
+    def create_topic(self, plan: TopicPlan, deadline_s: float) -> None:
+        self._ledger.intend_topic(plan.name)
+        try:
+            topic_id = create_new_topic(self._bootstraps(), plan, deadline_s)
+        except TopicNotMade as error:
+            self._ledger.topic_not_made(plan.name, str(error))
+            raise
+        self._ledger.topic_made(plan.name, topic_id)
+        wait_for_leaders(self._bootstraps(), plan, deadline_s)
+
+
 class SharedGround(KubernetesGround):
-    """A cluster that is not the experiment's own: at the end its brokers are read one after the other, each within the budget
-    and written down, so that never two are held at once and none stays held."""
+    """A cluster that is not the experiment's own: its topics are written down, and at the end its brokers are read one after
+    the other, each within the budget and written down, so that never two are held at once and none stays held."""
 
     def __init__(self, *arguments: Any, ledger: StatusLedger, **more: Any) -> None:
         super().__init__(*arguments, existing=True, **more)
+        self.clients = SharedClients(lambda: self.address, lambda: self.live_bootstrap, ledger)
         self._ledger = ledger
 
     def down(self) -> list[int]:
@@ -232,9 +248,6 @@ def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str) 
     ledger.tell(run=out.name)
     told = Told(namespace, thing, runner, ledger.judging)
     verdict = _run(namespace, scenario, cluster, out, ledger, told, shared=shared)
-    if shared:
-        with contextlib.suppress(ToolTrouble):
-            brokers.remove_topics({topic.name for topic in scenario.spec.topics})
     ledger.tell(**_result(scenario, verdict))
     return 0
 

@@ -121,7 +121,7 @@ class Group(Stoppable, Protocol):
         ...
 
     def state(self) -> str | None:
-        """The group's state, named as librdkafka does; None while its coordinator does not tell."""
+        """The group's state, by Kafka's name for it (`Stable`); None while its coordinator does not tell."""
         ...
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load import group_member
 from minikafka_chaos.load.clients import GroupSettings
-from minikafka_chaos.load.librdkafka import admin_config, reader_config
+from minikafka_chaos.load.group_state import group_state
+from minikafka_chaos.load.librdkafka import reader_config
 from minikafka_chaos.load.load import MEMBER_PROCESS
 from minikafka_chaos.record.history import HistoryWriter
 
@@ -63,7 +63,6 @@ class ConsumerGroup:
         """Where the group is: the last place where a member was put, or that was committed."""
         self._trouble: BaseException | None = None
         self._ends: Consumer | None = None
-        self._admin: AdminClient | None = None
 
     @property
     def failure(self) -> BaseException | None:
@@ -127,15 +126,8 @@ class ConsumerGroup:
         return lag
 
     def state(self) -> str | None:
-        """The group's state as its coordinator tells it (`PREPARING_REBALANCING`, `STABLE`, ...); None while it does not."""
-        if self._admin is None:
-            self._admin = AdminClient(admin_config(self._bootstrap, timeout_ms=int(ASK_S * 1000)))
-        try:
-            asked = self._admin.describe_consumer_groups([self._settings.group], request_timeout=ASK_S)
-            name: str = asked[self._settings.group].result().state.name
-        except KafkaException:
-            return None
-        return name
+        """The group's state as its coordinator tells it (`PreparingRebalance`, `Stable`, ...); None while it does not."""
+        return group_state(self._bootstrap, self._settings.group, ASK_S)
 
     def stop(self) -> None:
         """All leave; who does not in time is killed."""

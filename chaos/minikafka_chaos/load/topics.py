@@ -6,6 +6,9 @@ import time
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from minikafka.cli.arguments import endpoints
+from minikafka.cli.connection import Connection, NoAnswer
+from minikafka.protocol.errors import ErrorCode
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.clients import TopicPlan
@@ -13,6 +16,12 @@ from minikafka_chaos.load.librdkafka import admin_config
 
 REQUEST_TIMEOUT_S = 5.0
 POLL_S = 0.05
+CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
+"""The first version whose answer tells the topic's id (KIP-516)."""
+
+
+class TopicNotMade(ToolTrouble):
+    """Brokers have refused to make a topic, or were not asked: whatever there is of this name is somebody else's."""
 
 
 def create_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> None:
@@ -43,6 +52,75 @@ def create_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> None:
                 raise ToolTrouble(f"topic {plan.name} could not be created: {_words(cause)}") from error
             time.sleep(POLL_S)
     _wait_for_leaders(admin, plan, deadline)
+
+
+def create_new_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> str:
+    """Create a topic that must not be there yet; the id that brokers gave it, by which it is told from any other of its name.
+
+    librdkafka does not tell the id, so this asks by itself. Raises TopicNotMade, and ToolTrouble when it may have been made: an
+    answer was lost, and now there is a topic of that name.
+    """
+    values = {
+        "topics": [_as_request(plan)],
+        "timeout_ms": int(REQUEST_TIMEOUT_S * 1000),
+        "validate_only": False,
+    }
+    deadline = time.monotonic() + deadline_s
+    answer_lost, seen = False, "no broker took a connection"
+    while True:
+        for host, port in endpoints(bootstrap):
+            try:
+                with Connection(host, port, 2 * REQUEST_TIMEOUT_S) as connection:
+                    try:
+                        (told,) = connection.request(CREATE_TOPICS, CREATE_TOPICS_VERSION, values).topics
+                    except (NoAnswer, ValueError) as error:
+                        answer_lost, seen = True, f"{host}:{port}: {error}"
+                        continue
+            except NoAnswer as error:
+                seen = f"{host}:{port}: {error}"
+                continue
+            code = ErrorCode(told.error_code)
+            if code is ErrorCode.NONE:
+                return str(told.topic_id)
+            seen = f"{code.name}: {told.error_message or ''}".rstrip(": ")
+            if code is ErrorCode.REQUEST_TIMED_OUT:
+                answer_lost = True
+            elif code is ErrorCode.TOPIC_ALREADY_EXISTS and answer_lost:
+                raise ToolTrouble(
+                    f"topic {plan.name} is there, and whether this run has made it is not known: an answer was lost"
+                )
+            elif code not in _TRANSIENT_CODES:
+                raise TopicNotMade(f"topic {plan.name} could not be created: {seen}")
+        if time.monotonic() > deadline:
+            said = f"topic {plan.name} could not be created: {seen}"
+            raise ToolTrouble(said) if answer_lost else TopicNotMade(said)
+        time.sleep(POLL_S)
+
+
+_TRANSIENT_CODES = frozenset(
+    (
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.INVALID_REPLICATION_FACTOR,  # brokers that are still registering
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    )
+)
+
+
+def _as_request(plan: TopicPlan) -> dict[str, object]:
+    assigned = plan.assignment or ()
+    return {
+        "name": plan.name,
+        "num_partitions": -1 if assigned else plan.partitions,
+        "replication_factor": -1 if assigned else plan.replication_factor,
+        "assignments": [{"partition_index": n, "broker_ids": tuple(row)} for n, row in enumerate(assigned)],
+        "configs": [{"name": name, "value": value} for name, value in plan.config.items()],
+    }
+
+
+def wait_for_leaders(bootstrap: str, plan: TopicPlan, deadline_s: float) -> None:
+    """Wait until every partition has a leader and a full ISR. Raises ToolTrouble when that takes too long."""
+    _wait_for_leaders(AdminClient(admin_config(bootstrap)), plan, time.monotonic() + deadline_s)
 
 
 def _may_pass(cause: object) -> bool:

@@ -34,15 +34,6 @@ from minikafka_chaos.scenario.steps import (
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
-GROUP_STATES = {
-    "Empty": "EMPTY",
-    "PreparingRebalance": "PREPARING_REBALANCING",
-    "CompletingRebalance": "COMPLETING_REBALANCING",
-    "Stable": "STABLE",
-    "Dead": "DEAD",
-}
-"""Kafka's names, and librdkafka's."""
-
 
 class Answer(NamedTuple):
     """Whether a condition holds, and what was seen: for the journal, and for saying why a wait ended."""
@@ -110,7 +101,7 @@ class World:
                 return Answer(ready, "ready" if ready else "not ready")
             case GroupState():
                 state = None if self.group is None else self.group.state()
-                return Answer(state == GROUP_STATES[condition.state], f"state {state}")
+                return Answer(state == condition.state, f"state {state}")
             case GroupAtEnd():
                 return self.group_at_end()
             case Elapsed():

@@ -8,7 +8,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -33,7 +33,7 @@ class Probe(Part):
     """Its name in the journal."""
     query: Annotated[str, Field(min_length=1, max_length=2000)]
     """A comparison of the brokers' metrics now; with prometheusUrl any PromQL, which holds when it has a result."""
-    prometheus_url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=2000)] | None = None
+    prometheus_url: Annotated[str, Field(pattern=r"^https?://[^\s?#@]+$", max_length=2000)] | None = None
     """The Prometheus that is asked; without it: the brokers themselves."""
     during: During = During.TOLD
     """While the story is told it is asked every second. Told: how often it held is in the journal. Required: it has to
@@ -74,11 +74,21 @@ def needs_samples(probes: Iterable[Probe]) -> bool:
     return any(probe.prometheus_url is None for probe in probes)
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """What may be asked is this address, not whatever it points at."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
+
+
 def ask_prometheus(url: str, query: str) -> tuple[bool, str]:
     """Whether an instant query has a result, as an alert would fire; a scalar holds unless it is 0."""
     where = f"{url.rstrip('/')}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
-        with urllib.request.urlopen(where, timeout=PROMETHEUS_TIMEOUT_S) as answer:
+        with _OPENER.open(where, timeout=PROMETHEUS_TIMEOUT_S) as answer:
             told = json.load(answer)["data"]
         kind, result = told["resultType"], told["result"]
     except urllib.error.HTTPError as error:

@@ -29,9 +29,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- .Values.watch.namespaces | default (list .Release.Namespace) | toJson -}}
 {{- end -}}
 
+{{/* Whom the API server takes the controller for. */}}
+{{- define "minikafka-chaos.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "minikafka-chaos.serviceAccount" . }}
+{{- end -}}
+
+{{/* What runners ask agents for, and by which options. */}}
+{{- define "minikafka-chaos.verbs" -}}
+["state", "kill", "terminate", "pause", "resume", "release", "recover", "wipe-unflushed", "wipe-volume", "checkpoint", "logs", "events"]
+{{- end -}}
+{{- define "minikafka-chaos.options" -}}
+["--id", "--seconds", "--mode", "--seed", "--topic"]
+{{- end -}}
+
 {{/* Whom the API server takes controller and runners for, as a JSON list. */}}
 {{- define "minikafka-chaos.users" -}}
-{{- $users := list (printf "system:serviceaccount:%s:%s" .Release.Namespace (include "minikafka-chaos.serviceAccount" .)) -}}
+{{- $users := list (include "minikafka-chaos.user" .) -}}
 {{- range include "minikafka-chaos.namespaces" . | fromJsonArray -}}
 {{- $users = append $users (printf "system:serviceaccount:%s:%s" . $.Values.runner.serviceAccountName) -}}
 {{- end -}}
@@ -56,8 +69,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   resources: [minikafkaclusters]
   verbs: [get, create, delete]
 - apiGroups: [minikafka.dev]
-  resources: [minikafkatopics]
-  verbs: [list]
+  resources: [minikafkatopics] # those that experiments have made in clusters that stay
+  verbs: [list, delete]
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, delete]
@@ -94,7 +107,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   verbs: [get, update]
 - apiGroups: [minikafka.dev]
   resources: [minikafkatopics]
-  verbs: [list, delete]
+  verbs: [list]
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get]

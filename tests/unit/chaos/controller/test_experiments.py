@@ -6,7 +6,17 @@ import copy
 from typing import Any
 
 import pytest
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT, FINALIZER, FORCE_ANNOTATION, JOB
+from minikafka_chaos.controller.experiments import decide
+from minikafka_chaos.controller.jobs import Settings
+from minikafka_chaos.controller.kinds import (
+    ABORT_ANNOTATION,
+    EXPERIMENT,
+    FINALIZER,
+    FORCE_ANNOTATION,
+    JOB,
+    job_name,
+    report_job_name,
+)
 from minikafka_chaos.controller.ledger import FaultRefused
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.verbs import Verb
@@ -169,6 +179,26 @@ class TestRefused:
         message = await self.refused(World({**SCENARIO, "steps": steps}), "NotSupported")
         assert message.startswith("step cut: Cut cannot be done on Kubernetes: ")
 
+    @pytest.mark.parametrize(
+        ("may", "url", "refused"),
+        [
+            (None, "http://prometheus.monitoring.svc:9090", False),
+            (None, "http://169.254.169.254/latest", True),
+            ((), "http://prometheus.monitoring.svc:9090", True),
+            (("http://prometheus.example",), "http://prometheus.example:9090/", False),
+        ],
+    )
+    async def test_a_prometheus_that_may_not_be_asked(
+        self, may: tuple[str, ...] | None, url: str, refused: bool
+    ) -> None:
+        probes = {"steadyState": {"probes": [{"name": "up", "query": "up", "prometheusUrl": url}]}}
+        settings = Settings("i") if may is None else Settings("i", prometheus_urls=may)
+        world = World({**SCENARIO, **probes}, settings=settings)
+        if not refused:
+            await running(world)
+            return
+        assert f"probe up: prometheusUrl {url} may not be asked" in await self.refused(world, "PrometheusNotAllowed")
+
     async def test_a_topic_that_is_somebody_elses(self) -> None:
         world = World()
         world.partitions({"bank": [([0, 1, 2], [0, 1, 2])]})
@@ -185,6 +215,22 @@ class TestRefused:
             "ClusterBusy",
             "experiment try goes on with cluster shop; one at a time",
         )
+
+    async def test_a_topic_of_the_cluster_itself(self) -> None:
+        """It may not be there yet, and others would keep their offsets in it until it is removed."""
+        topics = {"topics": [{"name": "bank"}, {"name": "__consumer_offsets"}]}
+        assert "__consumer_offsets: names that begin with __" in await self.refused(
+            World({**SCENARIO, **topics}), "InvalidSpec"
+        )
+
+    async def test_a_job_of_somebody_else(self) -> None:
+        world = World()
+        world.server.put(
+            JOB, "try-run", {"metadata": {"labels": {}}, "spec": {"template": {"metadata": {"labels": {}}}}}
+        )
+        await world.settle()
+        assert (world.phase, world.condition("Accepted")[1]) == ("Refused", "JobNotOurs")
+        assert (JOB.name, "try-run") in world.server.objects
 
     async def test_a_story_that_takes_out_too_many(self) -> None:
         steps = [
@@ -340,6 +386,46 @@ class TestAbort:
         world.delete()
         await world.settle()
         assert not world.there
+
+
+class TestNames:
+    """Of experiments that begin alike, and of one that is made again."""
+
+    def test_no_two_experiments_have_one_job(self) -> None:
+        names = ["a" * 63, "a" * 62 + "b", "a" * 54, "a" * 53, "a" * 52 + "-b", "demo"]
+        for made in (job_name, report_job_name):
+            jobs = {made(name) for name in names}
+            assert len(jobs) == len(names) and all(len(job) <= 57 for job in jobs)
+        assert (job_name("demo"), report_job_name("demo")) == ("demo-run", "demo-report")
+
+    async def test_one_that_is_made_again_waits_for_the_job_of_the_first(self) -> None:
+        """It has ended, and a verdict of another run is no verdict of this one."""
+        world = World()
+        old = {"kind": EXPERIMENT.name, "name": "try", "uid": "of-the-first"}
+        ended = {"conditions": [{"type": "Failed", "status": "True"}]}
+        spec = {"template": {"metadata": {"labels": {}}}}
+        world.server.put(JOB, "try-run", {"metadata": {"ownerReferences": [old]}, "spec": spec, "status": ended})
+        for _ in range(3):
+            await world.look()
+        assert (world.phase, world.condition("Accepted")[1]) == ("Pending", "JobNotOurs")
+        assert (JOB.name, "try-run") in world.server.objects
+        world.server.objects.pop((JOB.name, "try-run"))
+        await running(world)
+        assert world.server.objects[JOB.name, "try-run"]["metadata"]["ownerReferences"][0]["uid"] != "of-the-first"
+
+    async def test_a_job_that_comes_in_between_is_left_alone(self) -> None:
+        world = World()
+        for _ in range(20):
+            if world.phase == "Running":
+                break
+            await world.reconciler._do(o := await world.reconciler.observe(NAMESPACE, "try"), decide(o, world.settings))
+            world.renew()
+        world.server.put(
+            JOB, "try-run", {"metadata": {"labels": {}}, "spec": {"template": {"metadata": {"labels": {}}}}}
+        )
+        await world.settle()
+        assert (world.phase, world.condition("Complete")[1]) == ("Error", "JobNotOurs")
+        assert (JOB.name, "try-run") in world.server.objects and world.lease_holder() == ""
 
 
 class TestRunnerDies:

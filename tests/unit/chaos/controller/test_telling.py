@@ -121,12 +121,6 @@ class TestBrokers:
         with pytest.raises(ToolTrouble, match="not known now"):
             _guard(Brokers(namespace, "shop"), SafetySpec(), 3)(Verb.KILL, [0], [])
 
-    def test_only_its_own_topics_are_removed(self, world: World, namespace: Any) -> None:
-        world.partitions({"bank": [([0], [0])], "orders": [([0], [0])]})
-        Brokers(namespace, "shop").remove_topics({"bank"})
-        left = [name for kind, name in world.server.objects if kind == TOPIC.name]
-        assert left == ["bank-of-others", "orders"]
-
 
 def test_the_story_becomes_events(world: World, namespace: Any) -> None:
     ledger = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate, now=lambda: world.server.now)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import copy
 import itertools
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from minikafka.kubernetes.document import Document
+from minikafka.kubernetes.topics import FINALIZER as TOPIC_FINALIZER
+from minikafka.kubernetes.topics import TOPIC_ID
 from minikafka_chaos.controller.jobs import Settings
 from minikafka_chaos.controller.kinds import AGENT_CONTAINER, EVENT, EXPERIMENT, FINALIZER, JOB
 from minikafka_chaos.controller.ledger import Conflict, StatusLedger
@@ -117,6 +120,8 @@ class Server:
                 return {}
             if there["metadata"]["uid"] != uid:
                 raise ApiError(409, "Conflict", "another one")
+            if resource_version not in (None, there["metadata"]["resourceVersion"]):
+                raise ApiError(409, "Conflict", "changed meanwhile")
             self.remove(kind, name)
             return there
 
@@ -200,6 +205,8 @@ class World:
         """Faults that are really on, by pod: what the agents know."""
         self.asked: list[str] = []
         self._renewed = 0
+        self._topic_ids = itertools.count(1)
+        self.brokers_away = False
         self._cluster()
         self.server.put(EXPERIMENT, name, {"spec": copy.deepcopy(dict(spec or SCENARIO)), "metadata": {}})
         self.reconciler = self.new_reconciler()
@@ -291,6 +298,80 @@ class World:
         spec = {"holderIdentity": NAMES.pod(0), "leaseDurationSeconds": 9, "renewTime": str(self._renewed)}
         self.server.put(LEASE, NAMES.controller, {"spec": spec, "metadata": {"labels": NAMES.labels()}})
 
+    def make_topic(self, name: str, *, object_name: str = "", shown: bool = True) -> str:
+        """Somebody creates a topic; its id. Unless ``shown`` its object has no status yet; without a name there is no object."""
+        topic_id = str(uuid.UUID(int=next(self._topic_ids)))
+        record = {
+            "topicId": topic_id,
+            "partitions": [{"replicas": [0, 1, 2], "isr": [0, 1, 2], "leader": 0}],
+            "configs": {},
+        }
+        self._change_document(lambda document: document.after({f"topic/{name}": record}))
+        if object_name != "-":
+            self.show_topic(name, topic_id, object_name or name, with_status=shown)
+        return topic_id
+
+    def show_topic(self, name: str, topic_id: str, object_name: str, *, with_status: bool = True) -> None:
+        """The brokers show a topic: the object is theirs, and what it shows is in the journal no more."""
+        document = self.document
+        record = document.journal[name]
+        rows = [{"partition": n, **row} for n, row in enumerate(record["partitions"])]
+        status = {"topicId": topic_id, "topicName": name, "revision": document.topics[name], "partitions": rows}
+        metadata = {"finalizers": [TOPIC_FINALIZER], "annotations": {TOPIC_ID: topic_id}}
+        spec = {"clusterRef": {"name": "shop"}, "topicName": name}
+        made = {"spec": spec, "metadata": metadata, **({"status": status} if with_status else {})}
+        self.server.put(TOPIC, object_name, made)
+        if with_status:
+            self._change_document(lambda before: before.trimmed({name: before.topics[name]}))
+
+    def delete_topic(self, name: str) -> None:
+        """A client deletes a topic; brokers take its object away."""
+        self._change_document(lambda document: document.after({f"topic/{name}": None}))
+        for (kind, held), thing in list(self.server.objects.items()):
+            if kind == TOPIC.name and thing["spec"].get("topicName", held) == name:
+                self.server.objects.pop((kind, held))
+
+    @property
+    def document(self) -> Document:
+        return Document.from_config_map(self.server.objects[CONFIG_MAP.name, NAMES.metadata])
+
+    @property
+    def topics(self) -> list[str]:
+        """What the brokers have."""
+        return sorted(self.document.topics)
+
+    def _change_document(self, change: Callable[[Document], Document]) -> None:
+        made = change(self.document).to_config_map(NAMES.metadata, {})
+        self.server.put(CONFIG_MAP, NAMES.metadata, {**made, "metadata": {"uid": "1"}})
+
+    def _brokers_delete(self) -> bool:
+        """The brokers do what is wished: the topic that a MiniKafkaTopic shows goes, and then the object."""
+        moved = False
+        for (kind, held), thing in list(self.server.objects.items()):
+            if kind == TOPIC.name and "deletionTimestamp" in thing["metadata"] and not self.brokers_away:
+                name, topic_id = thing["spec"].get("topicName", held), thing["metadata"]["annotations"][TOPIC_ID]
+                if self.id_of(name) == topic_id:
+                    self._change_document(lambda document, name=name: document.after({f"topic/{name}": None}))
+                self.server.objects.pop((kind, held))
+                moved = True
+        return moved
+
+    def id_of(self, name: str) -> str | None:
+        """The id of the topic of a name, as brokers know it."""
+        if name not in self.document.topics:
+            return None
+        if name in self.document.journal:
+            return str(self.document.journal[name]["topicId"])
+        objects = [thing for (kind, _), thing in self.server.objects.items() if kind == TOPIC.name]
+        return next(
+            (
+                thing["status"].get("topicId")
+                for thing in objects
+                if (thing.get("status") or {}).get("topicName") == name
+            ),
+            None,
+        )
+
     # -- the experiment -------------------------------------------------------------------------------------------------
 
     @property
@@ -358,7 +439,7 @@ class World:
 
     def kubernetes(self) -> bool:
         """Garbage and Jobs: a Job gets its pod; a pod whose Job is gone ends."""
-        moved = False
+        moved = self._brokers_delete()
         for (kind, name), thing in list(self.server.objects.items()):
             if kind == JOB.name and not self.runner_pods():
                 owner = [{"kind": "Job", "name": name, "uid": thing["metadata"]["uid"], "controller": True}]
