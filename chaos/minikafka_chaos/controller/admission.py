@@ -21,6 +21,7 @@ from minikafka_chaos.controller.reasons import Reason
 from minikafka_chaos.document_lines import explain
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.grounds.abilities import LACKS
+from minikafka_chaos.grounds.kubernetes_network import steps_with_links
 from minikafka_chaos.scenario import ClusterSpec, Scenario
 
 LOOK_AGAIN_SECONDS = 5.0
@@ -91,14 +92,19 @@ def admit(
     partitions: Sequence[PartitionState],
     gap: Gap | None,
     now: datetime,
+    network: str = "",
 ) -> Refusal | Waiting | Admitted:
-    """Look at everything in the order in which a person would want to hear of it."""
+    """Look at everything in the order in which a person would want to hear of it. ``network``: why its faults of the network
+    cannot be made; empty when they can, or it has none."""
     try:
         scenario = scenario_of(experiment)
     except BadScenario as error:
         return Refusal(Reason.INVALID_SPEC, str(error))
     if says := _lacking(scenario):
         return Refusal(Reason.NOT_SUPPORTED, says)
+    if network and (links := next(iter(steps_with_links(scenario.spec)), None)):
+        step, verb = links
+        return Refusal(Reason.NOT_SUPPORTED, f"step {step.name}: {verb.value}: {network}")
     name = cluster_name(experiment)
     if scenario.spec.cluster_ref is None:
         return _on_its_own(experiment, scenario, name, cluster)

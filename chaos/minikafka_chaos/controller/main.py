@@ -64,6 +64,12 @@ def parse(arguments: Sequence[str] | None) -> Options:
         metavar="NAME",
         help="claim for runs, in each namespace (default: kept with the pod)",
     )
+    parser.add_argument(
+        "--network-namespace",
+        default="",
+        metavar="NAME",
+        help="where the network agents are (default: there are none, and faults of the network are refused)",
+    )
     report = ReportSettings("")
     parser.add_argument(
         "--report-image", default="", metavar="IMAGE", help="with Spark, for reports of runs (default: none are made)"
@@ -111,6 +117,7 @@ def parse(arguments: Sequence[str] | None) -> Options:
         given.runner_account,
         given.runs_claim,
         _report(parser, given) if given.report_image else None,
+        given.network_namespace,
     )
     return Options(**vars(ProcessOptions.of(parser, given)), jobs=jobs)
 
