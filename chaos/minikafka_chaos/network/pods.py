@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from minikafka.metadata.kubernetes.connection import HttpClient
+from minikafka.metadata.kubernetes.connection import Answer, HttpClient
 from minikafka.metadata.kubernetes.credentials import find_access
 from minikafka.metadata.store import StoreError
 
@@ -26,6 +27,9 @@ CLIENT_PORTS = ("client", "external")
 BROKER_PORT = "replication"
 
 REQUEST_SECONDS_MAX = 5.0
+PATIENCE_SECONDS = 8.0
+"""An API server that does not answer is asked again for so long: less than the controller waits for an agent."""
+RETRY_SECONDS = 0.2
 _CORE, _APPS, _OURS = "/api/v1", "/apis/apps/v1", "/apis/minikafka.dev/v1alpha1"
 
 Object = dict[str, Any]
@@ -152,10 +156,7 @@ class ApiServer:
 
     async def get(self, path: str) -> Object | None:
         """See `Get`."""
-        try:
-            answer = await self._client.request("GET", path, [], b"", REQUEST_SECONDS_MAX)
-        except StoreError as error:
-            raise NotNow(str(error)) from error
+        answer = await self._answer(path)
         if answer.status == 404:
             return None
         try:
@@ -166,6 +167,17 @@ class ApiServer:
             message = told.get("message") if isinstance(told, dict) else ""
             raise NotNow(f"the API server: {answer.status}: {message or path}")
         return told
+
+    async def _answer(self, path: str) -> Answer:
+        """On a node that is very busy the first connection may not come about in time."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await self._client.request("GET", path, [], b"", REQUEST_SECONDS_MAX)
+            except StoreError as error:
+                if time.monotonic() > deadline:
+                    raise NotNow(str(error)) from error
+                await asyncio.sleep(RETRY_SECONDS)
 
     def run(self, work: Callable[[Get], Awaitable[Any]]) -> Any:
         """Run what asks the API server. Raises NotNow, and what the work raises."""

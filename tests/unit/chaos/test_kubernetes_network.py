@@ -99,7 +99,10 @@ class TestMade:
 
     def test_all_from_each(self, agents: NetworkAgents, nodes: FakeNodes) -> None:
         agents.make(CUT, "r", Targets((0, 1), (0, 1)))
-        assert sorted(words.rpartition("--peer ")[2] for _, words in nodes.asked) == ["run-1-broker-0", "run-1-broker-1"]
+        assert sorted(words.rpartition("--peer ")[2] for _, words in nodes.asked) == [
+            "run-1-broker-0",
+            "run-1-broker-1",
+        ]
         assert all(words.count("--peer") == 1 for _, words in nodes.asked)
 
     def test_a_half_is_undone(self, agents: NetworkAgents, nodes: FakeNodes) -> None:

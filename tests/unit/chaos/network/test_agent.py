@@ -107,7 +107,9 @@ class TestMade:
 
     def test_seconds_are_rounded_up(self) -> None:
         fault = Fault("f", Verb.CUT, 0.2, (Peer("p", ("10.0.0.1",), (9093,)),))
-        timeouts = [each["add"]["element"]["elem"][0]["elem"]["timeout"] for each in installing(fault) if "element" in str(each)]
+        timeouts = [
+            each["add"]["element"]["elem"][0]["elem"]["timeout"] for each in installing(fault) if "element" in str(each)
+        ]
         assert timeouts == [1], "none at all would be an element without an end"
 
 
@@ -291,9 +293,7 @@ class TestCommand:
             (["cut", HOME, "--pod", "shop-broker-0", "--uid", UIDS[0], "--id", "f", "--clients"], "--seconds"),
         ],
     )
-    def test_bad_words(
-        self, scene: Scene, capsys: pytest.CaptureFixture[str], words: list[str], error: str
-    ) -> None:
+    def test_bad_words(self, scene: Scene, capsys: pytest.CaptureFixture[str], words: list[str], error: str) -> None:
         code, told = self.run(scene, capsys, *words)
         assert code == 2
         assert error in told["error"]

@@ -64,7 +64,9 @@ def test_no_process(proc: Proc) -> None:
         proc.inode(UIDS[1])
 
 
-@pytest.mark.parametrize("uid", ["", "1", UIDS[0][:-1], f"{UIDS[0]}x", f"../{UIDS[0]}", UIDS[0].upper().replace("0", "A")])
+@pytest.mark.parametrize(
+    "uid", ["", "1", UIDS[0][:-1], f"{UIDS[0]}x", f"../{UIDS[0]}", UIDS[0].upper().replace("0", "A")]
+)
 def test_a_uid_is_a_uid(proc: Proc, uid: str) -> None:
     with pytest.raises(BadRequest, match="allowed: a uid"):
         proc.inode(uid)
