@@ -1,4 +1,4 @@
-"""Bugs in the network agent, which has privileges: a cut that has no end, one that hits somebody else, one that nobody allowed."""
+"""Bugs in the network agent, which has privileges: a cut without an end, of somebody else, that nobody allowed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ NETWORK = (
         "            if os.fstat(fd).st_ino in self._nodes_own():\n", "            if os.fstat(fd).st_ino == 0:\n",
         (NAMESPACES,)),
     Bug("n08", "a process id that was given out again is entered", "Node", f"{AGENT}/namespaces.py",
-        "            if self._pod_of(pid) != uid:\n                os.close(fd)\n", "            if False:\n                os.close(fd)\n",
+        "            if self._pod_of(pid) != uid:\n                os.close(fd)\n",
+        "            if False:\n                os.close(fd)\n",
         (NAMESPACES,)),
     Bug("n09", "a fault that is asked for again begins anew", "Repetition", f"{AGENT}/agent.py",
         "            if before is None:\n                self._note",
@@ -47,7 +48,8 @@ NETWORK = (
         "if fault_id is None or each.key == rules.key_of(fault_id)]", "if each.id]",
         (UNIT,)),
     Bug("n11", "healing one link heals all", "Overlap", f"{AGENT}/agent.py",
-        "for each in hit for element in each.elements if element.peer in names]", "for each in hit for element in each.elements]",
+        "for each in hit for element in each.elements if element.peer in names]",
+        "for each in hit for element in each.elements]",
         (UNIT,)),
     Bug("n12", "who has forbidden chaos meanwhile cannot end it", "Healing", f"{AGENT}/agent.py",
         "            return await Cluster(get, ask.namespace, self.node).there(ask.pod, ask.uid)\n",
@@ -56,10 +58,8 @@ NETWORK = (
     Bug("n13", "what goes on is tidied away", "Expiry", f"{AGENT}/agent.py",
         "if each.is_over and each.key in keys])", "if each.is_over or each.key])",
         (UNIT,)),
-    Bug("n14", "clients at IPv6 addresses are left alone", "Cut", f"{AGENT}/rules.py",
-        "    yield {\"match\": {\"op\": \"==\", \"left\": own_port, \"right\": f\"@{key}-c\"}}\n",
-        "    left = {\"meta\": {\"key\": \"nfproto\"}}\n"
-        "    yield {\"match\": {\"op\": \"==\", \"left\": left, \"right\": \"ipv6\"}}\n",
+    Bug("n14", "clients who ask are not cut off", "Cut", f"{AGENT}/rules.py",
+        "\"dport\" if way == \"in\" else \"sport\")\n", "\"sport\" if way == \"in\" else \"dport\")\n",
         (KERNEL,)),
     Bug("n15", "a heal asks the target's agent only", "Healing", GROUND,
         "            if peer != CLIENTS:\n                at.setdefault(peer, []).append(broker)\n", "",
