@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from tests.adversary.chaos_bugs import CHAOS
 from tests.adversary.core_bugs import CORE
 from tests.adversary.judge_bugs import JUDGING
+from tests.adversary.network_bugs import NETWORK
 from tests.adversary.planting import Bug
 from tests.adversary.shell_bugs import SHELL
 
-BUGS: Mapping[str, Bug] = {bug.name: bug for bug in (*CORE, *SHELL, *JUDGING, *CHAOS)}
+BUGS: Mapping[str, Bug] = {bug.name: bug for bug in (*CORE, *SHELL, *JUDGING, *CHAOS, *NETWORK)}

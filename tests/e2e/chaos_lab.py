@@ -16,6 +16,8 @@ from tests.e2e.objects import Object
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts/minikafka-chaos"
+RELEASE = "lab"
+"""Of the chart, and so the name of the controller's service account."""
 ENDED = ("Completed", "Refused", "Aborted", "Error")
 RUN_SECONDS_MAX = 600
 """A story of minutes on a busy machine, the cluster that is made for it counted."""
@@ -104,13 +106,15 @@ def anomalies(status: Object) -> dict[str, int]:
 
 
 @contextmanager
-def installed(kubectl: Kubectl, programs: Path, image: str) -> Iterator[Lab]:
-    """The chart in a namespace, with this image; removed at the end, and all experiments before it."""
+def installed(kubectl: Kubectl, programs: Path, image: str, network: str) -> Iterator[Lab]:
+    """The chart in a namespace, with this image, and with the namespace of its network agents; removed at the end, and all
+    experiments before it."""
     repository, _, tag = image.rpartition(":")
-    release = "lab"
+    release = RELEASE
     kubectl("apply", "--server-side", "--filename", str(CHART / "files/crds"))
     helm = [str(programs / "helm"), "--kubeconfig", str(kubectl.kubeconfig), "--namespace", kubectl.namespace]
     values = [f"image.repository={repository}", f"image.tag={tag}", "image.pullPolicy=Never", "crds.install=false"]
+    values.append(f"network.namespace={network}")
     _run(
         [
             *helm,

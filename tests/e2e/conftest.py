@@ -21,6 +21,7 @@ from tests.e2e.broker_cluster import SMALL, BrokerCluster
 from tests.e2e.chaos_lab import Lab
 from tests.e2e.kubectl import Kubectl, KubectlError, eventually
 from tests.e2e.machine import say
+from tests.e2e.network_agents import NetworkAgents, installed
 from tests.e2e.node import Node
 
 OPERATOR_NAMESPACE = "minikafka-operator"
@@ -80,7 +81,7 @@ def node(kubectl: Kubectl) -> Iterator[Node]:
 @pytest.fixture(scope="session")
 def images(kubectl: Kubectl) -> dict[str, str]:
     """The project's images, in the cluster, by their short names. Spark's is large: see `analytics_image`."""
-    return machine.images(["broker", "operator", "chaos", "prometheus"])
+    return machine.images(["broker", "operator", "chaos", "network-agent", "prometheus"])
 
 
 @pytest.fixture(scope="session")
@@ -151,12 +152,28 @@ def broker_cluster(operator: Kubectl, namespace: Kubectl, node: Node) -> Callabl
 
 
 @pytest.fixture(scope="session")
-def lab(operator: Kubectl, kubectl: Kubectl, node: Node, programs: Path, images: dict[str, str]) -> Iterator[Lab]:
-    """A namespace with the restricted Pod Security Standard, and the chaos controller in it. Names are the tests' own."""
-    with (
-        new_namespace(kubectl, node, "chaos") as within,
-        chaos_lab.installed(within, programs, images["chaos"]) as made,
-    ):
+def lab_namespace(operator: Kubectl, kubectl: Kubectl, node: Node) -> Iterator[Kubectl]:
+    """A namespace with the restricted Pod Security Standard, for experiments."""
+    with new_namespace(kubectl, node, "chaos") as within:
+        yield within
+
+
+@pytest.fixture(scope="session")
+def network_agents(
+    lab_namespace: Kubectl, kubectl: Kubectl, programs: Path, images: dict[str, str]
+) -> Iterator[NetworkAgents]:
+    """Network agents that may touch the brokers of the lab, in a namespace beside it."""
+    home, accounts = lab_namespace.namespace, [chaos_lab.RELEASE]
+    with installed(kubectl, programs, images["network-agent"], home, accounts) as made:
+        _used.append((made.kubectl, _used[0][1], made.kubectl.namespace))
+        yield made
+
+
+@pytest.fixture(scope="session")
+def lab(lab_namespace: Kubectl, network_agents: NetworkAgents, programs: Path, images: dict[str, str]) -> Iterator[Lab]:
+    """The chaos controller in the lab's namespace, and network agents that it knows of. Names are the tests' own."""
+    network = network_agents.kubectl.namespace
+    with chaos_lab.installed(lab_namespace, programs, images["chaos"], network) as made:
         yield made
 
 

@@ -64,9 +64,14 @@ def _add_kubernetes_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("NodePort", "LoadBalancer", "Internal"),
         help="how this program reaches the brokers; Internal works in a pod only, where it is the default (else NodePort)",
     )
+    options.add_argument(
+        "--network-namespace",
+        metavar="NAME",
+        help="where the network agents of Cut and Loss are (default: minikafka-chaos-network)",
+    )
 
 
-KUBERNETES_OPTIONS = ("kubeconfig", "context", "namespace", "listener")
+KUBERNETES_OPTIONS = ("kubeconfig", "context", "namespace", "listener", "network_namespace")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -172,7 +177,7 @@ def _ground_maker(args: argparse.Namespace, scenario: Scenario) -> Callable[[Pat
     """What makes the ground that was asked for, given the folder of its brokers' data."""
     given = [name for name in KUBERNETES_OPTIONS if getattr(args, name) is not None]
     if given and args.ground != "kubernetes":
-        raise NotSupported(f"--{given[0]}: only with --ground kubernetes")
+        raise NotSupported(f"--{given[0].replace('_', '-')}: only with --ground kubernetes")
     match args.ground:
         case "processes":
             from minikafka_chaos.grounds.processes import ProcessesGround
@@ -189,6 +194,7 @@ def _kubernetes_ground_maker(args: argparse.Namespace, scenario: Scenario) -> Ca
     try:
         from minikafka_chaos.grounds.kubernetes import KubernetesGround, Listener, cluster_name
         from minikafka_chaos.grounds.kubernetes_api import Namespace, connect
+        from minikafka_chaos.grounds.kubernetes_network import NAMESPACE
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("kubernetes", "urllib3", "websocket"):
             raise
@@ -200,7 +206,10 @@ def _kubernetes_ground_maker(args: argparse.Namespace, scenario: Scenario) -> Ca
     listener = Listener(args.listener or (Listener.INTERNAL if access.in_pod else Listener.NODE_PORT))
     there = scenario.spec.cluster_ref
     name = there.name if there is not None else cluster_name(scenario)
-    return lambda folder: KubernetesGround(namespace, name, folder, existing=there is not None, listener=listener)
+    network = args.network_namespace or NAMESPACE
+    return lambda folder: KubernetesGround(
+        namespace, name, folder, existing=there is not None, listener=listener, network=network
+    )
 
 
 def keep_or_drop_data(directory: Path, keep: bool, code: int) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
 from minikafka_chaos.controller.prometheus_urls import refusal as urls_refusal
 from minikafka_chaos.controller.reasons import Reason
 from minikafka_chaos.errors import BadScenario
+from minikafka_chaos.grounds.kubernetes_network import steps_with_links
 from minikafka_chaos.scenario.abilities import LACKS
 from minikafka_chaos.scenario.document_lines import explain
 from minikafka_chaos.scenario.scenario import ClusterSpec, Scenario
@@ -94,8 +95,10 @@ def admit(
     gap: Gap | None,
     now: datetime,
     prometheus_urls: Sequence[str] = IN_CLUSTER,
+    network: str = "",
 ) -> Refusal | Waiting | Admitted:
-    """Look at everything in the order in which a person would want to hear of it."""
+    """Look at everything in the order in which a person would want to hear of it. ``network``: why its faults of the network
+    cannot be made; empty when they can, or it has none."""
     try:
         scenario = scenario_of(experiment)
     except BadScenario as error:
@@ -104,6 +107,9 @@ def admit(
         return Refusal(Reason.NOT_SUPPORTED, says)
     if says := urls_refusal(scenario.spec, prometheus_urls):
         return Refusal(Reason.PROMETHEUS_NOT_ALLOWED, says)
+    if network and (links := next(iter(steps_with_links(scenario.spec)), None)):
+        step, verb = links
+        return Refusal(Reason.NOT_SUPPORTED, f"step {step.name}: {verb.value}: {network}")
     name = cluster_name(experiment)
     if scenario.spec.cluster_ref is None:
         return _on_its_own(experiment, scenario, name, cluster)

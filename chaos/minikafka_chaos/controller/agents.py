@@ -1,4 +1,5 @@
-"""The way to the agents: ``minikafka agent VERB`` through ``pods/exec``, in the container ``chaos-agent`` and in no other.
+"""The way to the agents: ``minikafka agent VERB`` through ``pods/exec``, in the container ``chaos-agent`` and in no other; and
+to the network agents, in theirs.
 
 The official client speaks the WebSocket protocol; here one exec is one connection, whose standard output is the agent's
 line of JSON and whose last message is the exit code.
@@ -62,11 +63,11 @@ class PodAgents:
             logger.warning("The agent of %s/%s was not reached: %r", namespace, pod, error)
             return " ".join(str(error).split()) or type(error).__name__
 
-    async def run(self, namespace: str, pod: str, command: Sequence[str]) -> Answer:
-        """Run a command in the agent's container. Raises aiohttp's errors, and ValueError for what is no answer."""
+    async def run(self, namespace: str, pod: str, command: Sequence[str], container: str = AGENT_CONTAINER) -> Answer:
+        """Run a command in an agent's container. Raises aiohttp's errors, and ValueError for what is no answer."""
         configuration = await self._login()
         configuration.client_session_kwargs = {"trust_env": False}
-        query = [("command", list(command)), ("container", AGENT_CONTAINER), ("stdout", "true"), ("stderr", "true")]
+        query = [("command", list(command)), ("container", container), ("stdout", "true"), ("stderr", "true")]
         async with WsApiClient(configuration) as client:
             path = POD.path(namespace, pod, "exec")
             headers: dict[str, Any] = {}

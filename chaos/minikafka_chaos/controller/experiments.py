@@ -69,6 +69,8 @@ class Observed:
     """The claim that its run is to be kept on; looked at before it begins."""
     topics: topics.Seen | None = None
     """Looked at where the experiment has topics in the cluster that are still to be removed."""
+    network: str = ""
+    """Why the faults of the network that it has cannot be made; looked at before it begins."""
     report_job: Object | None = None
     report_pods: Sequence[Object] = ()
     """Both looked at where a report is still to come."""
@@ -282,7 +284,7 @@ def _report(o: Observed, settings: Settings) -> Step:
 def _begin(o: Observed, settings: Settings) -> Step:
     if ending := _called_off(o):
         return _end(o, *ending)
-    answer = admit(o.experiment, o.cluster, o.lease, o.partitions, o.gap, o.now, settings.prometheus_urls)
+    answer = admit(o.experiment, o.cluster, o.lease, o.partitions, o.gap, o.now, settings.prometheus_urls, o.network)
     if not isinstance(answer, Refusal):
         refusal = reports.claim_refusal(runs_claim(o.experiment, settings), o.claim)
         answer = answer if refusal is None else Refusal(*refusal)

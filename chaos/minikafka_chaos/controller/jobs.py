@@ -65,6 +65,8 @@ class Settings:
     """Which Prometheus probes may ask; see `prometheus_urls`."""
     report: ReportSettings | None = None
     """None: no reports are made."""
+    network: str = ""
+    """The namespace of the network agents; empty: there are none, and no fault of the network is made."""
     resources: Mapping[str, Any] = field(
         default_factory=lambda: {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}}
     )
@@ -107,11 +109,14 @@ def run_folder(experiment: Object) -> str:
 def job(experiment: Object, cluster: str, deadline_seconds: int, settings: Settings) -> Object:
     """The Job that tells the story. It is tried once: half a story cannot be told to its end by somebody else."""
     metadata = experiment["metadata"]
+    arguments = [metadata["name"], f"--cluster={cluster}", f"--out={RUNS_PATH}/{run_folder(experiment)}"]
+    if settings.network:
+        arguments.append(f"--network-namespace={settings.network}")
     container: dict[str, Any] = {
         "name": "runner",
         "image": settings.image,
         "command": ["python3", "-m", "minikafka_chaos.controller.telling"],
-        "args": [metadata["name"], f"--cluster={cluster}", f"--out={RUNS_PATH}/{run_folder(experiment)}"],
+        "args": arguments,
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},

@@ -72,6 +72,12 @@ def parse(arguments: Sequence[str] | None) -> Options:
         help="a Prometheus that probes may ask, by the beginning of its address; *.DOMAIN for all names below; repeatable "
         f"(default: {' '.join(IN_CLUSTER)}); an empty one: none",
     )
+    parser.add_argument(
+        "--network-namespace",
+        default="",
+        metavar="NAME",
+        help="where the network agents are (default: there are none, and faults of the network are refused)",
+    )
     report = ReportSettings("")
     parser.add_argument(
         "--report-image", default="", metavar="IMAGE", help="with Spark, for reports of runs (default: none are made)"
@@ -120,6 +126,7 @@ def parse(arguments: Sequence[str] | None) -> Options:
         given.runs_claim,
         _prometheus_urls(parser, given.prometheus_url),
         _report(parser, given) if given.report_image else None,
+        given.network_namespace,
     )
     return Options(**vars(ProcessOptions.of(parser, given)), jobs=jobs)
 

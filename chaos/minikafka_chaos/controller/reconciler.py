@@ -21,6 +21,7 @@ from minikafka_operator.reconciler import Outcome
 
 from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import cluster_name
+from minikafka_chaos.controller.agents import Answer
 from minikafka_chaos.controller.experiments import (
     CreateCluster,
     CreateJob,
@@ -48,6 +49,7 @@ from minikafka_chaos.controller.kinds import (
     job_name,
     report_job_name,
 )
+from minikafka_chaos.controller.network import Network, wants_links, with_links
 from minikafka_chaos.controller.telemetry import Telemetry
 
 STEPS_MAX: Final = 30
@@ -67,6 +69,10 @@ class Agents(Protocol):
 
     async def recover(self, namespace: str, pod: str) -> str:
         """Have every fault in a pod undone. What went wrong, in one line; empty when nothing of them is left."""
+        ...
+
+    async def run(self, namespace: str, pod: str, command: Sequence[str], container: str) -> Answer:
+        """Run a command in a container. Raises whatever the connection raises."""
         ...
 
 
@@ -133,6 +139,7 @@ class Reconciler:
     ) -> None:
         self._server = server
         self._agents = agents
+        self._network = Network(server, agents, settings.network)
         self._settings = settings
         self._telemetry = telemetry
         self._now = now
@@ -198,12 +205,14 @@ class Reconciler:
             report_job=report_job,
             report_pods=reporters,
         )
-        if thing is None:
-            return found
-        # By the operator's own judgement: whose pods these are, who is controller, and how old what is known may be.
-        seen = await self._cluster(names, thing, pods, partitions=not status.get("startedAt"))
-        known = [partition for state in seen.topic_states for partition in state.partitions]
-        return replace(found, brokers=seen.brokers, partitions=known, gap=seen.gap)
+        if thing is not None:
+            # By the operator's own judgement: whose pods these are, who is controller, and how old what is known may be.
+            seen = await self._cluster(names, thing, pods, partitions=not status.get("startedAt"))
+            known = [partition for state in seen.topic_states for partition in state.partitions]
+            found = replace(found, brokers=seen.brokers, partitions=known, gap=seen.gap)
+        if not status.get("startedAt") and wants_links(experiment):
+            found = replace(found, network=await self._network.refusal(found.brokers.values()))
+        return found
 
     async def _topics(self, names: Names, cluster: Object | None) -> topics.Seen:
         """First the metadata, then the objects: what the metadata leaves to an object is in one that was there by then."""
@@ -279,11 +288,15 @@ class Reconciler:
 
     async def _recover(self, o: Observed, pods: Sequence[Pod], settle: bool) -> float | None:
         namespace = o.experiment["metadata"]["namespace"]
+        links = with_links(o.status)
 
         async def ask(pod: Pod) -> str:
             try:
                 async with asyncio.timeout(RECOVER_SECONDS_MAX):
-                    return await self._agents.recover(namespace, pod.name)
+                    asked = [self._agents.recover(namespace, pod.name)]
+                    if pod.uid in links:
+                        asked.append(self._network.recover(namespace, pod))
+                    return "; ".join(wrong for wrong in await asyncio.gather(*asked) if wrong)
             except TimeoutError:
                 return f"no answer within {RECOVER_SECONDS_MAX:g} s"
 

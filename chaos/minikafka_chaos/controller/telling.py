@@ -31,6 +31,7 @@ from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
 from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, KubernetesGround, Listener
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refused, connect
+from minikafka_chaos.grounds.kubernetes_network import NAMESPACE
 from minikafka_chaos.load.clients import TopicPlan
 from minikafka_chaos.load.kafka_clients import KafkaClients
 from minikafka_chaos.load.topics import TopicNotMade, create_new_topic, wait_for_leaders
@@ -46,6 +47,8 @@ PLURAL: Final = EXPERIMENT.plural
 EVENTS_MAX: Final = 500
 """Of one run: a soak of hours tells more than anybody reads in ``kubectl describe``; its journal has all of it."""
 READY_SECONDS: Final = 300.0
+SCRATCH: Final = "cluster"
+"""Folder of a run, for what is read of its brokers."""
 COLLECT_STEP: Final = "collect-logs"
 
 
@@ -227,8 +230,9 @@ class SharedGround(KubernetesGround):
         return problem
 
 
-def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str) -> int:
-    """Tell the story of an experiment. The exit code; raises ToolTrouble when even that cannot be written down."""
+def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str, network: str = NAMESPACE) -> int:
+    """Tell the story of an experiment; `network` is where the network agents are. The exit code; raises ToolTrouble when even
+    that cannot be written down."""
     store = ObjectStatus(namespace, name)
     thing = store.read()
     if thing is None:
@@ -247,7 +251,14 @@ def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str) 
     _make_folder(out)
     ledger.tell(run=out.name)
     told = Told(namespace, thing, runner, ledger.judging)
-    verdict = _run(namespace, scenario, cluster, out, ledger, told, shared=shared)
+    listener = Listener.INTERNAL
+    if shared:
+        ground: KubernetesGround = SharedGround(
+            namespace, cluster, out / SCRATCH, listener=listener, network=network, ledger=ledger
+        )
+    else:
+        ground = KubernetesGround(namespace, cluster, out / SCRATCH, existing=True, listener=listener, network=network)
+    verdict = _run(scenario, ground, out, ledger, told)
     ledger.tell(**_result(scenario, verdict))
     return 0
 
@@ -264,21 +275,7 @@ def _make_folder(out: Path) -> None:
         raise ToolTrouble(f"the volume for runs cannot be written by {who}: {error.strerror} ({out})") from error
 
 
-def _run(
-    namespace: Namespace,
-    scenario: Scenario,
-    cluster: str,
-    out: Path,
-    ledger: StatusLedger,
-    told: Told,
-    *,
-    shared: bool,
-) -> Verdict:
-    scratch = out / "cluster"
-    if shared:
-        ground: KubernetesGround = SharedGround(namespace, cluster, scratch, listener=Listener.INTERNAL, ledger=ledger)
-    else:
-        ground = KubernetesGround(namespace, cluster, scratch, existing=True, listener=Listener.INTERNAL)
+def _run(scenario: Scenario, ground: KubernetesGround, out: Path, ledger: StatusLedger, told: Told) -> Verdict:
     try:
         return run_scenario(scenario, ground, out, reporter=told, ledger=TellingLedger(ledger, told)).verdict
     except NotSupported as error:
@@ -315,13 +312,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m minikafka_chaos.controller.telling", description=__doc__)
     parser.add_argument("name", metavar="NAME", help="the ChaosExperiment, in the namespace of this pod")
     parser.add_argument("--cluster", required=True, metavar="NAME", help="the MiniKafkaCluster")
+    parser.add_argument(
+        "--network-namespace", default=NAMESPACE, metavar="NAME", help=f"of the network agents (default: {NAMESPACE})"
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the run goes")
     given = parser.parse_args(arguments)
     try:
         access = connect()
         namespace = Namespace(access.client, os.environ.get("POD_NAMESPACE") or access.namespace)
         runner = os.environ.get("POD_NAME") or f"{given.name}-by-hand"
-        return tell(namespace, given.name, given.cluster, given.out, runner)
+        return tell(namespace, given.name, given.cluster, given.out, runner, given.network_namespace)
     except (BadScenario, ToolTrouble) as error:
         print(f"telling {given.name}: {error}", file=sys.stderr)
         return 2 if isinstance(error, BadScenario) else 3

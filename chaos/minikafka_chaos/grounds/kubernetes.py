@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,13 @@ from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.grounds.by_broker import BrokerVerbs, loss_seed
 from minikafka_chaos.grounds.kubernetes_agents import CONTAINER, Agents, at_once
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Object, Refused
+from minikafka_chaos.grounds.kubernetes_network import NAMESPACE, NetworkAgents, steps_with_links
 from minikafka_chaos.load.kafka_clients import KafkaClients
 from minikafka_chaos.record.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
 from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
 from minikafka_chaos.scenario.abilities import LACKS
 from minikafka_chaos.scenario.document import UnflushedVolume, as_config
-from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode
+from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode, healed
 from minikafka_chaos.scenario.scenario import ClusterSpec, Scenario, ScenarioSpec
 from minikafka_chaos.scenario.verbs import Verb
 
@@ -132,7 +134,9 @@ class KubernetesGround(BrokerVerbs):
         existing: bool = False,
         listener: Listener = Listener.NODE_PORT,
         template: Mapping[str, Any] | None = None,
+        network: str = NAMESPACE,
     ) -> None:
+        """`network` is the namespace of the network agents, where there are any."""
         self.namespace = namespace
         self.cluster = cluster
         self.scratch = scratch
@@ -140,6 +144,7 @@ class KubernetesGround(BrokerVerbs):
         self.listener = listener
         self.template = dict(template or {})
         self.agents = Agents(namespace, self.pod_name)
+        self.network = NetworkAgents(namespace.within(network), namespace.name, self._pod)
         self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
         self._count = 0
         self._seed = 0
@@ -163,6 +168,10 @@ class KubernetesGround(BrokerVerbs):
             if fault is not None and Verb.PAUSE in fault.verbs and (fault.duration_seconds or 0) > PAUSE_SECONDS:
                 why = "the liveness probe kills a broker that is paused longer"
                 yield f"step {step.name}: durationSeconds: at most {PAUSE_SECONDS} for Pause: {why}"
+        for step, verb in steps_with_links(spec):
+            if why := self.network.refusal():
+                yield f"step {step.name}: {verb.value}: {why}"
+            break
 
     @property
     def brokers(self) -> Sequence[int]:
@@ -220,6 +229,8 @@ class KubernetesGround(BrokerVerbs):
             if not address:
                 raise ToolTrouble(f"broker {broker} has no address outside the Kubernetes cluster")
             self._addresses[broker] = address
+        if any(steps_with_links(spec)) and (why := self.network.refusal(self.brokers)):
+            raise ToolTrouble(why)
         self._must_be_reached()
 
     def _create(self, made: Object) -> None:
@@ -409,8 +420,24 @@ class KubernetesGround(BrokerVerbs):
     def wipe_volume(self, broker: int) -> None:
         self.agents.ask(broker, *self._words("wipe-volume"))
 
+    def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:
+        if fault.verb is Verb.HEAL:
+            self.network.heal(targets)
+            return {}
+        return {"pods": self.network.make(fault, self._link_id(fault), targets)}
+
+    def unmake(self, handle: Handle) -> list[str]:
+        hit = self.network.recover(handle.targets.brokers, self._link_id(handle.fault), handle.state.get("pods"))
+        left = replace(handle.targets, brokers=tuple(hit))
+        return healed(left)
+
+    def _link_id(self, fault: Fault) -> str:
+        return f"{self._run}-{fault.id}"
+
     def heal_all(self) -> list[str]:
-        done = [line for line in at_once(self._healed, self.brokers) if line is not None]
+        cut = self.network.recover(self.brokers) if self.network.used else []
+        done = [f"healed the network of broker {broker}" for broker in cut]
+        done += [line for line in at_once(self._healed, self.brokers) if line is not None]
         deadline = time.monotonic() + RESTART_SECONDS_MAX
         for broker in self.brokers:
             self.wait_ready(broker, max(1.0, deadline - time.monotonic()))

@@ -8,7 +8,7 @@ import json
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +29,28 @@ class NotDone(ToolTrouble):
     """An agent has answered that a verb cannot be done."""
 
 
+def answered(namespace: Namespace, pod: str, container: str, command: Sequence[str], who: str) -> dict[str, Any]:
+    """The line of JSON that an agent answers a verb with; `who` begins what is told of it. Raises NotDone, ToolTrouble."""
+    deadline = time.monotonic() + RETRY_SECONDS_MAX
+    while True:
+        try:
+            ended = namespace.run(pod, container, command)
+            break
+        except NotReached:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_PAUSE_SECONDS)
+    try:
+        answer = json.loads(ended.output)
+    except ValueError:
+        said = " ".join((ended.errors or ended.output).split())[:500]
+        raise NotDone(f"{who}: exit code {ended.code}: {said}") from None
+    if not isinstance(answer, dict) or ended.code or "error" in answer:
+        reason = answer.get("error") if isinstance(answer, dict) else answer
+        raise NotDone(f"{who}: {reason}")
+    return answer
+
+
 class Agents:
     """`pod` gives the pod of a broker."""
 
@@ -39,24 +61,7 @@ class Agents:
     def ask(self, broker: int, *words: object) -> dict[str, Any]:
         """What the agent of a broker answers to a verb. Raises NotDone, ToolTrouble."""
         command = ["minikafka", "agent", *map(str, words)]
-        deadline = time.monotonic() + RETRY_SECONDS_MAX
-        while True:
-            try:
-                ended = self._namespace.run(self._pod(broker), CONTAINER, command)
-                break
-            except NotReached:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(RETRY_PAUSE_SECONDS)
-        try:
-            answer = json.loads(ended.output)
-        except ValueError:
-            said = " ".join((ended.errors or ended.output).split())[:500]
-            raise NotDone(f"broker {broker}: agent {words[0]}: exit code {ended.code}: {said}") from None
-        if not isinstance(answer, dict) or ended.code or "error" in answer:
-            reason = answer.get("error") if isinstance(answer, dict) else answer
-            raise NotDone(f"broker {broker}: agent {words[0]}: {reason}")
-        return answer
+        return answered(self._namespace, self._pod(broker), CONTAINER, command, f"broker {broker}: agent {words[0]}")
 
     def fetch(self, broker: int, folder: Path, *words: object) -> None:
         """Put the files that a verb answers with into a folder. Raises NotDone, ToolTrouble."""

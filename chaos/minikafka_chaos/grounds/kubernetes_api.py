@@ -116,9 +116,15 @@ class Namespace:
                 return None
             raise
 
-    def find_all(self, kind: str, *, fields: str = "") -> list[Object]:
-        """All objects that match the field selector. Raises Refused, NotReached."""
-        query = [("fieldSelector", fields)] if fields else []
+    def within(self, name: str) -> Namespace:
+        """Another namespace of the same cluster."""
+        return Namespace(self._client, name)
+
+    def find_all(self, kind: str, *, fields: str = "", labels: str = "") -> list[Object]:
+        """All objects that match the selectors. Raises Refused, NotReached."""
+        query = [
+            (name, selector) for name, selector in (("fieldSelector", fields), ("labelSelector", labels)) if selector
+        ]
         found: list[Object] = self._json("GET", self._path(kind), query=query).get("items") or []
         return found
 

@@ -9,7 +9,10 @@ from minikafka_chaos.scenario.verbs import Verb
 
 _NO_TIME = "a flush takes no time there"
 _NO_POLICY = "what a broker does when its disk refuses (server/offline_logs.py) is not among the code that is simulated"
-_NO_AGENT = "there is no network agent yet: it needs privileges (docs/proposals/011-chaos-on-kubernetes.md)"
+_NO_DELAY = (
+    "the network agent drops packets, which every kernel with nftables can; it does not make them late, which takes netem in the "
+    "nodes' kernel"
+)
 _NO_DISK = "the broker's image has no injection point that the agent may reach"
 
 NO_GROUPS = "consumer groups and their coordinators are not among the code that is simulated"
@@ -26,10 +29,7 @@ LACKS: Mapping[str, Mapping[Verb, str]] = MappingProxyType(
         ),
         "kubernetes": MappingProxyType(
             {
-                Verb.CUT: _NO_AGENT,
-                Verb.DELAY: _NO_AGENT,
-                Verb.LOSS: _NO_AGENT,
-                Verb.HEAL: _NO_AGENT,
+                Verb.DELAY: _NO_DELAY,
                 Verb.SLOW_FSYNC: _NO_DISK,
                 Verb.FAILING_FSYNC: _NO_DISK,
                 Verb.DISK_FULL: _NO_DISK,

@@ -13,6 +13,7 @@ from tests.adversary.bugs import BUGS
 from tests.adversary.chaos_bugs import CHAOS
 from tests.adversary.core_bugs import CORE
 from tests.adversary.judge_bugs import JUDGING
+from tests.adversary.network_bugs import NETWORK
 from tests.adversary.planting import ROOT, Bug, Copy, Drifted, check, planted
 from tests.adversary.shell_bugs import SHELL
 from tests.adversary.suites import JUDGES, SIMULATION, UNIT, WIRE, Broken, Verdict, simulate, suite_of
@@ -28,7 +29,7 @@ def test_it_can_be_planted(name: str) -> None:
 
 
 def test_names() -> None:
-    assert len(BUGS) == len(CORE) + len(SHELL) + len(JUDGING) + len(CHAOS), "a name is used twice"
+    assert len(BUGS) == len(CORE) + len(SHELL) + len(JUDGING) + len(CHAOS) + len(NETWORK), "a name is used twice"
     assert set(BUGS) >= AUDITED
     assert all(re.fullmatch(r"[a-z]\d\d", name) for name in BUGS)
 

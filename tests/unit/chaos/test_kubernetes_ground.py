@@ -58,6 +58,10 @@ class FakeNamespace:
         self.recovered = True
         self.refuse: ToolTrouble | None = None
 
+    def within(self, name: str) -> FakeNamespace:
+        """Nobody asks for a network agent in these tests; see test_kubernetes_network.py."""
+        return self
+
     def get(self, kind: str, name: str) -> Object | None:
         if kind == "minikafkaclusters":
             there = self.created and name not in self.deleted

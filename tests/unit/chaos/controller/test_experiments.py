@@ -175,9 +175,9 @@ class TestRefused:
         assert says in await self.refused(World({**SCENARIO, **change}), "InvalidSpec")
 
     async def test_a_verb_that_there_is_not(self) -> None:
-        steps = [{"name": "cut", "fault": {"verb": "Cut", "target": {"type": "Leader", "topic": "bank"}}}]
+        steps = [{"name": "full", "fault": {"verb": "DiskFull", "target": {"type": "Leader", "topic": "bank"}}}]
         message = await self.refused(World({**SCENARIO, "steps": steps}), "NotSupported")
-        assert message.startswith("step cut: Cut cannot be done on Kubernetes: ")
+        assert message.startswith("step full: DiskFull cannot be done on Kubernetes: ")
 
     @pytest.mark.parametrize(
         ("may", "url", "refused"),

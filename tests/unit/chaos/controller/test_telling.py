@@ -41,6 +41,10 @@ class FakeNamespace:
         self.events: list[tuple[str, str]] = []
         self.trouble: Exception | None = None
 
+    def within(self, name: str) -> FakeNamespace:
+        assert name == "minikafka-chaos-network"
+        return self
+
     def get(self, kind: str, name: str) -> Object | None:
         if self.trouble is not None:
             raise self.trouble

@@ -9,13 +9,14 @@ from __future__ import annotations
 import copy
 import itertools
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from minikafka.kubernetes.document import Document
 from minikafka.kubernetes.topics import FINALIZER as TOPIC_FINALIZER
 from minikafka.kubernetes.topics import TOPIC_ID
+from minikafka_chaos.controller.agents import Answer
 from minikafka_chaos.controller.jobs import Settings
 from minikafka_chaos.controller.kinds import AGENT_CONTAINER, EVENT, EXPERIMENT, FINALIZER, JOB
 from minikafka_chaos.controller.ledger import Conflict, StatusLedger
@@ -203,6 +204,8 @@ class World:
         """Pods whose agents do not answer."""
         self.on: dict[str, set[str]] = {}
         """Faults that are really on, by pod: what the agents know."""
+        self.cut: set[str] = set()
+        """Pods with a fault of the network, which only a network agent ends."""
         self.asked: list[str] = []
         self._renewed = 0
         self._topic_ids = itertools.count(1)
@@ -426,6 +429,23 @@ class World:
             if outcome.gone or (outcome.name == "steady" and not moved and (outcome.retry_seconds or 1e9) > 60):
                 return
         raise AssertionError(f"not settled: {self.status}")
+
+    def network_agent(self, node: str = "n", ready: str = "True") -> None:
+        """There is a network agent on a node; the API server shows one namespace as it shows the other."""
+        labels = {"app.kubernetes.io/name": "minikafka-chaos-network"}
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}
+        made = {"metadata": {"labels": labels}, "spec": {"nodeName": node}, "status": status}
+        self.server.put(POD, f"network-{node}", made)
+
+    async def run(self, namespace: str, pod: str, command: Sequence[str], container: str) -> Answer:
+        """A command in a network agent, which has no rights but to run its own."""
+        assert (namespace, container, command[0]) == ("net", "network-agent", "minikafka-network")
+        self.asked.append(f"{pod} {' '.join(command[1:])}")
+        if pod in self.mute:
+            raise OSError("nobody is there")
+        name = command[command.index("--pod") + 1]
+        self.cut.discard(name)
+        return Answer(0, '{"recovered": []}', "")
 
     async def recover(self, namespace: str, pod: str) -> str:
         """The agent of a pod."""

@@ -1,0 +1,154 @@
+"""`minikafka-network`: what is run in the container `network-agent`. One line of JSON answers each verb.
+
+The first word is the verb, the second the namespace that it is about: the admission policy of the chart reads these two by their
+places, so no option may say them again. Exit codes: 0 done, 2 bad request, 3 cannot be done now; then the line is
+``{"error": "..."}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from minikafka.cli.main import Parser
+
+from minikafka_chaos.network.agent import Agent, Ask
+from minikafka_chaos.network.errors import AgentError, BadRequest, NotNow
+from minikafka_chaos.network.namespaces import NodeNamespaces
+from minikafka_chaos.network.nft import NftProgram
+from minikafka_chaos.network.pods import ApiServer
+from minikafka_chaos.network.rules import Direction, Verb
+from minikafka_chaos.network.service import serve
+
+NODE_VARIABLE = "MINIKAFKA_NETWORK_NODE"
+FOLDER_VARIABLE = "MINIKAFKA_NETWORK_FOLDER"
+FOLDER = Path("/run/minikafka-network")
+
+SERVE = "serve"
+
+
+class _AgentParser(Parser):
+    """Bad arguments are answered as every other bad request."""
+
+    def error(self, message: str) -> NoReturn:
+        _print({"error": f"{message.removeprefix('argument ')} (see {self.prog} --help)"})
+        raise SystemExit(BadRequest.code)
+
+
+class _Once(argparse.Action):
+    """An option that is given twice is refused: which of the two was meant?"""
+
+    def __call__(self, _parser: Any, namespace: Any, values: Any, _option: str | None = None) -> None:
+        if getattr(namespace, f"{self.dest}_given", False):
+            raise argparse.ArgumentError(self, "given twice; allowed: once")
+        setattr(namespace, f"{self.dest}_given", True)
+        setattr(namespace, self.dest, values)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The verbs."""
+    made = _AgentParser(prog="minikafka-network", description="Break the network of a broker's pod on this node.")
+    verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_AgentParser)
+
+    def verb(name: str, summary: str) -> argparse.ArgumentParser:
+        added = verbs.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        if name != SERVE:
+            added.add_argument("namespace", metavar="NAMESPACE", help="the pod's")
+            added.add_argument("--pod", required=True, action=_Once, metavar="NAME", help="a broker's pod")
+            added.add_argument("--uid", required=True, action=_Once, metavar="UID", help="the uid of that very pod")
+        return added
+
+    def links(added: argparse.ArgumentParser) -> None:
+        added.add_argument(
+            "--peer", action="append", default=[], metavar="NAME", help="another broker's pod (repeatable)"
+        )
+        added.add_argument("--clients", action="store_true", help="all clients")
+
+    verb(SERVE, "take away what is left of faults that are over, until SIGTERM")
+    verb("state", "the faults that are in force")
+    for name, summary in ((Verb.CUT, "let nothing pass"), (Verb.LOSS, "lose a part of the packets")):
+        added = verb(name, summary)
+        links(added)
+        added.add_argument(
+            "--id", required=True, action=_Once, help="name of the fault; a repetition does nothing more"
+        )
+        added.add_argument(
+            "--seconds", required=True, type=float, action=_Once, metavar="N", help="after so long the kernel ends it"
+        )
+        added.add_argument(
+            "--direction",
+            choices=[each.value for each in Direction],
+            default=Direction.BOTH.value,
+            help="as the pod sees it (default both)",
+        )
+        if name is Verb.LOSS:
+            added.add_argument(
+                "--percent", required=True, type=int, action=_Once, metavar="N", help="of the packets (1 to 100)"
+            )
+    links(verb("heal", "end every fault of the links to these peers"))
+    verb("recover", "end all faults, or one").add_argument("--id", action=_Once, help="the fault (default: all)")
+    return made
+
+
+def run(arguments: Sequence[str], agent: Agent | None = None) -> int:
+    """Do what one verb says; the exit code."""
+    args = parser().parse_args(arguments)
+    try:
+        agent = agent or _agent()
+        if args.verb == SERVE:
+            return serve(agent, NodeNamespaces().pods)
+        _print(_do(agent, args))
+    except AgentError as error:
+        _print({"error": str(error)})
+        return error.code
+    except OSError as error:
+        _print({"error": str(error)})
+        return NotNow.code
+    return 0
+
+
+def _agent() -> Agent:
+    node = os.environ.get(NODE_VARIABLE)
+    if not node:
+        raise BadRequest(f"the variable {NODE_VARIABLE} is not set: the chart sets it to the name of the node")
+    folder = Path(os.environ.get(FOLDER_VARIABLE) or FOLDER)
+    return Agent(node, folder, NftProgram(), NodeNamespaces().of_pod, ApiServer())
+
+
+def _do(agent: Agent, args: argparse.Namespace) -> dict[str, Any]:
+    ask = Ask(args.namespace, args.pod, args.uid)
+    match args.verb:
+        case Verb.CUT | Verb.LOSS:
+            return agent.make(
+                ask,
+                args.id,
+                Verb(args.verb),
+                args.seconds,
+                peers=args.peer,
+                clients=args.clients,
+                direction=Direction(args.direction),
+                percent=getattr(args, "percent", 100),
+            )
+        case "heal":
+            return agent.heal(ask, args.peer, args.clients)
+        case "recover":
+            return agent.recover(ask, args.id)
+    return agent.state(ask)
+
+
+def _print(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer, separators=(",", ":")), flush=True)
+
+
+def main() -> int:
+    """The program."""
+    return run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
