@@ -32,7 +32,7 @@ from minikafka_chaos.grounds.clients import Group, GroupSettings, Load, Partitio
 from minikafka_chaos.history import FAIL, INFO, OK, HistoryError, HistoryWriter
 from minikafka_chaos.interrupts import Interrupts
 from minikafka_chaos.journal import Journal
-from minikafka_chaos.load import GROUP, LoadSettings, ProducerSettings, Tally
+from minikafka_chaos.load import LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.open_faults import OpenFaults
 from minikafka_chaos.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.reporter import JUDGING, Reporter, Silent
@@ -319,12 +319,12 @@ class _Run:
         deadline = self.spec.recovery.read_deadline_seconds
         if not self._until(lambda: self.world.group_at_end().holds, deadline):
             seen = self.world.group_at_end().seen
-            self.problems.append(f"group {GROUP} was not at the end {deadline} s after the load: {seen}")
+            self.problems.append(f"group {self.ground.group} was not at the end {deadline} s after the load: {seen}")
 
     def _group_settings(self) -> GroupSettings:
         workload = self.spec.workload
         return GroupSettings(
-            GROUP,
+            self.ground.group,
             workload.topic,
             workload.group_members,
             workload.group_commit is GroupCommit.BEFORE_PROCESSING,

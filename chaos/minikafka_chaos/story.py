@@ -13,7 +13,6 @@ from minikafka_chaos.faults import Fault, Targets
 from minikafka_chaos.grounds.clients import Script
 from minikafka_chaos.history import FAIL, INFO, OK
 from minikafka_chaos.journal import Journal
-from minikafka_chaos.load import GROUP
 from minikafka_chaos.open_faults import OpenFaults
 from minikafka_chaos.reporter import Reporter
 from minikafka_chaos.scenario import ScenarioSpec
@@ -141,7 +140,9 @@ class Story:
     def _member(self, name: str, spec: MemberSpec) -> None:
         group = self.world.group
         assert group is not None, "a scenario without a group has no such steps"
-        with self.journal.action(name, f"{spec.verb.value}Member", f"member {spec.member} of group {GROUP}", None):
+        with self.journal.action(
+            name, f"{spec.verb.value}Member", f"member {spec.member} of group {self.world.ground.group}", None
+        ):
             if spec.verb is MemberVerb.START:
                 group.start_member(spec.member)
             elif not group.crash_member(spec.member, spec.deadline_seconds):

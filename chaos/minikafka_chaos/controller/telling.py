@@ -35,6 +35,7 @@ from minikafka_chaos.grounds.clients import TopicPlan
 from minikafka_chaos.grounds.kafka_clients import KafkaClients
 from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, KubernetesGround, Listener
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refused, connect
+from minikafka_chaos.load import GROUP
 from minikafka_chaos.reporter import JUDGING
 from minikafka_chaos.runner import run_scenario
 from minikafka_chaos.scenario import SafetySpec, Scenario
@@ -197,6 +198,9 @@ class SharedGround(KubernetesGround):
 
     def __init__(self, *arguments: Any, ledger: StatusLedger, **more: Any) -> None:
         super().__init__(*arguments, existing=True, **more)
+        self.group = (
+            f"{GROUP}-{self._run}"  # others may have one of the usual name, and committed offsets outlive a topic
+        )
         self.clients = SharedClients(lambda: self.address, lambda: self.live_bootstrap, ledger)
         self._ledger = ledger
 

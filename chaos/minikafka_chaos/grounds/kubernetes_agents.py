@@ -43,6 +43,8 @@ class Agents:
         while True:
             try:
                 ended = self._namespace.run(self._pod(broker), CONTAINER, command)
+                if ended.code == 0 and not ended.output.strip():
+                    raise NotReached(f"{self._pod(broker)}: agent {words[0]}: the answer was lost on its way")
                 break
             except NotReached:
                 if time.monotonic() > deadline:
