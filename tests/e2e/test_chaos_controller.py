@@ -153,10 +153,45 @@ def test_a_story_on_a_cluster_that_is_there(lab: Lab, shared: BrokerCluster) -> 
     assert steps == [("dark", "PowerLoss", "Recovered"), *[("collect-logs", "Terminate", "Recovered")] * 3]
     shared.wait_ready(BACK_SECONDS_MAX)
     assert shared.kubectl.objects.there("lease", "shared-disruption")["spec"].get("holderIdentity", "") == ""
-    topics = [(each.get("status") or {}).get("topicName") for each in shared.kubectl.objects.list("mkt")]
-    assert "bank" not in topics, "the topics of the story are gone"
+    assert "bank" not in _topics(shared), "the topics of the story are gone"
+    (topic,) = found["topics"]
+    assert (topic["name"], topic["state"]) == ("bank", "Removed") and topic["topicId"]
+    assert ("TopicsRemoved", "topics of the experiment: bank") in lab.events(name)
     alarms = [each for each in _events_about(lab, "shared") if each["type"] == "Warning"]
     assert not [each for each in alarms if each["reason"] in ("BrokerCrashing", "FaultInjected")], alarms
+
+
+def _topics(cluster: BrokerCluster) -> dict[str, str]:
+    """Names and ids of the topics that the brokers show."""
+    found = [each.get("status") or {} for each in cluster.kubectl.objects.list("mkt")]
+    return {each["topicName"]: each["topicId"] for each in found if "topicName" in each}
+
+
+def test_a_runner_that_is_deleted_by_force(lab: Lab, shared: BrokerCluster) -> None:
+    """Its pod is gone at once and told nothing; the topic that it made goes, and another of somebody else's stays."""
+    name = "by-force"
+    shared.kubectl.apply(
+        {
+            "apiVersion": "minikafka.dev/v1alpha1",
+            "kind": "MiniKafkaTopic",
+            "metadata": {"name": "others"},
+            "spec": {"clusterRef": {"name": "shared"}, "partitions": 1},
+        }
+    )
+    lab.apply(name, LONG)
+    found = lab.wait_for(name, lambda seen: seen.get("faultNow"), 120, "a broker is killed")
+    assert [(each["name"], each["state"]) for each in found["topics"]] == [("bank", "Made")]
+    there = eventually(
+        lambda: _topics(shared), lambda seen: {"bank", "others"} <= set(seen), seconds=60, what="both topics"
+    )
+    assert there["bank"] == found["topics"][0]["topicId"]
+    lab.kubectl("delete", "job", f"{name}-run", "--cascade=orphan", "--wait=false")
+    lab.kubectl("delete", "pod", found["runner"], "--force", "--grace-period=0")
+    (found,) = lab.wait_for_end(name)
+    assert (found["phase"], [each["state"] for each in found["topics"]]) == ("Error", ["Removed"]), found
+    left = _topics(shared)
+    assert "bank" not in left and left["others"] == there["others"]
+    shared.wait_ready(BACK_SECONDS_MAX)
 
 
 def _events_about(lab: Lab, cluster: str) -> list[Object]:

@@ -23,6 +23,8 @@ CHOSEN = ("caveat-unclean-election", "rolling-restart")
 ELSEWHERE = ("demo", "kip-101-data-loss", "kip-101-divergence", "soak")
 """In `test_chaos_controller.py` and `test_stories.py`; a soak is as long as one likes."""
 RUN_SECONDS_MAX = 900
+SHORTER = {"kill-leader": "rounds=3"}
+"""The kubelet waits 0, 10, 20, 40 ... 300 s before it starts the same container again: twenty kills take more than an hour."""
 
 
 def able() -> list[str]:
@@ -37,7 +39,8 @@ def able() -> list[str]:
 def told(name: str) -> list[Scenario]:
     """A scenario, once for each of its settings of which it expects something."""
     settings = [[f"{entry.name}={entry.value}" for entry in each.when] for each in library.find(name).spec.expect]
-    return [library.find(name, each) for each in settings or [[]]]
+    shorter = [SHORTER[name]] if name in SHORTER else []
+    return [library.find(name, [*each, *shorter]) for each in settings or [[]]]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

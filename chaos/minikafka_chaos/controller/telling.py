@@ -34,6 +34,7 @@ from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refuse
 from minikafka_chaos.grounds.kubernetes_network import NAMESPACE
 from minikafka_chaos.load.clients import TopicPlan
 from minikafka_chaos.load.kafka_clients import KafkaClients
+from minikafka_chaos.load.load import GROUP
 from minikafka_chaos.load.topics import TopicNotMade, create_new_topic, wait_for_leaders
 from minikafka_chaos.run.reporter import JUDGING
 from minikafka_chaos.run.runner import run_scenario
@@ -200,6 +201,9 @@ class SharedGround(KubernetesGround):
 
     def __init__(self, *arguments: Any, ledger: StatusLedger, **more: Any) -> None:
         super().__init__(*arguments, existing=True, **more)
+        self.group = (
+            f"{GROUP}-{self._run}"  # others may have one of the usual name, and committed offsets outlive a topic
+        )
         self.clients = SharedClients(lambda: self.address, lambda: self.live_bootstrap, ledger)
         self._ledger = ledger
 

@@ -34,6 +34,8 @@ class Ground(Protocol):
     """
 
     name: str
+    group: str
+    """The consumer group of a load that has one."""
 
     @property
     def clock(self) -> Clock: ...

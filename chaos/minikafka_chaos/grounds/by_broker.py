@@ -9,6 +9,7 @@ from typing import Any
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
+from minikafka_chaos.load.load import GROUP
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 from minikafka_chaos.scenario.verbs import Verb
@@ -32,6 +33,7 @@ class BrokerVerbs(ABC):
     goes to `make` and `unmake`."""
 
     name: str
+    group = GROUP
 
     # -- what a ground says -------------------------------------------------------------------------------------------
 

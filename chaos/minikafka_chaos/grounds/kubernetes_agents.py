@@ -35,6 +35,8 @@ def answered(namespace: Namespace, pod: str, container: str, command: Sequence[s
     while True:
         try:
             ended = namespace.run(pod, container, command)
+            if ended.code == 0 and not ended.output.strip():
+                raise NotReached(f"{who}: the answer was lost on its way")
             break
         except NotReached:
             if time.monotonic() > deadline:

@@ -42,7 +42,7 @@ COMMIT_WAIT_S = 5.0
 acknowledged before it is committed, and readers get committed records only; what is not there by then is for the judges."""
 
 GROUP = "readers"
-"""The consumer group of a load that has one."""
+"""The consumer group of a load that has one, in a cluster that is the run's own."""
 
 SCRIPT_PROCESS = 0
 TAIL_PROCESS = 1000

@@ -13,7 +13,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.grounds import BrokerCondition, Ground
 from minikafka_chaos.links.rules import CLIENTS
 from minikafka_chaos.load.clients import NO_BROKER, Group, View
-from minikafka_chaos.load.load import GROUP, Tally
+from minikafka_chaos.load.load import Tally
 from minikafka_chaos.record import observe
 from minikafka_chaos.scenario.steps import (
     Acked,
@@ -207,11 +207,11 @@ class World:
 
     def _coordinator(self, barred: frozenset[int]) -> Choice | None:
         """Who leads the group's partition of the offsets topic (Kafka's ``GroupCoordinator.partitionFor``)."""
-        partitions = self.view.partitions(OFFSETS_TOPIC)
+        group, partitions = self.ground.group, self.view.partitions(OFFSETS_TOPIC)
         if not partitions:
             return None
-        leader = partitions[TopicPartition(OFFSETS_TOPIC, partition_for(GROUP, len(partitions)))].leader
-        return None if leader in (NO_BROKER, *barred) else Choice((leader,), f"coordinator of group {GROUP}")
+        leader = partitions[TopicPartition(OFFSETS_TOPIC, partition_for(group, len(partitions)))].leader
+        return None if leader in (NO_BROKER, *barred) else Choice((leader,), f"coordinator of group {group}")
 
     def _role_of(self, broker: int) -> str:
         """What a broker that was chosen blindly happens to be, for whoever reads the journal."""

@@ -20,7 +20,7 @@ from rich.markup import escape
 from minikafka_chaos.errors import NotSupported, ToolTrouble
 from minikafka_chaos.grounds import Ground
 from minikafka_chaos.load.clients import Group, GroupSettings, Load, PartitionView, Stoppable, TopicPlan
-from minikafka_chaos.load.load import GROUP, LoadSettings, ProducerSettings, Tally
+from minikafka_chaos.load.load import LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.record import history as history_file
 from minikafka_chaos.record import journal as journal_file
 from minikafka_chaos.record.history import FAIL, INFO, OK, HistoryError, HistoryWriter
@@ -319,12 +319,12 @@ class _Run:
         deadline = self.spec.recovery.read_deadline_seconds
         if not self._until(lambda: self.world.group_at_end().holds, deadline):
             seen = self.world.group_at_end().seen
-            self.problems.append(f"group {GROUP} was not at the end {deadline} s after the load: {seen}")
+            self.problems.append(f"group {self.ground.group} was not at the end {deadline} s after the load: {seen}")
 
     def _group_settings(self) -> GroupSettings:
         workload = self.spec.workload
         return GroupSettings(
-            GROUP,
+            self.ground.group,
             workload.topic,
             workload.group_members,
             workload.group_commit is GroupCommit.BEFORE_PROCESSING,

@@ -9,7 +9,6 @@ from minikafka.protocol.types import TopicPartition
 from rich.markup import escape
 
 from minikafka_chaos.load.clients import Script
-from minikafka_chaos.load.load import GROUP
 from minikafka_chaos.record.history import FAIL, INFO, OK
 from minikafka_chaos.record.journal import Journal
 from minikafka_chaos.run.conditions import Answer, Choice, Mark, World
@@ -141,7 +140,9 @@ class Story:
     def _member(self, name: str, spec: MemberSpec) -> None:
         group = self.world.group
         assert group is not None, "a scenario without a group has no such steps"
-        with self.journal.action(name, f"{spec.verb.value}Member", f"member {spec.member} of group {GROUP}", None):
+        with self.journal.action(
+            name, f"{spec.verb.value}Member", f"member {spec.member} of group {self.world.ground.group}", None
+        ):
             if spec.verb is MemberVerb.START:
                 group.start_member(spec.member)
             elif not group.crash_member(spec.member, spec.deadline_seconds):

@@ -418,7 +418,9 @@ class TestNames:
         for _ in range(20):
             if world.phase == "Running":
                 break
-            await world.reconciler._do(o := await world.reconciler.observe(NAMESPACE, "try"), decide(o, world.settings))
+            seen = await world.reconciler.observe(NAMESPACE, "try")
+            assert seen is not None
+            await world.reconciler._do(seen, decide(seen, world.settings))
             world.renew()
         world.server.put(
             JOB, "try-run", {"metadata": {"labels": {}}, "spec": {"template": {"metadata": {"labels": {}}}}}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minikafka_chaos.controller import telling
 from minikafka_chaos.controller.kinds import EXPERIMENT
 from minikafka_chaos.controller.ledger import Conflict, StatusLedger, Unavailable
 from minikafka_chaos.controller.reasons import Happening
@@ -14,6 +15,8 @@ from minikafka_chaos.controller.telling import Brokers, ObjectStatus, SharedGrou
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.kubernetes import Listener
 from minikafka_chaos.grounds.kubernetes_api import NotReached, Refused
+from minikafka_chaos.load.clients import TopicPlan
+from minikafka_chaos.load.topics import TopicNotMade
 from minikafka_chaos.run.reporter import JUDGING
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.scenario import SafetySpec, parse_scenario
@@ -169,6 +172,33 @@ class TestSharedGround:
         monkeypatch.setattr(made, "wait_ready", lambda broker, _: self.done.append(f"ready {broker} ({on()})"))
         monkeypatch.setattr(made.agents, "ask", lambda *_: {"recovered": []})
         return made
+
+    def test_its_group_is_nobody_elses(self, ground: Any) -> None:
+        """Others may have a group of the usual name; and an earlier experiment's offsets outlive its topic."""
+        assert ground.group.startswith("readers-") and len(ground.group) > len("readers-") + 4
+
+    def test_its_topics_are_written_down(self, world: World, ground: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        said: list[str] = []
+
+        def create(_bootstrap: str, plan: TopicPlan, _seconds: float) -> str:
+            said.append(f"{plan.name} {world.status['topics'][-1]['state']}")
+            if plan.name == "taken":
+                raise TopicNotMade("TOPIC_ALREADY_EXISTS")
+            if plan.name == "lost":
+                raise ToolTrouble("an answer was lost")
+            return f"id-of-{plan.name}"
+
+        monkeypatch.setattr(telling, "create_new_topic", create)
+        monkeypatch.setattr(
+            telling, "wait_for_leaders", lambda _bootstrap, plan, _seconds: said.append(f"{plan.name} led")
+        )
+        ground.clients.create_topic(TopicPlan("bank"), 1.0)
+        for name in ("taken", "lost"):
+            with pytest.raises(ToolTrouble):
+                ground.clients.create_topic(TopicPlan(name), 1.0)
+        assert said == ["bank Intended", "bank led", "taken Intended", "lost Intended"]
+        told = [(one["name"], one["state"], one.get("topicId")) for one in world.status["topics"]]
+        assert told == [("bank", "Made", "id-of-bank"), ("taken", "NotMade", None), ("lost", "Intended", None)]
 
     def test_one_after_the_other(self, world: World, ground: Any) -> None:
         assert ground.down() == ground.down() == []
