@@ -115,7 +115,11 @@ def test_a_pod_that_was_replaced(network_agents: NetworkAgents, ring: BrokerClus
 def test_what_may_not_be_touched(lab: Lab, network_agents: NetworkAgents, node: Node) -> None:
     """The agent looks for itself; and nobody may run anything else in it."""
     closed = BrokerCluster(lab.kubectl, node, "closed")
-    closed.up({**RING, "brokers": {"replicas": 1, "resources": SMALL}, "replication": {}, "chaos": {"allowed": False}})
+    alone = {
+        "brokers": {"replicas": 1, "resources": SMALL},
+        "replication": {"defaultFactor": 1, "minInsyncReplicas": 1},
+    }
+    closed.up({**RING, **alone, "chaos": {"allowed": False}})
     pod = lab.kubectl.objects.there("pod", closed.pod_name(0))
     with pytest.raises(KubectlError, match=r"exit code 2"):
         network_agents.ask("cut", pod, "--id", "no", "--seconds", "60", "--clients")

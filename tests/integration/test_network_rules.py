@@ -24,6 +24,7 @@ from minikafka_chaos.network.agent import Agent, Ask
 from minikafka_chaos.network.namespaces import Entered
 from minikafka_chaos.network.nft import NFT, NSENTER, NftProgram
 from minikafka_chaos.network.rules import Direction, Verb
+from minikafka_chaos.network.service import check
 
 from tests.unit.chaos.network.cluster import HOME, NODE, UIDS, FakeApiServer, addresses
 
@@ -313,3 +314,9 @@ def test_what_is_over_leaves_nothing_behind(ends: Ends, agent: Agent) -> None:
 def test_what_is_refused_by_nft_is_told(ends: Ends) -> None:
     with ends.entered(UIDS[TARGET]) as where, pytest.raises(Exception, match="nft: "):
         NftProgram().apply(where, [{"delete": {"table": {"family": "inet", "name": "nothing-there"}}}])
+
+
+def test_this_kernel_is_looked_at_without_changing_it(ends: Ends, agent: Agent) -> None:
+    check(agent, ends.entered(UIDS[TARGET]))
+    with ends.entered(UIDS[TARGET]) as where:
+        assert NftProgram().listing(where) == {}

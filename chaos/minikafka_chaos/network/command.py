@@ -101,7 +101,7 @@ def run(arguments: Sequence[str], agent: Agent | None = None) -> int:
     try:
         agent = agent or _agent()
         if args.verb == SERVE:
-            return serve(agent, NodeNamespaces().pods)
+            return serve(agent, NodeNamespaces())
         _print(_do(agent, args))
     except AgentError as error:
         _print({"error": str(error)})

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from minikafka_chaos.network.errors import BadRequest, NoProcess
+from minikafka_chaos.network.errors import BadRequest, NoProcess, NotNow
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _OF_POD = re.compile(r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})(?=[./\n]|$)")
@@ -45,6 +45,23 @@ class NodeNamespaces:
             raise BadRequest(f"--uid {uid}: allowed: a uid, as a pod's metadata has it")
         fd = self._open(uid)
         try:
+            yield Entered(fd)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def own(self) -> Iterator[Entered]:
+        """The one of this process's own pod. Raises NotNow where the node's processes are not to be seen."""
+        try:
+            nodes = os.stat(self._proc / "1/ns/net").st_ino
+        except OSError as error:
+            raise NotNow(f"the node's processes cannot be looked at (hostPID, SYS_PTRACE): {error}") from error
+        fd = os.open(self._proc / "self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if os.fstat(fd).st_ino == nodes:
+                raise NotNow(
+                    "this process is in the network of its node, or alone in its own process namespace (hostPID)"
+                )
             yield Entered(fd)
         finally:
             os.close(fd)

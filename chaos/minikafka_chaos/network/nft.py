@@ -23,6 +23,10 @@ class Nft(Protocol):
         """All of the commands, or none. Raises NotNow."""
         ...
 
+    def check(self, where: Entered, commands: Sequence[Command]) -> None:
+        """Whether program and kernel would take these commands; nothing is changed. Raises NotNow."""
+        ...
+
     def listing(self, where: Entered) -> Mapping[str, Any]:
         """The table of this agent; empty when there is none. Raises NotNow."""
         ...
@@ -32,7 +36,13 @@ class NftProgram:
     """The program of the Debian package `nftables`."""
 
     def apply(self, where: Entered, commands: Sequence[Command]) -> None:
-        done = self._run(where, [NFT, "--json", "--file", "-"], json.dumps({"nftables": list(commands)}))
+        self._send(where, commands)
+
+    def check(self, where: Entered, commands: Sequence[Command]) -> None:
+        self._send(where, commands, "--check")
+
+    def _send(self, where: Entered, commands: Sequence[Command], *options: str) -> None:
+        done = self._run(where, [NFT, *options, "--json", "--file", "-"], json.dumps({"nftables": list(commands)}))
         if done.returncode:
             raise NotNow(f"nft: {_line(done.stderr)}")
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from minikafka.telemetry.console import tell
 
 from minikafka_chaos.network.agent import Agent
 from minikafka_chaos.network.errors import AgentError, BadRequest, NoProcess
+from minikafka_chaos.network.namespaces import Entered, NodeNamespaces
+from minikafka_chaos.network.rules import CLIENTS, Fault, Peer, Verb, installing
 
+READY = "ready"
+"""File in the agent's folder; the chart's readiness probe looks for it."""
 POLL_SECONDS = 2.0
 REMEMBERED_SECONDS = 120.0
 """Longer than anybody repeats a verb (`minikafka_chaos.grounds.kubernetes_agents`)."""
@@ -55,13 +59,27 @@ class Tidying:
         self._over = {key: since for key, since in self._over.items() if key[0] != uid}
 
 
-def serve(agent: Agent, pods: Callable[[], set[str]]) -> int:
-    """Run until SIGTERM or SIGINT. `pods` are all that are on this node: one before this may have touched any of them."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)
+def check(agent: Agent, own: AbstractContextManager[Entered]) -> None:
+    """Whether this node can do what will be asked for: then the pod is ready, and experiments begin. Raises NotNow."""
+    ready = agent.folder / READY
     agent.folder.mkdir(parents=True, exist_ok=True)
+    ready.unlink(missing_ok=True)
+    peers = (Peer("p", ("192.0.2.1", "2001:db8::1"), (1,)), Peer(CLIENTS, (), (2,)))
+    with own as where:
+        agent.nft.check(where, installing(Fault("check", Verb.LOSS, 1, peers, percent=50)))
+    ready.touch()
+
+
+def serve(agent: Agent, namespaces: NodeNamespaces) -> int:
+    """Run until SIGTERM or SIGINT. Begins with all pods of the node: one before this may have touched any of them.
+
+    Raises NotNow when this node cannot do it.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)
+    check(agent, namespaces.own())
     tell(f"network-agent: of node {agent.node}")
     tidying = Tidying(agent)
-    found = pods()
+    found = namespaces.pods()
     while True:
         with contextlib.suppress(OSError):
             tidying.look(found, time.monotonic())

@@ -23,6 +23,8 @@ class Kernel:
         self.uids = list(uids)
         self.pods: dict[str, Tables] = {uid: {} for uid in uids}
         self.applied: list[Command] = []
+        self.refuses = ""
+        """What a kernel without support says of any command."""
         self.before_apply: list[Any] = []
         """Called once each, before a transaction: what happens in between."""
 
@@ -45,6 +47,11 @@ class Kernel:
             self._do(tables, verb, kind, told)
         self.applied += commands
         self.pods[self.uids[where.fd]] = tables
+
+    def check(self, where: Entered, commands: Sequence[Command]) -> None:
+        if self.refuses:
+            raise NotNow(f"nft: {self.refuses}")
+        assert commands
 
     def _do(self, tables: Tables, verb: str, kind: str, told: Any) -> None:
         if kind == "table":

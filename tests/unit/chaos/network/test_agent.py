@@ -12,7 +12,7 @@ from minikafka_chaos.network import command
 from minikafka_chaos.network.agent import Agent, Ask
 from minikafka_chaos.network.errors import BadRequest, NotNow
 from minikafka_chaos.network.rules import ID_MAX, Direction, Fault, Peer, Verb, installing
-from minikafka_chaos.network.service import REMEMBERED_SECONDS, Tidying
+from minikafka_chaos.network.service import READY, REMEMBERED_SECONDS, Tidying, check
 
 from tests.unit.chaos.network.cluster import HOME, NODE, UIDS, FakeApiServer, addresses
 from tests.unit.chaos.network.kernel import Kernel
@@ -259,6 +259,22 @@ class TestTidied:
         scene.agent.recover(ASK)
         Tidying(scene.agent).look({"0-of-nobody", UIDS[0]}, 0.0)
         assert scene.agent.touched() == set()
+
+
+class TestReady:
+    """An agent that cannot do it is not ready, so that experiments are refused before they begin."""
+
+    def test_a_node_that_can(self, scene: Scene) -> None:
+        check(scene.agent, scene.kernel.entered(UIDS[0]))
+        assert (scene.agent.folder / READY).exists()
+        assert scene.kernel.applied == []
+
+    def test_a_kernel_that_cannot(self, scene: Scene) -> None:
+        check(scene.agent, scene.kernel.entered(UIDS[0]))
+        scene.kernel.refuses = "Operation not supported"
+        with pytest.raises(NotNow, match="not supported"):
+            check(scene.agent, scene.kernel.entered(UIDS[0]))
+        assert not (scene.agent.folder / READY).exists(), "nor is it because it was before"
 
 
 class TestCommand:

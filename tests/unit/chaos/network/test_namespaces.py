@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from minikafka_chaos.network.errors import BadRequest, NoProcess
+from minikafka_chaos.network.errors import BadRequest, NoProcess, NotNow
 from minikafka_chaos.network.namespaces import NodeNamespaces
 
 from tests.unit.chaos.network.cluster import UIDS
@@ -84,3 +84,16 @@ def test_a_process_id_that_is_anothers_meanwhile(proc: Proc, monkeypatch: pytest
     monkeypatch.setattr(os, "open", open_late)
     with pytest.raises(NoProcess):
         proc.inode(UIDS[1])
+
+
+def test_its_own(proc: Proc) -> None:
+    with pytest.raises(NotNow, match="hostPID"), proc.namespaces.own():
+        pass
+    (proc.root / "self").unlink()
+    proc.add(9, "agents", CGROUPFS, UIDS[1])
+    (proc.root / "self").symlink_to("9")
+    with proc.namespaces.own() as where:
+        assert os.fstat(where.fd).st_ino == (proc.root / "namespaces/agents").stat().st_ino
+    (proc.root / "1/ns/net").unlink()
+    with pytest.raises(NotNow, match="SYS_PTRACE"), proc.namespaces.own():
+        pass
