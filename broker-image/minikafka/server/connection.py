@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from minikafka.controller.heartbeats import Heartbeats
 from minikafka.protocol import fetch as fetch_codec
 from minikafka.protocol import messages, wire
 from minikafka.protocol import produce as produce_codec
@@ -22,7 +23,6 @@ from minikafka.protocol.fetch import FetchRequest, PartitionData
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.replication.purgatory import DelayedFetch, FetchTopics
-from minikafka.server.connections import Heartbeats
 from minikafka.server.framing import FrameProtocol
 
 if TYPE_CHECKING:

@@ -85,7 +85,6 @@ class Nemesis:
             if not broker.up:
                 broker.start()
             elif broker.stopping:
-                broker.stopping = False
                 broker.crash(False, False)
                 broker.start()
 

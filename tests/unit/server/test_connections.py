@@ -1,9 +1,10 @@
-"""Who is let in, who is counted, and whose end is a death. What the broker makes of a death: test_heartbeat_connections.py."""
+"""Who is let in, who is counted, and whose end is a death. What the controller makes of it: controller/test_term.py."""
 
 from __future__ import annotations
 
 from minikafka.config import BrokerConfig
-from minikafka.server.connections import ConnectionRegistry, Heartbeats
+from minikafka.controller.heartbeats import Heartbeats
+from minikafka.server.connections import ConnectionRegistry
 from minikafka.telemetry.stats import BrokerStats
 
 
