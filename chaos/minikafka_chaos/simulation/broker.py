@@ -6,7 +6,7 @@ not flushed may die with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikafka import __version__
@@ -235,13 +235,15 @@ class SimBroker:
             for key, value in changes.records.items():
                 self.image.apply(key, value)
             self.image.revision = changes.revision
-        self._apply(changes.records)
+        self.follow_image(changes.records)
 
-    def _apply(self, records: Any) -> None:
+    def follow_image(self, records: Mapping[str, Any]) -> None:
+        """Make the replicas what the image says, of which these records have changed."""
         me = self.membership.lifecycle.in_image(self.image)
         if me is None:
             return
         self.hosting.reconcile(records)
+        self.world.watcher.settled(self)
         if not me.fenced and not self.ready:
             self.ready = True
             seconds = round(self.world.now - self.started_at, 4)

@@ -134,7 +134,7 @@ class Membership:
                         self.role.end(effect.reason)
                 case to_do.Registered():
                     world.note(f"b{broker.id} registered, broker epoch {effect.broker_epoch}")
-                    broker.sync()
+                    broker.follow_image({})
                 case to_do.RegistrationLost():
                     world.note(f"b{broker.id} lost its registration {effect.broker_epoch}")
                     broker.hosting.reset()

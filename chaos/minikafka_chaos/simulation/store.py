@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from minikafka.metadata.memory import MemoryStore
-from minikafka.metadata.store import StoreError
+from minikafka.metadata.store import FencedControllerError, StoreError
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -28,6 +28,8 @@ class SimStore:
         self.down = False
         self.unreachable: set[int] = set()
         self.slow: dict[int, float] = {}
+        self.failed_at: dict[int, float] = {}
+        """When the store was last out of reach of each broker, or its answer was lost."""
 
     def check(self, broker_id: int) -> None:
         """Raises StoreError during an outage."""
@@ -51,6 +53,8 @@ class SimStore:
                 if self.world.outcome_is_lost():
                     raise StoreError("the answer of the store was lost")
             except StoreError as error:
+                if not isinstance(error, FencedControllerError):
+                    self.failed_at[broker.id] = self.world.now
                 broker.run(incarnation, partial(failed, error))
             else:
                 broker.run(incarnation, partial(done, value))
