@@ -104,6 +104,10 @@ class SimCluster:
         """How long a flush takes that an append waits for, in seconds."""
         return self.random.uniform(0.0005, 0.01)
 
+    def store_time(self) -> float:
+        """How long an operation of the store takes, in seconds."""
+        return self.random.uniform(0.0005, 0.01)
+
     def flush_due(self, log: Log) -> bool:
         """Whether a log is to be flushed now."""
         raise NotImplementedError

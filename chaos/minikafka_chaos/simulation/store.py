@@ -59,7 +59,7 @@ class SimStore:
             else:
                 broker.run(incarnation, partial(done, value))
 
-        self.world.scheduler.at(self.world.random.uniform(0.0005, 0.01), arrive)
+        self.world.scheduler.at(self.world.store_time(), arrive)
 
     def on_time(self, broker_id: int) -> None:
         """The broker hears of commits as soon as the others again."""
