@@ -21,6 +21,7 @@ class HeartbeatConnections(Generic[C]):
     def __init__(self) -> None:
         self._newest: dict[int, C] = {}
         self._carried: dict[int, Heartbeats] = {}
+        self._hangs_up = False
 
     def newest(self, broker_id: int) -> C | None:
         """The one whose end is the death of this broker."""
@@ -28,6 +29,8 @@ class HeartbeatConnections(Generic[C]):
 
     def heard_from(self, connection: C, heartbeats: Heartbeats) -> None:
         """A heartbeat came over this connection: from now on it is the one whose end counts."""
+        if self._hangs_up:
+            return
         self._newest[heartbeats.broker_id] = connection
         self._carried[heartbeats.broker_id] = heartbeats
 
@@ -39,7 +42,10 @@ class HeartbeatConnections(Generic[C]):
                 return self._carried.pop(broker_id)
         return None
 
-    def forget(self) -> None:
-        """It is this broker that hangs up: as the controller it must not take the others for dead."""
+    def hang_up(self) -> None:
+        """It is this broker that closes all connections: as the controller it must not take the others for dead, nor those whose
+        last heartbeat is handled only now.
+        """
+        self._hangs_up = True
         self._newest.clear()
         self._carried.clear()

@@ -122,6 +122,6 @@ class ConnectionRegistry:
     def close_all(self) -> None:
         """Hang up. It is this broker that does: as the controller it must not take the others for dead."""
         self.refuse()
-        self._heartbeats.forget()
+        self._heartbeats.hang_up()
         for connection in list(self._open):
             connection.close()

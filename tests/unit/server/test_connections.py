@@ -132,6 +132,7 @@ class TestHeartbeats:
         desk.registry.heard_from(connections[0], Heartbeats(2, 7, 1))
         desk.registry.close_all()
         assert not any(connection.is_open for connection in connections)
+        desk.registry.heard_from(connections[1], Heartbeats(3, 8, 1))  # what had come before is handled after it
         for connection in connections:
             desk.registry.closed(connection)
         assert desk.lost == []
