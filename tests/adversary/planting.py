@@ -51,7 +51,7 @@ class Bug(NamedTuple):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether `minikafka simulate` runs the file at all: it brings its own connections, membership and stores."""
+        """Whether `minikafka simulate` runs the file at all: it brings its own connections and stores."""
         return self.is_of_the_broker and not self.file.startswith(("server/", "metadata/sqlite", "kubernetes/"))
 
 

@@ -75,10 +75,10 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
         "",
         "| suite | what it is |",
         "|---|---|",
-        f"| {UNIT} | `tests/unit/` log, replication, controller, metadata, server and groups |",
+        f"| {UNIT} | `tests/unit/` log, replication, controller, membership, metadata, server and groups |",
         f"| {WIRE} | `tests/unit/wire`: a real broker on loopback, whose only peer the test plays |",
         f"| {SIMULATION} | `minikafka simulate --seeds {FIRST_SEED}..{FIRST_SEED + schedules - 1}`; it brings its own "
-        "connections, membership and stores, so bugs in the broker's are not in it |",
+        "connections and stores, so bugs in the broker's are not in it |",
         f"| {JUDGES} | `tests/unit/` chaos and analytics: the verifier and Spark, for bugs in them (v: verifier, j: Spark) |",
         "",
         f"{len(results)} bugs, {len(results) - len(alive)} noticed. An empty cell: the suite was not tried after another had "

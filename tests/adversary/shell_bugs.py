@@ -21,9 +21,9 @@ SHELL = (
         "        return peer is not None and peer.active and broker_epoch in (-1, peer.epoch)\n",
         "        return peer is not None and peer.active\n",
         (f"{WIRE}/test_in_sync.py",)),
-    Bug("s05", "a lost registration keeps the clean marker", "KIP-966", "server/broker.py",
-        "        self.previous_broker_epoch = -1\n        self.host.reset()\n", "        self.host.reset()\n",
-        (f"{WIRE}/test_registration.py",)),
+    Bug("s05", "a lost registration keeps the clean marker", "KIP-966", "membership/lifecycle.py",
+        "        self.broker_epoch = self.previous_broker_epoch = -1\n", "        self.broker_epoch = -1\n",
+        ("tests/unit/membership/test_lifecycle.py", f"{WIRE}/test_registration.py")),
     Bug("s06", "ListOffsets shows the log end to clients", "R3", "server/api/list_offsets.py",
         "    if not replica and timestamp != EARLIEST:\n", "    if False:\n",
         (f"{WIRE}/test_isolation.py",)),
@@ -38,25 +38,23 @@ SHELL = (
         "answer = AlterPartitionAnswer(ErrorCode.REQUEST_TIMED_OUT)",
         "answer = AlterPartitionAnswer(ErrorCode.OPERATION_NOT_ATTEMPTED)",
         (f"{WIRE}/test_in_sync.py",)),
-    Bug("s10", "the image is applied before the own registration is in it", "R12, R15", "server/broker.py",
-        "        registered = me is not None and me.epoch == self.membership.broker_epoch\n",
-        "        registered = me is not None\n",
-        (f"{WIRE}/test_registration.py",)),
-    Bug("s11", "answers leave before the commit", "R15", "server/controller_role.py",
-        "        if changes:\n            began = time.perf_counter()\n"
-        "            await self.store.commit(self.lease.epoch, changes)\n",
-        "        for future, value, problem in answers:\n"
-        "            if problem is None and not future.done():\n"
-        "                future.set_result(value)\n"
-        "        if changes:\n            began = time.perf_counter()\n"
-        "            await self.store.commit(self.lease.epoch, changes)\n",
-        (f"{WIRE}/test_controller.py",)),
+    Bug("s10", "the image is applied before the own registration is in it", "R12, R15",
+        "membership/lifecycle.py",
+        "        return me if me is not None and self.broker_epoch >= 0 and me.epoch == self.broker_epoch else None\n",
+        "        return me\n",
+        ("tests/unit/membership/test_lifecycle.py", f"{WIRE}/test_registration.py")),
+    Bug("s11", "answers leave before the commit", "R15", "controller/term.py",
+        "        return [Commit(self.lease.epoch, records, tuple(self._events))]\n",
+        "        return [*self._decided, Commit(self.lease.epoch, records, tuple(self._events))]\n",
+        ("tests/unit/controller/test_term.py", f"{WIRE}/test_controller.py")),
     Bug("s12", "the snapshot is read before the lease is taken", "R15", "server/membership.py",
-        "        lease = await self.store.acquire(self.broker.broker_id, host, port, old.epoch if old else 0)\n"
-        "        if lease is None:\n            return\n        snapshot = await self.store.snapshot()\n",
-        "        snapshot = await self.store.snapshot()\n"
-        "        lease = await self.store.acquire(self.broker.broker_id, host, port, old.epoch if old else 0)\n"
-        "        if lease is None:\n            return\n",
+        "                    lease = await self.store.acquire(self.broker.broker_id, host, port, step.expected_epoch)\n"
+        "                    effects = lifecycle.lease_taken(lease)\n"
+        "                case to_do.ReadSnapshot():\n                    snapshot = await self.store.snapshot()\n",
+        "                    self.early = await self.store.snapshot()  # type: ignore\n"
+        "                    lease = await self.store.acquire(self.broker.broker_id, host, port, step.expected_epoch)\n"
+        "                    effects = lifecycle.lease_taken(lease)\n"
+        "                case to_do.ReadSnapshot():\n                    snapshot = self.early\n",
         (f"{WIRE}/test_controller.py",)),
     Bug("s13", "a commit into SQLite without fencing", "R15", "metadata/sqlite.py",
         "            if held is None or held.epoch != controller_epoch:\n", "            if held is None:\n",
@@ -162,4 +160,19 @@ SHELL = (
     Bug("s41", "what is appended during a flush waits for the clock to be flushed", "R17", "server/housekeeping.py",
         "                if not log.owes_flush:\n                    return\n", "                return\n",
         (f"{WIRE}/test_flush_before_ack.py",)),
+    Bug("s42", "a term goes on after a commit that failed", "R15", "controller/term.py",
+        '        """The store refused, or its answer was lost."""\n        return self.end(str(error))\n',
+        '        """The store refused, or its answer was lost."""\n        del error\n        return self.committed()\n',
+        ("tests/unit/controller/test_term.py", f"{WIRE}/test_controller.py")),
+    Bug("s43", "the end of a connection of an earlier term counts as a death", "R15, proposal 002", "controller/term.py",
+        "        if lost.controller_epoch != self.epoch:\n            return []\n", "",
+        ("tests/unit/controller/test_term.py",)),
+    Bug("s44", "a wish to be fenced is taken back before the controller heard it", "R15", "membership/lifecycle.py",
+        "            if not self.want_fence:\n                self.fence()\n        elif self.want_fence",
+        "            pass\n        elif self.want_fence",
+        ("tests/unit/membership/test_lifecycle.py", f"{SERVER}/test_given_up_terms.py")),
+    Bug("s45", "a controller that is none, and shows no sign of life, is asked for ever", "R15", "membership/lifecycle.py",
+        "        self.step = TakeLease(self.controller_epoch) if resigned else Wait(pause)\n",
+        "        self.step = Wait(pause)\n",
+        ("tests/unit/membership/test_lifecycle.py", f"{SERVER}/test_loops.py")),
 )  # fmt: skip

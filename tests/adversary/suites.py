@@ -18,7 +18,10 @@ UNIT, WIRE, SIMULATION, JUDGES = "unit", "wire", "simulation", "judges"
 SUITES = (UNIT, WIRE, SIMULATION, JUDGES)
 WIRE_TESTS = "tests/unit/wire"
 FOLDERS = {
-    UNIT: tuple(f"tests/unit/{name}" for name in ("log", "replication", "controller", "metadata", "server", "groups")),
+    UNIT: tuple(
+        f"tests/unit/{name}"
+        for name in ("log", "replication", "controller", "membership", "metadata", "server", "groups")
+    ),
     WIRE: (WIRE_TESTS,),
     JUDGES: ("tests/unit/chaos", "tests/unit/analytics"),
 }

@@ -52,6 +52,16 @@ QUICK = {
     "fetch-waits-for-lost": STUCK,
     "fetch-backs-off-forever": STUCK,
     "fetch-drops-others": {"E1 no exception", *STUCK},
+    "answer-before-commit": {"B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},
+    "tell-before-commit": {"B26 ToldWhenWritten"},
+    "tell-of-failed-commit": {"B26 ToldWhenWritten"},
+    "outlive-refused-commit": {"B13 epochs", *STUCK},
+    "keep-last-image": {"B13 epochs", *STUCK},
+    "snapshot-before-lease": {"A15 ack-offset", "B13 epochs"},
+    "hear-old-incarnation": {"B27 UnfencedWhenReady"},
+    "take-part-unregistered": {"B13 epochs", "B27 UnfencedWhenReady", *LOST_BEFORE_ELECTED},
+    "ready-at-once": {"B27 UnfencedWhenReady"},
+    "ready-after-loss": {"B27 UnfencedWhenReady"},
 }
 """Mistakes found within a few schedules, and the invariants that find them."""
 
@@ -70,6 +80,8 @@ SLOW = {
     "clean-marker-stays",
     "trust-old-positions",
     "shrink-without-leader",
+    "keep-lost-lease",
+    "keep-lost-registration",
 }
 """Mistakes that need a rare constellation; `python -m minikafka_chaos.simulation.docs --write --measure` searches for them."""
 

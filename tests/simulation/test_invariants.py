@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 import pytest
+from minikafka.controller.workspace import Event
 from minikafka.log.errors import CorruptBatch
 from minikafka.metadata.image import MIN_ISR
 from minikafka.protocol.records import Record, build_batch
@@ -17,7 +18,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
 from minikafka.replication.replica_host import ReplicaHost
-from minikafka_chaos.simulation import checker, client_checks, world
+from minikafka_chaos.simulation import checker, client_checks, term_checks, world
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.bug_seed import rules_with
 from minikafka_chaos.simulation.checker import Violation
@@ -415,6 +416,32 @@ def log_of_a_partition_that_others_have(scene: Scene) -> None:
     scene.checker.final()
 
 
+def an_event_that_nobody_wrote(scene: Scene) -> None:
+    scene.checker.told(scene.leader, Event("leader_elected", scene.tp.topic, scene.tp.partition, {}))
+
+
+def an_event_told_twice(scene: Scene) -> None:
+    event = Event("topic_created", "x", None, {})
+    scene.checker.committed([event], scene.leader.image)
+    scene.checker.told(scene.leader, event)
+    scene.checker.told(scene.leader, event)
+
+
+def unfenced_before_it_has_looked_at_the_image(scene: Scene) -> None:
+    fields = {"target": scene.follower.id, "broker_epoch": scene.follower.broker_epoch + 1}
+    scene.checker.committed([Event("broker_unfenced", None, None, fields)], scene.leader.image)
+
+
+def a_term_goes_on_though_another_has_the_lease(scene: Scene) -> None:
+    controller = next(broker for broker in scene.world.brokers.values() if broker.role is not None)
+    store = scene.world.store.inner
+    assert store.held is not None
+    store.held = replace(store.held, holder=scene.follower.id, epoch=store.held.epoch + 1)
+    scene.checker.after(controller)
+    scene.world.scheduler.now += 60
+    scene.checker.terms.after(controller)
+
+
 def hasty_shrink(scene: Scene) -> None:
     scene.world.term_began[scene.leader.id, scene.tp, scene.state.leader_epoch] = scene.world.now
     alone = ((scene.leader.id, -1),)
@@ -517,6 +544,10 @@ WRONG: dict[str, Callable[[Scene], None]] = {
     "B24 Purgatory": committed_and_not_answered,
     "B24 Purgatory, in time": not_answered_in_time,
     "B24 Purgatory, of a term that is over": waits_at_a_leader_that_is_none_any_more,
+    "B26 ToldWhenWritten": an_event_that_nobody_wrote,
+    "B26 ToldWhenWritten, twice": an_event_told_twice,
+    "B27 UnfencedWhenReady": unfenced_before_it_has_looked_at_the_image,
+    "B28 OneController": a_term_goes_on_though_another_has_the_lease,
     "L1 leader": no_leader_in_the_end,
     "L2 full ISR": not_in_sync_in_the_end,
     "L2 full ISR, not hosted": not_hosted_in_the_end,
@@ -596,7 +627,7 @@ def test_every_declared_invariant_is_exercised_here() -> None:
 def test_every_reported_invariant_is_declared() -> None:
     reported = {
         call.args[0].value
-        for module in (checker, client_checks, world)
+        for module in (checker, client_checks, term_checks, world)
         for call in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)

@@ -11,6 +11,7 @@ from typing import Any
 
 from minikafka import __version__
 from minikafka.config import BrokerConfig, ConfigError
+from minikafka.controller.heartbeats import Heartbeats
 from minikafka.controller.topics import NewTopic
 from minikafka.log.errors import LogDirFailure, LogError
 from minikafka.log.filesystem import RealFileSystem
@@ -27,7 +28,7 @@ from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.api import load_handlers
 from minikafka.server.api.fetch import FOLLOWER_FETCH
 from minikafka.server.connection import API_VERSIONS, PRODUCE, ClientConnection
-from minikafka.server.connections import ConnectionRegistry, Heartbeats
+from minikafka.server.connections import ConnectionRegistry
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.fetchers import ReplicaFetcher
 from minikafka.server.group_service import GroupService
@@ -102,7 +103,6 @@ class Broker:
         self.housekeeping = Housekeeping(self)
         self.replicas.flush_soon = self.housekeeping.flush_soon
         self.logs: LogManager
-        self.previous_broker_epoch = -1
         self.ready = asyncio.Event()
         self.failure: str | None = None
         self.failed = asyncio.Event()
@@ -143,12 +143,11 @@ class Broker:
             now_ms=int(time.time() * 1000),
             unflushed_dir=self.config.minikafka_unflushed_dir or None,
         )
-        self.previous_broker_epoch = self.logs.previous_broker_epoch
         self.stats.clean_shutdown = int(self.logs.clean)
         self.stats.recovery_seconds = time.monotonic() - began
         self.host.open(self.logs)
         self._image_changed.set()
-        self.membership.start()
+        self.membership.start(self.logs.previous_broker_epoch)
         self._watcher = self.supervisor.repeat("cluster image", self._follow_image, failed=self._give_up)
         self.housekeeping.start()
         await self.ready.wait()
@@ -215,8 +214,7 @@ class Broker:
         self.events.close()
 
     async def _controlled_shutdown(self) -> None:
-        self.membership.want_shut_down = True
-        self.membership.poke()
+        self.membership.shut_down()
         try:
             async with asyncio.timeout(SHUTDOWN_SECONDS_MAX):
                 await self.membership.should_shut_down.wait()
@@ -335,31 +333,16 @@ class Broker:
                 self._last_alive[broker_id] = float("inf")
             elif self._last_alive.get(broker_id) == float("inf"):
                 self._last_alive[broker_id] = now
-        me = self.image.brokers.get(self.broker_id)
         if CLUSTER_CONFIG in records:
             self._take_cluster_configs()
-        registered = me is not None and me.epoch == self.membership.broker_epoch
-        if registered:
+        me = self.membership.lifecycle.in_image(self.image)
+        if me is not None:
             self.host.reconcile(records)
-            self._may_be_unfenced()
-        if registered and me is not None:
+            self.membership.replicas_settled(bool(self.host.leads_in_name_only), bool(len(self.offline_logs)))
             self.stats.fenced = int(me.fenced)
             if not me.fenced:
                 self.ready.set()
         self._image_changed.set()
-
-    def _may_be_unfenced(self) -> None:
-        """Replicas match the image; if all of them can, this broker may lead.
-
-        A term that was given up must be ended first, by the controller: whoever wished to be fenced and was well again before
-        there was a controller to hear it would be the leader in name for ever.
-        """
-        if self.host.leads_in_name_only:
-            if not self.membership.want_fence:
-                self.membership.fence()
-        elif self.membership.want_fence and not len(self.offline_logs):
-            self.membership.want_fence = False
-            self.membership.poke()
 
     def look_again(self) -> None:
         """Reconcile with the image as it is, in the next round of events."""
@@ -368,8 +351,8 @@ class Broker:
     @property
     def is_fenced(self) -> bool:
         """By the controller's word, which everybody else has as well."""
-        me = self.image.brokers.get(self.broker_id)
-        return me is not None and me.epoch == self.membership.broker_epoch and me.fenced
+        me = self.membership.lifecycle.in_image(self.image)
+        return me is not None and me.fenced
 
     @property
     def stopping(self) -> bool:
@@ -386,15 +369,12 @@ class Broker:
         value = self.image.cluster_configs.get(MIN_ISR)
         self.config.apply_dynamic({} if value is None else {MIN_ISR: value}, {})
 
-    def registered(self, epoch: int) -> None:
-        """The controller admitted us under ``epoch``; the image may already know."""
-        del epoch
+    def registered(self) -> None:
+        """The controller admitted us; the image may already know."""
         self._took_changes({})
 
     def registration_lost(self) -> None:
         """The controller does not know this incarnation: what we lead is not ours any more until we are registered again."""
-        self.membership.want_fence = True
-        self.previous_broker_epoch = -1
         self.host.reset()
 
     @property
@@ -418,7 +398,7 @@ class Broker:
     def require_controller(self) -> ControllerRole:
         """The controller role of this broker; raises KafkaError NOT_CONTROLLER when another broker has it."""
         role = self.membership.role
-        if role is None or role.over.is_set():
+        if role is None:
             raise KafkaError(
                 ErrorCode.NOT_CONTROLLER, f"broker {self.membership.controller_id} is the controller, not this one"
             )
@@ -531,12 +511,9 @@ class Broker:
     # -- connections ------------------------------------------------------------------------------------------------------
 
     def _broker_lost(self, lost: Heartbeats) -> None:
-        """The connection with a broker's heartbeats has ended. One of an earlier term says nothing: brokers close it themselves
-        when nobody answers them.
-        """
-        role = self.membership.role
-        if role is not None and role.controller_epoch == lost.controller_epoch:
-            role.submit_later(lambda c: c.brokers.connection_lost(lost.broker_id, lost.broker_epoch))
+        """The connection with a broker's heartbeats has ended."""
+        if self.membership.role is not None:
+            self.membership.role.connection_lost(lost)
 
     def api_versions(self, inter_broker: bool, error: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
         """The body of ApiVersions; after a version nobody knows only its own range, as Kafka does (KIP-511).

@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from minikafka.controller.heartbeats import Heartbeats
 from minikafka.protocol import messages, wire
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import PartitionData
 from minikafka.protocol.produce import PartitionResult
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.server.api import fetch, produce
-from minikafka.server.connections import Heartbeats
 from minikafka.server.framing import FrameProtocol
 
 if TYPE_CHECKING:

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from minikafka.config import BrokerConfig
+from minikafka.controller.heartbeats import HeartbeatConnections, Heartbeats
 from minikafka.telemetry.stats import BrokerStats
-
-
-class Heartbeats(NamedTuple):
-    """Whose heartbeats a connection carries, and to which controller."""
-
-    broker_id: int
-    broker_epoch: int
-    controller_epoch: int
 
 
 class Connection(Protocol):
@@ -25,6 +18,7 @@ class Connection(Protocol):
     inter_broker: bool
     """Whether it was made to the listener of brokers."""
     heartbeats_of: Heartbeats | None
+    """Whose heartbeats it carries."""
 
     @property
     def is_waiting(self) -> bool:
@@ -56,7 +50,7 @@ class ConnectionRegistry:
         self._broker_lost = broker_lost
         self._open: set[Connection] = set()
         self._from: Counter[str] = Counter()
-        self._heard_over: dict[int, Connection] = {}
+        self._heartbeats = HeartbeatConnections[Connection]()
         self._ended = False
 
     def __len__(self) -> int:
@@ -71,7 +65,7 @@ class ConnectionRegistry:
 
     def heard_over(self, broker_id: int) -> Connection | None:
         """The connection whose end is the death of this broker."""
-        return self._heard_over.get(broker_id)
+        return self._heartbeats.newest(broker_id)
 
     @property
     def waiting_fetches(self) -> int:
@@ -113,19 +107,13 @@ class ConnectionRegistry:
         if not self._from[host]:
             del self._from[host]
         self._stats.connections -= 1
-        self._heartbeats_lost(connection)
+        if connection.heartbeats_of is not None and (lost := self._heartbeats.closed(connection)) is not None:
+            self._broker_lost(lost)
 
     def heard_from(self, connection: Connection, heartbeats: Heartbeats) -> None:
         """A heartbeat came to the controller over this connection: from now on it is the one whose end counts."""
         connection.heartbeats_of = heartbeats
-        self._heard_over[heartbeats.broker_id] = connection
-
-    def _heartbeats_lost(self, connection: Connection) -> None:
-        """The end of a broker's connection is a sign of its death, unless it has another by now, or it never was ours."""
-        lost = connection.heartbeats_of
-        if lost is not None and self._heard_over.get(lost.broker_id) is connection:
-            del self._heard_over[lost.broker_id]
-            self._broker_lost(lost)
+        self._heartbeats.heard_from(connection, heartbeats)
 
     def refuse(self) -> None:
         """From now on no connection is wanted."""
@@ -134,6 +122,6 @@ class ConnectionRegistry:
     def close_all(self) -> None:
         """Hang up. It is this broker that does: as the controller it must not take the others for dead."""
         self.refuse()
-        self._heard_over.clear()
+        self._heartbeats.hang_up()
         for connection in list(self._open):
             connection.close()

@@ -1,8 +1,4 @@
-"""Being the controller (R15): runs the sans-I/O controller of one epoch, one batch of decisions a commit.
-
-Requests that arrive while a commit is under way wait for the next one and share it. No answer leaves before the records
-behind it are in the store; when the store refuses, every waiting request is told NOT_CONTROLLER and the role ends.
-"""
+"""Being the controller (R15): carries what :class:`~minikafka.controller.term.ControllerTerm` wants written, told and asked."""
 
 from __future__ import annotations
 
@@ -12,21 +8,20 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from minikafka.controller.brokers import CUT_OFF
 from minikafka.controller.controller import Controller
+from minikafka.controller.heartbeats import Heartbeats
 from minikafka.controller.standing_back import StandingBack
+from minikafka.controller.term import Answer, Commit, ControllerTerm, Effect, Ended, Failed, Happened
+from minikafka.controller.workspace import Event
 from minikafka.controller_settings import controller_config
 from minikafka.metadata.image import ClusterImage
-from minikafka.metadata.store import ClusterStore, FencedControllerError, Lease, StoreError
-from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.metadata.store import ClusterStore, Lease, StoreError
+from minikafka.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
 T = TypeVar("T")
-
-TICK_SECONDS_MAX = 0.5
-"""How late a session may be found to be over."""
 
 PROBE_TIMEOUT_SECONDS = 0.5
 
@@ -47,7 +42,6 @@ class ControllerRole:
         self.broker = broker
         self.standing_back = standing_back
         self.store = store
-        self.lease = lease
         self.controller = Controller(
             image,
             lease.epoch,
@@ -57,8 +51,8 @@ class ControllerRole:
             broker.check_topic_configs,
             store.check_room,
         )
+        self.term = ControllerTerm(broker.broker_id, lease, self.controller, standing_back)
         self.over = asyncio.Event()
-        self._queue: list[tuple[Callable[[Controller], Any], asyncio.Future[Any]]] = []
         self._work = asyncio.Event()
         self._reported: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
@@ -70,50 +64,23 @@ class ControllerRole:
         ]
 
     async def _guarded(self, loop: Coroutine[Any, Any, None]) -> None:
-        """A controller that cannot decide must not hold the lease: whatever ends one of its loops ends the term."""
+        """Whatever ends one of its loops ends the term."""
         try:
             await loop
-        except StoreError as error:
-            await self.stop(str(error))
         except Exception as error:
-            self.broker.supervisor.report(COMPONENT, error)
-            self.standing_back.begin(time.monotonic())
-            await self.stop(f"internal error: {error!r}")
+            self._carry_out(self.term.failed(error, time.monotonic()))
 
     def resign(self, reason: str) -> None:
-        """End the term soon, and leave the lease to the others for a while."""
-        self.standing_back.begin(time.monotonic())
-        if not self.over.is_set():
-            self._tasks.append(asyncio.ensure_future(self.stop(reason)))
+        """End the term, and leave the lease to the others for a while."""
+        self._carry_out(self.term.resign(reason, time.monotonic()))
 
     async def stop(self, reason: str) -> None:
-        """End the role; waiting requests learn that this is no controller."""
-        if self.over.is_set():
-            return
-        self.over.set()
-        current = asyncio.current_task()
-        for task in self._tasks:
-            if task is not current:
-                task.cancel()
-        others = [task for task in self._tasks if task is not current]
-        if others:
-            await asyncio.wait(others)
-        for _, future in self._queue:
-            self._refuse(future)
-        self._queue.clear()
-        for component in (ATTENDING, *self._reported):  # the next controller attends to them
-            self.broker.supervisor.clear(component)
-        self.broker.events.emit("controller_resigned", controller_epoch=self.lease.epoch, reason=reason)
+        """End the role; waiting requests learn that this is no controller. Returns when nothing of it runs any more."""
+        self._carry_out(self.term.end(reason))
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
-    @staticmethod
-    def _refuse(future: asyncio.Future[Any]) -> None:
-        if not future.done():
-            future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is no longer the controller"))
-
-    def has_registered(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether this is the live incarnation of a broker, as far as this controller has decided."""
-        found = self.controller.brokers.workspace.image.brokers.get(broker_id)
-        return found is not None and found.epoch == broker_epoch
+    # -- requests -----------------------------------------------------------------------------------------------------------
 
     async def submit(self, decide: Callable[[Controller], T]) -> T:
         """Run ``decide`` on the controller and wait until its changes are in the store.
@@ -121,82 +88,95 @@ class ControllerRole:
         Raises:
             KafkaError: what ``decide`` raised, or NOT_CONTROLLER when the changes were refused.
         """
-        if self.over.is_set():
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is no longer the controller")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queue.append((decide, future))
-        self._work.set()
+
+        def reply(answer: T | KafkaError) -> None:
+            if future.done():
+                return
+            if isinstance(answer, KafkaError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+        self._ask(self.term.submit(decide, reply))
         return await future
 
-    def submit_later(self, decide: Callable[[Controller], Any]) -> None:
-        """Like :meth:`submit` for callers that need no answer."""
-        if not self.over.is_set():
-            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(lambda f: f.cancelled() or f.exception())
-            self._queue.append((decide, future))
-            self._work.set()
+    def connection_lost(self, lost: Heartbeats) -> None:
+        """The connection that carried a broker's heartbeats has ended."""
+        self._ask(self.term.connection_lost(lost))
+
+    def has_registered(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether this is the live incarnation of a broker, as far as this controller has decided."""
+        return self.term.has_registered(broker_id, broker_epoch)
+
+    def _ask(self, effects: list[Effect]) -> None:
+        """Something may wait for a decision now."""
+        self._carry_out(effects)
+        self._work.set()
+
+    # -- what the term wants --------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: list[Effect]) -> Commit | None:
+        """All but a commit, which is given back."""
+        commit = None
+        for effect in effects:
+            match effect:
+                case Commit():
+                    commit = effect
+                case Answer():
+                    effect.give()
+                case Happened():
+                    self._tell(effect.event)
+                case Failed():
+                    self.broker.supervisor.report(COMPONENT, effect.error)
+                case Ended():
+                    self._end(effect.reason)
+        return commit
+
+    def _tell(self, event: Event) -> None:
+        if event.name == "leader_elected":
+            self.broker.stats.record_election(bool(event.fields["clean"]), time.time())
+        self.broker.events.emit(event.name, topic=event.topic, partition=event.partition, **event.fields)
+
+    def _end(self, reason: str) -> None:
+        self.over.set()
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+        self._tasks = [task for task in self._tasks if task is not current]
+        for component in (ATTENDING, *self._reported):  # the next controller attends to them
+            self.broker.supervisor.clear(component)
+        self.broker.events.emit("controller_resigned", controller_epoch=self.controller_epoch, reason=reason)
+        self.broker.membership.term_ended(self)
 
     async def _commit_loop(self) -> None:
-        while not self.over.is_set():
+        while not self.term.over:
             await self._work.wait()
             self._work.clear()
-            batch, self._queue = self._queue, []
-            try:
-                await self._decide(batch)
+            commit = self._carry_out(self.term.decide(time.monotonic()))
+            if commit is not None:
+                began = time.perf_counter()
+                try:
+                    await self.store.commit(commit.controller_epoch, commit.records)
+                except StoreError as error:
+                    self._carry_out(self.term.commit_failed(error))
+                    return
+                self.broker.stats.commits.observe(time.perf_counter() - began)
+                self._carry_out(self.term.committed())
+            if not self.term.over:
                 self.broker.supervisor.clear(COMPONENT)
-            finally:  # also when this task is cancelled in the middle: nobody may wait for ever
-                for _, future in batch:
-                    self._refuse(future)
-
-    async def _decide(self, batch: list[tuple[Callable[[Controller], Any], asyncio.Future[Any]]]) -> None:
-        """Run a batch of decisions, write what they change, release their answers."""
-        answers: list[tuple[asyncio.Future[Any], Any, KafkaError | None]] = []
-        for decide, future in batch:
-            try:
-                answers.append((future, decide(self.controller), None))
-            except KafkaError as error:
-                answers.append((future, None, error))
-            except Exception:
-                # It may be half decided, so nothing of it may be written. The client is not told to try the next controller.
-                if not future.done():
-                    future.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller failed on this"))
-                raise
-        changes, events = self.controller.take_changes()
-        if changes:
-            began = time.perf_counter()
-            await self.store.commit(self.lease.epoch, changes)
-            self.broker.stats.commits.observe(time.perf_counter() - began)
-        for event in events:
-            if event.name == "leader_elected":
-                self.broker.stats.record_election(bool(event.fields["clean"]), time.time())
-            self.broker.events.emit(event.name, topic=event.topic, partition=event.partition, **event.fields)
-        for future, value, problem in answers:
-            if future.done():
-                continue
-            if problem is not None:
-                future.set_exception(problem)
-            else:
-                future.set_result(value)
 
     async def _tick_loop(self) -> None:
-        pause = min(self.controller.config.session_timeout / 8, TICK_SECONDS_MAX)
-        while not self.over.is_set():
+        while not self.term.over:
+            self.term.woke(time.monotonic())
             await self._probe_strangers()
-            now, brokers = time.monotonic(), self.controller.brokers
-            if self.standing_back.gives_way(brokers, now):
-                await self.stop(CUT_OFF)
-                return
-            self.submit_later(lambda controller, now=now: controller.tick(now))  # type: ignore[misc]
-            await asyncio.sleep(pause)
-            overslept = time.monotonic() - now - pause
-            if overslept > pause:  # this process was paused, or had no processor
-                brokers.excuse(overslept)
+            self._ask(self.term.tick(time.monotonic()))
+            await asyncio.sleep(self.term.tick_seconds)
 
     async def _probe_strangers(self) -> None:
-        """Brokers in session that never spoke to this controller: is anybody there? A refused connection says no."""
-        for broker_id, session in list(self.controller.brokers.sessions.items()):
-            if session.connected or broker_id == self.broker.broker_id:
-                continue
+        """A refused connection says that nobody is there."""
+        for broker_id in self.term.strangers():
             address = self.broker.address_of(broker_id)
             if address is None:
                 continue
@@ -205,28 +185,24 @@ class ControllerRole:
                     _, writer = await asyncio.open_connection(*address)
                 writer.close()
             except ConnectionRefusedError:
-                self.submit_later(lambda controller, b=broker_id: controller.brokers.connection_refused(b))  # type: ignore[misc]
+                self._ask(self.term.connection_refused(broker_id))
             except (OSError, TimeoutError, ValueError):  # ValueError: what was registered is no name of a host
-                continue  # silence is judged by the session, not here
+                continue
 
     async def _renew_loop(self) -> None:
-        """Show signs of life in the store, for brokers that get no answer from here: three a session, each costs a commit."""
-        pause = self.broker.config.broker_session_timeout_ms / 3000
-        while not self.over.is_set():
-            await asyncio.sleep(pause)
+        while not self.term.over:
+            await asyncio.sleep(self.term.renew_seconds)
             try:
-                self.lease = await self.store.renew(self.lease)
-            except FencedControllerError:
-                raise
-            except StoreError:
-                continue  # the store is away; nobody else can take the lease meanwhile either
+                self.term.renewed(await self.store.renew(self.term.lease))
+            except StoreError as error:
+                self._carry_out(self.term.renewal_failed(error))
 
     # -- what a store may ask of the controller (metadata/store.py, Desk) --------------------------------------------------
 
     async def _attend_loop(self) -> None:
         """What the store wants done by the controller. Its troubles are its own: the role goes on without it."""
         loop, supervisor = asyncio.get_running_loop(), self.broker.supervisor
-        while not self.over.is_set():
+        while not self.term.over:
             well = loop.call_later(ATTEND_WELL_SECONDS, supervisor.clear, ATTENDING)
             try:
                 await self.store.attend(self)
@@ -241,7 +217,7 @@ class ControllerRole:
 
     @property
     def controller_epoch(self) -> int:
-        return self.lease.epoch
+        return self.term.epoch
 
     @property
     def may_delete_topics(self) -> bool:

@@ -1,12 +1,4 @@
-"""A broker's place in the cluster: who is the controller, am I it, does it know that I live (R15, KIP-631).
-
-The controller's lease lies in the store. A broker connects to the lease's holder and heartbeats over that connection. When
-the connection is refused the holder's process is gone, and the lease is taken at once; when the holder is merely silent,
-it is taken after a session. Taking it wrongly is harmless: the epoch in every write decides who the controller is.
-
-A controller that hears fewer than half of the brokers leaves the lease to the others for a while
-(:mod:`minikafka.controller.standing_back`).
-"""
+"""Carries what :class:`~minikafka.membership.lifecycle.BrokerLifecycle` wants done next, and requests to the controller."""
 
 from __future__ import annotations
 
@@ -18,6 +10,8 @@ from uuid import UUID, uuid4
 
 from minikafka.controller.brokers import HeartbeatAnswer, Registration
 from minikafka.controller.standing_back import StandingBack
+from minikafka.membership import lifecycle as to_do
+from minikafka.membership.lifecycle import BrokerLifecycle, Effect, LifecycleSettings
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import ClusterStore, Lease, StoreError
 from minikafka.protocol import messages
@@ -32,7 +26,6 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
 BROKER_REGISTRATION, BROKER_HEARTBEAT, ALTER_PARTITION = 62, 63, 56
-STAND_BACK_LOOK_SECONDS = 0.5
 FORWARD_SECONDS_MAX = 5.0
 PLAINTEXT = 0
 
@@ -41,254 +34,263 @@ class Membership:
     """Runs for the life of the broker."""
 
     def __init__(self, broker: Broker, store: ClusterStore) -> None:
+        config = broker.config
         self.broker = broker
         self.store = store
-        self.incarnation = uuid4()
         self.role: ControllerRole | None = None
-        self.controller_id = -1
-        self.controller_epoch = 0
-        self.broker_epoch = -1
         self.should_shut_down = asyncio.Event()
-        self.want_fence = True
-        self.want_shut_down = False
+        self._standing_back = StandingBack(config.broker_session_timeout_ms / 1000)
+        self.lifecycle = BrokerLifecycle(
+            broker.broker_id,
+            LifecycleSettings(config.broker_heartbeat_interval_ms / 1000, config.broker_session_timeout_ms / 1000),
+            self._standing_back,
+            lambda: str(uuid4()),
+            time.monotonic(),
+        )
         self._connection: PeerConnection | None = None
         self._forwarder: PeerConnection | None = None
         self._forwarder_to = ("", 0)
-        self._poked = asyncio.Event()
-        self._seen: tuple[int, int] = (-1, -1)
-        self._seen_at = time.monotonic()
-        self._standing_back = StandingBack(broker.config.broker_session_timeout_ms / 1000)
+        self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._stopped = False
 
-    def start(self) -> None:
-        self._task = self.broker.supervisor.repeat("membership", self._round)
+    def start(self, previous_broker_epoch: int = -1) -> None:
+        """The cluster's id is known, and what the last incarnation left behind."""
+        self.lifecycle.cluster_id = self.broker.image.cluster_id
+        self.lifecycle.previous_broker_epoch = previous_broker_epoch
+        self._task = self.broker.supervisor.repeat("membership", self._step)
 
     async def stop(self) -> None:
-        self._stopped = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
-        if self._connection is not None:
-            self._connection.close()
+        self._disconnect()
         self._drop_forwarder()
         if self.role is not None:
             await self.role.stop("broker stops")
-            self.role = None
 
-    def poke(self) -> None:
-        """Heartbeat now: something in it has changed."""
-        self._poked.set()
+    # -- what the broker wants ----------------------------------------------------------------------------------------------
 
-    # -- finding the controller ---------------------------------------------------------------------------------------
+    @property
+    def broker_epoch(self) -> int:
+        return self.lifecycle.broker_epoch
 
-    async def _round(self) -> None:
-        """Look who holds the lease, and live under it for as long as that is so."""
-        try:
-            lease = await self.store.lease()
-            if lease is None or (lease.holder == self.broker.broker_id and not self._is_mine(lease)):
-                if self._standing_back.waits(time.monotonic()):
-                    await asyncio.sleep(STAND_BACK_LOOK_SECONDS)
-                else:
-                    await self._take(lease)
-                return
-            self._look_at(lease)
-            if self._is_mine(lease):
-                await self._lead()
-            else:
-                await self._follow(lease)
-        except StoreError as error:
-            self.broker.housekeeping.complain("store", f"cluster store: {error}")
-            await asyncio.sleep(RETRY_SECONDS * 4)
-        except KafkaError:
-            await asyncio.sleep(RETRY_SECONDS)
+    @property
+    def controller_id(self) -> int:
+        return self.lifecycle.controller_id
 
-    async def _follow(self, lease: Lease) -> None:
-        """Live under another controller. One that says it is none, and renews no lease, has resigned: its term is free."""
-        try:
-            await self._serve_under(lease)
-        except KafkaError as error:
-            if error.code is not ErrorCode.NOT_CONTROLLER or not self._is_silent():
-                raise
-            await self._take(lease)
+    @property
+    def controller_epoch(self) -> int:
+        return self.lifecycle.controller_epoch
 
     def fence(self) -> None:
-        """Have others lead what this broker leads, until :attr:`want_fence` is taken back."""
-        self.want_fence = True
-        self.poke()
+        """Have others lead what this broker leads, until the replicas are settled."""
+        self.lifecycle.fence()
+        self._changed.set()
 
     def give_up(self, reason: str) -> None:
-        """Have others lead what this broker leads, and be the controller, until :attr:`want_fence` is taken back."""
+        """Have others lead what this broker leads, and be the controller, until the replicas are settled."""
         if self.role is not None:
             self.role.resign(reason)
         self.fence()
 
-    def _is_mine(self, lease: Lease) -> bool:
-        return self.role is not None and self.role.lease.epoch == lease.epoch and not self.role.over.is_set()
+    def shut_down(self) -> None:
+        """Begin the controlled shutdown."""
+        self.lifecycle.shut_down()
+        self._changed.set()
 
-    def _look_at(self, lease: Lease) -> None:
-        """Note who holds the lease, and when it last showed a sign of life."""
-        self.controller_id, self.controller_epoch = lease.holder, lease.epoch
-        if self._seen != (lease.epoch, lease.renewed):
-            self._seen = (lease.epoch, lease.renewed)
-            self._seen_at = time.monotonic()
+    def replicas_settled(self, leads_in_name_only: bool, has_offline_logs: bool) -> None:
+        """Replicas match the image; if all of them can, this broker may lead."""
+        self.lifecycle.replicas_settled(leads_in_name_only, has_offline_logs)
+        self._changed.set()
 
-    def _is_silent(self) -> bool:
-        return time.monotonic() - self._seen_at > self.broker.config.broker_session_timeout_ms / 1000
+    def term_ended(self, role: ControllerRole) -> None:
+        """A term of this broker as the controller is over."""
+        if self.role is role:
+            self.role = None
+            self.broker.stats.active_controller = 0
+        self.lifecycle.term_ended(role.controller_epoch)
+        self._changed.set()
 
-    async def _take(self, old: Lease | None) -> None:
-        """Try to become the controller; the image is read *after* the lease is ours, so that no older write is missed."""
-        host, port = self.broker.inter_broker_address()
-        lease = await self.store.acquire(self.broker.broker_id, host, port, old.epoch if old else 0)
-        if lease is None:
-            return
-        snapshot = await self.store.snapshot()
-        image = ClusterImage(self.broker.image.cluster_id)
-        for key, value in snapshot.records.items():
-            image.apply(key, value)
-        image.revision = snapshot.revision
+    # -- one step after the other -------------------------------------------------------------------------------------------
+
+    async def _step(self) -> None:
+        """Do what is to be done next. Raises what nobody expected; then all begins anew."""
+        lifecycle = self.lifecycle
+        step = lifecycle.step
+        self._changed.clear()
+        try:
+            match step:
+                case to_do.ReadLease():
+                    lease = await self.store.lease()
+                    effects = lifecycle.lease_read(lease, time.monotonic())
+                case to_do.TakeLease():
+                    host, port = self.broker.inter_broker_address()
+                    lease = await self.store.acquire(self.broker.broker_id, host, port, step.expected_epoch)
+                    effects = lifecycle.lease_taken(lease)
+                case to_do.ReadSnapshot():
+                    snapshot = await self.store.snapshot()
+                    effects = lifecycle.snapshot_read(step.lease, snapshot, time.monotonic())
+                case to_do.Connect():
+                    effects = await self._connect(step)
+                case to_do.Register() | to_do.Heartbeat():
+                    effects = await self._ask(step)
+                case to_do.Wait():
+                    effects = await self._wait(step)
+        except StoreError as error:
+            self.broker.housekeeping.complain("store", f"cluster store: {error}")
+            effects = lifecycle.store_failed()
+        except Exception:
+            await self._carry_out(lifecycle.failed())
+            raise
+        await self._carry_out(effects)
+
+    async def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case to_do.TermBegins():
+                    await self._begin_term(effect.lease, effect.image)
+                case to_do.TermIsOver():
+                    if self.role is not None:
+                        await self.role.stop(effect.reason)
+                case to_do.Registered():
+                    self.broker.registered()
+                case to_do.RegistrationLost():
+                    self.broker.registration_lost()
+                case to_do.IdInUse():
+                    self.broker.warn(
+                        f"node.id {self.broker.broker_id} is in use by another live broker of this cluster; trying again"
+                    )
+                case to_do.MayStop():
+                    self.should_shut_down.set()
+                case to_do.Disconnect():
+                    self._disconnect()
+
+    async def _begin_term(self, lease: Lease, image: ClusterImage) -> None:
         if self.role is not None:
             await self.role.stop("a new term began")
         self.role = ControllerRole(self.broker, self.store, lease, image, self._standing_back)
         self.role.start()
-        self.controller_id, self.controller_epoch = lease.holder, lease.epoch
         self.broker.events.emit("controller_elected", controller_epoch=lease.epoch)
         self.broker.stats.active_controller = 1
 
-    # -- life under a controller ----------------------------------------------------------------------------------------
-
-    async def _lead(self) -> None:
-        """Be the controller and its own first broker."""
-        assert self.role is not None
-        role = self.role
+    async def _wait(self, step: to_do.Wait) -> list[Effect]:
+        """Until the step is another one: what changes it without being asked rings the bell."""
         try:
-            while not role.over.is_set() and not self._stopped:
-                await self._beat(None)
-        finally:
-            if role.over.is_set():
-                self.broker.stats.active_controller = 0
-                self.role = None
+            async with asyncio.timeout(step.seconds):
+                while self.lifecycle.step is step:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return self.lifecycle.waited()
+        return []
 
-    async def _serve_under(self, lease: Lease) -> None:
-        timeout = max(self.broker.config.broker_heartbeat_interval_ms / 1000, 0.1)
+    # -- the connection to the controller -----------------------------------------------------------------------------------
+
+    async def _connect(self, step: to_do.Connect) -> list[Effect]:
+        connection: PeerConnection | None = None
+
+        def closed() -> None:
+            """Felt at once, not when the next heartbeat is due."""
+            if connection is not None and connection is self._connection:
+                self._connection = None
+                if connection.timed_out:
+                    self.broker.told_nothing(f"the controller, broker {step.controller}", step.host, step.port)
+                self.lifecycle.disconnected()
+                self._changed.set()
+
         try:
-            # Its end is felt at once, not when the next heartbeat is due.
             connection = await connect(
-                lease.host,
-                lease.port,
+                step.host,
+                step.port,
                 self.broker.client_id("heartbeat"),
-                timeout,
+                step.seconds,
                 self._answer_seconds_max(),
-                self.poke,
+                closed,
             )
         except ConnectionRefusedError:
-            await self._take(lease)
-            return
+            return self.lifecycle.connection_refused()
         except (OSError, TimeoutError):
-            if self._is_silent():
-                await self._take(lease)
-            else:
-                await asyncio.sleep(RETRY_SECONDS)
-            return
+            return self.lifecycle.connect_failed(time.monotonic())
         self._connection = connection
         self.broker.supervisor.clear(CONTROLLER)  # another broker is, so it is nobody's loss that this one could not be
-        try:
-            while connection.is_open and not self._stopped:
-                try:
-                    async with asyncio.timeout(timeout * 2):
-                        await self._beat(connection)
-                except TimeoutError:
-                    try:
-                        current = await self.store.lease()
-                    except StoreError:
-                        continue  # nobody else can take the lease now; and to hang up would look like our death
-                    if current is None or current.epoch != lease.epoch:
-                        return
-                    self._look_at(current)
-                    if self._is_silent():
-                        await self._take(current)
-                        return
-        except PeerClosed:
-            return
-        finally:
-            self._connection = None
-            if connection.timed_out:
-                self.broker.told_nothing(f"the controller, broker {lease.holder}", lease.host, lease.port)
-            connection.close()
+        effects = self.lifecycle.connected()
+        if not connection.is_open:
+            closed()
+        return effects
 
     def _answer_seconds_max(self) -> float:
         """A heartbeat that has no answer within a session has none in time, whatever ``request.timeout.ms`` is."""
         config = self.broker.config
         return min(config.request_timeout_ms, config.broker_session_timeout_ms) / 1000
 
-    async def _beat(self, connection: PeerConnection | None) -> None:
-        """Register if need be, heartbeat, then wait for the next one or a poke."""
-        self._poked.clear()
-        if self.broker_epoch < 0:
-            await self._register(connection)
-        answer = await self._heartbeat(connection)
-        if answer.error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
-            self.broker_epoch = -1
-            self.incarnation = uuid4()
-            self.broker.registration_lost()
-            return
-        if answer.error:
-            raise KafkaError(answer.error)
-        if answer.should_shut_down:
-            self.should_shut_down.set()
-        try:
-            async with asyncio.timeout(self.broker.config.broker_heartbeat_interval_ms / 1000):
-                await self._poked.wait()
-        except TimeoutError:
-            return
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
-    async def _register(self, connection: PeerConnection | None) -> None:
+    async def _ask(self, step: to_do.Register | to_do.Heartbeat) -> list[Effect]:
+        """Of the own term, or over the connection."""
+        lifecycle = self.lifecycle
+        try:
+            async with asyncio.timeout(step.seconds):
+                if isinstance(step, to_do.Register):
+                    error, epoch = await self._register(step)
+                    return lifecycle.registered(error, epoch, time.monotonic())
+                answer = await self._heartbeat(step)
+        except TimeoutError:
+            return lifecycle.unanswered()
+        except PeerClosed:
+            return []  # it was told as the connection closed
+        except KafkaError as refused:
+            if isinstance(step, to_do.Register):
+                return lifecycle.registered(refused.code, -1, time.monotonic())
+            answer = HeartbeatAnswer(refused.code)
+        return lifecycle.heartbeat_answered(answer, time.monotonic())
+
+    def _controller(self) -> PeerConnection:
+        """Raises PeerClosed."""
+        if self._connection is None:
+            self.lifecycle.disconnected()
+            raise PeerClosed("no connection to the controller")
+        return self._connection
+
+    async def _register(self, step: to_do.Register) -> tuple[ErrorCode, int]:
         broker = self.broker
-        if connection is None:
+        if self.role is not None:
             registration = Registration(
                 broker.broker_id,
                 broker.image.cluster_id,
-                str(self.incarnation),
+                step.incarnation,
                 broker.advertised_endpoints(),
                 broker.config.broker_rack or None,
-                broker.previous_broker_epoch,
+                step.previous_broker_epoch,
             )
-            assert self.role is not None
-            error, epoch = await self.role.submit(lambda c: c.brokers.register(registration, time.monotonic()))
-        else:
-            answer = await connection.request(
-                BROKER_REGISTRATION,
-                3,
-                {
-                    "broker_id": broker.broker_id,
-                    "cluster_id": broker.image.cluster_id,
-                    "incarnation_id": self.incarnation,
-                    "listeners": [
-                        {"name": name, "host": host, "port": port, "security_protocol": PLAINTEXT}
-                        for name, host, port in broker.advertised_endpoints()
-                    ],
-                    "rack": broker.config.broker_rack or None,
-                    "previous_broker_epoch": broker.previous_broker_epoch,
-                },
-            )
-            error, epoch = ErrorCode(int(answer.error_code)), answer.broker_epoch
-        if error is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-            broker.warn(f"node.id {broker.broker_id} is in use by another live broker of this cluster; trying again")
-        if error:
-            await asyncio.sleep(RETRY_SECONDS * 2)
-            raise KafkaError(error)
-        self.broker_epoch = epoch
-        broker.registered(epoch)
+            return await self.role.submit(lambda c: c.brokers.register(registration, time.monotonic()))
+        answer = await self._controller().request(
+            BROKER_REGISTRATION,
+            3,
+            {
+                "broker_id": broker.broker_id,
+                "cluster_id": broker.image.cluster_id,
+                "incarnation_id": UUID(step.incarnation),
+                "listeners": [
+                    {"name": name, "host": host, "port": port, "security_protocol": PLAINTEXT}
+                    for name, host, port in broker.advertised_endpoints()
+                ],
+                "rack": broker.config.broker_rack or None,
+                "previous_broker_epoch": step.previous_broker_epoch,
+            },
+        )
+        return ErrorCode(int(answer.error_code)), answer.broker_epoch
 
-    async def _heartbeat(self, connection: PeerConnection | None) -> HeartbeatAnswer:
-        broker_id, epoch = self.broker.broker_id, self.broker_epoch
-        fence, shut_down = self.want_fence, self.want_shut_down
-        if connection is None:
-            assert self.role is not None
+    async def _heartbeat(self, step: to_do.Heartbeat) -> HeartbeatAnswer:
+        broker_id, epoch = self.broker.broker_id, step.broker_epoch
+        fence, shut_down = step.want_fence, step.want_shut_down
+        if self.role is not None:
             return await self.role.submit(
                 lambda c: c.brokers.heartbeat(broker_id, epoch, fence, shut_down, time.monotonic())
             )
-        answer = await connection.request(
+        answer = await self._controller().request(
             BROKER_HEARTBEAT,
             1,
             {
@@ -306,7 +308,7 @@ class Membership:
     @property
     def leads(self) -> bool:
         """Whether this broker is the controller."""
-        return self.role is not None and not self.role.over.is_set()
+        return self.role is not None
 
     async def call(self, api_key: int, version: int, values: Mapping[str, Any]) -> messages.Entity:
         """Ask the controller something as a client; raises KafkaError NOT_CONTROLLER when it cannot be reached."""
@@ -349,7 +351,7 @@ class Membership:
     async def alter_partitions(self, proposals: list[IsrProposal]) -> list[AlterPartitionAnswer] | None:
         """Ask the controller; None when the outcome is unknown or there is no controller to ask."""
         epoch = self.broker_epoch
-        if self.role is not None and not self.role.over.is_set():
+        if self.role is not None:
             broker_id = self.broker.broker_id
             return await self.role.submit(lambda c: [c.partitions.alter(broker_id, epoch, p) for p in proposals])
         connection = self._connection

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from minikafka.protocol.errors import KafkaError
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.replication.isr_requests import RETRY_SECONDS
 
 from minikafka_chaos.simulation import reports
-from minikafka_chaos.simulation.role import NOT_CONTROLLER
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -55,7 +55,7 @@ class IsrAnnouncer:
             if not state["open"]:
                 return
             state["open"] = False
-            known = None if answers == NOT_CONTROLLER else answers
+            known = None if isinstance(answers, KafkaError) else answers
             if self._requests.answered(batch, known, self._answered):
                 self._waits = True
                 self.broker.later(RETRY_SECONDS, self._ask)

@@ -1,15 +1,17 @@
 """A broker of the simulation: production's logs, replicas and fetches in a shell made of virtual-time events.
 
-Membership, flushes and checkpoints repeat ``minikafka.server``. A broker dies between two events, never inside one; what it had
+Flushes and checkpoints repeat ``minikafka.server``. A broker dies between two events, never inside one; what it had
 not flushed may die with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikafka import __version__
+from minikafka.controller.controller import Controller
+from minikafka.controller.heartbeats import HeartbeatConnections, Heartbeats
 from minikafka.log.manager import LogManager
 from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.metadata.image import ClusterImage, TopicState
@@ -23,7 +25,8 @@ from minikafka_chaos.simulation.flushing import Flushing
 from minikafka_chaos.simulation.following import fetchers
 from minikafka_chaos.simulation.hosting import Hosting
 from minikafka_chaos.simulation.leading import Leading
-from minikafka_chaos.simulation.membership import Membership
+from minikafka_chaos.simulation.membership import NOT_CONTROLLER, ControllerConnection, Membership
+from minikafka_chaos.simulation.network import Reply
 from minikafka_chaos.simulation.role import SimRole
 from minikafka_chaos.simulation.store import CLUSTER_ID
 
@@ -40,7 +43,6 @@ class SimBroker:
         self.disk = MemoryFileSystem()
         self.up = False
         self.paused = False
-        self.stopping = False
         self.incarnation = 0
         self.clock_off_ms = 0
         """How far the machine's wall clock is off."""
@@ -57,6 +59,8 @@ class SimBroker:
         self.fetchers = fetchers(self)
         self.hosting = Hosting(self)
         self.membership = Membership(self)
+        self.stopping = False
+        self.heartbeats = HeartbeatConnections[ControllerConnection]()
         self.ready = False
         self.started_at = self.world.now
         self.logs: LogManager | None = None
@@ -69,11 +73,11 @@ class SimBroker:
     @property
     def role(self) -> SimRole | None:
         """Its term as the controller."""
-        return self.membership.role
+        return self.membership.role if self.up else None
 
     @property
     def broker_epoch(self) -> int:
-        return self.membership.epoch
+        return self.membership.lifecycle.broker_epoch
 
     @property
     def now_ms(self) -> int:
@@ -101,9 +105,9 @@ class SimBroker:
 
     def start(self) -> None:
         world = self.world
-        self._forget()
-        self.up, self.paused, self.stopping = True, False, False
         self.incarnation += 1
+        self._forget()
+        self.up, self.paused = True, False
         self.logs = world.rules.log_manager.open(
             [world.data_dir],
             self.disk,
@@ -119,7 +123,7 @@ class SimBroker:
         world.event(self, "broker_starting", version=__version__, cluster_id=CLUSTER_ID)
         reports.recovered(self)
         self.later(0.0, self.sync)
-        self.later(0.0, self.membership.step)
+        self.later(0.0, self.membership.start)
         self.later(world.lag / 2, self.isr.tick)
         self.later(world.checkpoint_pause(first=True), self._checkpoint)
         self.later(world.flush_pause(first=True), self.flushing.look)
@@ -135,7 +139,6 @@ class SimBroker:
         self.world.note(f"b{self.id} {'loses power' if lossy else 'is killed'}{' torn' if lossy and torn else ''}")
         self.up = self.paused = False
         self._backlog.clear()
-        self.membership.leave()
         if not lossy:
             self.disk.kill()
         elif torn:
@@ -147,19 +150,38 @@ class SimBroker:
         self._connections_close()
 
     def _connections_close(self) -> None:
-        """The controller, and those who had this broker as their controller, see their connections close."""
-        epoch = self.broker_epoch
+        """Who has a connection to this broker sees it close, as far as the links let that through."""
         self.world.connections_closed(self)
+        self.membership.hang_up()
         for other in self.world.brokers.values():
-            if not other.up or other is self or (self.id, other.id) in self.world.network.cut:
-                continue
-            if other.role is not None and epoch >= 0:
-                role = other.role
-                other.later(
-                    self.world.random.uniform(0.0, 0.01),
-                    lambda r=role: r.submit(lambda c: c.brokers.connection_lost(self.id, epoch), lambda _: None),  # type: ignore[misc]
-                )
-            other.later(self.world.random.uniform(0.0, 0.01), other.membership.step_now)
+            connection = other.membership.connection
+            if other.up and connection is not None and connection.controller == self.id:
+                self.world.close_at(self.id, other, lambda o=other, c=connection: o.membership.connection_closed(c))  # type: ignore[misc]
+
+    # -- what others ask of the controller ------------------------------------------------------------------------------------
+
+    def serve_broker(
+        self,
+        connection: ControllerConnection,
+        heard: Heartbeats | None,
+        decide: Callable[[Controller], Any],
+        reply: Reply,
+    ) -> None:
+        """A request of another broker; ``heard``: it is a heartbeat, of this incarnation."""
+        role = self.role
+        if role is None:
+            reply(NOT_CONTROLLER)
+            return
+        if heard is not None and role.term.has_registered(heard.broker_id, heard.broker_epoch):
+            # before anything moves: who says so may be of the past, or nobody
+            self.heartbeats.heard_from(connection, heard._replace(controller_epoch=role.term.epoch))
+        role.submit(decide, reply)
+
+    def connection_closed(self, connection: ControllerConnection) -> None:
+        """Another broker's connection has ended."""
+        lost = self.heartbeats.closed(connection)
+        if lost is not None and self.role is not None:
+            self.role.ask(self.role.term.connection_lost(lost))
 
     def pause(self) -> None:
         if self.up and not self.paused:
@@ -181,10 +203,12 @@ class SimBroker:
             self.world.note(f"b{self.id} shuts down")
             self.world.event(self, "broker_stopping", reason="asked to stop")
             self.stopping = True
-            self.membership.step_now()
+            self.membership.shut_down()
 
     def stop(self) -> None:
         """Close everything; cleanly when the cluster knows this incarnation, so that it may trust what is on the disk."""
+        if not self.up:
+            return
         assert self.logs is not None
         clean = self.broker_epoch >= 0
         self.logs.checkpoint_high_watermarks(self.hosting.host.high_watermarks())
@@ -193,7 +217,6 @@ class SimBroker:
         self.world.note(f"b{self.id} stopped {'cleanly' if clean else 'without a registration'}")
         self.world.event(self, "broker_stopped", clean=clean)
         self.up = False
-        self.membership.leave()
         self.disk.kill()
         self._connections_close()
 
@@ -212,20 +235,20 @@ class SimBroker:
             for key, value in changes.records.items():
                 self.image.apply(key, value)
             self.image.revision = changes.revision
-        self._apply(changes.records)
+        self.follow_image(changes.records)
 
-    def _apply(self, records: Any) -> None:
-        me = self.image.brokers.get(self.id)
-        if me is None or self.broker_epoch < 0 or me.epoch != self.broker_epoch:
+    def follow_image(self, records: Mapping[str, Any]) -> None:
+        """Make the replicas what the image says, of which these records have changed."""
+        me = self.membership.lifecycle.in_image(self.image)
+        if me is None:
             return
         self.hosting.reconcile(records)
+        self.world.watcher.settled(self)
         if not me.fenced and not self.ready:
             self.ready = True
             seconds = round(self.world.now - self.started_at, 4)
             self.world.event(self, "broker_ready", listeners=[], seconds=seconds)
-        if self.membership.want_fence and not self.hosting.host.leads_in_name_only:
-            self.membership.want_fence = False
-            self.membership.step_now()
+        self.membership.replicas_settled()
 
     def image_partitions(self, index: int) -> Iterator[TopicState]:
         """The topics of the cluster, as far as this broker knows, that have a partition of this number."""

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from minikafka.controller.brokers import BrokerBook
 from minikafka.controller.controller import Controller
 from minikafka.controller.partitions import PartitionBook
+from minikafka.controller.term import ControllerTerm
 from minikafka.controller.topics import TopicBook
 from minikafka.log.manager import LogManager
+from minikafka.membership.lifecycle import BrokerLifecycle
 from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.replication.fetch_loop import FetchLoop
 from minikafka.replication.follower import FollowerState
@@ -47,6 +49,8 @@ def rules_with(
     replicas: type[ReplicaManager] | None = None,
     fetch_loop: type[FetchLoop[HostedPartition]] | None = None,
     isr_requests: type[IsrRequests] | None = None,
+    term: type[ControllerTerm] | None = None,
+    lifecycle: type[BrokerLifecycle] | None = None,
 ) -> Callable[[], Rules]:
     """What makes the rules with these classes and functions in the place of production's."""
 
@@ -74,6 +78,10 @@ def rules_with(
             rules.fetch_loop = fetch_loop
         if isr_requests:
             rules.isr_requests = isr_requests
+        if term:
+            rules.controller_term = term
+        if lifecycle:
+            rules.broker_lifecycle = lifecycle
         if manager:
             rules.log_manager = manager
         if host:

@@ -31,6 +31,7 @@ from minikafka_chaos.simulation.mirror import (
     indexes_differ,
     producers_differ,
 )
+from minikafka_chaos.simulation.term_checks import TermChecks
 from minikafka_chaos.simulation.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Checker(Watcher):
         self.written: dict[TopicPartition, dict[tuple[int, int], Identity]] = {}
         """The one record that was ever seen at an offset with a leader epoch."""
         self.clients = ClientChecks(world, self)
+        self.terms = TermChecks(world, self)
         self.views: dict[tuple[int, TopicPartition], View] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         self.topic_ids: dict[str, UUID] = {}
@@ -183,6 +185,7 @@ class Checker(Watcher):
                 self._mirror(broker, tp, partition)
         if (overdue := broker.leading.overdue(broker.awake_since)) is not None:
             self.fail("B24 Purgatory", f"broker {broker.id}: {overdue}")
+        self.terms.after(broker)
         for tp in self.states:
             self.leader_candidates(tp)
 
@@ -420,6 +423,7 @@ class Checker(Watcher):
 
     def committed(self, events: list[Event], image: ClusterImage) -> None:
         """The store has taken a controller's decisions."""
+        self.terms.committed(events)
         for topic in image.topics.values():
             if self.topic_ids.setdefault(topic.name, topic.topic_id) != topic.topic_id:
                 self._forget(topic.name)
@@ -435,6 +439,14 @@ class Checker(Watcher):
             if event.name == "leader_elected" and not event.fields["clean"]:
                 assert event.topic is not None and event.partition is not None
                 self._excuse(TopicPartition(event.topic, event.partition), event.fields["leader"])
+
+    def told(self, broker: SimBroker, event: Event) -> None:
+        """A controller tells of something that it decided."""
+        self.terms.told(broker, event)
+
+    def settled(self, broker: SimBroker) -> None:
+        """A broker's replicas match the image."""
+        self.terms.settled(broker)
 
     def _exists(self, tp: TopicPartition, partition: Partition) -> bool:
         """Whether a replica is one of a topic that there is, not of one that was deleted before."""

@@ -6,7 +6,7 @@ the two is decided here by methods that they override: how long things take, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.workspace import ControllerConfig
@@ -104,6 +104,10 @@ class SimCluster:
         """How long a flush takes that an append waits for, in seconds."""
         return self.random.uniform(0.0005, 0.01)
 
+    def store_time(self) -> float:
+        """How long an operation of the store takes, in seconds."""
+        return self.random.uniform(0.0005, 0.01)
+
     def flush_due(self, log: Log) -> bool:
         """Whether a log is to be flushed now."""
         raise NotImplementedError
@@ -111,6 +115,11 @@ class SimCluster:
     def read_limit(self) -> int:
         """Bytes that a follower is given at most."""
         raise NotImplementedError
+
+    def close_at(self, source: int, other: SimBroker, event: Callable[[], None]) -> None:
+        """Have a broker notice that ``source`` has closed a connection to it, unless the link is cut."""
+        if other.up and (source, other.id) not in self.network.cut:
+            other.later(self.random.uniform(0.0, 0.01), event)
 
     # -- what happens -------------------------------------------------------------------------------------------------------
 

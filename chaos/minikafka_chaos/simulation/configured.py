@@ -34,6 +34,9 @@ FLUSH_CHECK_S, FLUSH_CHECK_IDLE_S = 0.1, 1.0
 FETCH_PATIENCE_S = 5.0
 """Beyond replica.fetch.wait.max.ms. A leader that has died or is cut off is noticed by other means."""
 
+STORE_S = 0.003
+"""An operation of the store, in one data centre."""
+
 BASE_PORT = 9092
 
 BROKER_SETTINGS = frozenset(
@@ -198,6 +201,10 @@ class ConfiguredCluster(SimCluster):
 
     def flush_due(self, log: Log) -> bool:
         return log.failure is None and log.needs_flush(self.now)
+
+    def store_time(self) -> float:
+        """The same for all: the first broker of a cluster that starts is its controller, for scenarios that name brokers."""
+        return STORE_S
 
     def read_limit(self) -> int:
         return self.config.replica_fetch_max_bytes

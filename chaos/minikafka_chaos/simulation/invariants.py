@@ -130,6 +130,13 @@ INVARIANTS: Mapping[str, Invariant] = {
         "others' now",
         "KIP-516, Kafka's stray logs",
     ),
+    "B26 ToldWhenWritten": Invariant("a controller tells of nothing that is not in the store", "KIP-500"),
+    "B27 UnfencedWhenReady": Invariant(
+        "a broker is unfenced only when the replicas of that very incarnation have once matched the image", "KIP-631"
+    ),
+    "B28 OneController": Invariant(
+        "a term ends within two renewals of its lease after another broker took it, store and process willing", "KIP-631"
+    ),
     "L1 leader": Invariant("after healing every partition has a leader", "Vanlightly's KIP-966 specification"),
     "L2 full ISR": Invariant("after healing every replica is in the ISR", "Vanlightly's KIP-966 specification"),
     "L3 progress": Invariant("after healing every send is answered", "Vanlightly's KIP-966 specification"),

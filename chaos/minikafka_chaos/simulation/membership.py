@@ -1,18 +1,21 @@
-"""A simulated broker's place in the cluster: who is the controller, am I it, does it know that I live."""
+"""A simulated broker's place in the cluster: carries what production's lifecycle wants done next."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minikafka.controller.brokers import Registration
+from minikafka.controller.brokers import HeartbeatAnswer, Registration
+from minikafka.controller.controller import Controller
+from minikafka.controller.heartbeats import Heartbeats
 from minikafka.controller.standing_back import StandingBack
-from minikafka.metadata.image import ClusterImage
-from minikafka.metadata.store import Lease, StoreError
-from minikafka.protocol.errors import ErrorCode
+from minikafka.membership import lifecycle as to_do
+from minikafka.membership.lifecycle import Effect, LifecycleSettings, Step
+from minikafka.metadata.store import Snapshot
+from minikafka.protocol.errors import ErrorCode, KafkaError
 
 from minikafka_chaos.simulation.network import Reply
-from minikafka_chaos.simulation.role import NOT_CONTROLLER, SimRole
+from minikafka_chaos.simulation.role import SimRole
 from minikafka_chaos.simulation.store import CLUSTER_ID
 
 if TYPE_CHECKING:
@@ -20,153 +23,272 @@ if TYPE_CHECKING:
 
 LISTENER = "SIM"
 
+NOT_CONTROLLER = KafkaError(ErrorCode.NOT_CONTROLLER, "no broker that is the controller was asked")
+
+Decide = Callable[[Controller], Any]
+
+
+class ControllerConnection:
+    """Over which a broker's heartbeats go."""
+
+    __slots__ = ("controller", "heard", "source")
+
+    def __init__(self, source: int, controller: int, now: float) -> None:
+        self.source = source
+        self.controller = controller
+        self.heard = now
+        """When the last answer came."""
+
 
 class Membership:
-    """Of one incarnation; mirrors ``minikafka.server.membership``."""
+    """Of one incarnation."""
 
     def __init__(self, broker: SimBroker) -> None:
+        world = broker.world
         self.broker = broker
         self.role: SimRole | None = None
-        self.epoch = -1
-        """The broker epoch, -1 without a registration."""
-        self.want_fence = True
-        self._registering = False
-        self._registrations = 0
-        self._seen: tuple[int, int] = (-1, -1)
-        self._seen_at = broker.world.now
-        self._standing_back = StandingBack(broker.world.session)
+        self._standing_back = StandingBack(world.session)
+        self._incarnations = 0
+        self.lifecycle = world.rules.broker_lifecycle(
+            broker.id,
+            LifecycleSettings(world.heartbeat, world.session),
+            self._standing_back,
+            self._new_incarnation,
+            world.now,
+        )
+        self.lifecycle.cluster_id = CLUSTER_ID
+        self.connection: ControllerConnection | None = None
+        self._doing: Step | None = None
 
-    def leave(self) -> None:
-        """The process ends."""
-        if self.role is not None:
-            self.role.over = True
+    def _new_incarnation(self) -> str:
+        self._incarnations += 1
+        return f"{self.broker.id}.{self.broker.incarnation}.{self._incarnations}"
+
+    def start(self) -> None:
+        assert self.broker.logs is not None
+        self.lifecycle.previous_broker_epoch = self.broker.logs.previous_broker_epoch
+        self._go_on()
+
+    # -- one step after the other -------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Begin the step that is to be done, unless it is under way."""
+        step, store, broker = self.lifecycle.step, self.broker.world.store, self.broker
+        if step is self._doing:
+            return
+        self._doing = step
+        lifecycle, world = self.lifecycle, broker.world
+
+        def store_failed(_: Exception) -> None:
+            self._done(step, lifecycle.store_failed)
+
+        match step:
+            case to_do.ReadLease():
+                store.ask(
+                    broker,
+                    lambda: store.inner.held,
+                    lambda lease: self._done(step, lambda: lifecycle.lease_read(lease, world.now)),
+                    store_failed,
+                )
+            case to_do.TakeLease():
+                store.ask(
+                    broker,
+                    lambda: store.inner.acquire_now(broker.id, "sim", broker.id, step.expected_epoch),
+                    lambda lease: self._done(step, lambda: lifecycle.lease_taken(lease)),
+                    store_failed,
+                )
+            case to_do.ReadSnapshot():
+                store.ask(
+                    broker,
+                    lambda: Snapshot(store.inner.revision, _records(store.inner.changes_now(-1).records)),
+                    lambda snapshot: self._done(step, lambda: lifecycle.snapshot_read(step.lease, snapshot, world.now)),
+                    store_failed,
+                )
+            case to_do.Connect():
+                self._connect(step)
+            case to_do.Register():
+                self._register(step)
+            case to_do.Heartbeat():
+                self._heartbeat(step)
+            case to_do.Wait():
+                broker.later(step.seconds, lambda: self._done(step, lifecycle.waited))
+
+    def _done(self, step: Step, outcome: Callable[[], list[Effect]]) -> None:
+        """What came of a step, unless something else is done by now."""
+        if step is self._doing and step is self.lifecycle.step:
+            self._carry_out(outcome())
+            self._go_on()
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        broker, world = self.broker, self.broker.world
+        for effect in effects:
+            match effect:
+                case to_do.TermBegins():
+                    if self.role is not None:
+                        self.role.end("a new term")
+                    world.note(f"b{broker.id} is controller, epoch {effect.lease.epoch}")
+                    world.event(broker, "controller_elected", controller_epoch=effect.lease.epoch)
+                    self.role = SimRole(broker, effect.lease, effect.image, self._standing_back)
+                case to_do.TermIsOver():
+                    if self.role is not None:
+                        self.role.end(effect.reason)
+                case to_do.Registered():
+                    world.note(f"b{broker.id} registered, broker epoch {effect.broker_epoch}")
+                    broker.follow_image({})
+                case to_do.RegistrationLost():
+                    world.note(f"b{broker.id} lost its registration {effect.broker_epoch}")
+                    broker.hosting.reset()
+                case to_do.MayStop():
+                    self._stop_when_others_lead()
+                case to_do.Disconnect():
+                    self.hang_up()
+
+    def _stop_when_others_lead(self) -> None:
+        broker = self.broker
+        if not broker.stopping:
+            return
+        if any(p.leader is not None for p in broker.partitions.values()):
+            broker.later(0.05, broker.sync)
+        else:
+            broker.later(0.0, broker.stop)
+
+    # -- what the broker wants ----------------------------------------------------------------------------------------------
+
+    def shut_down(self) -> None:
+        self.lifecycle.shut_down()
+        self._go_on()
+
+    def replicas_settled(self) -> None:
+        """Replicas match the image."""
+        self.lifecycle.replicas_settled(bool(self.broker.hosting.host.leads_in_name_only))
+        self._go_on()
+
+    def term_ended(self, role: SimRole) -> None:
+        """A term of this broker as the controller is over."""
+        if self.role is role:
             self.role = None
+        self.lifecycle.term_ended(role.term.epoch)
+        self._go_on()
 
-    def ask_controller(self, decide: Callable[[Any], Any], reply: Callable[[Any], None]) -> None:
-        """Send to whoever holds the lease as far as this broker knows; answers NOT_CONTROLLER when that is over."""
-        if self.role is not None and not self.role.over:
+    # -- the connection to the controller -----------------------------------------------------------------------------------
+
+    def _connect(self, step: to_do.Connect) -> None:
+        world, lifecycle = self.broker.world, self.lifecycle
+        connection = ControllerConnection(self.broker.id, step.controller, world.now)
+
+        def connected() -> list[Effect]:
+            connection.heard = world.now
+            self.connection = connection
+            return lifecycle.connected()
+
+        def accept(controller: SimBroker, reply: Reply) -> None:
+            del controller
+            reply(None)
+
+        world.network.request(
+            self.broker.id,
+            step.controller,
+            accept,
+            lambda _: self._done(step, connected),
+            lambda: self._done(step, lifecycle.connection_refused),
+        )
+        self.broker.later(step.seconds, lambda: self._done(step, lambda: lifecycle.connect_failed(world.now)))
+
+    def hang_up(self) -> None:
+        """Close the connection; the controller sees it, as far as the links let that through."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            world = self.broker.world
+            controller = world.brokers[connection.controller]
+            world.close_at(self.broker.id, controller, lambda: controller.connection_closed(connection))
+
+    def connection_closed(self, connection: ControllerConnection) -> None:
+        """The other side has closed it, or it gave no answer for too long."""
+        if connection is self.connection:
+            self.hang_up()
+            self.lifecycle.disconnected()
+            self._go_on()
+
+    def ask_controller(self, decide: Decide, reply: Callable[[Any], None]) -> None:
+        """Of the own term, or over the connection; the answer is a KafkaError NOT_CONTROLLER when there is nobody to ask."""
+        if self.role is not None:
             self.role.submit(decide, reply)
-            return
-        holder = self._seen[0]
-        if holder < 0 or holder == self.broker.id:
+        elif self.connection is None:
             reply(NOT_CONTROLLER)
-            return
+        else:
+            self._request(self.connection, decide, reply, None)
+
+    def _request(
+        self, connection: ControllerConnection, decide: Decide, reply: Callable[[Any], None], heard: Heartbeats | None
+    ) -> None:
+        """A request that has no answer within a session closes the connection, unless others have one."""
+        broker, world, asked = self.broker, self.broker.world, self.broker.world.now
 
         def serve(controller: SimBroker, answer: Reply) -> None:
-            if controller.role is None:
-                answer(NOT_CONTROLLER)
-            else:
-                controller.role.submit(decide, answer)
+            controller.serve_broker(connection, heard, decide, answer)
 
-        self.broker.world.network.request(self.broker.id, holder, serve, reply, lambda: reply(NOT_CONTROLLER))
+        def answered(value: Any) -> None:
+            connection.heard = world.now
+            reply(value)
 
-    def step_now(self) -> None:
-        """A membership step out of turn: something has changed."""
-        self._step(again=False)
+        def late() -> None:
+            if connection.heard <= asked:
+                self.connection_closed(connection)
 
-    def step(self) -> None:
-        self._step(again=True)
+        def closed() -> None:
+            self.connection_closed(connection)
+            reply(NOT_CONTROLLER)
 
-    def _step(self, again: bool) -> None:
-        world = self.broker.world
-        if again:
-            self.broker.later(world.heartbeat, self.step)
-        try:
-            world.store.check(self.broker.id)
-            lease = world.store.inner.held
-        except StoreError:
-            return
-        mine = (
-            self.role is not None and lease is not None and self.role.lease.epoch == lease.epoch and not self.role.over
-        )
-        if lease is None or (lease.holder == self.broker.id and not mine):
-            self.role = None
-            if not self._standing_back.waits(world.now):
-                self._take(lease)
-            return
-        if self._seen != (lease.holder, lease.epoch * 100_000 + lease.renewed):
-            self._seen = (lease.holder, lease.epoch * 100_000 + lease.renewed)
-            self._seen_at = world.now
-        if not mine:
-            if self.role is not None:
-                self.role.end("lease is held by another")
-                self.role = None
-            holder = world.brokers[lease.holder]
-            if not holder.up or world.now - self._seen_at > world.session:
-                self._take(lease)
-                return
-        self._beat()
+        world.network.request(broker.id, connection.controller, serve, answered, closed)
+        broker.later(world.session, late)
 
-    def _take(self, old: Lease | None) -> None:
-        world = self.broker.world
-        lease = world.store.inner.acquire_now(self.broker.id, "sim", self.broker.id, old.epoch if old else 0)
-        if lease is None:
-            return
-        image = ClusterImage(CLUSTER_ID)
-        changes = world.store.inner.changes_now(-1)
-        for key, value in changes.records.items():
-            if value is not None:
-                image.apply(key, value)
+    def _ask(self, step: to_do.Register | to_do.Heartbeat, decide: Decide, took: Callable[[Any], list[Effect]]) -> None:
+        def reply(answer: Any) -> None:
+            self._done(step, lambda: took(answer))
+
         if self.role is not None:
-            self.role.end("a new term")
-        world.note(f"b{self.broker.id} is controller, epoch {lease.epoch}")
-        world.event(self.broker, "controller_elected", controller_epoch=lease.epoch)
-        self.role = SimRole(self.broker, lease, image, self._standing_back)
-        self._seen, self._seen_at = (self.broker.id, lease.epoch * 100_000), world.now
-        self._beat()
+            self.role.submit(decide, reply)
+            return
+        if self.connection is None:
+            reply(NOT_CONTROLLER)
+            return
+        heard = Heartbeats(self.broker.id, step.broker_epoch, -1) if isinstance(step, to_do.Heartbeat) else None
+        self._request(self.connection, decide, reply, heard)
+        if step.seconds is not None:
+            self.broker.later(step.seconds, lambda: self._done(step, self.lifecycle.unanswered))
 
-    def _beat(self) -> None:
+    def _register(self, step: to_do.Register) -> None:
         broker, world = self.broker, self.broker.world
-        assert broker.logs is not None
-        if self.epoch < 0:
-            if self._registering:
-                return
-            registration = Registration(
-                broker.id,
-                CLUSTER_ID,
-                f"{broker.id}.{broker.incarnation}.{self._registrations}",
-                ((LISTENER, "sim", broker.id),),
-                world.rack(broker.id),
-                -1 if self._registrations else broker.logs.previous_broker_epoch,
-            )
-            self._registering = True
-            broker.later(world.session / 2, self._give_up_registering)
-            self.ask_controller(lambda c: c.brokers.register(registration, world.now), self._registered)
-            return
-        epoch, fence, stop = self.epoch, self.want_fence, broker.stopping
-        self.ask_controller(lambda c: c.brokers.heartbeat(broker.id, epoch, fence, stop, world.now), self._beaten)
+        registration = Registration(
+            broker.id,
+            CLUSTER_ID,
+            step.incarnation,
+            ((LISTENER, "sim", broker.id),),
+            world.rack(broker.id),
+            step.previous_broker_epoch,
+        )
 
-    def _give_up_registering(self) -> None:
-        self._registering = False
+        def took(answer: Any) -> list[Effect]:
+            error, epoch = (answer.code, -1) if isinstance(answer, KafkaError) else answer
+            return self.lifecycle.registered(error, epoch, world.now)
 
-    def _registered(self, answer: Any) -> None:
-        self._registering = False
-        if answer == NOT_CONTROLLER or self.epoch >= 0:
-            return
-        error, epoch = answer
-        if not error:
-            self.epoch = epoch
-            self.broker.world.note(f"b{self.broker.id} registered, broker epoch {epoch}")
-            self.broker.sync()
-            self.step_now()
+        self._ask(step, lambda c: c.brokers.register(registration, world.now), took)
 
-    def _beaten(self, answer: Any) -> None:
-        if answer == NOT_CONTROLLER:
-            return
-        if answer.error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
-            self._lose_registration()
-            return
-        if answer.should_shut_down and self.broker.stopping:
-            if any(p.leader is not None for p in self.broker.partitions.values()):
-                self.broker.later(0.05, self.broker.sync)
-            else:
-                self.broker.stop()
+    def _heartbeat(self, step: to_do.Heartbeat) -> None:
+        broker, world = self.broker, self.broker.world
 
-    def _lose_registration(self) -> None:
-        """Another registration under this id has replaced ours (a late request of a dead incarnation can): begin again."""
-        self.broker.world.note(f"b{self.broker.id} lost its registration {self.epoch}")
-        self.epoch = -1
-        self._registrations += 1
-        self.want_fence = True
-        self.broker.hosting.reset()
-        self.step_now()
+        def took(answer: Any) -> list[Effect]:
+            told = HeartbeatAnswer(answer.code) if isinstance(answer, KafkaError) else answer
+            return self.lifecycle.heartbeat_answered(told, world.now)
+
+        self._ask(
+            step,
+            lambda c: c.brokers.heartbeat(
+                broker.id, step.broker_epoch, step.want_fence, step.want_shut_down, world.now
+            ),
+            took,
+        )
+
+
+def _records(records: Any) -> dict[str, Any]:
+    return {key: value for key, value in records.items() if value is not None}

@@ -58,6 +58,8 @@ class Nemesis:
             "raise_min_isr_unheard": self.raise_min_isr_unheard,
             "reassign": self.reassign,
             "remake_topic": self.remake_topic,
+            "bounce_unheard": self.bounce_unheard,
+            "forget_controller": self.forget_controller,
         }
         world.scheduler.at(world.random.uniform(0.5, 1.2), self.strike)
 
@@ -85,7 +87,6 @@ class Nemesis:
             if not broker.up:
                 broker.start()
             elif broker.stopping:
-                broker.stopping = False
                 broker.crash(False, False)
                 broker.start()
 
@@ -260,6 +261,40 @@ class Nemesis:
         if broker is not None and self._spares(broker):
             broker.crash(False, False)
             self._back_later(broker, 0.0, 0.03)
+
+    def bounce_unheard(self) -> None:
+        """Down and up again twice, while what it had sent still arrives, and it hears of its own registration late."""
+        broker, random, network, store = self._any(), self.world.random, self.world.network, self.world.store
+        if broker is None or not self._spares(broker):
+            return
+        network.duplication = 0.7
+        self.world.note(f"messages come twice, and b{broker.id} hears from the store late")
+
+        def bounce() -> None:
+            if self.active and broker.up:
+                store.slow[broker.id] = random.uniform(0.3, 2.0)
+                broker.crash(False, False)
+                self._back_later(broker, 0.0, 0.03)
+
+        def once() -> None:
+            network.duplication = 0.0
+
+        at, first = self.world.scheduler.at, 2 * self.world.heartbeat
+        at(first, bounce)
+        at(first + random.uniform(0.05, 0.4), bounce)
+        at(first + 0.5, once)
+        at(random.uniform(2.0, 4.0), lambda: store.on_time(broker.id))
+
+    def forget_controller(self) -> None:
+        """The controller stands still, and nobody's connection to it ends; others take its place before it goes on."""
+        broker, random = self._controller(), self.world.random
+        if broker is None or broker.paused:
+            return
+        away = self.world.session * random.uniform(1.2, 2.5)
+        others = [i for i in self.world.brokers if i != broker.id]
+        self._cut([link for o in others for link in ((o, broker.id), (broker.id, o))], f"b{broker.id} off", away + 1.5)
+        broker.pause()
+        self.world.scheduler.at(away, broker.resume)
 
     def shut_down(self) -> None:
         broker = self._any()

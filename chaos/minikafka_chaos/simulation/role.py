@@ -1,4 +1,4 @@
-"""Being the controller in a simulation: the production controller, with group commit to a slow store."""
+"""Being the controller in a simulation: carries what production's term wants written, told and asked."""
 
 from __future__ import annotations
 
@@ -6,28 +6,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from minikafka.controller.brokers import CUT_OFF
 from minikafka.controller.controller import Controller
 from minikafka.controller.standing_back import StandingBack
+from minikafka.controller.term import Answer, Commit, Effect, Ended, Failed, Happened
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import Lease, StoreError
+
+from minikafka_chaos.simulation.network import Reply
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
 
-NOT_CONTROLLER = "not controller"
-"""The answer to everything once the term is over."""
-
 
 class SimRole:
-    """One controller term of one broker; mirrors ``minikafka.server.controller_role``."""
+    """One controller term of one broker."""
 
     def __init__(self, broker: SimBroker, lease: Lease, image: ClusterImage, standing_back: StandingBack) -> None:
         world = broker.world
         self.broker = broker
-        self.standing_back = standing_back
-        self.lease = lease
-        self.over = False
         self.controller: Controller = world.rules.controller(
             image,
             lease.epoch,
@@ -35,97 +31,91 @@ class SimRole:
             world.now,
             lambda: UUID(int=world.random.getrandbits(128), version=4),
         )
-        self._queue: list[tuple[Callable[[Controller], Any], Callable[[Any], None]]] = []
-        self._committing = False
-        self._tick_due: float | None = None
+        self.term = world.rules.controller_term(broker.id, lease, self.controller, standing_back)
+        self._will_decide = False
         broker.later(0.0, self._tick)
-        broker.later(world.heartbeat, self._renew)
-
-    def end(self, reason: str) -> None:
-        if not self.over:
-            self.over = True
-            self.broker.world.note(f"b{self.broker.id} resigns: {reason}")
-            self.broker.world.event(
-                self.broker, "controller_resigned", controller_epoch=self.lease.epoch, reason=reason
-            )
-            for _, reply in self._queue:
-                reply(NOT_CONTROLLER)
-            self._queue.clear()
+        broker.later(self.term.renew_seconds, self._renew)
 
     def submit(self, decide: Callable[[Controller], Any], reply: Callable[[Any], None]) -> None:
-        if self.over:
-            reply(NOT_CONTROLLER)
-            return
-        self._queue.append((decide, reply))
-        if not self._committing:
-            self._committing = True
-            self.broker.later(0.0, self._commit)
+        """Have something decided; ``reply`` gets what was decided, once it is in the store, or a KafkaError."""
+        self.ask(self.term.submit(decide, reply))
 
-    def _commit(self) -> None:
-        world = self.broker.world
-        batch, self._queue = self._queue, []
-        if self.over or not batch:
-            self._committing = False
-            for _, reply in batch:
-                reply(NOT_CONTROLLER)
-            return
-        answers = [(reply, decide(self.controller)) for decide, reply in batch]
-        changes, events = self.controller.take_changes()
+    def ask(self, effects: list[Effect]) -> None:
+        """Something may wait for a decision now."""
+        self.carry_out(effects)
+        if not self._will_decide:
+            self._will_decide = True
+            self.broker.later(0.0, self._decide)
 
-        def written() -> None:
-            if changes:
-                try:
-                    world.store.check(self.broker.id)
-                    world.store.inner.commit_now(self.lease.epoch, changes)
-                    world.store.committed()
-                    world.watcher.committed(events, self.controller.image)
-                    for event in events:
-                        world.event(self.broker, event.name, event.topic, event.partition, **event.fields)
-                    if world.outcome_is_lost():
-                        raise StoreError("the answer of the store was lost")
-                except StoreError as error:
-                    for reply, _ in answers:
-                        reply(NOT_CONTROLLER)
-                    self.end(str(error))
-                    return
-            for reply, value in answers:
-                reply(value)
-            self._committing = bool(self._queue)
-            if self._queue:
-                self._commit()
+    def end(self, reason: str) -> None:
+        self.carry_out(self.term.end(reason))
 
-        if changes:
-            self.broker.later(world.random.uniform(0.0005, 0.01), written)
-        else:
-            written()
+    def carry_out(self, effects: list[Effect]) -> None:
+        """Errors of the code end the run."""
+        broker, world = self.broker, self.broker.world
+        for effect in effects:
+            match effect:
+                case Commit():
+                    self._commit(effect)
+                case Answer():
+                    effect.give()
+                case Happened():
+                    event = effect.event
+                    world.watcher.told(broker, event)
+                    world.event(broker, event.name, event.topic, event.partition, **event.fields)
+                case Failed():
+                    raise effect.error
+                case Ended():
+                    world.note(f"b{broker.id} resigns: {effect.reason}")
+                    world.event(broker, "controller_resigned", controller_epoch=self.term.epoch, reason=effect.reason)
+                    broker.membership.term_ended(self)
+
+    def _decide(self) -> None:
+        self._will_decide = False
+        self.carry_out(self.term.decide(self.broker.world.now))
+
+    def _commit(self, commit: Commit) -> None:
+        world, image = self.broker.world, self.controller.image
+
+        def write() -> None:
+            world.store.inner.commit_now(commit.controller_epoch, commit.records)
+            world.store.committed()
+            world.watcher.committed(list(commit.events), image)
+
+        def written(_: None) -> None:
+            self.carry_out(self.term.committed())
+            self.carry_out(self.term.decide(world.now))
+
+        world.store.ask(self.broker, write, written, lambda error: self.carry_out(self.term.commit_failed(error)))
 
     def _tick(self) -> None:
-        if self.over:
+        if self.term.over:
             return
         world = self.broker.world
-        for broker_id, session in list(self.controller.brokers.sessions.items()):
-            if not session.connected and broker_id != self.broker.id and not world.brokers[broker_id].up:
-                self.submit(lambda c, b=broker_id: c.brokers.connection_refused(b), lambda _: None)  # type: ignore[misc]
-        now, brokers = world.now, self.controller.brokers
-        pause = world.controller_config.session_timeout / 8
-        if self._tick_due is not None and now - self._tick_due > pause:
-            brokers.excuse(now - self._tick_due)
-        if self.standing_back.gives_way(brokers, now):
-            self.end(CUT_OFF)
-            return
-        self.submit(lambda c: c.tick(world.now), lambda _: None)
-        self._tick_due = now + pause
-        self.broker.later(pause, self._tick)
+        self.term.woke(world.now)
+        for stranger in self.term.strangers():
+            self._probe(stranger)
+        self.ask(self.term.tick(world.now))
+        self.broker.later(self.term.tick_seconds, self._tick)
+
+    def _probe(self, stranger: int) -> None:
+        """A refused connection says that nobody is there."""
+
+        def serve(there: SimBroker, reply: Reply) -> None:
+            del there, reply
+
+        def refused() -> None:
+            self.ask(self.term.connection_refused(stranger))
+
+        self.broker.world.network.request(self.broker.id, stranger, serve, lambda _: None, refused)
 
     def _renew(self) -> None:
-        if self.over:
+        if self.term.over:
             return
-        world = self.broker.world
-        try:
-            world.store.check(self.broker.id)
-            self.lease = world.store.inner.renew_now(self.lease)
-        except StoreError as error:
-            if not world.store.down and self.broker.id not in world.store.unreachable:
-                self.end(str(error))
-                return
-        self.broker.later(world.heartbeat, self._renew)
+        store, lease = self.broker.world.store, self.term.lease
+
+        def failed(error: StoreError) -> None:
+            self.carry_out(self.term.renewal_failed(error))
+
+        store.ask(self.broker, lambda: store.inner.renew_now(lease), self.term.renewed, failed)
+        self.broker.later(self.term.renew_seconds, self._renew)

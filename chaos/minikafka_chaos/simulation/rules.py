@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minikafka.controller.controller import Controller
+from minikafka.controller.term import ControllerTerm
 from minikafka.log.manager import LogManager
+from minikafka.membership.lifecycle import BrokerLifecycle
 from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.replication.fetch_loop import FetchLoop
 from minikafka.replication.hosted import HostedPartition
@@ -26,6 +28,8 @@ class Rules:
     fetch_loop: type[FetchLoop[HostedPartition]] = FetchLoop
     replica_host: type[ReplicaHost] = ReplicaHost
     controller: type[Controller] = Controller
+    controller_term: type[ControllerTerm] = ControllerTerm
+    broker_lifecycle: type[BrokerLifecycle] = BrokerLifecycle
     log_manager: type[LogManager] = LogManager
 
     def min_insync_replicas(self, image: ClusterImage, topic: TopicState, own: int) -> int:

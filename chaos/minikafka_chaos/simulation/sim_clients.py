@@ -15,10 +15,10 @@ from minikafka_chaos.load.clients import NO_BROKER, GroupSettings, PartitionView
 from minikafka_chaos.load.load import RETRY_BACKOFF_MS, LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.record.history import HistoryWriter
 from minikafka_chaos.scenario.abilities import NO_GROUPS
+from minikafka_chaos.simulation.membership import NOT_CONTROLLER
 from minikafka_chaos.simulation.network import CLIENT, Reply
 from minikafka_chaos.simulation.producing import SimLoad, SimScript
 from minikafka_chaos.simulation.reading import SimTailReader, read_back
-from minikafka_chaos.simulation.role import NOT_CONTROLLER
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -115,9 +115,8 @@ class SimClients:
         """Have the controller create a topic; why it did not, or None."""
         cluster = self._cluster()
         held = cluster.store.inner.held
-        unreachable = KafkaError(ErrorCode.NOT_CONTROLLER, "the controller does not answer")
         if held is None:
-            return unreachable
+            return NOT_CONTROLLER
         answers: list[Any] = []
 
         def decide(controller: Controller) -> KafkaError | None:
@@ -136,9 +135,7 @@ class SimClients:
 
         cluster.network.request(CLIENT, held.holder, serve, answers.append, lambda: answers.append(NOT_CONTROLLER))
         cluster.run_until(lambda: bool(answers), POLL_S)
-        if not answers or answers[0] == NOT_CONTROLLER:
-            return unreachable
-        problem: KafkaError | None = answers[0]
+        problem: KafkaError | None = answers[0] if answers else NOT_CONTROLLER
         return problem
 
 

@@ -49,3 +49,9 @@ class Watcher:
 
     def committed(self, events: list[Event], image: ClusterImage) -> None:
         """The store has taken a controller's decisions."""
+
+    def settled(self, broker: SimBroker) -> None:
+        """A broker's replicas match the image."""
+
+    def told(self, broker: SimBroker, event: Event) -> None:
+        """A controller tells of something that it decided."""

@@ -40,12 +40,19 @@ PROFILES = (
         (
             "kill", "kill_leader", "kill_leader", "kill_controller", "kill_all", "power_loss", "power_loss", "power_loss",
             "pause", "pause", "cut", "cut", "isolate", "slow_network", "bounce", "shut_down", "store_outage", "elect",
-            "flip", "stale_metadata", "delete_records",
+            "flip", "stale_metadata", "delete_records", "bounce_unheard", "forget_controller",
         ),
         0.45,
     ),
     Profile("churn", ("isolate", "elect", "flip", "flip", "stale_metadata", "kill_leader", "bounce", "pause", "cut"), 0.25),
-    Profile("control", ("slow_network", "stale_metadata", "cut", "store_outage", "kill_controller", "pause", "kill"), 0.3),
+    Profile(
+        "control",
+        (
+            "slow_network", "stale_metadata", "cut", "store_outage", "kill_controller", "pause", "kill",
+            "bounce_unheard", "bounce_unheard", "forget_controller",
+        ),
+        0.3,
+    ),
     Profile(
         "power",
         (

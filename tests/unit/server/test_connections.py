@@ -1,9 +1,10 @@
-"""Who is let in, who is counted, and whose end is a death. What the broker makes of a death: test_heartbeat_connections.py."""
+"""Who is let in, who is counted, and whose end is a death. What the controller makes of it: controller/test_term.py."""
 
 from __future__ import annotations
 
 from minikafka.config import BrokerConfig
-from minikafka.server.connections import ConnectionRegistry, Heartbeats
+from minikafka.controller.heartbeats import Heartbeats
+from minikafka.server.connections import ConnectionRegistry
 from minikafka.telemetry.stats import BrokerStats
 
 
@@ -131,6 +132,7 @@ class TestHeartbeats:
         desk.registry.heard_from(connections[0], Heartbeats(2, 7, 1))
         desk.registry.close_all()
         assert not any(connection.is_open for connection in connections)
+        desk.registry.heard_from(connections[1], Heartbeats(3, 8, 1))  # what had come before is handled after it
         for connection in connections:
             desk.registry.closed(connection)
         assert desk.lost == []

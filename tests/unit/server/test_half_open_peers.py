@@ -228,7 +228,7 @@ async def test_an_isr_change_without_an_answer_has_an_unknown_outcome(peer: Half
 
 async def test_a_forwarded_request(peer: HalfOpen, monkeypatch: pytest.MonkeyPatch) -> None:
     unanswered = Unanswered(peer, request_timeout_ms="100")
-    unanswered.membership.controller_id = 2
+    unanswered.membership.lifecycle.controller_id = 2
     monkeypatch.setattr(unanswered.broker, "address_of", lambda _: peer.address)
     async with asyncio.timeout(DEADLINE):
         with pytest.raises(KafkaError, match="cannot be reached"):

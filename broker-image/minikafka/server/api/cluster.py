@@ -10,11 +10,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.brokers import Registration
+from minikafka.controller.heartbeats import Heartbeats
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.server.api.spec import ApiSpec
-from minikafka.server.connections import Heartbeats
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker

@@ -1,0 +1,1 @@
+"""A broker's place in the cluster, sans I/O."""
