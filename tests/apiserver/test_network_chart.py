@@ -190,7 +190,9 @@ class TestWhoMayAsk:
 
     def test_other_namespaces_are_not_its_business(self, lab: Lab) -> None:
         client = lab.client(lab.home, RUNNER)
-        assert self.let_through(client.kubectl("-n", lab.home, "exec", "agent", "-c", "chaos-agent", "--", "true"))
+        assert self.let_through(
+            client.kubectl("-n", lab.home, "exec", "agent", "-c", "chaos-agent", "--", "minikafka", "agent", "state")
+        )
 
     def test_the_controllers_policy_knows_of_it(self, lab: Lab) -> None:
         """It allows the container network-agent there and nowhere else."""
