@@ -27,7 +27,7 @@ def named(sql: str) -> str:
     return "".join(part if n % 2 == 0 else f"'{Kind(part).value}'" for n, part in enumerate(parts))
 
 
-def of_values(fates: DataFrame, bases: DataFrame) -> DataFrame:
+def of_values(suspects: DataFrame, bases: DataFrame) -> DataFrame:
     """What is wrong with single values: lost, aborted and read, not where they were acknowledged, at several places."""
     return query(
         named(
@@ -40,19 +40,19 @@ def of_values(fates: DataFrame, bases: DataFrame) -> DataFrame:
                           p -> p.topic = f.topic AND p.partition = f.partition AND p.offset = held_offset),
                           :ack-offset:, NULL),
                        IF(counted > 1, :duplicate:, NULL)), k -> k IS NOT NULL)) AS kind
-              FROM (SELECT x.*, idempotence, no_duplicates FROM {fates} x JOIN {bases} b ON b.run = x.run) f
+              FROM (SELECT x.*, idempotence, no_duplicates FROM {suspects} x JOIN {bases} b ON b.run = x.run) f
             )
             SELECT run, kind, kind = :duplicate: AND NOT strict AS note, topic, coalesce(partition, -1) AS partition, offset,
                    value
             FROM wrong
             """
         ),
-        fates=fates,
+        suspects=suspects,
         bases=bases,
     )
 
 
-def phantoms(fates: DataFrame, extents: DataFrame) -> DataFrame:
+def phantoms(suspects: DataFrame, extents: DataFrame) -> DataFrame:
     """Values that were read where nobody has sent them, above what was there before."""
     return query(
         named(
@@ -60,14 +60,14 @@ def phantoms(fates: DataFrame, extents: DataFrame) -> DataFrame:
             WITH stranger AS (
               SELECT run, value, explode(filter(places,
                        p -> outcome IS NULL OR p.topic <> topic OR coalesce(p.partition <> partition, false))) AS place
-              FROM {fates})
+              FROM {suspects})
             SELECT s.run, :phantom: AS kind, false AS note, e.topic, e.partition, place.offset AS offset, min(value) AS value
             FROM stranger s JOIN {extents} e
               ON e.run = s.run AND e.topic = place.topic AND e.partition = place.partition AND place.offset >= e.there_before
             GROUP BY s.run, e.topic, e.partition, place.offset
             """
         ),
-        fates=fates,
+        suspects=suspects,
         extents=extents,
     )
 
@@ -209,7 +209,7 @@ def stale(lines: DataFrame, fates: DataFrame) -> DataFrame:
     )
 
 
-def ends(history: DataFrame, bases: DataFrame) -> DataFrame:
+def ends(markers: DataFrame, bases: DataFrame) -> DataFrame:
     """End offsets that went back for one client."""
     return query(
         named(
@@ -218,30 +218,30 @@ def ends(history: DataFrame, bases: DataFrame) -> DataFrame:
             FROM (
               SELECT h.run, topic, partition, offset,
                      lag(offset) OVER (PARTITION BY h.run, topic, partition, process ORDER BY seq) AS before
-              FROM {history} h JOIN {bases} b ON b.run = h.run
-              WHERE op = 'end_offset' AND malformed IS NULL AND offset IS NOT NULL AND topic IS NOT NULL
+              FROM {markers} h JOIN {bases} b ON b.run = h.run
+              WHERE op = 'end_offset' AND offset IS NOT NULL AND topic IS NOT NULL
                 AND partition IS NOT NULL AND time >= accept_before AND time > coalesce(gone[topic], double('-Infinity')))
             WHERE offset < before
             """
         ),
-        history=history,
+        markers=markers,
         bases=bases,
     )
 
 
-def of_groups(history: DataFrame, places: DataFrame, extents: DataFrame, bases: DataFrame) -> DataFrame:
+def of_groups(markers: DataFrame, places: DataFrame, extents: DataFrame, bases: DataFrame) -> DataFrame:
     """What groups of consumers went past without processing it, processed again, or began again (rule Groups)."""
-    return history.sparkSession.sql(
+    return query(
         named(
             """
             WITH member AS (
-              SELECT run, process, min(value) AS name FROM {history}
-              WHERE op = 'join' AND type = 'ok' AND malformed IS NULL GROUP BY run, process
+              SELECT run, process, min(value) AS name FROM {markers}
+              WHERE op = 'join' AND type = 'ok' GROUP BY run, process
             ), step AS (
               SELECT h.run, h.topic, h.partition, seq, op, offset, value, name
-              FROM {history} h JOIN member m ON m.run = h.run AND m.process = h.process JOIN {bases} b ON b.run = h.run
+              FROM {markers} h JOIN member m ON m.run = h.run AND m.process = h.process JOIN {bases} b ON b.run = h.run
               LEFT SEMI JOIN {extents} e ON e.run = h.run AND e.topic = h.topic AND e.partition = h.partition
-              WHERE op IN ('assign', 'process', 'commit') AND type = 'ok' AND malformed IS NULL AND time >= accept_before
+              WHERE op IN ('assign', 'process', 'commit') AND type = 'ok' AND time >= accept_before
                 AND time > coalesce(gone[h.topic], double('-Infinity'))
             ), extent AS (
               SELECT run, topic, partition, name, min(offset) FILTER (WHERE op = 'assign') AS start,
@@ -268,7 +268,7 @@ def of_groups(history: DataFrame, places: DataFrame, extents: DataFrame, bases: 
             WHERE op = 'assign' AND offset < committed
             """
         ),
-        history=history,
+        markers=markers,
         places=places,
         extents=extents,
         bases=bases,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def coverage(history: DataFrame, sittings: DataFrame, wide: DataFrame) -> DataFrame:
+def coverage(markers: DataFrame, sittings: DataFrame, wide: DataFrame) -> DataFrame:
     """One row per partition: records and last offset of the final read, the bounds its leader named last, how far readers came.
 
     `high_watermark` is the last that a leader of the partition exported.
@@ -24,8 +24,8 @@ def coverage(history: DataFrame, sittings: DataFrame, wide: DataFrame) -> DataFr
                  max(offset) FILTER (WHERE op = 'read') AS read_to,
                  max(error) FILTER (WHERE op = 'read' AND type <> 'ok') AS read_error,
                  count_if(op = 'read' AND type = 'ok') AS readers_at_the_end
-          FROM {history}
-          WHERE op IN ('start_offset', 'end_offset', 'read') AND malformed IS NULL AND topic IS NOT NULL
+          FROM {markers}
+          WHERE op IN ('start_offset', 'end_offset', 'read') AND topic IS NOT NULL
           GROUP BY run, topic, partition
         ), read AS (
           SELECT run, topic, partition, records, highest AS last_offset FROM {sittings} WHERE final
@@ -36,7 +36,7 @@ def coverage(history: DataFrame, sittings: DataFrame, wide: DataFrame) -> DataFr
         SELECT * FROM read FULL OUTER JOIN bounds USING (run, topic, partition)
         LEFT JOIN exported USING (run, topic, partition)
         """,
-        history=history,
+        markers=markers,
         sittings=sittings,
         wide=wide,
     )

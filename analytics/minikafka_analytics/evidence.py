@@ -16,7 +16,51 @@ NO_LOSS = "NoAcknowledgedRecordLost"
 CLAIMS = "claims ARRAY<STRUCT<name: STRING, type: STRING, since: STRING, limit_millis: DOUBLE>>, problems ARRAY<STRING>"
 
 
-def bases(history: DataFrame, journal: DataFrame, replicas: DataFrame) -> DataFrame:
+def census(history: DataFrame) -> DataFrame:
+    """The lines of the history counted, by all that what is asked of the whole of it depends on: one row per run, op, type,
+    topic, partition, and whether lines are `numbered` and `broken` (malformed: then all else is null).
+
+    `rows` of them, `first`, `last`, `total` and `mixed` (exclusive or) of their numbers, when the first (`began`) and the last
+    (`ended`) was, and an `example` of a broken line.
+    """
+    return query(
+        """
+        SELECT run, op, type, topic, partition, numbered, broken, count(*) AS rows, min(seq) AS first, max(seq) AS last,
+               sum(seq) AS total, bit_xor(seq) AS mixed, min(time) AS began, max(time) AS ended, min(malformed) AS example
+        FROM (SELECT run, seq, time, malformed, malformed IS NOT NULL AS broken, IF(malformed IS NULL, op, NULL) AS op,
+                     IF(malformed IS NULL, type, NULL) AS type, IF(malformed IS NULL, topic, NULL) AS topic,
+                     IF(malformed IS NULL, partition, NULL) AS partition, IF(malformed IS NULL, numbered, NULL) AS numbered
+              FROM {history})
+        GROUP BY run, op, type, topic, partition, numbered, broken
+        """,
+        history=history,
+    )
+
+
+def markers(history: DataFrame) -> DataFrame:
+    """The lines of the history that are neither sends nor reads of records: few, but where groups tell what they process."""
+    return query(
+        """
+        SELECT run, seq, time, process, op, type, topic, partition, offset, value, error, settings
+        FROM {history} WHERE malformed IS NULL AND op NOT IN ('send', 'poll')
+        """,
+        history=history,
+    )
+
+
+def sent(sends: DataFrame) -> DataFrame:
+    """One row per partition that was sent to (null: of no known one): its sends, when the first was and the last line of one."""
+    return query(
+        """
+        SELECT run, topic, partition, count(*) AS sends, min(invoked_at) AS first_at,
+               greatest(max(invoked_at), max(completed_at)) AS last_at
+        FROM {sends} GROUP BY run, topic, partition
+        """,
+        sends=sends,
+    )
+
+
+def bases(census: DataFrame, markers: DataFrame, journal: DataFrame, told: DataFrame, logs: DataFrame) -> DataFrame:
     """One row per run: what it is to be judged by (rules Claims and Since).
 
     `accept_before` is the rules' *A* (unix seconds): what was read before it is no evidence. `since` of a claim is a unix
@@ -27,32 +71,37 @@ def bases(history: DataFrame, journal: DataFrame, replicas: DataFrame) -> DataFr
     """
     return query(
         f"""
-        WITH client AS (
-          SELECT run, min(seq) FILTER (WHERE op = 'send' AND type = 'invoke') AS first_invoke,
-                 greatest(coalesce(max(seq) FILTER (WHERE numbered) + 1, 0) - count_if(numbered), 0) AS missing_lines,
-                 (count_if(numbered) > 0 AND count_if(NOT numbered) > 0)
-                   OR coalesce(max(seq) FILTER (WHERE numbered) + 1 < count_if(numbered), false)
-                   OR coalesce(max(seq) FILTER (WHERE numbered) + 1 = count_if(numbered) AND (
-                     2 * sum(seq) FILTER (WHERE numbered) <> count_if(numbered) * (count_if(numbered) - 1)
-                     OR bit_xor(seq) FILTER (WHERE numbered) <> CASE (count_if(numbered) - 1) % 4
-                       WHEN 0 THEN count_if(numbered) - 1 WHEN 1 THEN 1 WHEN 2 THEN count_if(numbered) ELSE 0 END), false)
-                   AS misnumbered,
-                 min_by(settings, seq) FILTER (WHERE op = 'workload' AND settings IS NOT NULL) AS settings
-          FROM {{history}} WHERE malformed IS NULL GROUP BY run
+        WITH counted AS (
+          SELECT run, min(first) FILTER (WHERE op = 'send' AND type = 'invoke') AS first_invoke,
+                 coalesce(sum(rows) FILTER (WHERE numbered), 0) AS numbered, coalesce(bool_or(NOT numbered), false) AS unnumbered,
+                 max(last) FILTER (WHERE numbered) + 1 AS until, sum(total) FILTER (WHERE numbered) AS total,
+                 bit_xor(mixed) FILTER (WHERE numbered) AS mixed
+          FROM {{census}} WHERE NOT broken GROUP BY run
+        ), client AS (
+          SELECT run, first_invoke, greatest(coalesce(until, 0) - numbered, 0) AS missing_lines,
+                 (numbered > 0 AND unnumbered) OR coalesce(until < numbered, false)
+                   OR coalesce(until = numbered AND (2 * total <> numbered * (numbered - 1)
+                     OR mixed <> CASE (numbered - 1) % 4
+                       WHEN 0 THEN numbered - 1 WHEN 1 THEN 1 WHEN 2 THEN numbered ELSE 0 END), false) AS misnumbered
+          FROM counted
+        ), workload AS (
+          SELECT run, min_by(settings, seq) AS settings FROM {{markers}}
+          WHERE op = 'workload' AND settings IS NOT NULL GROUP BY run
         ), told AS (
           SELECT run, max_by(body, seq) FILTER (WHERE kind = 'claims') AS claims
           FROM {{journal}} WHERE malformed IS NULL GROUP BY run
         ), logs AS (
           SELECT run, true AS has_logs, map_from_entries(collect_list(struct(topic, deleted_at)) FILTER (
                    WHERE deleted_at IS NOT NULL)) AS gone
-          FROM (SELECT run, topic, max(time) FILTER (WHERE kind = 'start' AND reason = 'topic_deleted') AS deleted_at
-                FROM {{replicas}} WHERE malformed IS NULL GROUP BY run, topic)
+          FROM (SELECT run, topic, max(IF(kind = 'start' AND reason = 'topic_deleted', time, NULL)) AS deleted_at
+                FROM (SELECT run, topic, kind, reason, time FROM {{told}}
+                      UNION ALL SELECT run, topic, NULL, NULL, NULL FROM {{logs}}) GROUP BY run, topic)
           GROUP BY run
         ), said AS (
           SELECT run, first_invoke, coalesce(missing_lines, 0) AS missing_lines, coalesce(misnumbered, false) AS misnumbered,
                  coalesce(has_logs, false) AS has_logs, gone, claims AS terms,
                  from_json(settings, 'idempotence BOOLEAN').idempotence AS idempotence, from_json(claims, '{CLAIMS}') AS said
-          FROM client FULL OUTER JOIN told USING (run) LEFT JOIN logs USING (run)
+          FROM client FULL OUTER JOIN told USING (run) LEFT JOIN workload USING (run) LEFT JOIN logs USING (run)
         ), dated AS (
           SELECT *, transform(coalesce(said.claims, array()), c -> named_struct(
                    'name', c.name, 'type', c.type, 'limit_millis', c.limit_millis,
@@ -69,9 +118,11 @@ def bases(history: DataFrame, journal: DataFrame, replicas: DataFrame) -> DataFr
                exists(claims, c -> c.type = 'NoReordering') AS no_reordering
         FROM dated
         """,
-        history=history,
+        census=census,
+        markers=markers,
         journal=journal,
-        replicas=replicas,
+        told=told,
+        logs=logs,
     )
 
 
@@ -164,7 +215,13 @@ def sittings(lines: DataFrame) -> DataFrame:
 
 
 def extents(
-    history: DataFrame, replicas: DataFrame, sends: DataFrame, sittings: DataFrame, bases: DataFrame
+    census: DataFrame,
+    markers: DataFrame,
+    told: DataFrame,
+    logs: DataFrame,
+    sent: DataFrame,
+    sittings: DataFrame,
+    bases: DataFrame,
 ) -> DataFrame:
     """One row per partition that the evidence names: what fates depend on (rules Reads, Deletions, Phantoms).
 
@@ -179,16 +236,16 @@ def extents(
                  count_if(kind = 'replica') AS logged
           FROM (SELECT r.*, kind = 'start' AND reason IN ('retention', 'delete_records')
                          AND time > coalesce(gone[topic], double('-Infinity')) AS moved
-                FROM {replicas} r JOIN {bases} b ON b.run = r.run WHERE malformed IS NULL AND partition IS NOT NULL)
+                FROM {told} r JOIN {bases} b ON b.run = r.run WHERE partition IS NOT NULL)
           GROUP BY run, topic, partition
         ), config AS (
           SELECT run, topic, max(partitions) AS partitions, max(replication_factor) AS replication_factor,
                  bool_or(coalesce(get_json_object(config, "$['cleanup.policy']") LIKE '%compact%', false)) AS compacted
-          FROM {replicas} WHERE malformed IS NULL AND kind = 'topic' GROUP BY run, topic
+          FROM {told} WHERE kind = 'topic' GROUP BY run, topic
         ), ends AS (
           SELECT h.run, topic, partition, max(offset) AS there_before
-          FROM {history} h JOIN {bases} b ON b.run = h.run
-          WHERE op = 'end_offset' AND malformed IS NULL AND (first_invoke IS NULL OR seq < first_invoke)
+          FROM {markers} h JOIN {bases} b ON b.run = h.run
+          WHERE op = 'end_offset' AND (first_invoke IS NULL OR seq < first_invoke)
             AND time >= accept_before AND time > coalesce(gone[topic], double('-Infinity'))
           GROUP BY h.run, topic, partition
         ), sweep AS (
@@ -206,12 +263,13 @@ def extents(
         ), named AS (
           SELECT run, topic, explode(sequence(0, partitions - 1)) AS partition FROM config WHERE partitions > 0
           UNION
-          SELECT run, topic, partition FROM {sends} WHERE topic IS NOT NULL AND partition IS NOT NULL
+          SELECT run, topic, partition FROM {sent} WHERE topic IS NOT NULL AND partition IS NOT NULL
           UNION
-          SELECT h.run, topic, partition FROM {history} h JOIN {bases} b ON b.run = h.run
-          WHERE op IN ('assign', 'poll', 'read', 'end_offset') AND malformed IS NULL AND topic IS NOT NULL
-            AND partition IS NOT NULL AND time >= accept_before AND time > coalesce(gone[topic], double('-Infinity'))
+          SELECT h.run, topic, partition FROM {census} h JOIN {bases} b ON b.run = h.run
+          WHERE op IN ('assign', 'poll', 'read', 'end_offset') AND topic IS NOT NULL
+            AND partition IS NOT NULL AND ended >= accept_before AND ended > coalesce(gone[topic], double('-Infinity'))
           UNION SELECT run, topic, partition FROM facts
+          UNION SELECT l.run, topic, partition FROM {logs} l JOIN {bases} b ON b.run = l.run WHERE partition IS NOT NULL
         )
         SELECT n.run, n.topic, n.partition, f.first_line AS f_line, f.first_time AS f_time, coalesce(f.start, 0) AS f_start,
                f.highest AS f_highest,
@@ -226,15 +284,17 @@ def extents(
         LEFT JOIN swept s USING (run, topic, partition)
         LEFT JOIN config c USING (run, topic)
         """,
-        history=history,
-        replicas=replicas,
-        sends=sends,
+        census=census,
+        markers=markers,
+        told=told,
+        logs=logs,
+        sent=sent,
         sittings=sittings,
         bases=bases,
     )
 
 
-def topics(extents: DataFrame, replicas: DataFrame) -> DataFrame:
+def topics(extents: DataFrame, told: DataFrame) -> DataFrame:
     """One row per topic: when it was deleted, and what a record without a partition is judged by (rule Fate).
 
     `whole`: every partition that the evidence names has an *F* from offset 0 on; `judged_before`: the first of their lines.
@@ -242,8 +302,8 @@ def topics(extents: DataFrame, replicas: DataFrame) -> DataFrame:
     return query(
         """
         WITH gone AS (
-          SELECT run, topic, max(time) AS deleted_at FROM {replicas}
-          WHERE malformed IS NULL AND kind = 'start' AND reason = 'topic_deleted' GROUP BY run, topic
+          SELECT run, topic, max(time) AS deleted_at FROM {told}
+          WHERE kind = 'start' AND reason = 'topic_deleted' GROUP BY run, topic
         ), named AS (
           SELECT run, topic, min(f_line) AS judged_before,
                  bool_and(f_line IS NOT NULL AND f_start = 0 AND deleted_to = 0 AND NOT compacted) AS whole
@@ -252,7 +312,7 @@ def topics(extents: DataFrame, replicas: DataFrame) -> DataFrame:
         SELECT * FROM named FULL OUTER JOIN gone USING (run, topic)
         """,
         extents=extents,
-        replicas=replicas,
+        told=told,
     )
 
 

@@ -82,6 +82,20 @@ def fates(sends: DataFrame, places: DataFrame, extents: DataFrame, topics: DataF
     )
 
 
+def suspects(fates: DataFrame) -> DataFrame:
+    """The values with which anything may be wrong by themselves: all but those that nobody read, and those that were
+    acknowledged, and read there and nowhere else."""
+    return query(
+        """
+        SELECT * FROM {fates}
+        WHERE lost OR counted > 1 OR size(places) > 1 OR (size(places) = 1 AND NOT coalesce(
+          outcome = 'acked' AND get(places, 0).topic = topic AND get(places, 0).partition = partition
+          AND get(places, 0).offset = held_offset, false))
+        """,
+        fates=fates,
+    )
+
+
 def counts(fates: DataFrame) -> DataFrame:
     """Per run and partition, and per run (topic and partition null): how many values met each fate (rule Counts)."""
     return query(
@@ -105,16 +119,16 @@ def counts(fates: DataFrame) -> DataFrame:
     )
 
 
-def losses(fates: DataFrame, bases: DataFrame) -> DataFrame:
+def losses(suspects: DataFrame, bases: DataFrame) -> DataFrame:
     """Per run and claim of no loss (by its place among the claims): how many lost records it forbids."""
     return query(
         """
         SELECT f.run, b.at, count(*) AS broken_by
-        FROM {fates} f JOIN (
+        FROM {suspects} f JOIN (
           SELECT run, posexplode(claims) AS (at, claim) FROM {bases}) b
           ON b.run = f.run AND b.claim.type = 'NoAcknowledgedRecordLost' AND f.completed_at >= b.claim.since
         WHERE f.lost GROUP BY f.run, b.at
         """,
-        fates=fates,
+        suspects=suspects,
         bases=bases,
     )

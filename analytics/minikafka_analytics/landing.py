@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics.run_folder import RunFolder
-from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, INTS, SAMPLES, UP, Landed
+from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, INTS, METRICS_READ, SAMPLES, UP, Landed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +29,7 @@ LABELS = (
     f"map_from_arrays(regexp_extract_all(label, r{A_LABEL}, 1), regexp_extract_all(label, r{A_LABEL}, 2)), "
     "from_json(label, 'MAP<STRING, STRING>'))"
 )
+OF_NO_TEXT = "'-', '{', '[', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'"
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")  # Spark escapes other names of folders
 LONGEST_MALFORMED_TEXT = 500  # characters kept of a line that cannot be read: enough to recognise it
 
@@ -118,10 +119,15 @@ def _not_whole(table: Landed) -> str:
     if not table.judged:
         return ""
     texts = "|".join(table.texts)
-    not_text = f'OR text RLIKE \'"({texts})"[ \\t]*:[ \\t]*[^"n \\t]\'' if table.texts else ""
+    # What `from_json` made text of begins like a number, an object or an array, or is true or false; only a line with such a text
+    # is searched, for that takes longer than its parsing.
+    firsts = (f"left(line.{name}, 1) IN ({OF_NO_TEXT}) OR line.{name} IN ('true', 'false')" for name in table.texts)
+    doubtful = f"coalesce({' OR '.join(firsts)}, false)"
+    not_text = f'OR ({doubtful} AND text RLIKE \'"({texts})"[ \\t]*:[ \\t]*[^"n \\t]\')' if table.texts else ""
     # An object whose one closing brace is the last letter has nothing behind it; the others are read a second time.
     one = "(instr(text, '}') = length(text) OR coalesce(json_array_length(concat('[', text, ']')) = 1, false))"
-    return f"OR NOT {one} OR NOT is_valid_utf8(text) {not_text}"
+    # `is_valid_utf8` looks its method up for each line where expressions are interpreted.
+    return f"OR NOT {one} OR try_validate_utf8(text) IS NULL {not_text}"
 
 
 def _lines(spark: SparkSession, runs: Sequence[RunFolder], table: Landed) -> DataFrame:
@@ -181,7 +187,8 @@ def _event_field(name: str, kind: str) -> str:
 
 
 def _samples(parsed: DataFrame, common: list[str]) -> DataFrame:
-    """One row a sample, and one row `up` a scrape: 1 when it was answered, 0 when it was not."""
+    """One row a sample of a metric that is read, and one row `up` a scrape: 1 when it was answered, 0 when it was not."""
+    read = ", ".join(f"'{metric}'" for metric in METRICS_READ)
     up = (
         f"array(array('{UP}', IF(line.error IS NULL, '{{}}', to_json(map('error', line.error))), "
         "IF(line.error IS NULL, '1', '0')))"
@@ -190,7 +197,8 @@ def _samples(parsed: DataFrame, common: list[str]) -> DataFrame:
         parsed.selectExpr(
             *common,
             f"IF(bad, NULL, {_cast('line.broker', 'broker', 'INT')}) AS broker",
-            f"explode(IF(bad, array(array(NULL, NULL, NULL)), concat({up}, coalesce(line.samples, array())))) AS sample",
+            f"explode(IF(bad, array(array(NULL, NULL, NULL)), concat({up}, "
+            f"filter(coalesce(line.samples, array()), each -> get(each, 0) IN ({read}))))) AS sample",
         )
         .selectExpr("*", "get(sample, 1) AS label")
         .selectExpr("*", f"{LABELS} AS labels")

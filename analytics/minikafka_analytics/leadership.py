@@ -96,7 +96,7 @@ def isr_changes(events: DataFrame, partitions: DataFrame) -> DataFrame:
     )
 
 
-def partitions(events: DataFrame, wide: DataFrame, sends: DataFrame) -> DataFrame:
+def partitions(events: DataFrame, wide: DataFrame, sent: DataFrame) -> DataFrame:
     """The partitions of a run, how many replicas each has, and whether the workload wrote to it (`watched`)."""
     return query(
         """
@@ -104,17 +104,17 @@ def partitions(events: DataFrame, wide: DataFrame, sends: DataFrame) -> DataFram
           SELECT run, topic, partition, broker, replicas FROM {wide} WHERE role > 0
           UNION ALL
           SELECT run, topic, partition, explode(isr), NULL FROM {events} WHERE isr IS NOT NULL AND topic IS NOT NULL
-        ), sent AS (SELECT run, topic, partition, count(*) AS sends FROM {sends} GROUP BY run, topic, partition)
+        )
         SELECT run, topic, partition, coalesce(replicas, 0) AS replicas, coalesce(sends, 0) AS sends,
                coalesce(sends, 0) > 0 AS watched
         FROM (SELECT run, topic, partition, coalesce(max(replicas), count(DISTINCT broker)) AS replicas
               FROM seen GROUP BY run, topic, partition)
-        FULL OUTER JOIN sent USING (run, topic, partition)
+        FULL OUTER JOIN (SELECT run, topic, partition, sends FROM {sent}) USING (run, topic, partition)
         WHERE topic IS NOT NULL AND partition IS NOT NULL
         """,
         events=events,
         wide=wide,
-        sends=sends,
+        sent=sent,
     )
 
 

@@ -14,7 +14,19 @@ SEQUENCES = 1 << 31
 """Sequence numbers count from 0 to 2147483647 and begin again (KIP-98)."""
 
 
-def bounds(replicas: DataFrame, extents: DataFrame) -> DataFrame:
+def told(replicas: DataFrame) -> DataFrame:
+    """What replicas.jsonl tells of topics, of bounds of replicas and of starts that moved: all but the batches."""
+    return query(
+        """
+        SELECT run, time, kind, topic, partition, broker, partitions, replication_factor, config, in_sync, start, `end`, damage,
+               `from`, `to`, reason
+        FROM {replicas} WHERE malformed IS NULL AND kind <> 'batch'
+        """,
+        replicas=replicas,
+    )
+
+
+def bounds(told: DataFrame, extents: DataFrame) -> DataFrame:
     """Replicas that end before *F* does, and starts that nothing explains."""
     return query(
         named(
@@ -24,11 +36,11 @@ def bounds(replicas: DataFrame, extents: DataFrame) -> DataFrame:
                      IF(start > deleted_to, :unexplained-start:, NULL),
                      IF(damage IS NOT NULL, :broken-log:, NULL)), k -> k IS NOT NULL)) AS kind,
                    false AS note, topic, partition, end AS offset, CONCAT('broker ', broker) AS value
-            FROM {replicas} JOIN {extents} USING (run, topic, partition)
-            WHERE kind = 'replica' AND malformed IS NULL
+            FROM {told} JOIN {extents} USING (run, topic, partition)
+            WHERE kind = 'replica'
             """
         ),
-        replicas=replicas,
+        told=told,
         extents=extents,
     )
 
@@ -131,7 +143,7 @@ def divergence(replicas: DataFrame, logs: DataFrame, extents: DataFrame) -> Data
     )
 
 
-def gaps_in_evidence(replicas: DataFrame, logs: DataFrame, extents: DataFrame) -> DataFrame:
+def gaps_in_evidence(replicas: DataFrame, told: DataFrame, logs: DataFrame, extents: DataFrame) -> DataFrame:
     """Per partition, what keeps the logs from being judged whole (rule Problems).
 
     Missing replica lines, replicas with missing batches or out of sync (`astray`), a topic of the evidence that no line tells
@@ -141,15 +153,15 @@ def gaps_in_evidence(replicas: DataFrame, logs: DataFrame, extents: DataFrame) -
     return query(
         """
         WITH expected AS (
-          SELECT run, topic, explode(sequence(0, partitions - 1)) AS partition, replication_factor FROM {replicas}
-          WHERE kind = 'topic' AND malformed IS NULL AND partitions > 0
+          SELECT run, topic, explode(sequence(0, partitions - 1)) AS partition, replication_factor FROM {told}
+          WHERE kind = 'topic' AND partitions > 0
         ), told AS (
           SELECT run, topic, partition, count_if(told > 0) AS replicas, count_if(told > 0 AND found <> batches) AS torn,
                  count_if(astray) AS astray,
                  count_if(told <> 1 OR doubled > 0 OR last >= batches OR (found = batches AND ends <> `end`)) AS twice
           FROM {logs} GROUP BY run, topic, partition
         ), configured AS (
-          SELECT run, topic, count(*) AS lines FROM {replicas} WHERE kind = 'topic' AND malformed IS NULL GROUP BY run, topic
+          SELECT run, topic, count(*) AS lines FROM {told} WHERE kind = 'topic' GROUP BY run, topic
         ), with_logs AS (SELECT DISTINCT run FROM {replicas})
         SELECT run, topic, partition, replication_factor, coalesce(replicas, 0) AS replicas, coalesce(torn, 0) AS torn,
                coalesce(astray, 0) AS astray, coalesce(twice, 0) AS twice, false AS untold, 0 AS beyond
@@ -161,6 +173,7 @@ def gaps_in_evidence(replicas: DataFrame, logs: DataFrame, extents: DataFrame) -
         GROUP BY run, topic HAVING max(lines) IS NULL OR max(lines) > 1 OR count_if(partition >= partitions) > 0
         """,
         replicas=replicas,
+        told=told,
         logs=logs,
         extents=extents,
     )

@@ -22,7 +22,7 @@ from minikafka_analytics import (
 )
 from minikafka_analytics.query import query
 from minikafka_analytics.questions import Questions, Record
-from minikafka_analytics.schemas import TABLES, UP, Landed
+from minikafka_analytics.schemas import HISTORY, TABLES, UP, Landed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +38,7 @@ def measure(ask: Questions) -> Answers:
     _judge(ask)
     _tell(ask)
     ask.answer("gaps", operations.longest_gaps, "gaps", "sends")
-    ask.answer("lines", lines, *(table.name for table in TABLES))
+    ask.answer("lines", lines, *map(_counted, TABLES))
     ask.answer(
         "journal",
         lambda journal: journal.where("malformed IS NULL AND kind <> 'action'").select(
@@ -53,7 +53,7 @@ def judge(ask: Questions, tables: Sequence[Landed]) -> Answers:
     """The answers that a verdict depends on, and no others: history, journal and replicas are enough for them."""
     _judge(ask)
     ask.answer("gaps", lambda gaps: gaps.where("rank = 1"), "gaps")
-    ask.answer("lines", lambda *landed: lines(*landed, tables=tables), *(table.name for table in tables))
+    ask.answer("lines", lambda *landed: lines(*landed, tables=tables), *map(_counted, tables))
     ask.answer(
         "journal",
         lambda journal: journal.where("kind = 'verdict' AND malformed IS NULL").select("run", "seq", "body"),
@@ -64,22 +64,39 @@ def judge(ask: Questions, tables: Sequence[Landed]) -> Answers:
 
 def _judge(ask: Questions) -> None:
     """The judgement of docs/verdicts.md, in the order in which its steps depend on each other."""
+    ask.step("census", evidence.census, "history", few=True)
+    ask.step("markers", evidence.markers, "history", few=True)
     ask.step("sends", evidence.sends, "history")
-    ask.step("bases", evidence.bases, "history", "journal", "replicas", few=True)
+    ask.step("told", logs.told, "replicas", few=True)
+    ask.step("logs", logs.of_replicas, "replicas", few=True)
+    ask.step("sent", evidence.sent, "sends", few=True)
+    ask.step("bases", evidence.bases, "census", "markers", "journal", "told", "logs", few=True)
     ask.step("lines", evidence.lines_of_readers, "history", "bases")
     ask.step("sittings", evidence.sittings, "lines", few=True)
-    ask.step("extents", evidence.extents, "history", "replicas", "sends", "sittings", "bases", few=True)
+    ask.step("extents", evidence.extents, "census", "markers", "told", "logs", "sent", "sittings", "bases", few=True)
     ask.step("places", evidence.places, "lines", "sittings")
-    ask.step("fates", _fates, "sends", "places", "extents", "replicas", "bases")
+    ask.step("fates", _fates, "sends", "places", "extents", "told", "bases")
+    ask.step("suspects", fates.suspects, "fates", few=True)
     ask.step("moves", anomalies.moves, "lines", few=True)
-    ask.step("of_history", _of_history, "history", "lines", "moves", "places", "fates", "extents", "bases", few=True)
-    ask.step("logs", logs.of_replicas, "replicas", few=True)
-    ask.step("of_logs", _of_logs, "replicas", "logs", "extents", few=True)
-    ask.step("gaps", operations.gaps, "sends", few=True)
+    ask.step(
+        "of_history",
+        _of_history,
+        "markers",
+        "lines",
+        "moves",
+        "places",
+        "fates",
+        "suspects",
+        "extents",
+        "bases",
+        few=True,
+    )
+    ask.step("of_logs", _of_logs, "replicas", "told", "logs", "extents", few=True)
+    ask.step("gaps", operations.gaps, "sends", "sent", few=True)
     ask.answer("bases", _as_it_is, "bases")
     ask.answer("counts", fates.counts, "fates")
-    ask.answer("losses", fates.losses, "fates", "bases")
-    ask.answer("torn", logs.gaps_in_evidence, "replicas", "logs", "extents")
+    ask.answer("losses", fates.losses, "suspects", "bases")
+    ask.answer("torn", logs.gaps_in_evidence, "replicas", "told", "logs", "extents")
     ask.answer("kinds", lambda *found: anomalies.by_kind(anomalies.together(found)), "of_history", "of_logs")
 
 
@@ -88,31 +105,32 @@ def _fates(sends: DataFrame, places: DataFrame, extents: DataFrame, told: DataFr
 
 
 def _of_history(
-    history: DataFrame,
+    markers: DataFrame,
     lines: DataFrame,
     moves: DataFrame,
     places: DataFrame,
     fate: DataFrame,
+    suspects: DataFrame,
     extents: DataFrame,
     bases: DataFrame,
 ) -> DataFrame:
     return anomalies.together(
         [
-            anomalies.of_values(fate, bases),
-            anomalies.phantoms(fate, extents),
+            anomalies.of_values(suspects, bases),
+            anomalies.phantoms(suspects, extents),
             anomalies.of_places(places, fate, extents),
             anomalies.of_readers(moves, lines, fate, extents),
             anomalies.of_senders(fate, bases),
             anomalies.stale(lines, fate),
-            anomalies.ends(history, bases),
-            anomalies.of_groups(history, places, extents, bases),
+            anomalies.ends(markers, bases),
+            anomalies.of_groups(markers, places, extents, bases),
         ]
     )
 
 
-def _of_logs(told: DataFrame, each: DataFrame, extents: DataFrame) -> DataFrame:
+def _of_logs(replicas: DataFrame, told: DataFrame, each: DataFrame, extents: DataFrame) -> DataFrame:
     return anomalies.together(
-        [logs.bounds(told, extents), logs.of_batches(told, each, extents), logs.divergence(told, each, extents)]
+        [logs.bounds(told, extents), logs.of_batches(replicas, each, extents), logs.divergence(replicas, each, extents)]
     )
 
 
@@ -126,9 +144,9 @@ def _tell(ask: Questions) -> None:
     )
     ask.step("wide", replicas.wide, "samples")
     ask.step("faults", faults.episodes, "journal", few=True)
-    ask.step("clock", clocks, "history", "journal", "ups", few=True)
+    ask.step("clock", clocks, "census", "journal", "ups", few=True)
     ask.step("relevant", leadership.relevant, "events", "clock", few=True)
-    ask.step("partitions", leadership.partitions, "relevant", "wide", "sends", few=True)
+    ask.step("partitions", leadership.partitions, "relevant", "wide", "sent", few=True)
     ask.step("terms", leadership.terms, "relevant", few=True)
     ask.step("isr", leadership.isr_changes, "relevant", "partitions", few=True)
     ask.step("cuts", leadership.truncations, "relevant", "fates", "terms", "faults", few=True)
@@ -139,12 +157,12 @@ def _tell(ask: Questions) -> None:
     ask.answer("truncations", first("time, id", cut="sum(records)"), "cuts")
     ask.answer(
         "workloads",
-        lambda history: history.where("op = 'workload' AND settings IS NOT NULL").select("run", "time", "settings"),
-        "history",
+        lambda markers: markers.where("op = 'workload' AND settings IS NOT NULL").select("run", "time", "settings"),
+        "markers",
     )
     ask.answer("rates", operations.rates, "sends", "clock")
     ask.answer("errors", operations.errors, "sends")
-    ask.answer("coverage", coverage.coverage, "history", "sittings", "wide")
+    ask.answer("coverage", coverage.coverage, "markers", "sittings", "wide")
     of_faults, in_order = first("number, topic, partition"), first("time, id")
     ask.answer("pauses", lambda *found: of_faults(faults.pauses(*found)), "faults", "gaps")
     ask.answer("returns", lambda *found: in_order(leadership.returns(*found)), "relevant", "wide")
@@ -162,6 +180,11 @@ def _examples(
     of_history: DataFrame, of_logs: DataFrame, fate: DataFrame, cuts: DataFrame, places: DataFrame
 ) -> DataFrame:
     return anomalies.examples(anomalies.together([of_history, of_logs]), fate, cuts, places)
+
+
+def _counted(table: Landed) -> str:
+    """The step that tells how many lines of a table there are."""
+    return "census" if table is HISTORY else table.name
 
 
 def _as_it_is(frame: DataFrame) -> DataFrame:
@@ -190,7 +213,7 @@ def first(order: str, **over_all: str) -> Callable[[DataFrame], DataFrame]:
     return of
 
 
-def clocks(history: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFrame:
+def clocks(census: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFrame:
     """Per run: when it began and ended (unix seconds), how often brokers were scraped, and what counts as their silence.
 
     A run begins with the first send or action, for what was done before to set it up is no part of the time axis, and ends
@@ -199,8 +222,8 @@ def clocks(history: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFr
     return query(
         f"""
         WITH client AS (
-          SELECT run, min(time) FILTER (WHERE op = 'send') AS first_send, min(time) AS first, max(time) AS last
-          FROM {{history}} GROUP BY run
+          SELECT run, min(began) FILTER (WHERE op = 'send') AS first_send, min(began) AS first, max(ended) AS last
+          FROM {{census}} GROUP BY run
         ), told AS (
           SELECT run, min(time) AS first, min(time) FILTER (WHERE kind = 'action') AS first_action,
                  max(time) FILTER (WHERE kind = 'action') AS last
@@ -224,23 +247,28 @@ def clocks(history: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFr
                greatest({replicas.SILENT_AFTER_SCRAPES} * coalesce(s.interval, 1.0), {replicas.SILENT_AFTER_SECONDS}) AS silence
         FROM run r LEFT JOIN scraped s ON r.run = s.run
         """,
-        history=history,
+        census=census,
         journal=journal,
         scrapes=scrapes,
     )
 
 
 def lines(*landed: DataFrame, tables: Sequence[Landed] = TABLES) -> DataFrame:
-    """Per run and table: rows landed, lines that could not be read, and the text of one of those."""
+    """Per run and table: rows landed, lines that could not be read, and the text of one of those.
+
+    `landed`: the tables, and in place of the history its census, which has counted already.
+    """
+    row = ("1 AS rows", "IF(malformed IS NULL, 0, 1) AS malformed", "malformed AS example")
+    counted = ("rows", "IF(broken, rows, 0) AS malformed", "example")
     frames = [
-        frame.selectExpr("run", f"'{table.name}' AS `table`", "malformed")
+        frame.selectExpr("run", f"'{table.name}' AS `table`", *(counted if table is HISTORY else row))
         for table, frame in zip(tables, landed, strict=True)
     ]
     together = frames[0]
     for frame in frames[1:]:
         together = together.unionAll(frame)
     return together.groupBy("run", "table").agg(
-        *_expressions("count(*) AS rows", "count(malformed) AS malformed", "min(malformed) AS example")
+        *_expressions("sum(rows) AS rows", "sum(malformed) AS malformed", "min(example) AS example")
     )
 
 

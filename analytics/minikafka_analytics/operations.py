@@ -61,7 +61,7 @@ def errors(sends: DataFrame) -> DataFrame:
     )
 
 
-def gaps(sends: DataFrame) -> DataFrame:
+def gaps(sends: DataFrame, sent: DataFrame) -> DataFrame:
     """Pauses of acknowledgements, per partition: (run, topic, partition, began, ended, seconds, open, rank).
 
     A pause lies between two neighbours of: the first send of the partition, each acknowledgement, and the last line of a
@@ -76,10 +76,7 @@ def gaps(sends: DataFrame) -> DataFrame:
           UNION ALL
           SELECT run, topic, partition,
                  inline(array(struct(first_at AS time, false AS last), struct(last_at AS time, true AS last)))
-          FROM (
-            SELECT run, topic, partition, min(invoked_at) AS first_at,
-                   greatest(max(invoked_at), max(completed_at)) AS last_at
-            FROM {sends} WHERE partition IS NOT NULL GROUP BY run, topic, partition)
+          FROM {sent} WHERE partition IS NOT NULL
         ), step AS (
           SELECT run, topic, partition, lag(time) OVER before AS began, time AS ended, last AS open
           FROM mark WINDOW before AS (PARTITION BY run, topic, partition ORDER BY time, last)
@@ -91,6 +88,7 @@ def gaps(sends: DataFrame) -> DataFrame:
         SELECT * FROM ranked WHERE rank = 1 OR (seconds >= {notable} AND rank <= {kept})
         """,
         sends=sends,
+        sent=sent,
         notable=NOTABLE_GAP_SECONDS,
         kept=LONGEST_GAPS_KEPT,
     )

@@ -91,10 +91,11 @@ def lag(samples: DataFrame, clock: DataFrame) -> DataFrame:
 
 
 def at_risk(wide: DataFrame) -> DataFrame:
-    """Per replica: the most records it held that were not flushed, when, and how many it held on average."""
+    """Per replica: the most records it held that were not flushed, when first, and how many it held on average."""
     return query(
         """
-        SELECT run, broker, topic, partition, max(at_risk) AS most, max_by(time, at_risk) AS most_at, avg(at_risk) AS mean
+        SELECT run, broker, topic, partition, max(at_risk) AS most, avg(at_risk) AS mean,
+               -max(struct(at_risk, -time AS before)).before AS most_at  -- of several moments the first, however it is planned
         FROM {wide} WHERE at_risk IS NOT NULL GROUP BY run, broker, topic, partition
         """,
         wide=wide,

@@ -31,6 +31,9 @@ FOLLOWER_LAG = "minikafka_follower_lag"  # of its leader, with the label `follow
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 """Kafka's own topics (`Topic.INTERNAL_TOPICS`): landed as they are, and left out of the analysis, which is of the workload."""
 
+METRICS_READ = (*METRICS_OF_A_REPLICA, FOLLOWER_LAG)
+"""Samples of other metrics are not landed: they are in the run's folder, and no question is about them."""
+
 UP = "up"  # as in Prometheus: 1 for a scrape that was answered, 0 for one that was not
 
 INTS = "integers"  # marks a column written either as one number or as a list of them

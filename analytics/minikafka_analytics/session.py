@@ -57,20 +57,23 @@ LOCAL = {
 }
 SMALL_BYTES = 128 << 20
 SMALL = {
-    # Measured on a demo run (30 s, 2 cores): with generated code and adaptive plans the questions take 53 CPU s, nearly all of it
-    # compiling and planning what then runs for milliseconds; with these, 13 CPU s, and the same answers.
+    # Adaptive plans plan what runs for milliseconds again after each stage.
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
-    # Interpreted, common expressions are looked up in a cache that is emptied for each row: 6 % of all CPU.
-    "spark.sql.subexpressionElimination.enabled": "false",
     # The text of each plan is for the web UI, which is off.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "0",
     # `limit` tries one partition first, then four: each is a job of its own.
     "spark.sql.limit.initialNumPartitions": "100",
+}
+INTERPRETED_BYTES = 40 << 20
+INTERPRETED = {
+    # Of a demo run (25 MB) compiling generated code takes several times as long as running it (docs/proposals/018).
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Interpreted, common expressions are looked up in a cache that is emptied for each row: 6 % of all CPU.
+    "spark.sql.subexpressionElimination.enabled": "false",
 }
 # Growing the heap and the class space step by step costs a full collection each time; two cores need no parallel collector.
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xms800m -Xmn500m"
@@ -81,6 +84,19 @@ SMALL_JVM_OPTIONS = "-XX:TieredStopAtLevel=1"
 def of_few_bytes(size: int) -> bool:
     """Whether files of this many bytes are planned as small data: as few tasks, stages and compiled classes as can be."""
     return size < SMALL_BYTES
+
+
+def settings_for(size: int) -> dict[str, str]:
+    """How Spark plans and runs what is asked about this many bytes, the same answers in every case.
+
+    A demo's run is interpreted and in one task; several demos' worth run generated code, planned once; above that Spark's own
+    defaults hold: adaptive plans and both JIT compilers.
+    """
+    if not of_few_bytes(size):
+        return {}
+    # Memory and collector are a cluster's own choice; its extraJavaOptions in spark-defaults.conf stay.
+    options = {f"spark.{role}.defaultJavaOptions": SMALL_JVM_OPTIONS for role in ("driver", "executor")}
+    return SMALL | (INTERPRETED if size < INTERPRETED_BYTES else {}) | options
 
 
 @contextmanager
@@ -107,14 +123,11 @@ def spark_session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark warns about a name that resolves to loopback
     scratch = Path(tempfile.mkdtemp(prefix="minikafka-spark-"))
     is_small = of_few_bytes(size)
-    chosen = ALWAYS | (LOCAL if local else {}) | (SMALL if is_small else {})
+    chosen = ALWAYS | (LOCAL if local else {}) | settings_for(size)
     chosen["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
     session = None
     try:
         with archived(java) if local and is_small else nullcontext("") as class_archive:
-            if is_small:
-                # Memory and collector are a cluster's own choice; its extraJavaOptions in spark-defaults.conf stay.
-                chosen |= {f"spark.{role}.defaultJavaOptions": SMALL_JVM_OPTIONS for role in ("driver", "executor")}
             if local:
                 chosen["spark.local.dir"] = str(scratch)
                 chosen["spark.driver.extraJavaOptions"] = (

@@ -1,0 +1,54 @@
+"""However large a run is held to be, and so however Spark plans and runs it, the report is the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from children import DEADLINE_S
+from minikafka_analytics import session
+from synthetic_run import write_run
+
+DEMO, SEVERAL, MANY = 25 << 20, 64 << 20, 600 << 20
+
+ANALYSE = """
+import sys
+from pathlib import Path
+from minikafka_analytics import session
+from minikafka_analytics.analyze import analyze
+session.INTERPRETED_BYTES, session.SMALL_BYTES = map(int, sys.argv[1:3])
+analyze([Path(sys.argv[3])], Path(sys.argv[4]))
+"""
+
+
+def test_settings_follow_the_size() -> None:
+    demo, several, many = (session.settings_for(size) for size in (DEMO, SEVERAL, MANY))
+    assert demo["spark.sql.codegen.factoryMode"] == "NO_CODEGEN"
+    assert "spark.sql.codegen.factoryMode" not in several
+    assert demo["spark.sql.adaptive.enabled"] == several["spark.sql.adaptive.enabled"] == "false"
+    assert many == {}
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_report_does_not_depend_on_it(java: None, tmp_path: Path) -> None:
+    write_run(tmp_path / "run", lose=True, duplicate=True, torn=True)
+    reports = []
+    for name, limits in {"interpreted": (DEMO, SEVERAL), "generated": (0, SEVERAL), "as large": (0, 0)}.items():
+        reports.append(report(tmp_path / "run", tmp_path / name, limits))
+    assert reports[0] == reports[1]
+    assert reports[0] == reports[2]
+
+
+def report(run: Path, out: Path, limits: tuple[int, int]) -> dict[str, Any]:
+    """The report of a run by a process in which a run has other limits of size."""
+    command = [sys.executable, "-c", ANALYSE, *map(str, limits), str(run), str(out)]
+    subprocess.run(command, check=True, timeout=DEADLINE_S)
+    found: dict[str, Any] = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    found.pop("generated_at")
+    return found
