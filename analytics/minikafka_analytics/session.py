@@ -69,7 +69,7 @@ SMALL = {
 }
 INTERPRETED_BYTES = 40 << 20
 INTERPRETED = {
-    # Of a demo run (25 MB) compiling generated code takes several times as long as running it (docs/proposals/018).
+    # Of a demo run (25 MB) compiling generated code takes several times as long as running it (docs/proposals/015).
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Interpreted, common expressions are looked up in a cache that is emptied for each row: 6 % of all CPU.
