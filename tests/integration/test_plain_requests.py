@@ -16,7 +16,7 @@ from minikafka.metadata.memory import MemoryStore
 from minikafka.server.broker import Broker
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.clients import TopicPlan
-from minikafka_chaos.load.load.group_state import group_state
+from minikafka_chaos.load.group_state import group_state
 from minikafka_chaos.load.topics import CREATE_TOPICS, TopicNotMade, create_new_topic, delete_topic, wait_for_leaders
 
 SECONDS_MAX = 30.0
