@@ -1,0 +1,47 @@
+"""Pages name files and folders: each of them exists, so that a move does not leave readers behind."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path, PurePath
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OF_A_RUN = {"matrix.json"}
+"""Files that are not in the tree: runs have them."""
+
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+FILE = re.compile(r"`([\w./-]+\.(?:py|sh|yaml|md|json|toml|css))`")
+CODE = re.compile(r"```.*?```", re.DOTALL)
+
+
+def tracked(*patterns: str) -> list[str]:
+    done = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+FILES = tracked()
+TOP = {PurePath(file).parts[0] for file in FILES if "/" in file}
+PATH = re.compile(rf"`((?:{'|'.join(map(re.escape, sorted(TOP)))})/[\w./-]*)`")
+PAGES = [page for page in tracked("*.md") if page != "CHANGELOG.md" and not page.startswith("docs/proposals/")]
+"""What tells how things are; the others tell how they were."""
+
+
+def ends() -> set[str]:
+    """Every way to name a file by the end of its path."""
+    return {"/".join(PurePath(file).parts[index:]) for file in FILES for index in range(len(PurePath(file).parts))}
+
+
+ENDS = ends()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_names_is_there(page: str) -> None:
+    text = CODE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    links = [link for link in LINK.findall(text) if ":" not in link]
+    missing = [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
+    missing += [file for file in FILE.findall(text) if file not in ENDS | OF_A_RUN]
+    missing += [path for path in PATH.findall(text) if not (ROOT / path).exists() and path.rstrip("/") not in ENDS]
+    assert not missing
