@@ -265,7 +265,12 @@ def test_a_schedule_goes_on_by_itself(lab: Lab) -> None:
         kept, lambda names: len(names) == 2, seconds=SCHEDULE_SECONDS_MAX, what="two of them are kept, none goes on"
     )
     assert ended[0] not in found, "the oldest goes first"
-    status = lab.kubectl.objects.there("mkxs", "often")["status"]
-    assert status["made"] >= 3 and status["lastVerdict"] == "Passed" and status["active"] == ""
+    status = eventually(
+        lambda: lab.kubectl.objects.there("mkxs", "often")["status"],
+        lambda status: status["active"] == "",
+        seconds=60,
+        what="the schedule says that none of its experiments goes on",
+    )
+    assert status["made"] >= 3 and status["lastVerdict"] == "Passed"
     say(lab.kubectl("get", "mkxs"))
     assert "Forbid" in str(status.get("lastMissed")), "times that came while one went on are told"

@@ -7,6 +7,7 @@ at each fault, with the brokers that are out then and the in-sync replicas as th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from minikafka_operator.observed import PartitionState
@@ -32,6 +33,15 @@ BRING_BACK: Final = frozenset((Verb.START, Verb.RESUME, Verb.RECOVER, Verb.HEAL)
 DESTROY: Final = frozenset((Verb.WIPE_VOLUME,))
 
 _SHOWN_MAX: Final = 3
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a fault must not be made now."""
+
+    why: str
+    passes: bool = False
+    """What stands in its way is no fault of the experiment, and may be over in a moment."""
 
 
 def story_refusal(spec: ScenarioSpec, brokers: int) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from minikafka_chaos.controller import record, topics
 from minikafka_chaos.controller.api import Phase
+from minikafka_chaos.controller.budget import Refusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, Object
 from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.errors import ToolTrouble
@@ -27,6 +28,9 @@ EXPIRY_SECONDS: Final = 1800.0
 PATIENCE_SECONDS: Final = 60.0
 """How long an API server that does not answer is asked again. The fault is not made until it has."""
 RETRY_SECONDS: Final = 0.5
+BUDGET_SECONDS: Final = 60.0
+"""How long a fault waits for a budget that others use up: a broker of a cluster that others use too is not ready for a moment
+whenever its controller changes or the operator rolls it."""
 
 UNDOING: Final = frozenset({Verb.START, Verb.RESUME, Verb.HEAL, Verb.RECOVER})
 """Verbs that only end something: they are never refused, and leave nothing to be written down."""
@@ -36,6 +40,10 @@ logger = logging.getLogger(__name__)
 
 class FaultRefused(ToolTrouble):
     """A fault that must not be made: the experiment has ended, or its budget is used up."""
+
+
+class _MayPass(FaultRefused):
+    """Refused for what may be over in a moment."""
 
 
 class Conflict(Exception):
@@ -60,8 +68,8 @@ class StatusStore(Protocol):
 
 Locate = Callable[[Collection[int]], Mapping[int, Whereabouts]]
 """Where these brokers are now."""
-Guard = Callable[[Verb, Collection[int], Collection[int]], str]
-"""Verb, targets, and brokers out by earlier faults: why the budget forbids it; empty when it does not."""
+Guard = Callable[[Verb, Collection[int], Collection[int]], Refusal | None]
+"""Verb, targets, and brokers out by earlier faults: why the budget forbids it; None when it does not."""
 
 
 class StatusLedger:
@@ -72,7 +80,7 @@ class StatusLedger:
         store: StatusStore,
         runner: str,
         locate: Locate,
-        guard: Guard = lambda _verb, _targets, _out: "",
+        guard: Guard = lambda _verb, _targets, _out: None,
         *,
         expiry_s: float = EXPIRY_SECONDS,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -92,9 +100,22 @@ class StatusLedger:
     # -- the ledger of a run -------------------------------------------------------------------------------------------
 
     def intend(self, fault: Fault, targets: Targets, expires: float | None) -> None:
-        """Write it down and get the permission. Raises FaultRefused."""
+        """Write it down and get the permission. Raises FaultRefused; for what may pass, not before `BUDGET_SECONDS`."""
         if fault.verb in UNDOING:
             return
+        deadline = self._monotonic() + BUDGET_SECONDS
+        while True:
+            try:
+                self._intend(fault, targets, expires)
+            except _MayPass as refused:
+                if self._monotonic() >= deadline:
+                    raise
+                logger.info("%s; looking again", refused)
+            else:
+                return
+            self._sleep(RETRY_SECONDS)
+
+    def _intend(self, fault: Fault, targets: Targets, expires: float | None) -> None:
         verb = fault.verb.value
 
         def change(thing: Object) -> dict[str, Any]:
@@ -103,7 +124,8 @@ class StatusLedger:
             self._require_running(thing)
             out = {one["broker"] for one in record.open_faults(status) if "broker" in one and one["id"] != fault.id}
             if refusal := self._guard(fault.verb, targets.brokers, out):
-                raise FaultRefused(f"{fault.step}: {verb}: {refusal}")
+                kind = _MayPass if refusal.passes else FaultRefused
+                raise kind(f"{fault.step}: {verb}: {refusal.why}")
             now = self._now()
             ends = now + timedelta(seconds=self._expiry_s) if expires is None else datetime.fromtimestamp(expires, UTC)
             where = self._locate(targets.brokers) if targets.brokers else None

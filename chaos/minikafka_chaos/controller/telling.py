@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,10 +22,10 @@ from minikafka_operator.observed import PartitionState, Pod, TopicState
 from rich.text import Text
 
 from minikafka_chaos.controller.admission import on_cluster, scenario_of
-from minikafka_chaos.controller.budget import fault_refusal
+from minikafka_chaos.controller.budget import Refusal, fault_refusal
 from minikafka_chaos.controller.experiments import Emit
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object
-from minikafka_chaos.controller.ledger import Conflict, FaultRefused, StatusLedger, Unavailable
+from minikafka_chaos.controller.ledger import Conflict, FaultRefused, Guard, StatusLedger, Unavailable
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import event_of
 from minikafka_chaos.controller.record import Whereabouts
@@ -79,6 +80,10 @@ class ObjectStatus:
             raise
 
 
+class NotKnown(ToolTrouble):
+    """What the brokers' metadata has cannot be told at this moment."""
+
+
 class Brokers:
     """The brokers of the experiment's cluster: where they are, which do not serve, what they know of their partitions."""
 
@@ -108,11 +113,11 @@ class Brokers:
         return found
 
     def partitions(self) -> list[PartitionState]:
-        """As the brokers' own metadata has them. Raises ToolTrouble when that is not known."""
+        """As the brokers' own metadata has them. Raises NotKnown."""
         metadata = self._namespace.get("configmaps", self._names.metadata)
         found = newest(self._topics(), metadata, self._names.metadata)
         if found.gap is not None:
-            raise ToolTrouble(f"what the in-sync replicas are is not known now: {found.gap.message}")
+            raise NotKnown(f"what the in-sync replicas are is not known now: {found.gap.message}")
         states = [TopicState.of(name, status) for name, status in found.statuses.items()]
         return [partition for state in states for partition in state.partitions]
 
@@ -249,7 +254,7 @@ def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str, 
         if there is None:
             raise ToolTrouble(f"there is no MiniKafkaCluster {cluster}")
         scenario = on_cluster(scenario, there)
-    guard = _guard(brokers, scenario.spec.safety, scenario.spec.cluster.brokers) if shared else lambda *_: ""
+    guard = _guard(brokers, scenario.spec.safety, scenario.spec.cluster.brokers) if shared else lambda *_: None
     ledger = StatusLedger(store, runner, brokers.locate, guard, expiry_s=HOLD_SECONDS)
     ledger.take()
     _make_folder(out)
@@ -286,9 +291,18 @@ def _run(scenario: Scenario, ground: KubernetesGround, out: Path, ledger: Status
         return Verdict.trouble(Outcome.ERROR, str(error))
 
 
-def _guard(brokers: Brokers, safety: SafetySpec, count: int) -> Callable[[Verb, Collection[int], Collection[int]], str]:
-    def refuse(verb: Verb, targets: Collection[int], out: Collection[int]) -> str:
-        return fault_refusal(verb, {*out, *brokers.unready(count)}, targets, brokers.partitions(), safety)
+def _guard(brokers: Brokers, safety: SafetySpec, count: int) -> Guard:
+    def refuse(verb: Verb, targets: Collection[int], out: Collection[int]) -> Refusal | None:
+        try:
+            partitions = brokers.partitions()
+        except NotKnown as error:
+            return Refusal(str(error), passes=True)
+        why = fault_refusal(verb, {*out, *brokers.unready(count)}, targets, partitions, safety)
+        if not why:
+            return None
+        # As it will be once all but the experiment's own targets serve again and have caught up.
+        then = [replace(one, isr=tuple(set(one.replicas) - set(out))) for one in partitions]
+        return Refusal(why, passes=not fault_refusal(verb, out, targets, then, safety))
 
     return refuse
 

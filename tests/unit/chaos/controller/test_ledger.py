@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Collection
 from typing import Any
 
 import pytest
 from minikafka_chaos.controller.api import FAULTS_MAX
+from minikafka_chaos.controller.budget import Refusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
-from minikafka_chaos.controller.ledger import FaultRefused, StatusLedger, StatusStore, Unavailable
+from minikafka_chaos.controller.ledger import BUDGET_SECONDS, FaultRefused, StatusLedger, StatusStore, Unavailable
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.scenario.faults import Fault, Handle, Ledger, Targets
 from minikafka_chaos.scenario.verbs import RULES, Verb
@@ -189,9 +191,9 @@ class TestCompareAndSet:
 def test_the_budget_is_asked_with_what_is_out(world: World) -> None:
     asked: list[tuple[Verb, tuple[int, ...], frozenset[int]]] = []
 
-    def guard(verb: Verb, targets: Collection[int], out: Collection[int]) -> str:
+    def guard(verb: Verb, targets: Collection[int], out: Collection[int]) -> Refusal | None:
         asked.append((verb, tuple(targets), frozenset(out)))
-        return "enough is enough" if out else ""
+        return Refusal("enough is enough") if out else None
 
     ledger = ledger_of(world, guard=guard)
     ledger.intend(KILL, ONE, None)
@@ -199,6 +201,27 @@ def test_the_budget_is_asked_with_what_is_out(world: World) -> None:
         ledger.intend(Fault("f2", Verb.PAUSE, step="two"), Targets((2,)), None)
     assert asked[-1] == (Verb.PAUSE, (2,), frozenset({1}))
     assert len(world.status["faults"]) == 1
+
+
+@pytest.mark.parametrize(("looks", "refused"), [(3, False), (1_000, True)])
+def test_a_budget_that_others_use_up_is_waited_for(world: World, looks: int, refused: bool) -> None:
+    """Seen on kind: the last broker's log was not read, since another was not ready for a moment."""
+    left = [looks]
+
+    def guard(*_: object) -> Refusal | None:
+        left[0] -= 1
+        return Refusal("broker 0 is not ready", passes=True) if left[0] >= 0 else None
+
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    ledger = ledger_of(world, guard=guard, sleep=sleep, monotonic=lambda: clock[0])
+    with pytest.raises(FaultRefused, match="Kill: broker 0 is not ready") if refused else contextlib.nullcontext():
+        ledger.intend(KILL, ONE, None)
+    assert len(world.status.get("faults", ())) == (0 if refused else 1)
+    assert (clock[0] >= BUDGET_SECONDS) is refused
 
 
 def test_of_very_many_faults_those_that_are_on_are_kept(world: World) -> None:
