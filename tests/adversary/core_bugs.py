@@ -22,7 +22,7 @@ CORE = (
         "Truncation(min(own_end, leo), False)", "Truncation(min(leader_end, leo), False)",
         (f"{REPLICATION}/test_follower.py",)),
     Bug("m04", "answer of an older epoch accepted", "R12, KIP-320", "replication/follower.py",
-        "return asked.leader_epoch == self.epoch and", "return asked.leader_epoch <= self.epoch and",
+        "            asked.leader_epoch == self.epoch\n", "            asked.leader_epoch <= self.epoch\n",
         (f"{REPLICATION}/test_follower.py",)),
     Bug("m05", "a follower's high watermark is its log end", "R6", "replication/follower.py",
         "        self.partition.set_high_watermark(high_watermark)\n",

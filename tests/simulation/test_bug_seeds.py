@@ -16,6 +16,8 @@ LOST_BEFORE_ELECTED = {"B4 ValidHighWatermark", "B5 LeaderCompleteness", "B6 Lea
 STUCK = {"L2 full ISR", "B8 LogMatching"}
 OF_ANOTHER_TERM = {"B12 ValidFetcherState"}
 
+GROUPS = {"G1 CommittedOffsets", "G2 OneOwner", "G3 FencedGeneration", "G4 MemoryIsLog"}
+
 QUICK = {
     "truncate-to-hw": LOST_BEFORE_ELECTED,
     "no-epoch-at-become-leader": {"B13 epochs"},
@@ -55,13 +57,21 @@ QUICK = {
     "answer-before-commit": {"B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},
     "tell-before-commit": {"B26 ToldWhenWritten"},
     "tell-of-failed-commit": {"B26 ToldWhenWritten"},
-    "outlive-refused-commit": {"B13 epochs", *STUCK},
+    "outlive-refused-commit": {"B7 ReplicationQuorumSuperset", "B13 epochs", *STUCK},
     "keep-last-image": {"B13 epochs", *STUCK},
     "snapshot-before-lease": {"A15 ack-offset", "B13 epochs"},
     "hear-old-incarnation": {"B27 UnfencedWhenReady"},
     "take-part-unregistered": {"B13 epochs", "B27 UnfencedWhenReady", *LOST_BEFORE_ELECTED},
     "ready-at-once": {"B27 UnfencedWhenReady"},
     "ready-after-loss": {"B27 UnfencedWhenReady"},
+    "group-load-to-hw": GROUPS,
+    "group-load-beginning": GROUPS,
+    "group-forget-generation": GROUPS,
+    "group-share-early": GROUPS,
+    "group-store-nothing": GROUPS,
+    "group-any-generation": GROUPS,
+    "group-forget-late": GROUPS,
+    "group-shares-of-anybody": {"L5 groups"},
 }
 """Mistakes found within a few schedules, and the invariants that find them."""
 
@@ -82,6 +92,10 @@ SLOW = {
     "shrink-without-leader",
     "keep-lost-lease",
     "keep-lost-registration",
+    "group-commit-early",
+    "group-keep-deposed",
+    "group-answer-loading",
+    "group-show-unwritten",
 }
 """Mistakes that need a rare constellation; `python -m minikafka_chaos.simulation.docs --write --measure` searches for them."""
 

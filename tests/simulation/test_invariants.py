@@ -11,6 +11,10 @@ from uuid import UUID
 
 import pytest
 from minikafka.controller.workspace import Event
+from minikafka.groups.coordinator import GroupCoordinator
+from minikafka.groups.placement import OFFSETS_TOPIC
+from minikafka.groups.records import CommittedOffset
+from minikafka.groups.timers import Now
 from minikafka.log.errors import CorruptBatch
 from minikafka.metadata.image import MIN_ISR
 from minikafka.protocol.records import Record, build_batch
@@ -18,13 +22,15 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
 from minikafka.replication.replica_host import ReplicaHost
-from minikafka_chaos.simulation import checker, client_checks, term_checks, world
+from minikafka_chaos.simulation import checker, client_checks, group_checks, term_checks, world
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.bug_seed import rules_with
 from minikafka_chaos.simulation.checker import Violation
 from minikafka_chaos.simulation.client_checks import Ack
+from minikafka_chaos.simulation.group_checks import Fetched, SentCommit
 from minikafka_chaos.simulation.invariants import INVARIANTS
 from minikafka_chaos.simulation.leading import Waiting
+from minikafka_chaos.simulation.members import GroupMember
 from minikafka_chaos.simulation.mirror import GONE, Identity
 from minikafka_chaos.simulation.world import EVENT_FAILED, Plan, World, simulate
 
@@ -41,7 +47,7 @@ class Scene:
         self.world = World(seed=3, plan=Plan(seconds=2.0, strikes_max=0))
         self.world.run()
         self.checker = self.world.checker
-        self.tp: TopicPartition = min(self.checker.states)
+        self.tp: TopicPartition = min(tp for tp in self.checker.states if tp.topic != OFFSETS_TOPIC)
         self.state = self.checker.states[self.tp]
         self.leader: SimBroker = self.world.brokers[self.state.leader]
         self.follower: SimBroker = self.world.brokers[next(i for i in self.state.isr if i != self.leader.id)]
@@ -468,6 +474,89 @@ def unanswered_in_the_end(scene: Scene) -> None:
     scene.checker.final()
 
 
+def _commits(scene: Scene, times: int) -> tuple[GroupMember, TopicPartition, list[SentCommit]]:
+    """Commits of a member, one after the other, each known to be written; the last is not answered yet."""
+    groups = scene.checker.groups
+    member = groups.members[0]
+    tp, made = member.assigned[0], []
+    for _ in range(times):
+        scene.world.scheduler.now += 1.0
+        made.append(groups.sent(member, tp))
+        scene.world.scheduler.now += 1.0
+        made[-1].is_written(scene.world.now)
+    scene.world.scheduler.now += 1.0
+    return member, tp, [*made, groups.sent(member, tp)]
+
+
+def a_member_begins_before_the_last_commit(scene: Scene) -> None:
+    member, tp, (first, _, last) = _commits(scene, 2)
+    scene.checker.groups.acknowledged(member, tp, last, Fetched(first.offset, scene.world.now, scene.world.now))
+
+
+def a_member_begins_at_nothing(scene: Scene) -> None:
+    member, tp, (*_, last) = _commits(scene, 1)
+    scene.checker.groups.acknowledged(member, tp, last, Fetched(None, scene.world.now, scene.world.now))
+
+
+def a_member_began_where_nobody_wrote(scene: Scene) -> None:
+    member, tp, (_, last) = _commits(scene, 1)
+    now = scene.world.now
+    scene.checker.groups.acknowledged(member, tp, last, Fetched(last.offset - 1, now - 2, now))
+    scene.checker.final()
+
+
+def two_owners(scene: Scene) -> None:
+    member = next(member for member in scene.checker.groups.members if member.assigned)
+    member.member_id = "another"
+    scene.checker.groups.assigned(member)
+
+
+def a_commit_of_the_past(scene: Scene) -> None:
+    member, tp, (last,) = _commits(scene, 0)
+    last.generation -= 1
+    scene.checker.groups.acknowledged(member, tp, last, None)
+
+
+def _coordinator(scene: Scene) -> tuple[GroupCoordinator, GroupMember]:
+    member = scene.checker.groups.members[0]
+    return scene.world.brokers[scene.checker.states[member.tp].leader].groups.coordinator, member
+
+
+def a_coordinator_that_remembers_too_much(scene: Scene) -> None:
+    coordinator, member = _coordinator(scene)
+    coordinator._groups[member.group].offsets.restore(member.assigned[0], CommittedOffset(FAR))
+    scene.checker.groups.look()
+
+
+def a_coordinator_that_forgot_a_share(scene: Scene) -> None:
+    coordinator, member = _coordinator(scene)
+    coordinator._groups[member.group].members[member.member_id].assignment = b""
+    scene.checker.final()
+
+
+def a_member_without_a_share_in_the_end(scene: Scene) -> None:
+    scene.checker.groups.members[0].stable = False
+    scene.checker.final()
+
+
+def members_of_two_generations_in_the_end(scene: Scene) -> None:
+    member = scene.checker.groups.members[0]
+    member.generation = member.committed_in = FAR
+    scene.checker.final()
+
+
+def nobody_coordinates_in_the_end(scene: Scene) -> None:
+    coordinator, member = _coordinator(scene)
+    coordinator.unload(member.tp.partition, Now(scene.world.now, scene.world.now_ms))
+    scene.checker.final()
+
+
+def a_partition_that_nobody_has_in_the_end(scene: Scene) -> None:
+    for member in scene.checker.groups.members:
+        member.assigned = ()
+    scene.checker.final()
+
+
 def endless_events(scene: Scene) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(world, "EVENTS_MAX", scene.world.scheduler.events)
@@ -548,6 +637,17 @@ WRONG: dict[str, Callable[[Scene], None]] = {
     "B26 ToldWhenWritten, twice": an_event_told_twice,
     "B27 UnfencedWhenReady": unfenced_before_it_has_looked_at_the_image,
     "B28 OneController": a_term_goes_on_though_another_has_the_lease,
+    "G1 CommittedOffsets": a_member_begins_before_the_last_commit,
+    "G1 CommittedOffsets, none": a_member_begins_at_nothing,
+    "G1 CommittedOffsets, not written": a_member_began_where_nobody_wrote,
+    "G2 OneOwner": two_owners,
+    "G3 FencedGeneration": a_commit_of_the_past,
+    "G4 MemoryIsLog": a_coordinator_that_remembers_too_much,
+    "G4 MemoryIsLog, share": a_coordinator_that_forgot_a_share,
+    "L5 groups": a_member_without_a_share_in_the_end,
+    "L5 groups, generations": members_of_two_generations_in_the_end,
+    "L5 groups, coordinator": nobody_coordinates_in_the_end,
+    "L5 groups, partitions": a_partition_that_nobody_has_in_the_end,
     "L1 leader": no_leader_in_the_end,
     "L2 full ISR": not_in_sync_in_the_end,
     "L2 full ISR, not hosted": not_hosted_in_the_end,
@@ -627,7 +727,7 @@ def test_every_declared_invariant_is_exercised_here() -> None:
 def test_every_reported_invariant_is_declared() -> None:
     reported = {
         call.args[0].value
-        for module in (checker, client_checks, term_checks, world)
+        for module in (checker, client_checks, group_checks, term_checks, world)
         for call in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)

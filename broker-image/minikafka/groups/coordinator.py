@@ -56,6 +56,10 @@ class GroupCoordinator:
         on_deleted: told of each group that is gone: group id, reason.
     """
 
+    log_class: type[OffsetsLog] = OffsetsLog
+    membership_class: type[Membership] = Membership
+    commits_class: type[Commits] = Commits
+
     def __init__(
         self,
         config: GroupConfig,
@@ -72,15 +76,15 @@ class GroupCoordinator:
         self._owned: set[int] = set()
         self._loading: set[int] = set()
         self._timers = TimerQueue()
-        self._log = OffsetsLog(append, self._timers, config.offsets_commit_timeout_ms)
+        self._log = self.log_class(append, self._timers, config.offsets_commit_timeout_ms)
 
         self._on_deleted = on_deleted
 
         def rebalanced(group: Group) -> None:
             on_rebalanced(group.group_id, group.generation, len(group.members), group.rebalance_reason)
 
-        self._membership = Membership(config, self._timers, self._store, new_id, rebalanced)
-        self._commits = Commits(config, self._log, self._membership, self.partition_of, self._forget)
+        self._membership = self.membership_class(config, self._timers, self._store, new_id, rebalanced)
+        self._commits = self.commits_class(config, self._log, self._membership, self.partition_of, self._forget)
         self._retention = self._timers.timer(self._check_retention)
 
     # -- time ---------------------------------------------------------------------------------------
@@ -112,6 +116,10 @@ class GroupCoordinator:
     def owned(self) -> frozenset[int]:
         """Partitions whose groups are loaded here."""
         return frozenset(self._owned)
+
+    def is_writing(self, partition: int) -> bool:
+        """Whether what is in memory may differ from the log: a write is under way."""
+        return self._log.is_writing(partition)
 
     def start_loading(self, partition: int) -> Replay:
         """This broker leads that partition now: COORDINATOR_LOAD_IN_PROGRESS until :meth:`finish_loading`."""

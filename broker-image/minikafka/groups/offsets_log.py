@@ -33,6 +33,10 @@ class OffsetsLog:
         self._sequence = count(1)
         self._under_way: dict[int, dict[int, _Write]] = {}
 
+    def is_writing(self, partition: int) -> bool:
+        """Whether a write is under way whose outcome is not known yet; one that has timed out may still be replicated."""
+        return bool(self._under_way.get(partition))
+
     def next_sequence(self) -> int:
         """A number for the next write; writes are appended in the order of their numbers."""
         return next(self._sequence)

@@ -146,8 +146,17 @@ class FollowerState:
             self.partition.log.increment_log_start_offset(log_start_offset)
 
     def is_current(self, asked: FetchPosition) -> bool:
-        """Only answers to this term's fetch at this very position count (KIP-320; a truncation may have come between)."""
-        return asked.leader_epoch == self.epoch and asked.offset == self.partition.log.log_end_offset
+        """Only answers to this term's fetch at this very position count (KIP-320; a truncation may have come between).
+
+        Two fetches may be under way. The offset alone does not tell that the log is the one that was asked for: it may have been
+        cut and have grown again since. The epoch of its last record does.
+        """
+        log = self.partition.log
+        return (
+            asked.leader_epoch == self.epoch
+            and asked.offset == log.log_end_offset
+            and asked.last_fetched_epoch == self.last_fetched_epoch()
+        )
 
     def append(self, records: memoryview) -> None:
         """Append; batches of an epoch above the fetch's are left out (KAFKA-18723)."""

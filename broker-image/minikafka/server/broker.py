@@ -23,6 +23,7 @@ from minikafka.protocol.fetch import TopicKey
 from minikafka.replication.clock import Clock
 from minikafka.replication.fetch_loop import FetcherPool
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.internal_log import InternalLog
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.api import load_handlers
@@ -36,7 +37,6 @@ from minikafka.server.health import Health
 from minikafka.server.hosting import PartitionHost
 from minikafka.server.housekeeping import Housekeeping
 from minikafka.server.http import MetricsServer
-from minikafka.server.internal import InternalLog
 from minikafka.server.membership import AlterPartitionSender, Membership
 from minikafka.server.observation import observe
 from minikafka.server.offline_logs import OfflineLogs
@@ -98,7 +98,7 @@ class Broker:
         self.offline_logs = OfflineLogs(self)
         self.fetchers = FetcherPool[HostedPartition](partial(ReplicaFetcher, self))
         self.host = PartitionHost(self, CLOCK)
-        self.internal = InternalLog(self)
+        self.internal = InternalLog(self.replicas, self.log_failed)
         self.groups = GroupService.for_broker(self)
         self.housekeeping = Housekeeping(self)
         self.replicas.flush_soon = self.housekeeping.flush_soon
@@ -233,7 +233,7 @@ class Broker:
         self.offline_logs.stop()
         self.alter_sender.stop()
         self.fetchers.stop()
-        await self.groups.stop()
+        self.groups.stop()
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.wait((self._watcher,))

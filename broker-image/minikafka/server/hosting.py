@@ -31,8 +31,6 @@ from minikafka.telemetry.stats import ReplicaStatus
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
-OFFSETS_TOPIC = "__consumer_offsets"
-
 METADATA = "cluster metadata"
 AHEAD_SHOWN_MAX = 3
 
@@ -118,7 +116,7 @@ class PartitionHost:
             case RoleChanged():
                 self._role_changed(effect.partition)
             case LeadershipLost():
-                self._leadership_lost(effect.partition)
+                self.broker.groups.role_changed(effect.partition)
             case IsrChanged():
                 self.note_isr(effect.partition, effect.before, effect.isr)
             case Dropped():
@@ -161,13 +159,7 @@ class PartitionHost:
                 high_watermark=partition.high_watermark,
             )
             broker.note_truncations(partition)
-        if topic == OFFSETS_TOPIC:
-            broker.groups.on_leadership_change(index, partition.leader is not None, partition.leader_epoch)
-
-    def _leadership_lost(self, partition: HostedPartition) -> None:
-        topic, index = partition.topic_partition
-        if topic == OFFSETS_TOPIC and partition.leader is None:
-            self.broker.groups.on_leadership_change(index, False, partition.leader_epoch)
+        broker.groups.role_changed(partition)
 
     def _dropped(self, effect: Dropped) -> None:
         topic, index = effect.partition.topic_partition

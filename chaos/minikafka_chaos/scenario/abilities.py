@@ -15,7 +15,7 @@ _NO_DELAY = (
 )
 _NO_DISK = "the broker's image has no injection point that the agent may reach"
 
-NO_GROUPS = "consumer groups and their coordinators are not among the code that is simulated"
+NO_GROUPS = "the load of this ground has no consumer group"
 
 LACKS: Mapping[str, Mapping[Verb, str]] = MappingProxyType(
     {

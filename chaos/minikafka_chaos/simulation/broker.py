@@ -19,7 +19,7 @@ from minikafka.metadata.store import StoreError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.hosted import HostedPartition
 
-from minikafka_chaos.simulation import reports
+from minikafka_chaos.simulation import groups, reports
 from minikafka_chaos.simulation.announcing import IsrAnnouncer
 from minikafka_chaos.simulation.flushing import Flushing
 from minikafka_chaos.simulation.following import fetchers
@@ -56,6 +56,7 @@ class SimBroker:
         self.flushing = Flushing(self)
         self.isr = IsrAnnouncer(self)
         self.leading = Leading(self)
+        self.groups = groups.host(self)
         self.fetchers = fetchers(self)
         self.hosting = Hosting(self)
         self.membership = Membership(self)
@@ -210,6 +211,7 @@ class SimBroker:
         if not self.up:
             return
         assert self.logs is not None
+        self.groups.stop()
         clean = self.broker_epoch >= 0
         self.logs.checkpoint_high_watermarks(self.hosting.host.high_watermarks())
         self.world.watcher.checkpointed(self)

@@ -10,12 +10,15 @@ from minikafka.controller.controller import Controller
 from minikafka.controller.partitions import PartitionBook
 from minikafka.controller.term import ControllerTerm
 from minikafka.controller.topics import TopicBook
+from minikafka.groups.coordinator import GroupCoordinator
+from minikafka.groups.host import GroupHost
 from minikafka.log.manager import LogManager
 from minikafka.membership.lifecycle import BrokerLifecycle
 from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.replication.fetch_loop import FetchLoop
 from minikafka.replication.follower import FollowerState
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.internal_log import InternalLog
 from minikafka.replication.isr_requests import IsrRequests
 from minikafka.replication.leader import LeaderState
 from minikafka.replication.replica_host import ReplicaHost
@@ -51,6 +54,9 @@ def rules_with(
     isr_requests: type[IsrRequests] | None = None,
     term: type[ControllerTerm] | None = None,
     lifecycle: type[BrokerLifecycle] | None = None,
+    groups: type[GroupHost] | None = None,
+    coordinator: type[GroupCoordinator] | None = None,
+    internal_log: type[InternalLog] | None = None,
 ) -> Callable[[], Rules]:
     """What makes the rules with these classes and functions in the place of production's."""
 
@@ -82,6 +88,12 @@ def rules_with(
             rules.controller_term = term
         if lifecycle:
             rules.broker_lifecycle = lifecycle
+        if groups:
+            rules.group_host = groups
+        if coordinator:
+            rules.group_host = type("MutantHost", (GroupHost,), {"coordinator_class": coordinator})
+        if internal_log:
+            rules.internal_log = internal_log
         if manager:
             rules.log_manager = manager
         if host:

@@ -22,6 +22,7 @@ from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
 
 from minikafka_chaos.simulation.client_checks import ClientChecks
+from minikafka_chaos.simulation.group_checks import GroupChecks
 from minikafka_chaos.simulation.mirror import (
     GONE,
     Identity,
@@ -60,6 +61,7 @@ class Checker(Watcher):
         """The one record that was ever seen at an offset with a leader epoch."""
         self.clients = ClientChecks(world, self)
         self.terms = TermChecks(world, self)
+        self.groups = GroupChecks(world, self)
         self.views: dict[tuple[int, TopicPartition], View] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         self.topic_ids: dict[str, UUID] = {}
@@ -169,6 +171,10 @@ class Checker(Watcher):
         """The replica waits for a new registration; its state begins anew."""
         view = self.views[broker.id, tp]
         view.partition_epoch, view.hw_epoch = -1, -1
+
+    def group_deleted(self, group: str) -> None:
+        """A coordinator has forgotten a group."""
+        self.groups.group_deleted(group)
 
     def checkpointed(self, broker: SimBroker) -> None:
         """Remember what a restart must find at least."""
@@ -572,6 +578,7 @@ class Checker(Watcher):
                 self.fail("B25 OwnLogsOnly", stray)
         for reader in self.world.consumers:
             self.clients.seen_by(reader.tp, reader)
+        self.groups.final()
         for producer in self.world.producers:
             if not producer.idle:
                 self.fail("L3 progress", f"{producer.values} of {producer.tp} are still unanswered")

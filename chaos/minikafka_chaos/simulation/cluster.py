@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.workspace import ControllerConfig
+from minikafka.groups.config import GroupConfig
+from minikafka.groups.host import LOAD_SLICE_SECONDS
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.replication.isr import IsrProposal
@@ -44,6 +46,11 @@ class SimCluster:
     """replica.fetch.backoff.ms"""
     produce_timeout = 30.0
     """The time a producer gives a broker."""
+    group_config = GroupConfig()
+    offsets_partitions = 50
+    """Of ``__consumer_offsets``."""
+    load_slice = LOAD_SLICE_SECONDS
+    """How long a coordinator reads its log at a time; in virtual time it takes none, so 0 means one batch at a time."""
     data_dir = "/data"
     unflushed_dir: str | None = None
 
@@ -54,6 +61,7 @@ class SimCluster:
         self.store = SimStore(self)
         self.watcher = Watcher()
         self.brokers: dict[int, SimBroker] = {}
+        self._member_ids = 0
 
     @property
     def now(self) -> float:
@@ -62,6 +70,11 @@ class SimCluster:
     @property
     def now_ms(self) -> int:
         return EPOCH_MS + int(self.scheduler.now * 1000)
+
+    def new_member_id(self) -> str:
+        """For a new member of a group."""
+        self._member_ids += 1
+        return f"id{self._member_ids}"
 
     def note(self, line: str) -> None:
         self.scheduler.note(line)
@@ -99,6 +112,10 @@ class SimCluster:
     def flush_pause(self, first: bool) -> float:
         """The time until a broker looks again whether a flush is due."""
         raise NotImplementedError
+
+    def load_pause(self) -> float:
+        """The time between two slices of a log that a coordinator reads, in seconds."""
+        return 0.0
 
     def flush_time(self) -> float:
         """How long a flush takes that an append waits for, in seconds."""

@@ -13,10 +13,12 @@ from minikafka.replication.replica_host import (
     Effect,
     HostSettings,
     IsrChanged,
+    LeadershipLost,
     LogRefused,
     MetadataBehind,
     Opened,
     RoleChanged,
+    TopicDeleted,
     TopicFailed,
 )
 
@@ -89,6 +91,10 @@ class Hosting:
                     reports.isr_changed(broker, effect.partition.topic_partition, effect.before)
                 case Dropped():
                     self._dropped(effect.partition, effect.reason)
+                case LeadershipLost():
+                    broker.groups.role_changed(effect.partition)
+                case TopicDeleted():
+                    broker.groups.topics_deleted([effect.topic])
                 case TopicFailed() | MetadataBehind():
                     raise effect.error
                 case LogRefused():
@@ -104,6 +110,7 @@ class Hosting:
             f"isr {list(state.isr)} leo {partition.log.log_end_offset} hw {partition.high_watermark}"
         )
         reports.role_changed(self.broker, partition)
+        self.broker.groups.role_changed(partition)
         note_truncations(self.broker, partition)
 
     def _dropped(self, partition: HostedPartition, reason: str) -> None:

@@ -1,7 +1,7 @@
 """The invariants by name: what must hold, and which public statement of Kafka's rules, or of a checker for it, says so.
 
-A is what clients see, B what brokers hold, L liveness after everything was healed, E the simulation itself. A name stands in
-``Checker.fail`` calls exactly as it stands here.
+A is what clients see, B what brokers hold, G what members of groups see, L liveness after everything was
+healed, E the simulation itself. A name stands in ``Checker.fail`` calls exactly as it stands here.
 """
 
 from __future__ import annotations
@@ -137,9 +137,27 @@ INVARIANTS: Mapping[str, Invariant] = {
     "B28 OneController": Invariant(
         "a term ends within two renewals of its lease after another broker took it, store and process willing", "KIP-631"
     ),
+    "G1 CommittedOffsets": Invariant(
+        "a member whose commits are accepted began at the last offset that was written before it asked, or at one whose "
+        "commit nobody had been answered",
+        "Kafka's OffsetFetch",
+    ),
+    "G2 OneOwner": Invariant(
+        "in a generation of a group a partition has one owner, whoever coordinates", "Kafka's rebalance protocol"
+    ),
+    "G3 FencedGeneration": Invariant(
+        "once a generation has given out its shares, no commit of an older one is accepted", "Kafka's ILLEGAL_GENERATION"
+    ),
+    "G4 MemoryIsLog": Invariant(
+        "in the end a coordinator has in memory what its log says: offsets, members and their shares",
+        "Kafka's GroupMetadataManager",
+    ),
     "L1 leader": Invariant("after healing every partition has a leader", "Vanlightly's KIP-966 specification"),
     "L2 full ISR": Invariant("after healing every replica is in the ISR", "Vanlightly's KIP-966 specification"),
     "L3 progress": Invariant("after healing every send is answered", "Vanlightly's KIP-966 specification"),
+    "L5 groups": Invariant(
+        "after healing the members of a group share all there is, in one generation, and what they commit is acknowledged", "own"
+    ),
     "L4 bounded": Invariant("a run makes no more events than a healthy cluster could", "own"),
     "E1 no exception": Invariant("no event raises, not even an error of the log, while the disk takes everything", "own"),
 }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from minikafka.controller.change import Election
 from minikafka.controller.controller import Controller
 from minikafka.controller.topics import NewTopic
+from minikafka.groups.placement import OFFSETS_TOPIC
 from minikafka.metadata.image import MIN_ISR, NO_LEADER
 from minikafka.protocol.errors import KafkaError
 from minikafka.protocol.types import TopicPartition
@@ -453,6 +454,8 @@ class Nemesis:
         if broker is None or broker.paused:
             return
         for tp, partition in broker.partitions.items():
+            if tp.topic == OFFSETS_TOPIC:
+                continue  # nobody may: it is compacted
             if partition.leader is not None and self.world.random.random() < 0.7:
                 start = partition.log.log_start_offset
                 to = start + (partition.high_watermark - start) // 2

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from minikafka.controller.controller import Controller
 from minikafka.controller.term import ControllerTerm
+from minikafka.groups.host import GroupHost
 from minikafka.log.manager import LogManager
 from minikafka.membership.lifecycle import BrokerLifecycle
 from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.replication.fetch_loop import FetchLoop
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.internal_log import InternalLog
 from minikafka.replication.isr_requests import IsrRequests
 from minikafka.replication.replica_host import ReplicaHost
 from minikafka.replication.replicas import ReplicaManager
@@ -31,6 +33,8 @@ class Rules:
     controller_term: type[ControllerTerm] = ControllerTerm
     broker_lifecycle: type[BrokerLifecycle] = BrokerLifecycle
     log_manager: type[LogManager] = LogManager
+    group_host: type[GroupHost] = GroupHost
+    internal_log: type[InternalLog] = InternalLog
 
     def min_insync_replicas(self, image: ClusterImage, topic: TopicState, own: int) -> int:
         """What a leader goes by: the cluster's word, whatever its ``own`` file says."""

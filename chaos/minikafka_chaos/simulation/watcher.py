@@ -53,5 +53,8 @@ class Watcher:
     def settled(self, broker: SimBroker) -> None:
         """A broker's replicas match the image."""
 
+    def group_deleted(self, group: str) -> None:
+        """A coordinator has forgotten a group."""
+
     def told(self, broker: SimBroker, event: Event) -> None:
         """A controller tells of something that it decided."""

@@ -10,6 +10,8 @@ from random import Random
 
 from minikafka.controller.topics import NewTopic
 from minikafka.controller.workspace import ControllerConfig
+from minikafka.groups.config import GroupConfig
+from minikafka.groups.placement import OFFSETS_TOPIC
 from minikafka.log.config import FOREVER, LogConfig
 from minikafka.log.log import Log
 from minikafka.protocol.types import TopicPartition
@@ -19,6 +21,7 @@ from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.checker import Checker, Violation
 from minikafka_chaos.simulation.clients import Consumer, EndOffsetWatcher, Producer
 from minikafka_chaos.simulation.cluster import SimCluster
+from minikafka_chaos.simulation.members import GroupMember
 from minikafka_chaos.simulation.nemesis import Nemesis
 from minikafka_chaos.simulation.network import Network
 from minikafka_chaos.simulation.rules import Rules
@@ -75,6 +78,9 @@ PROFILES = (
 
 FLUSH_MESSAGES = (FOREVER, FOREVER, FOREVER, 1, 3)
 """In most runs nobody waits for a flush, as by default."""
+
+GROUP_SHARE = 0.3
+"""The share of runs that have a consumer group, too."""
 
 EVENTS_MAX = 200_000
 """A run that makes more events than this has run wild; a usual one makes a few thousand."""
@@ -143,6 +149,15 @@ class World(SimCluster):
         self.acked = 0
         self.term_began: dict[tuple[int, TopicPartition, int], float] = {}
         self.nemesis: Nemesis | None = None
+        groups = Random(f"groups {seed}")
+        self.groups = ("g", "other")[: groups.choice((1, 1, 2))] if groups.random() < GROUP_SHARE else ()
+        self.offsets_partitions = groups.choice((1, 2))
+        self.load_slice = groups.choice((0.0, 1.0))
+        self.group_config = GroupConfig(
+            group_initial_rebalance_delay_ms=groups.choice((0, 100)),
+            group_min_session_timeout_ms=100,
+            offsets_commit_timeout_ms=400,
+        )
         self.network = Network(self)
         self.watcher = self.checker = Checker(self)
         self.min_isr_of = dict.fromkeys(range(1, count + 1), self.min_isr)
@@ -173,6 +188,9 @@ class World(SimCluster):
 
     def checkpoint_pause(self, first: bool) -> float:
         return self.random.uniform(0.1, 0.5) if first else self.random.uniform(0.2, 0.6)
+
+    def load_pause(self) -> float:
+        return self.random.uniform(0.0, 0.01)
 
     def flush_pause(self, first: bool) -> float:
         return self.random.uniform(0.05, 0.5) if first else self.random.uniform(0.05, 0.6)
@@ -205,7 +223,11 @@ class World(SimCluster):
         if "t" not in role.controller.image.topics:
             wish = NewTopic("t", len(self.topic), 3)
             role.submit(lambda c: c.topics.create(wish), lambda _: None)
-        if not self.checker.states:  # not in the store yet, or its commit was refused
+        if self.groups and OFFSETS_TOPIC not in role.controller.image.topics:
+            offsets = NewTopic(OFFSETS_TOPIC, self.offsets_partitions, 3)
+            role.submit(lambda c: c.topics.create(offsets), lambda _: None)
+        wanted = len(self.topic) + (self.offsets_partitions if self.groups else 0)
+        if len(self.checker.states) < wanted:  # not in the store yet, or its commit was refused
             self.scheduler.at(0.05, self._begin)
             return
         number = 0
@@ -215,6 +237,11 @@ class World(SimCluster):
                 self.producers.append(Producer(self, number, tp, acks))
             self.consumers.append(Consumer(self, tp))
             EndOffsetWatcher(self, tp)
+        self.checker.groups.members += [
+            GroupMember(self, group, number) for group in self.groups for number in range(3)
+        ]
+        if self.groups:
+            self.checker.groups.look()
         self.nemesis = Nemesis(self)
 
     def run(self) -> None:
@@ -224,6 +251,7 @@ class World(SimCluster):
         self.nemesis.heal()
         for producer in self.producers:
             producer.stopped = True
+        self.checker.groups.finish()
         deadline = self.now + self.plan.settle
         self._until(lambda: self.now >= deadline or self._settled())
         self.checker.final()
@@ -250,6 +278,8 @@ class World(SimCluster):
                 return False
             if not all(tp in self.brokers[r].partitions for r in state.replicas):
                 return False
+        if not self.checker.groups.settled:
+            return False
         return all(self.checker.stray_log(broker) is None for broker in self.brokers.values())
 
     def _until(self, done: Callable[[], bool]) -> None:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from minikafka.groups import host as group_host
 from minikafka.groups.config import GroupConfig
 from minikafka.groups.placement import OFFSETS_TOPIC, partition_for
 from minikafka.groups.requests import GroupProtocol, JoinRequest, SyncRequest
@@ -16,7 +17,6 @@ from minikafka.log.errors import LogDirFailure
 from minikafka.protocol import messages
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.records import RecordBatch, iterate_batches
-from minikafka.server import group_service
 from minikafka.server.api.groups import SPECS
 from minikafka.server.group_service import GroupService
 
@@ -42,8 +42,7 @@ class OneBroker:
         self.groups = GroupService(
             config=GroupConfig(**{"group_initial_rebalance_delay_ms": 0, **config}),
             offsets_partitions=50,
-            append_internal=self._append,
-            read_log=self._read,
+            log=self,
             ensure_offsets_topic=self._ensure,
             partition_count=lambda topic: self.topics.get(topic, 0),
             partition_leader=lambda _topic, partition: BROKER_ID if partition in self.log_leaders else -1,
@@ -53,12 +52,12 @@ class OneBroker:
         )
         self.log_leaders: set[int] = set()
 
-    def lead(self, epoch: int = 1) -> None:
+    def lead(self) -> None:
         for partition in range(PARTITIONS):
             self.log_leaders.add(partition)
-            self.groups.on_leadership_change(partition, True, epoch)
+            self.groups._host.on_leadership_change(partition, True)
 
-    def _append(self, topic: str, partition: int, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
+    def append(self, topic: str, partition: int, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
         assert topic == OFFSETS_TOPIC
         if self.append_error is ErrorCode.NONE:
             self.log.setdefault(partition, []).append(bytes(batch))
@@ -67,7 +66,7 @@ class OneBroker:
         else:
             done(self.append_error)
 
-    def _read(self, topic: str, partition: int) -> Iterator[RecordBatch]:
+    def read(self, topic: str, partition: int) -> Iterator[RecordBatch]:
         for batch in self.log.get(partition, []):
             yield from iterate_batches(batch)
         if self.read_error is not None:
@@ -97,7 +96,7 @@ async def one_broker(*, leads: bool = True, **config: Any) -> AsyncIterator[OneB
     try:
         yield broker
     finally:
-        await broker.groups.stop()
+        broker.groups.stop()
 
 
 async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
@@ -426,10 +425,10 @@ async def test_leadership_lost_while_loading() -> None:
         partition = partition_for("simple", PARTITIONS)
         first.log[partition] *= 2000
         async with one_broker(log=first.log) as heir:
-            heir.groups.on_leadership_change(partition, False, -1)
+            heir.groups._host.on_leadership_change(partition, False)
             answer = await heir.ask("OffsetFetch", 7, group_id="simple", topics=None)
             assert error_of(answer) is ErrorCode.NOT_COORDINATOR
-            heir.groups.on_leadership_change(partition, True, 0)
+            heir.groups._host.on_leadership_change(partition, True)
             await until(lambda: partition in heir.groups.coordinator.owned)
 
 
@@ -445,7 +444,7 @@ async def test_a_log_that_cannot_be_read_is_not_half_loaded() -> None:
 
 async def test_a_log_that_can_be_read_again_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was tried once a leadership: a disk that was busy for a moment left its groups without a coordinator for good."""
-    monkeypatch.setattr(group_service, "LOAD_RETRY_SECONDS_FIRST", 0.001)
+    monkeypatch.setattr(group_host, "LOAD_RETRY_SECONDS_FIRST", 0.001)
     for error in (LogDirFailure("disk", permanent=False), ZeroDivisionError("a mistake")):
         async with one_broker(leads=False) as broker:
             broker.read_error = error
@@ -460,20 +459,20 @@ async def test_a_log_that_can_be_read_again_is_loaded_again(monkeypatch: pytest.
 
 
 async def test_leadership_lost_while_it_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_service, "LOAD_RETRY_SECONDS_FIRST", 0.001)
+    monkeypatch.setattr(group_host, "LOAD_RETRY_SECONDS_FIRST", 0.001)
     async with one_broker(leads=False) as broker:
         broker.read_error = LogDirFailure("disk", permanent=False)
         broker.lead()
         for partition in range(PARTITIONS):
-            broker.groups.on_leadership_change(partition, False, 2)
+            broker.groups._host.on_leadership_change(partition, False)
         assert broker.events.count("component_recovered") == PARTITIONS, "it is the next leader's"
-        assert broker.groups._retries == {}
+        assert broker.groups._host._retries == {}
         assert broker.groups.coordinator.owned == set()
 
 
 async def test_the_clock_goes_on_after_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions run out and rebalances end by one timer; with its last call gone, no group would ever get on."""
-    monkeypatch.setattr(group_service, "TICK_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(group_host, "TICK_RETRY_SECONDS", 0.001)
     async with one_broker(group_min_session_timeout_ms=1) as broker:
         coordinator = broker.groups.coordinator
         tick, calls = coordinator.tick, 0
@@ -487,7 +486,7 @@ async def test_the_clock_goes_on_after_a_mistake(monkeypatch: pytest.MonkeyPatch
 
         monkeypatch.setattr(coordinator, "tick", fail)
         await member(broker)
-        broker.groups._tick()
+        broker.groups._host._wake_at(0.0)
         await until(lambda: calls > 3)
         assert broker.events.count("component_failed") == broker.events.count("component_recovered") == 1
 
@@ -498,7 +497,7 @@ async def test_an_append_that_fails_unexpectedly_is_answered(monkeypatch: pytest
         def fail(*_: object) -> None:
             raise ZeroDivisionError("a mistake")
 
-        monkeypatch.setattr(broker.groups, "_append_internal", fail)
+        monkeypatch.setattr(broker, "append", fail)
         topics = [{"name": "ledger", "partitions": [{"partition_index": 0, "committed_offset": 5}]}]
         values = {"group_id": "bank", "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
         async with asyncio.timeout(10):
@@ -513,7 +512,7 @@ async def test_requests_that_wait_are_answered_when_leadership_is_lost() -> None
         request = JoinRequest("bank", "", "consumer", RANGE, 10_000, 60_000)
         waiting = asyncio.ensure_future(broker.groups.join(request))
         await until(lambda: broker.groups.coordinator.describe_group("bank").state == "PreparingRebalance")
-        broker.groups.on_leadership_change(partition_for("bank", PARTITIONS), False, 2)
+        broker.groups._host.on_leadership_change(partition_for("bank", PARTITIONS), False)
         assert (await waiting).error is ErrorCode.NOT_COORDINATOR
 
 

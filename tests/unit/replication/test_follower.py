@@ -208,6 +208,18 @@ class TestAnswers:
         assert state.leader_offsets(state.position()._replace(offset=0), 0, 0) is FetchOutcome.STALE
         assert follower.leo == 1
 
+    def test_an_answer_to_a_log_that_was_cut_and_has_grown_again_is_stale(self) -> None:
+        """Two fetches at one position, both answered with where the logs part; what was appended in between stays."""
+        leader, follower = pair(2)
+        catch_up(follower, leader)
+        state = following(follower)
+        before = state.position()
+        late = before._replace(last_fetched_epoch=before.last_fetched_epoch - 1)
+        assert late.offset == follower.leo == 2
+        assert state.answered(late, ErrorCode.NONE, (0, 1), 2, 0, NOTHING) is FetchOutcome.STALE
+        assert follower.leo == 2
+        assert state.answered(before, ErrorCode.NONE, None, 2, 0, NOTHING) is FetchOutcome.EMPTY
+
     def test_the_last_epoch_is_remembered_over_an_empty_answer(self) -> None:
         """KAFKA-15510: forgetting it would turn divergence detection off. Bug seed forget-epoch-on-empty."""
         leader, follower = pair(1)

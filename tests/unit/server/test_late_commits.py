@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 from minikafka.groups.config import GroupConfig
@@ -19,10 +17,10 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.clock import Clock
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.internal_log import InternalLog
 from minikafka.replication.partition import ReplicationConfig
 from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.group_service import GroupService
-from minikafka.server.internal import InternalLog
 from minikafka.telemetry.stats import BrokerStats
 
 from tests.unit.replication.cluster import NOW_MS, AllAlive
@@ -62,7 +60,7 @@ class Coordinator:
         return time.monotonic()
 
     def service(self) -> GroupService:
-        internal = InternalLog(cast(Any, SimpleNamespace(replicas=self.replicas)))
+        internal = InternalLog(self.replicas, lambda *_: None)
 
         async def ensure() -> None:
             pass
@@ -70,14 +68,13 @@ class Coordinator:
         service = GroupService(
             config=GroupConfig(offsets_commit_timeout_ms=TIMEOUT_MS),
             offsets_partitions=1,
-            append_internal=internal.append,
-            read_log=internal.read,
+            log=internal,
             ensure_offsets_topic=ensure,
             partition_count=lambda _: 1,
             partition_leader=lambda _topic, _index: 1,
             endpoint_of=lambda _id, _listener: ("h", 1),
         )
-        service.on_leadership_change(0, True, 0)
+        service._host.on_leadership_change(0, True)
         return service
 
     async def commit(self, offset: int) -> ErrorCode:
@@ -115,7 +112,7 @@ async def test_a_commit_that_timed_out_and_is_replicated_then(monkeypatch: pytes
     later = one.service()
     await until(lambda: 0 in later.coordinator.owned)  # at once, unless the machine is busy
     assert one.committed(later) == 10, "the next coordinator reads it from the log"
-    await one.groups.stop()
+    one.groups.stop()
 
 
 async def test_a_commit_that_times_out_long_after_any_other_append_would(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,15 +125,15 @@ async def test_a_commit_that_times_out_long_after_any_other_append_would(monkeyp
     one.follower_fetches()
     assert await waiting is ErrorCode.NONE
     assert one.committed(one.groups) == 10
-    await one.groups.stop()
+    one.groups.stop()
 
 
 async def test_what_was_never_replicated_stays_unseen_here() -> None:
     """Leadership is lost before a follower has it: whether the record survives is the next leader's to say."""
     one = Coordinator()
     assert await one.commit(10) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    one.groups.on_leadership_change(0, False, 1)
+    one.groups._host.on_leadership_change(0, False)
     one.partition.fail_producers(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert one.partition.producers == type(one.partition.producers)()
     assert one.groups.fetch("g", [LEDGER]).error is not ErrorCode.NONE
-    await one.groups.stop()
+    one.groups.stop()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from minikafka.log.errors import LogError
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.records import RecordBatch
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
+from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.replicas import ReplicaManager
 
 NEVER_MS = 2**31 - 1
 """The time-out of an append. Coordinators have their own (``offsets.commit.timeout.ms``), after which they still must learn
@@ -19,10 +17,16 @@ that the records were replicated: what is in the log the next coordinator will k
 
 
 class InternalLog:
-    """What coordinators need of the replica manager."""
+    """What coordinators need of the replica manager.
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    Args:
+        replicas: those of this broker.
+        log_failed: told of a log that could not be read: a disk that refuses takes it offline, as everywhere.
+    """
+
+    def __init__(self, replicas: ReplicaManager, log_failed: Callable[[HostedPartition, LogError], None]) -> None:
+        self._replicas = replicas
+        self._log_failed = log_failed
 
     def append(self, topic: str, partition: int, batch: bytearray | bytes, done: Callable[[ErrorCode], None]) -> None:
         """Append a record batch; ``done`` gets NONE once the high watermark has passed it, however late, else the error.
@@ -35,20 +39,17 @@ class InternalLog:
 
         records = memoryview(bytearray(batch))
         request = ProduceRequest(None, -1, NEVER_MS, [(topic, [(partition, records)])])
-        self._broker.replicas.produce(request, answered, internal=True)
-        self._broker.replicas.flush_ready()
+        self._replicas.produce(request, answered, internal=True)
+        self._replicas.flush_ready()
 
     def read(self, topic: str, partition: int) -> Iterator[RecordBatch]:
-        """All batches of a partition hosted here, committed or not: a new leader's log is the truth.
-
-        A disk that refuses in the middle of it takes the log offline, as everywhere. Raises LogError.
-        """
-        hosted = self._broker.replicas.get(topic, partition)
+        """All batches of a partition hosted here, committed or not: a new leader's log is the truth. Raises LogError."""
+        hosted = self._replicas.get(topic, partition)
         if hosted is None:
             return
         log = hosted.log
         try:
             yield from log.read_batches(log.log_start_offset, log.log_end_offset)
         except LogError as error:
-            self._broker.log_failed(hosted, error)
+            self._log_failed(hosted, error)
             raise
