@@ -236,19 +236,22 @@ class BrokerLifecycle:
         """Who holds it."""
         if lease is None or (lease.holder == self.broker_id and lease.epoch != self.leads):
             effects = self._leave()
-            waits = self._standing_back.waits(now)
-            self.step = Wait(STAND_BACK_LOOK_SECONDS) if waits else TakeLease(lease.epoch if lease else 0)
+            self.step = self._take(lease.epoch if lease else 0, now)
             return effects
         self._look_at(lease, now)
         if lease.epoch == self.leads:
             self.step = self._beat()
         elif lease.epoch == self._connected_to:  # asked because it gave no answer in time
-            self.step = TakeLease(lease.epoch) if self._is_silent(now) else self._beat()
+            self.step = self._take(lease.epoch, now) if self._is_silent(now) else self._beat()
         else:
             effects = self._leave()
             self.step = Connect(lease.host, lease.port, lease.holder, self._interval)
             return effects
         return []
+
+    def _take(self, epoch: int, now: float) -> TakeLease | Wait:
+        """The lease, or a moment's patience while it is left to the others."""
+        return Wait(STAND_BACK_LOOK_SECONDS) if self._standing_back.waits(now) else TakeLease(epoch)
 
     def _look_at(self, lease: Lease, now: float) -> None:
         """Note who holds the lease, and when it last showed a sign of life."""
@@ -310,7 +313,7 @@ class BrokerLifecycle:
 
     def connect_failed(self, now: float) -> list[Effect]:
         """Nothing is known of the holder."""
-        self.step = TakeLease(self.controller_epoch) if self._is_silent(now) else Wait(RETRY_SECONDS)
+        self.step = self._take(self.controller_epoch, now) if self._is_silent(now) else Wait(RETRY_SECONDS)
         return []
 
     def disconnected(self) -> None:
@@ -379,9 +382,15 @@ class BrokerLifecycle:
         return [RegistrationLost(lost)]
 
     def _refused(self, error: ErrorCode, pause: float, now: float) -> list[Effect]:
-        """One that says it is no controller, and renews no lease, has resigned: its term is free."""
+        """One that says it is no controller, and renews no lease, has resigned: its term is free.
+
+        Who has resigned lately itself leaves it to the others, anew: of two that are cut off from the rest, but not from each
+        other and the store, neither may take over from the other before the rest has seen a lease that nobody renews.
+        """
         resigned = error is ErrorCode.NOT_CONTROLLER and self._connected_to is not None and self._is_silent(now)
-        self.step = TakeLease(self.controller_epoch) if resigned else Wait(pause)
+        if resigned and self._standing_back.waits(now):
+            self._standing_back.begin(now)
+        self.step = self._take(self.controller_epoch, now) if resigned else Wait(pause)
         return self._leave() if self._connected_to is not None else []
 
     def waited(self) -> list[Effect]:

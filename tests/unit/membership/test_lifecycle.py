@@ -258,6 +258,25 @@ class TestSilence:
         assert life.core.heartbeat_answered(refused, SESSION + 1) == [Disconnect()]
         assert life.at(TakeLease).expected_epoch == HELD.epoch
 
+    def test_two_that_are_cut_off_leave_it_to_the_rest(self, life: Life) -> None:
+        """One resigned, the other took over and resigns: the rest sees that only after a session. It was taken back at once."""
+        life.follows().core.waited()
+        life.standing_back.begin(0.0)
+        refused = HeartbeatAnswer(ErrorCode.NOT_CONTROLLER)
+        assert life.core.heartbeat_answered(refused, 1.5 * SESSION) == [Disconnect()]
+        life.at(Wait)
+        assert life.standing_back.waits(3.5 * SESSION - 0.1) and not life.standing_back.waits(3.5 * SESSION)
+
+    def test_a_silent_one_is_left_to_the_others_while_it_stands_back(self, life: Life) -> None:
+        life.standing_back.begin(0.0)
+        life.read(HELD, 0.0)
+        assert life.core.connect_failed(1.5 * SESSION) == []
+        life.at(Wait)
+        life.core.waited()
+        life.read(HELD, 2 * SESSION)
+        assert life.core.connect_failed(2 * SESSION) == []
+        assert life.at(TakeLease).expected_epoch == HELD.epoch
+
 
 class TestRegistration:
     def test_with_what_the_last_incarnation_left(self, life: Life) -> None:
