@@ -172,7 +172,7 @@ SHELL = (
         "            pass\n        elif self.want_fence",
         ("tests/unit/membership/test_lifecycle.py", f"{SERVER}/test_given_up_terms.py")),
     Bug("s45", "a controller that is none, and shows no sign of life, is asked for ever", "R15", "membership/lifecycle.py",
-        "        self.step = TakeLease(self.controller_epoch) if resigned else Wait(pause)\n",
+        "        self.step = self._take(self.controller_epoch, now) if resigned else Wait(pause)\n",
         "        self.step = Wait(pause)\n",
         ("tests/unit/membership/test_lifecycle.py", f"{SERVER}/test_loops.py")),
 )  # fmt: skip

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from minikafka.controller.partitions import PartitionBook
+from minikafka.controller.partitions import PartitionRegistry
 from minikafka.controller.workspace import Workspace
 from minikafka.metadata.image import BrokerState
 from minikafka.protocol.errors import ErrorCode
 
 CUT_OFF = "hears fewer than half of the brokers"
-"""Why a controller gives up its term: see :meth:`BrokerBook.is_cut_off`."""
+"""Why a controller gives up its term: see :meth:`BrokerRegistry.is_cut_off`."""
 
 
 class Registration(NamedTuple):
@@ -47,10 +47,10 @@ class Session:
     connected: bool
 
 
-class BrokerBook:
+class BrokerRegistry:
     """Decides on brokers."""
 
-    def __init__(self, workspace: Workspace, partitions: PartitionBook, now: float) -> None:
+    def __init__(self, workspace: Workspace, partitions: PartitionRegistry, now: float) -> None:
         self.workspace = workspace
         self.partitions = partitions
         self.sessions = {b.broker_id: Session(now, False) for b in workspace.image.brokers.values() if not b.fenced}

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from minikafka.controller.brokers import BrokerBook
-from minikafka.controller.partitions import PartitionBook
-from minikafka.controller.topics import ConfigCheck, TopicBook
+from minikafka.controller.brokers import BrokerRegistry
+from minikafka.controller.partitions import PartitionRegistry
+from minikafka.controller.topics import ConfigCheck, TopicRegistry
 from minikafka.controller.workspace import ControllerConfig, Event, RoomCheck, Workspace
 from minikafka.metadata.image import ClusterImage
 
@@ -21,9 +21,9 @@ class Controller:
     record) throw this object away.
     """
 
-    partition_book = PartitionBook
-    broker_book = BrokerBook
-    topic_book = TopicBook
+    partition_registry = PartitionRegistry
+    broker_registry = BrokerRegistry
+    topic_registry = TopicRegistry
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class Controller:
         self.epoch = epoch
         self.config = config
         self.workspace = Workspace(image, config, check_room)
-        self.partitions = self.partition_book(self.workspace)
-        self.brokers = self.broker_book(self.workspace, self.partitions, now)
-        self.topics = self.topic_book(self.workspace, new_uuid, check_configs)
+        self.partitions = self.partition_registry(self.workspace)
+        self.brokers = self.broker_registry(self.workspace, self.partitions, now)
+        self.topics = self.topic_registry(self.workspace, new_uuid, check_configs)
         self.topics.adopt_defaults()  # written with the first decisions, none of which is made by another value
         self._next_rebalance = now + config.leader_imbalance_check_interval
         self._next_election = now + config.unclean_leader_election_interval

@@ -11,7 +11,7 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 
 
-class PartitionBook:
+class PartitionRegistry:
     """Decides on partition states."""
 
     def __init__(self, workspace: Workspace) -> None:

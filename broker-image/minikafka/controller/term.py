@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from minikafka.controller.brokers import CUT_OFF
 from minikafka.controller.controller import Controller
 from minikafka.controller.heartbeats import Heartbeats
-from minikafka.controller.standing_back import StandingBack
+from minikafka.controller.resignation import ControllerResignation
 from minikafka.controller.workspace import Event
 from minikafka.metadata.store import FencedControllerError, Lease, StoreError
 from minikafka.protocol.errors import ErrorCode, KafkaError
@@ -82,15 +82,17 @@ class ControllerTerm:
     Args:
         lease: under which it decides.
         controller: begun with an image that was read after the lease was taken.
-        standing_back: outlives the term.
+        resignation: outlives the term.
     """
 
-    def __init__(self, broker_id: int, lease: Lease, controller: Controller, standing_back: StandingBack) -> None:
+    def __init__(
+        self, broker_id: int, lease: Lease, controller: Controller, resignation: ControllerResignation
+    ) -> None:
         self.broker_id = broker_id
         self.lease = lease
         self.controller = controller
         self.over = False
-        self._standing_back = standing_back
+        self._resignation = resignation
         self._queue: list[tuple[Callable[[Controller], Any], Callable[[Any], None]]] = []
         self._decided: list[Answer] = []
         self._events: list[Event] = []
@@ -184,7 +186,7 @@ class ControllerTerm:
         if self.over:
             return []
         self._tick_due = now + self.tick_seconds
-        if self._standing_back.gives_way(self.controller.brokers, now):
+        if self._resignation.is_due(self.controller.brokers, now):
             return self.end(CUT_OFF)
         return self.submit(lambda controller: controller.tick(now), _nobody)
 
@@ -200,7 +202,7 @@ class ControllerTerm:
 
     def resign(self, reason: str, now: float) -> list[Effect]:
         """End the term, and leave the lease to the others for a while."""
-        self._standing_back.begin(now)
+        self._resignation.begin(now)
         return self.end(reason)
 
     def failed(self, error: Exception, now: float) -> list[Effect]:

@@ -55,7 +55,7 @@ ConfigCheck = Callable[[Mapping[str, str]], None]
 """Raises KafkaError INVALID_CONFIG naming the key."""
 
 
-class TopicBook:
+class TopicRegistry:
     """Decides on topics."""
 
     def __init__(self, workspace: Workspace, new_uuid: Callable[[], UUID], check_configs: ConfigCheck) -> None:

@@ -18,7 +18,7 @@ class ControllerConfig:
     default_partitions: int = 1
     default_replication_factor: int = 1
     min_insync_replicas: int = 1
-    """The default of this broker's own file: a new controller makes it the cluster's (`TopicBook.adopt_defaults`)."""
+    """The default of this broker's own file: a new controller makes it the cluster's (`TopicRegistry.adopt_defaults`)."""
     unclean_leader_election: bool = False
     auto_leader_rebalance: bool = True
     leader_imbalance_check_interval: float = 300.0

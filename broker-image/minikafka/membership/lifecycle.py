@@ -5,7 +5,7 @@ the connection is refused the holder's process is gone, and the lease is taken a
 it is taken after a session. Taking it wrongly is harmless: the epoch in every write decides who the controller is.
 
 A controller that hears fewer than half of the brokers leaves the lease to the others for a while
-(:mod:`minikafka.controller.standing_back`).
+(:mod:`minikafka.controller.resignation`).
 
 There is one thing to do at a time: :attr:`BrokerLifecycle.step`. Who carries it out calls the method that the step names, which
 returns effects and changes the step.
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from minikafka.controller.brokers import HeartbeatAnswer
-from minikafka.controller.standing_back import StandingBack
+from minikafka.controller.resignation import ControllerResignation
 from minikafka.metadata.image import BrokerState, ClusterImage
 from minikafka.metadata.store import Lease, Snapshot
 from minikafka.protocol.errors import ErrorCode
@@ -26,7 +26,7 @@ RETRY_SECONDS = 0.05
 STORE_RETRY_SECONDS = 0.2
 REFUSED_SECONDS = 0.15
 """Between registrations that are refused."""
-STAND_BACK_LOOK_SECONDS = 0.5
+LEAVE_LEASE_LOOK_SECONDS = 0.5
 CONNECT_SECONDS_MIN = 0.1
 """The least time that a connection is given, however often heartbeats are to come."""
 
@@ -159,14 +159,14 @@ class BrokerLifecycle:
 
     Args:
         new_incarnation: an id that no process had before.
-        standing_back: of this broker; its terms as the controller share it.
+        resignation: of this broker; its terms as the controller share it.
     """
 
     def __init__(
         self,
         broker_id: int,
         settings: LifecycleSettings,
-        standing_back: StandingBack,
+        resignation: ControllerResignation,
         new_incarnation: Callable[[], str],
         now: float,
     ) -> None:
@@ -185,7 +185,7 @@ class BrokerLifecycle:
         self.want_fence = True
         self.want_shut_down = False
         self._settings = settings
-        self._standing_back = standing_back
+        self._resignation = resignation
         self._new_incarnation = new_incarnation
         self._incarnation = new_incarnation()
         self._connected_to: int | None = None
@@ -251,7 +251,7 @@ class BrokerLifecycle:
 
     def _take(self, epoch: int, now: float) -> TakeLease | Wait:
         """The lease, or a moment's patience while it is left to the others."""
-        return Wait(STAND_BACK_LOOK_SECONDS) if self._standing_back.waits(now) else TakeLease(epoch)
+        return Wait(LEAVE_LEASE_LOOK_SECONDS) if self._resignation.leaves_the_lease(now) else TakeLease(epoch)
 
     def _look_at(self, lease: Lease, now: float) -> None:
         """Note who holds the lease, and when it last showed a sign of life."""
@@ -388,8 +388,8 @@ class BrokerLifecycle:
         other and the store, neither may take over from the other before the rest has seen a lease that nobody renews.
         """
         resigned = error is ErrorCode.NOT_CONTROLLER and self._connected_to is not None and self._is_silent(now)
-        if resigned and self._standing_back.waits(now):
-            self._standing_back.begin(now)
+        if resigned and self._resignation.leaves_the_lease(now):
+            self._resignation.begin(now)
         self.step = self._take(self.controller_epoch, now) if resigned else Wait(pause)
         return self._leave() if self._connected_to is not None else []
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from minikafka.controller.controller import Controller
 from minikafka.controller.heartbeats import Heartbeats
-from minikafka.controller.standing_back import StandingBack
+from minikafka.controller.resignation import ControllerResignation
 from minikafka.controller.term import Answer, Commit, ControllerTerm, Effect, Ended, Failed, Happened
 from minikafka.controller.workspace import Event
 from minikafka.controller_settings import controller_config
@@ -37,10 +37,10 @@ class ControllerRole:
     """One term as the controller."""
 
     def __init__(
-        self, broker: Broker, store: ClusterStore, lease: Lease, image: ClusterImage, standing_back: StandingBack
+        self, broker: Broker, store: ClusterStore, lease: Lease, image: ClusterImage, resignation: ControllerResignation
     ) -> None:
         self.broker = broker
-        self.standing_back = standing_back
+        self.resignation = resignation
         self.store = store
         self.controller = Controller(
             image,
@@ -51,7 +51,7 @@ class ControllerRole:
             broker.check_topic_configs,
             store.check_room,
         )
-        self.term = ControllerTerm(broker.broker_id, lease, self.controller, standing_back)
+        self.term = ControllerTerm(broker.broker_id, lease, self.controller, resignation)
         self.over = asyncio.Event()
         self._work = asyncio.Event()
         self._reported: set[str] = set()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from minikafka.controller.brokers import HeartbeatAnswer, Registration
-from minikafka.controller.standing_back import StandingBack
+from minikafka.controller.resignation import ControllerResignation
 from minikafka.membership import lifecycle as to_do
 from minikafka.membership.lifecycle import BrokerLifecycle, Effect, LifecycleSettings
 from minikafka.metadata.image import ClusterImage
@@ -39,11 +39,11 @@ class Membership:
         self.store = store
         self.role: ControllerRole | None = None
         self.should_shut_down = asyncio.Event()
-        self._standing_back = StandingBack(config.broker_session_timeout_ms / 1000)
+        self._resignation = ControllerResignation(config.broker_session_timeout_ms / 1000)
         self.lifecycle = BrokerLifecycle(
             broker.broker_id,
             LifecycleSettings(config.broker_heartbeat_interval_ms / 1000, config.broker_session_timeout_ms / 1000),
-            self._standing_back,
+            self._resignation,
             lambda: str(uuid4()),
             time.monotonic(),
         )
@@ -168,7 +168,7 @@ class Membership:
     async def _begin_term(self, lease: Lease, image: ClusterImage) -> None:
         if self.role is not None:
             await self.role.stop("a new term began")
-        self.role = ControllerRole(self.broker, self.store, lease, image, self._standing_back)
+        self.role = ControllerRole(self.broker, self.store, lease, image, self._resignation)
         self.role.start()
         self.broker.events.emit("controller_elected", controller_epoch=lease.epoch)
         self.broker.stats.active_controller = 1

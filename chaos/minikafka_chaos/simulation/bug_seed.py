@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minikafka.controller.brokers import BrokerBook
+from minikafka.controller.brokers import BrokerRegistry
 from minikafka.controller.controller import Controller
-from minikafka.controller.partitions import PartitionBook
+from minikafka.controller.partitions import PartitionRegistry
 from minikafka.controller.term import ControllerTerm
-from minikafka.controller.topics import TopicBook
+from minikafka.controller.topics import TopicRegistry
 from minikafka.groups.coordinator import GroupCoordinator
 from minikafka.groups.host import GroupHost
 from minikafka.log.manager import LogManager
@@ -43,9 +43,9 @@ def rules_with(
     leader: type[LeaderState] | None = None,
     follower: type[FollowerState] | None = None,
     partition: type[HostedPartition] | None = None,
-    partitions: type[PartitionBook] | None = None,
-    brokers: type[BrokerBook] | None = None,
-    topics: type[TopicBook] | None = None,
+    partitions: type[PartitionRegistry] | None = None,
+    brokers: type[BrokerRegistry] | None = None,
+    topics: type[TopicRegistry] | None = None,
     manager: type[LogManager] | None = None,
     host: type[ReplicaHost] | None = None,
     min_isr: Callable[[ClusterImage, TopicState, int], int] | None = None,
@@ -73,9 +73,9 @@ def rules_with(
         rules.partition = base
         if partitions or brokers or topics:
             books = {
-                "partition_book": partitions or PartitionBook,
-                "broker_book": brokers or BrokerBook,
-                "topic_book": topics or TopicBook,
+                "partition_registry": partitions or PartitionRegistry,
+                "broker_registry": brokers or BrokerRegistry,
+                "topic_registry": topics or TopicRegistry,
             }
             rules.controller = type("MutantController", (Controller,), books)
         if replicas:

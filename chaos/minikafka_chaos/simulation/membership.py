@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from minikafka.controller.brokers import HeartbeatAnswer, Registration
 from minikafka.controller.controller import Controller
 from minikafka.controller.heartbeats import Heartbeats
-from minikafka.controller.standing_back import StandingBack
+from minikafka.controller.resignation import ControllerResignation
 from minikafka.membership import lifecycle as to_do
 from minikafka.membership.lifecycle import Effect, LifecycleSettings, Step
 from minikafka.metadata.store import Snapshot
@@ -47,12 +47,12 @@ class Membership:
         world = broker.world
         self.broker = broker
         self.role: SimRole | None = None
-        self._standing_back = StandingBack(world.session)
+        self._resignation = ControllerResignation(world.session)
         self._incarnations = 0
         self.lifecycle = world.rules.broker_lifecycle(
             broker.id,
             LifecycleSettings(world.heartbeat, world.session),
-            self._standing_back,
+            self._resignation,
             self._new_incarnation,
             world.now,
         )
@@ -128,7 +128,7 @@ class Membership:
                         self.role.end("a new term")
                     world.note(f"b{broker.id} is controller, epoch {effect.lease.epoch}")
                     world.event(broker, "controller_elected", controller_epoch=effect.lease.epoch)
-                    self.role = SimRole(broker, effect.lease, effect.image, self._standing_back)
+                    self.role = SimRole(broker, effect.lease, effect.image, self._resignation)
                 case to_do.TermIsOver():
                     if self.role is not None:
                         self.role.end(effect.reason)

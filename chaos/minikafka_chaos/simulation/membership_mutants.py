@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.controller.brokers import BrokerBook, HeartbeatAnswer
+from minikafka.controller.brokers import BrokerRegistry, HeartbeatAnswer
 from minikafka.controller.term import Commit, ControllerTerm, Happened
 from minikafka.controller.term import Effect as TermEffect
 from minikafka.membership.lifecycle import (
@@ -97,7 +97,7 @@ class _ReadsBeforeItTakes(BrokerLifecycle):
         return super().snapshot_read(lease, self.read, now)
 
 
-class _HearsOldIncarnations(BrokerBook):
+class _HearsOldIncarnations(BrokerRegistry):
     """A heartbeat of a registration that is over counts for the one of now."""
 
     def heartbeat(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from minikafka.controller.brokers import BrokerBook
+from minikafka.controller.brokers import BrokerRegistry
 from minikafka.controller.change import change
-from minikafka.controller.partitions import PartitionBook
-from minikafka.controller.topics import TopicBook
+from minikafka.controller.partitions import PartitionRegistry
+from minikafka.controller.topics import TopicRegistry
 from minikafka.log.data_directory import DataDirectory
 from minikafka.log.manager import LogManager
 from minikafka.metadata.image import MIN_ISR, BrokerState, ClusterImage, TopicState
@@ -239,35 +239,35 @@ class _TrustsAnyIncarnation(LeaderState):
 # -- controller --------------------------------------------------------------------------------------------------------------
 
 
-class _NoPartitionEpoch(PartitionBook):
+class _NoPartitionEpoch(PartitionRegistry):
     def check_epochs(self, broker_id: int, old: Any, proposal: IsrProposal) -> ErrorCode:
         return super().check_epochs(broker_id, old, proposal._replace(partition_epoch=old.partition_epoch))
 
 
-class _AcceptsFenced(PartitionBook):
+class _AcceptsFenced(PartitionRegistry):
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
         del broker_epoch
         return broker_id in self.workspace.image.brokers
 
 
-class _AcceptsRebooted(PartitionBook):
+class _AcceptsRebooted(PartitionRegistry):
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
         del broker_epoch
         return super().is_eligible(broker_id, -1)
 
 
-class _AcceptsAnyIsr(PartitionBook):
+class _AcceptsAnyIsr(PartitionRegistry):
     def check_members(self, old: Any, proposal: IsrProposal) -> ErrorCode:
         del old, proposal
         return ErrorCode.NONE
 
 
-class _KeepsUncleanlyStopped(BrokerBook):
+class _KeepsUncleanlyStopped(BrokerRegistry):
     def _replace_incarnation(self, known: BrokerState, registration: Any) -> None:
         super()._replace_incarnation(known, registration._replace(previous_broker_epoch=known.epoch))
 
 
-class _NoticesNoRestart(BrokerBook):
+class _NoticesNoRestart(BrokerRegistry):
     """The registration keeps the seats, as if nothing had happened."""
 
     def _replace_incarnation(self, known: BrokerState, registration: Any) -> None:
@@ -309,12 +309,12 @@ class _LeadsWithAnyIncarnation(ReplicaHost):
         return super().eligible(broker_id, -1)
 
 
-class _KeepsElrWhenMinIsrFalls(TopicBook):
+class _KeepsElrWhenMinIsrFalls(TopicRegistry):
     def _min_isr_changed(self, topic: TopicState, before: int | None, reason: str) -> None:
         pass
 
 
-class _KeepsEpochWhenMinIsrRises(TopicBook):
+class _KeepsEpochWhenMinIsrRises(TopicRegistry):
     def _min_isr_changed(self, topic: TopicState, before: int | None, reason: str) -> None:
         del before
         rules = self.workspace.rules(topic)

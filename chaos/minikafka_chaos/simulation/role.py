@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from minikafka.controller.controller import Controller
-from minikafka.controller.standing_back import StandingBack
+from minikafka.controller.resignation import ControllerResignation
 from minikafka.controller.term import Answer, Commit, Effect, Ended, Failed, Happened
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import Lease, StoreError
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class SimRole:
     """One controller term of one broker."""
 
-    def __init__(self, broker: SimBroker, lease: Lease, image: ClusterImage, standing_back: StandingBack) -> None:
+    def __init__(
+        self, broker: SimBroker, lease: Lease, image: ClusterImage, resignation: ControllerResignation
+    ) -> None:
         world = broker.world
         self.broker = broker
         self.controller: Controller = world.rules.controller(
@@ -31,7 +33,7 @@ class SimRole:
             world.now,
             lambda: UUID(int=world.random.getrandbits(128), version=4),
         )
-        self.term = world.rules.controller_term(broker.id, lease, self.controller, standing_back)
+        self.term = world.rules.controller_term(broker.id, lease, self.controller, resignation)
         self._will_decide = False
         broker.later(0.0, self._tick)
         broker.later(self.term.renew_seconds, self._renew)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from minikafka.controller.brokers import Registration
-from minikafka.controller.standing_back import StandingBack
+from minikafka.controller.resignation import ControllerResignation
 from minikafka.controller.workspace import ControllerConfig
 from minikafka.metadata.image import NO_LEADER, PartitionState
 from minikafka.protocol.errors import ErrorCode
@@ -259,21 +259,21 @@ class TestCutOff:
         assert at.brokers.hears_most(1.0)
 
     def test_the_lease_is_left_to_the_others_for_two_sessions(self) -> None:
-        at, standing_back = Desk(STATE), StandingBack(SESSION)
+        at, resignation = Desk(STATE), ControllerResignation(SESSION)
         self.heard(at, SESSION + 0.1, 1)
-        assert standing_back.gives_way(at.brokers, SESSION + 0.1)
-        assert standing_back.waits(3 * SESSION)
-        assert not standing_back.waits(3 * SESSION + 0.1)
+        assert resignation.is_due(at.brokers, SESSION + 0.1)
+        assert resignation.leaves_the_lease(3 * SESSION)
+        assert not resignation.leaves_the_lease(3 * SESSION + 0.1)
 
     def test_if_nobody_did_better_it_stays_until_it_has_heard_most_again(self) -> None:
-        at, standing_back = Desk(STATE), StandingBack(SESSION)
+        at, resignation = Desk(STATE), ControllerResignation(SESSION)
         self.heard(at, SESSION + 0.1, 1)
-        assert standing_back.gives_way(at.brokers, SESSION + 0.1)
-        assert not standing_back.gives_way(at.brokers, SESSION + 0.2)
+        assert resignation.is_due(at.brokers, SESSION + 0.1)
+        assert not resignation.is_due(at.brokers, SESSION + 0.2)
         self.heard(at, SESSION + 0.3, 1, 2)
-        assert not standing_back.gives_way(at.brokers, SESSION + 0.3)
+        assert not resignation.is_due(at.brokers, SESSION + 0.3)
         self.heard(at, 3 * SESSION, 1)
-        assert standing_back.gives_way(at.brokers, 3 * SESSION)
+        assert resignation.is_due(at.brokers, 3 * SESSION)
 
     def test_who_stood_still_itself_accuses_nobody(self) -> None:
         at = Desk(STATE)

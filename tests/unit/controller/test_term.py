@@ -8,7 +8,7 @@ import pytest
 from minikafka.controller.brokers import CUT_OFF
 from minikafka.controller.controller import Controller
 from minikafka.controller.heartbeats import Heartbeats
-from minikafka.controller.standing_back import StandingBack
+from minikafka.controller.resignation import ControllerResignation
 from minikafka.controller.term import Answer, Commit, ControllerTerm, Effect, Ended, Failed, Happened
 from minikafka.controller.topics import NewTopic
 from minikafka.controller.workspace import ControllerConfig
@@ -28,8 +28,8 @@ class Term:
 
     def __init__(self, connected: bool = True) -> None:
         self.desk = Desk(STATE, config=ControllerConfig(session_timeout=SESSION), connected=connected)
-        self.standing_back = StandingBack(SESSION)
-        self.term = ControllerTerm(ME, Lease(ME, 5, 0, "h", 1), self.desk.controller, self.standing_back)
+        self.resignation = ControllerResignation(SESSION)
+        self.term = ControllerTerm(ME, Lease(ME, 5, 0, "h", 1), self.desk.controller, self.resignation)
         self.answers: list[Any] = []
         self.effects: list[Effect] = []
         self.run(self.term.decide(0.0))
@@ -139,7 +139,7 @@ class TestMistakes:
         ]  # fmt: skip
         assert [str(e.error) for e in at.effects if isinstance(e, Failed)] == ["a mistake that nobody made"]
         assert at.ends() == ["internal error: LookupError('a mistake that nobody made')"]
-        assert at.standing_back.waits(3.0 + 2 * SESSION - 0.1)
+        assert at.resignation.leaves_the_lease(3.0 + 2 * SESSION - 0.1)
 
     def test_one_after_the_end_is_nobodys(self, at: Term) -> None:
         at.term.end("over")
@@ -170,7 +170,7 @@ class TestTime:
         """KAFKA-15489."""
         at.run(at.term.tick(SESSION + 0.1))
         assert at.ends() == [CUT_OFF]
-        assert at.standing_back.waits(SESSION + 0.2)
+        assert at.resignation.leaves_the_lease(SESSION + 0.2)
 
     def test_strangers_are_asked(self) -> None:
         """A controller that never met them: a refused connection says that they are gone, silence says nothing yet."""
@@ -212,4 +212,4 @@ def test_it_ends_once(at: Term) -> None:
     at.run(at.term.end("again"))
     at.run(at.term.tick(2.0))
     assert at.ends() == ["asked to"]
-    assert at.standing_back.waits(2.0)
+    assert at.resignation.leaves_the_lease(2.0)

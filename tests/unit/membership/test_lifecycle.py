@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 from minikafka.controller.brokers import HeartbeatAnswer
-from minikafka.controller.standing_back import StandingBack
+from minikafka.controller.resignation import ControllerResignation
 from minikafka.membership.lifecycle import (
     BrokerLifecycle,
     Connect,
@@ -45,8 +45,8 @@ class Life:
 
     def __init__(self) -> None:
         self.incarnations = 0
-        self.standing_back = StandingBack(SESSION)
-        self.core = BrokerLifecycle(ME, LifecycleSettings(BEAT, SESSION), self.standing_back, self._incarnation, 0.0)
+        self.resignation = ControllerResignation(SESSION)
+        self.core = BrokerLifecycle(ME, LifecycleSettings(BEAT, SESSION), self.resignation, self._incarnation, 0.0)
         self.core.cluster_id = "a-cluster"
         self.core.previous_broker_epoch = 30
 
@@ -122,7 +122,7 @@ class TestLease:
         assert life.at(TakeLease).expected_epoch == 3
 
     def test_who_stands_back_leaves_it_to_the_others(self, life: Life) -> None:
-        life.standing_back.begin(0.0)
+        life.resignation.begin(0.0)
         life.read(MINE, 1.0)
         life.at(Wait)
         life.core.poke()
@@ -261,14 +261,16 @@ class TestSilence:
     def test_two_that_are_cut_off_leave_it_to_the_rest(self, life: Life) -> None:
         """One resigned, the other took over and resigns: the rest sees that only after a session. It was taken back at once."""
         life.follows().core.waited()
-        life.standing_back.begin(0.0)
+        life.resignation.begin(0.0)
         refused = HeartbeatAnswer(ErrorCode.NOT_CONTROLLER)
         assert life.core.heartbeat_answered(refused, 1.5 * SESSION) == [Disconnect()]
         life.at(Wait)
-        assert life.standing_back.waits(3.5 * SESSION - 0.1) and not life.standing_back.waits(3.5 * SESSION)
+        assert life.resignation.leaves_the_lease(3.5 * SESSION - 0.1) and not life.resignation.leaves_the_lease(
+            3.5 * SESSION
+        )
 
     def test_a_silent_one_is_left_to_the_others_while_it_stands_back(self, life: Life) -> None:
-        life.standing_back.begin(0.0)
+        life.resignation.begin(0.0)
         life.read(HELD, 0.0)
         assert life.core.connect_failed(1.5 * SESSION) == []
         life.at(Wait)

@@ -180,7 +180,7 @@ async def test_whatever_ends_a_loop_of_the_controller_ends_its_term(
     broken: list[bool] = [True]
     target, name = {
         "commit": (old.store, "commit"),
-        "tick": (role.standing_back, "gives_way"),
+        "tick": (role.resignation, "is_due"),
         "renew": (old.store, "renew"),
     }[loop]
     monkeypatch.setattr(target, name, breaking(broken, getattr(target, name)))

@@ -8,10 +8,10 @@ controller acts on what it hears.
 
 from __future__ import annotations
 
-from minikafka.controller.brokers import BrokerBook
+from minikafka.controller.brokers import BrokerRegistry
 
 
-class StandingBack:
+class ControllerResignation:
     """One broker's, from its start to its end: it outlives the broker's terms as the controller.
 
     ``session``: the brokers' session timeout in seconds. Times are seconds of the caller's clock.
@@ -23,7 +23,7 @@ class StandingBack:
         self._may = True
         self._until = 0.0
 
-    def gives_way(self, brokers: BrokerBook, now: float) -> bool:
+    def is_due(self, brokers: BrokerRegistry, now: float) -> bool:
         """To be asked at each tick of a term: whether the term must end now.
 
         Not again after nobody else took the lease, until it has heard most of the brokers once more.
@@ -39,6 +39,6 @@ class StandingBack:
         """This broker cannot be the controller now, for reasons of its own."""
         self._until = now + self._seconds
 
-    def waits(self, now: float) -> bool:
+    def leaves_the_lease(self, now: float) -> bool:
         """The lease is left to the others."""
         return now < self._until
