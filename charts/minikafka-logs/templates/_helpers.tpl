@@ -1,0 +1,92 @@
+{{/* The name of everything in the release. */}}
+{{- define "minikafka-logs.name" -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "minikafka-logs.selector" -}}
+app.kubernetes.io/name: minikafka-logs
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "minikafka-logs.labels" -}}
+{{ include "minikafka-logs.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: minikafka
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "minikafka-logs.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{- define "minikafka-logs.agentsNamespace" -}}
+{{ .Values.agents.namespace | default .Release.Namespace }}
+{{- end -}}
+
+{{- define "minikafka-logs.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* A line of a log with its time is 16 KiB and a little; rsyslog cuts what is longer than this. */}}
+{{- define "minikafka-logs.lineMax" -}}64k{{- end -}}
+
+{{- define "minikafka-logs.port" -}}2514{{- end -}}
+
+{{/*
+There is no queue between the file and the store: an agent notes how far it has read once the store has said that it has
+written that. So what is killed repeats lines, and loses none; and while the store is away nothing is read.
+*/}}
+{{- define "minikafka-logs.agentConf" -}}
+global(workDirectory="/state" maxMessageSize="{{ include "minikafka-logs.lineMax" . }}" parser.escapeControlCharactersOnReceive="off")
+module(load="imfile" mode="inotify")
+module(load="omrelp")
+
+# The line as the kubelet has it, below a header that says where it was: pod's folder, container, file.
+template(name="line" type="list") {
+  constant(value="<14>1 - - ")
+  property(name="$!metadata!filename" field.delimiter="47" field.number="5")
+  constant(value=" ")
+  property(name="$!metadata!filename" field.delimiter="47" field.number="6")
+  constant(value=" ")
+  property(name="$!metadata!filename" field.delimiter="47" field.number="7")
+  constant(value=" - ")
+  property(name="msg")
+}
+
+ruleset(name="ship" queue.type="Direct") {
+  action(type="omrelp" target="{{ include "minikafka-logs.name" . }}-store.{{ .Release.Namespace }}.svc" port="{{ include "minikafka-logs.port" . }}"
+         template="line" timeout="10" conn.timeout="5" action.resumeRetryCount="-1" action.resumeInterval="2" action.resumeIntervalMax="10")
+}
+{{ range $namespace := .Values.namespaces | default (list .Release.Namespace) }}
+{{- range $container := $.Values.containers }}
+input(type="imfile" file="/var/log/pods/{{ $namespace }}_*/{{ $container }}/*.log" tag="log" addMetadata="on" ruleset="ship"
+      persistStateAfterSubmission="on" reopenOnTruncate="on")
+{{- end }}
+{{- end }}
+{{ end -}}
+
+{{/* What cannot be written is tried again, and not confirmed meanwhile. */}}
+{{- define "minikafka-logs.storeConf" -}}
+global(workDirectory="/tmp" maxMessageSize="{{ include "minikafka-logs.lineMax" . }}" parser.escapeControlCharactersOnReceive="off")
+module(load="imrelp")
+
+# The folders are the kubelet's. A name that would lead elsewhere is made harmless.
+template(name="file" type="list") {
+  constant(value="/logs/")
+  property(name="app-name" securepath="replace")
+  constant(value="/")
+  property(name="procid" securepath="replace")
+  constant(value="/")
+  property(name="msgid" securepath="replace")
+}
+template(name="line" type="string" string="%msg%\n")
+
+ruleset(name="keep" queue.type="Direct") {
+  action(type="omfile" dynaFile="file" template="line" dynaFileCacheSize="200" closeTimeout="1" createDirs="on"
+         dirCreateMode="0755" fileCreateMode="0644" action.resumeRetryCount="-1" action.resumeInterval="2" action.resumeIntervalMax="10")
+}
+input(type="imrelp" port="{{ include "minikafka-logs.port" . }}" ruleset="keep" maxDataSize="128k" keepAlive="on")
+{{ end -}}
