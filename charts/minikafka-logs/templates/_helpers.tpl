@@ -36,9 +36,14 @@ capabilities:
 {{- define "minikafka-logs.port" -}}2514{{- end -}}
 
 {{/*
-There is no queue between the file and the store: an agent notes how far it has read once the store has said that it has
-written that. So what is killed repeats lines, and loses none; and while the store is away nothing is read.
+There is no queue between the files and the store: while the store is away nothing is read. What was sent and not confirmed is sent
+again when the connection is there again, but not by the next process: therefore an agent that starts forgets how far the one
+before it had read, and sends all that the node still has. Who reads the logs drops what came twice.
 */}}
+{{- define "minikafka-logs.agentCommand" -}}
+rm -f /state/*; exec rsyslogd -n -iNONE -f /etc/minikafka-logs/rsyslog.conf
+{{- end -}}
+
 {{- define "minikafka-logs.agentConf" -}}
 global(workDirectory="/state" maxMessageSize="{{ include "minikafka-logs.lineMax" . }}" parser.escapeControlCharactersOnReceive="off")
 module(load="imfile" mode="inotify")
@@ -63,7 +68,7 @@ ruleset(name="ship" queue.type="Direct") {
 {{ range $namespace := .Values.namespaces | default (list .Release.Namespace) }}
 {{- range $container := $.Values.containers }}
 input(type="imfile" file="/var/log/pods/{{ $namespace }}_*/{{ $container }}/*.log" tag="log" addMetadata="on" ruleset="ship"
-      persistStateAfterSubmission="on" reopenOnTruncate="on")
+      reopenOnTruncate="on")
 {{- end }}
 {{- end }}
 {{ end -}}
