@@ -241,16 +241,16 @@ def _time(line: str) -> float | None:
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 2 bad input, 3 could not be had."""
-    parser = argparse.ArgumentParser(prog="python -m minikafka_analytics.sources", description="Metrics and events.")
-    parser.add_argument("run", metavar="RUN_DIR", type=Path, help="the run's folder")
-    parser.add_argument("--prometheus", metavar="URL", default="", help="where a Prometheus answers")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    """Declares the options."""
+    made = argparse.ArgumentParser(prog="python -m minikafka_analytics.sources", description="Metrics and events.")
+    made.add_argument("run", metavar="RUN_DIR", type=Path, help="the run's folder")
+    made.add_argument("--prometheus", metavar="URL", default="", help="where a Prometheus answers")
+    made.add_argument(
         "--selector", metavar="LABELS", default='job="minikafka-brokers"', help="the series of the run's brokers"
     )
-    parser.add_argument("--events", metavar="DIR", type=Path, help="folder of volumes with event logs, one a broker")
-    parser.add_argument(
+    made.add_argument("--events", metavar="DIR", type=Path, help="folder of volumes with event logs, one a broker")
+    made.add_argument(
         "--pod-logs",
         metavar="DIR",
         type=Path,
@@ -258,13 +258,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=[],
         help="folder with logs of pods, of the kubelet (/var/log/pods) or of the chart minikafka-logs (repeatable)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--pods",
         metavar="NAMESPACE/POD",
         default="*/*",
         help="of which pods, with wildcards: of one cluster, as events do not say of which they are (lab/shop-broker-*)",
     )
-    given = parser.parse_args(arguments)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 2 bad input, 3 could not be had."""
+    given = parser().parse_args(arguments)
     try:
         window = window_of(given.run)
         if given.prometheus:

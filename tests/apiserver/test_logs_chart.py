@@ -1,4 +1,4 @@
-"""The chart of the log collector: well-formed, checked, taken by a real API server, and no more rights than reading logs needs."""
+"""The chart of the log collector: well-formed, checked, taken by a real API server, with no more rights than it needs."""
 
 from __future__ import annotations
 
