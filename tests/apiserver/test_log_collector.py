@@ -47,6 +47,11 @@ class Rsyslog:
             self._process.wait(PATIENCE)
         self._process = None
 
+    def ended(self) -> int:
+        """Wait until it has ended by itself; its exit code."""
+        assert self._process is not None
+        return self._process.wait(PATIENCE)
+
     @property
     def said(self) -> str:
         return self._output.read_text(errors="replace")
@@ -82,14 +87,20 @@ class Collector:
         (folder / "agent.conf").write_text(agent)
         (folder / "store.conf").write_text(store)
         command = moved(
-            agent_command(chart),
+            shell_command(chart, "DaemonSet"),
             ("/state", str(state)),
             ("rsyslogd", program),
             ("/etc/minikafka-logs/rsyslog.conf", f"{folder}/agent.conf"),
         )
         self.agent = Rsyslog(command, libraries.parent, folder / "agent.out")
-        command = f"exec {program} -n -iNONE -f {folder}/store.conf"
+        command = moved(
+            shell_command(chart, "Deployment"),
+            ("/logs", str(self.kept)),
+            ("rsyslogd", program),
+            ("/etc/minikafka-logs/rsyslog.conf", f"{folder}/store.conf"),
+        )
         self.store = Rsyslog(command, libraries.parent, folder / "store.out")
+        self.full_store = Rsyslog(moved(command, ("-ge 16 ", f"-ge {1 << 40} ")), libraries.parent, folder / "full.out")
         self.store.start()
         self.agent.start()
 
@@ -160,10 +171,10 @@ def configurations(chart: list[dict[str, Any]]) -> tuple[str, str]:
     return found["logs-agents"], found["logs-store"]
 
 
-def agent_command(chart: list[dict[str, Any]]) -> str:
-    """What the shell of an agent's container is told."""
-    (daemon_set,) = [each for each in chart if each["kind"] == "DaemonSet"]
-    shell, option, command = daemon_set["spec"]["template"]["spec"]["containers"][0]["command"]
+def shell_command(chart: list[dict[str, Any]], kind: str) -> str:
+    """What the shell of a container is told."""
+    (found,) = [each for each in chart if each["kind"] == kind]
+    shell, option, command = found["spec"]["template"]["spec"]["containers"][0]["command"]
     assert (shell, option) == ("sh", "-c")
     return str(command)
 
@@ -247,6 +258,19 @@ def test_while_the_store_is_away_nothing_that_was_there_before_is_lost(collector
     collector.store.end(signal.SIGKILL)
     log.write(5000)
     log.remove()
+    collector.store.start()
+    collector.wait_for(log)
+
+
+def test_a_store_whose_volume_is_full_does_not_start(collector: Collector) -> None:
+    """It would confirm what it cannot write."""
+    collector.store.end()
+    log = Log(collector)
+    log.write(100)
+    collector.full_store.start()
+    assert collector.full_store.ended() == 1
+    assert "less than 16 MiB are free" in collector.full_store.said
+    assert collector.lines(log) == []
     collector.store.start()
     collector.wait_for(log)
 

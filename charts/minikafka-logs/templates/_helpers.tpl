@@ -73,7 +73,18 @@ input(type="imfile" file="/var/log/pods/{{ $namespace }}_*/{{ $container }}/*.lo
 {{- end }}
 {{ end -}}
 
-{{/* What cannot be written is tried again, and not confirmed meanwhile. */}}
+{{/*
+rsyslog confirms what a full disk does not take. So a store with less room than this is ended and does not start, and agents wait;
+what comes in the seconds between two looks has room in it.
+*/}}
+{{- define "minikafka-logs.room" -}}
+[ $(( $(stat -f -c '%a * %S' /logs) / 1048576 )) -ge 16 ]
+{{- end -}}
+
+{{- define "minikafka-logs.storeCommand" -}}
+{{ include "minikafka-logs.room" . }} || { echo "/logs: less than 16 MiB are free" >&2; exit 1; }; exec rsyslogd -n -iNONE -f /etc/minikafka-logs/rsyslog.conf
+{{- end -}}
+
 {{- define "minikafka-logs.storeConf" -}}
 global(workDirectory="/tmp" maxMessageSize="{{ include "minikafka-logs.lineMax" . }}" parser.escapeControlCharactersOnReceive="off")
 module(load="imrelp")
@@ -91,7 +102,7 @@ template(name="line" type="string" string="%msg%\n")
 
 ruleset(name="keep" queue.type="Direct") {
   action(type="omfile" dynaFile="file" template="line" dynaFileCacheSize="200" closeTimeout="1" createDirs="on"
-         dirCreateMode="0755" fileCreateMode="0644" action.resumeRetryCount="-1" action.resumeInterval="2" action.resumeIntervalMax="10")
+         dirCreateMode="0755" fileCreateMode="0644")
 }
 input(type="imrelp" port="{{ include "minikafka-logs.port" . }}" ruleset="keep" maxDataSize="128k" keepAlive="on")
 {{ end -}}
