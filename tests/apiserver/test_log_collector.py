@@ -150,6 +150,10 @@ class Log:
         self.lines.append(line)
         os.write(self._file, line.encode() + b"\n")
 
+    def half(self, text: str) -> None:
+        """A line that has no end yet."""
+        os.write(self._file, text.encode())
+
     def rotate(self, late: int) -> None:
         """Rename the file; some lines still go into it until the runtime has opened a new one."""
         self.path.rename(self.path.with_name(f"{self.path.name}.20260101-{len(self.lines):06d}"))
@@ -216,6 +220,25 @@ def test_lines_are_kept_as_they_are(collector: Collector) -> None:
         assert collector.lines(log) == log.lines
     assert pod_logs.read([collector.kept]) == pod_logs.read([collector.pods])
     assert len(pod_logs.read([collector.kept]).events) == 80
+
+
+def test_half_a_line_waits_for_its_end(collector: Collector) -> None:
+    """And is lost without one: docs/logs.md says so."""
+    log, other = Log(collector, 0), Log(collector, 1)
+    log.raw("2026-01-01T00:00:00Z stdout F whole")
+    log.half("2026-01-01T00:00:01Z stdout F half ")
+    collector.wait_for(log)
+    other.write(5)
+    collector.wait_for(other)
+    assert collector.lines(log) == log.lines
+    log.raw("a line")
+    log.lines[-1] = "2026-01-01T00:00:01Z stdout F half a line"
+    collector.wait_for(log)
+    log.half("2026-01-01T00:00:02Z stdout F the end is mis")
+    log.remove()
+    other.write(5)
+    collector.wait_for(other)
+    assert collector.lines(log) == log.lines
 
 
 def test_of_chosen_namespaces_only(collector: Collector) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,10 @@ import pytest
 from minikafka_analytics import pod_logs, sources
 from minikafka_chaos.record.journal import FILE_NAME as JOURNAL
 from minikafka_chaos.record.journal import Journal
+from minikafka_chaos.verdict.claims import LINE_KIND as CLAIMS
+from minikafka_chaos.verdict.claims import Terms
 
-from tests.e2e import charts, diagnostics
+from tests.e2e import charts, diagnostics, spark_jobs
 from tests.e2e.broker_cluster import BrokerCluster
 from tests.e2e.conftest import JOURNEYS
 from tests.e2e.kubectl import Kubectl, eventually
@@ -86,9 +89,16 @@ def _privileged(namespace: Kubectl) -> Iterator[Kubectl]:
 
 
 def test_every_event_outlives_pods_and_claims(
-    broker_cluster: Callable[[str], BrokerCluster], collector: Collector, tmp_path: Path
+    broker_cluster: Callable[[str], BrokerCluster],
+    collector: Collector,
+    programs: Path,
+    analytics_image: str,
+    tmp_path: Path,
 ) -> None:
-    """Brokers are killed and replaced, and so are the collector's own pods; then the cluster goes, and its claims."""
+    """Brokers are killed and replaced, and so are the collector's own pods; then the cluster goes, and its claims.
+
+    What is left is read twice: on this machine, and by a Job of Spark, which tells of the kill from it.
+    """
     cluster = broker_cluster("shop")
     run = tmp_path / "run"
     journal = Journal(run / JOURNAL)
@@ -98,10 +108,12 @@ def test_every_event_outlives_pods_and_claims(
         load.wait_for_acknowledged(300)
         leader = cluster.leader(TOPIC)
         before = cluster.restarts(leader)
-        cluster.kill_container(leader)
-        eventually(lambda: cluster.restarts(leader) > before, seconds=HEAL_SECONDS_MAX, what="it was started again")
-        collector.lose("log-store")
-        cluster.wait_broker_ready(leader, HEAL_SECONDS_MAX)
+        with journal.action("kill", "Kill", f"broker-{leader}", f"leader of {TOPIC}-0"):
+            cluster.kill_container(leader)
+        with journal.action("the-kubelet-starts-it", "Start", f"broker-{leader}"):
+            eventually(lambda: cluster.restarts(leader) > before, seconds=HEAL_SECONDS_MAX, what="it was started again")
+            collector.lose("log-store")
+            cluster.wait_broker_ready(leader, HEAL_SECONDS_MAX)
         cluster.wait_full_isr(TOPIC, HEAL_SECONDS_MAX)
         follower = next(each for each in BROKERS if each != cluster.leader(TOPIC))
         uid = cluster.kubectl.objects.there("pod", cluster.pod_name(follower))["metadata"]["uid"]
@@ -110,7 +122,8 @@ def test_every_event_outlives_pods_and_claims(
         cluster.wait_broker_ready(follower, HEAL_SECONDS_MAX)
         assert cluster.kubectl.objects.there("pod", cluster.pod_name(follower))["metadata"]["uid"] != uid
         cluster.wait_full_isr(TOPIC, HEAL_SECONDS_MAX)
-    load.must_have_passed()
+    journal.write(CLAIMS, Terms().as_json())  # nothing beyond what is always judged
+    journal.write("verdict", load.must_have_passed().as_json())
     collector.wait_ready()
     folders = {broker: cluster.volume_path("events", broker) for broker in BROKERS}
     cluster.down()
@@ -128,10 +141,9 @@ def test_every_event_outlives_pods_and_claims(
         eventually(missing, lambda lost: not lost, seconds=30, what="the store has every event that the volumes had")
     finally:
         collector.copied(diagnostics_folder / "logs")
-    logs = tmp_path / "logs"
-    assert (
-        sources.main([str(run), "--pod-logs", str(logs), "--pods", f"{cluster.kubectl.namespace}/shop-broker-*"]) == 0
-    )
+    pods, logs, by_spark = f"{cluster.kubectl.namespace}/shop-broker-*", tmp_path / "logs", tmp_path / "by-spark"
+    shutil.copytree(run, by_spark)
+    assert sources.main([str(run), "--pod-logs", str(logs), "--pods", pods]) == 0
     written = [json.loads(line) for path in (run / "events").iterdir() for line in path.read_text().splitlines()]
     by_identity = Counter(map(pod_logs.identity, written))
     assert by_identity.keys() == recorded and set(by_identity.values()) == {1}
@@ -139,6 +151,15 @@ def test_every_event_outlives_pods_and_claims(
     found = pod_logs.read([logs])
     assert not found.damaged and not found.unfinished
     say(f"{len(written)} events of {found.logs} lives of containers, none lost; {found.told()}")
+
+    of_claim = {"podLogs": {"claim": "minikafka-logs", "pods": pods}}
+    reported = spark_jobs.report(cluster.kubectl, programs, analytics_image, by_spark, of_claim)
+    assert f"events: {len(written)} from {found.logs} logs of pods" in reported.said
+    (told,) = reported.report["runs"]
+    (fault,) = told["faults"]
+    led = [each for each in fault["partitions"] if each["led"]]
+    assert told["verdict"]["verdict"] == "Passed" and fault["kinds"] == ["kill"]
+    assert led and all(0 <= each["re_elected"] < each["full_isr"] for each in led)
 
 
 def _recorded(cluster: BrokerCluster, folders: dict[int, str | None]) -> set[str]:

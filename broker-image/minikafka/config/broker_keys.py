@@ -339,8 +339,8 @@ class MiniKafkaOwn:
     )
     minikafka_events_stdout = boolean(
         False,
-        doc="Whether events go to standard output too, where whoever collects the logs of containers finds them. The broker never "
-        "waits for its reader: events that it does not take are counted (minikafka_events_dropped_total).",
+        doc="Whether events go to standard output too, where whoever collects the logs of containers finds them. A broker never "
+        "waits for who reads it: events that are not taken count in minikafka_events_dropped_total.",
     )
 
 
