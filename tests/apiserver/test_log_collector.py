@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -68,7 +69,8 @@ class Collector:
         self.pods, self.kept, state, scratch = (folder / name for name in ("pods", "kept", "state", "scratch"))
         for each in (self.pods, self.kept, state, scratch):
             each.mkdir()
-        port = str(free_base_port(1))
+        self.port = free_base_port(1)
+        port = str(self.port)
         chart = rendered("logs", CHART, NAMESPACE)
         agent, store = configurations(chart)
         agent = moved(
@@ -112,6 +114,10 @@ class Collector:
         """What the store has of a log."""
         path = self.kept / log.path.relative_to(self.pods)
         return path.read_text().splitlines() if path.exists() else []
+
+    def files(self, folder: Path) -> set[Path]:
+        """All files below a folder."""
+        return {path for path in folder.rglob("*") if path.is_file()}
 
     def wait_for(self, *logs: Log) -> None:
         """Wait until every line of these logs is kept."""
@@ -335,13 +341,35 @@ def test_an_agent_that_comes_back_sends_all_that_is_still_there(collector: Colle
     assert (len(found.events), found.repeated, found.damaged) == (201, len(again), 0)
 
 
-def test_nobody_writes_outside_of_the_logs(collector: Collector) -> None:
-    """Whoever reaches the store can name folders; none leads out of it."""
-    name = "lab_.._uid"
-    folder = collector.pods / name / "broker"
-    folder.mkdir(parents=True)
-    (folder / "0.log").write_text("2026-01-01T00:00:00Z stdout F x\n")
-    until(lambda: list(collector.kept.rglob("*.log")), lambda: collector.agent.said)
-    assert [path.relative_to(collector.kept).parts for path in collector.kept.rglob("*.log")] == [
-        (name, "broker", "0.log")
-    ]
+@pytest.mark.parametrize(
+    ("names", "where"),
+    [
+        ((b"..", b"..", b"out"), ("_.", "_.", "out")),
+        ((b"../../out", b"a/b", b"/c"), (".._.._out", "a_b", "_c")),
+        ((b".", b"-", b"x"), ("_", "-", "x")),
+    ],
+)
+def test_nobody_writes_outside_of_the_logs(
+    collector: Collector, names: tuple[bytes, bytes, bytes], where: tuple[str, str, str]
+) -> None:
+    """Whoever reaches the store names the folders; none leads out of it."""
+    log = Log(collector)
+    log.write(1)
+    collector.wait_for(log)
+    outside = collector.files(collector.kept.parent) - collector.files(collector.kept)
+    inside = collector.files(collector.kept)
+    send(collector.port, b"<14>1 - - " + b" ".join(names) + b" - a stranger's line")
+    until(lambda: collector.files(collector.kept) - inside, lambda: collector.store.said)
+    (new,) = collector.files(collector.kept) - inside
+    assert new.relative_to(collector.kept).parts == where
+    assert collector.files(collector.kept.parent) - collector.files(collector.kept) == outside
+
+
+def send(port: int, message: bytes) -> None:
+    """One message by RELP (https://github.com/rsyslog/librelp/blob/master/doc/relp.html), until it is confirmed."""
+    offers = b"relp_version=0\nrelp_software=test\ncommands=syslog"
+    with socket.create_connection((HOST, port), PATIENCE) as connection:
+        for number, (command, data) in enumerate([(b"open", offers), (b"syslog", message)], start=1):
+            connection.sendall(b"%d %s %d %s\n" % (number, command, len(data), data))
+            answer = connection.recv(4096)
+            assert b"rsp" in answer and b"200 OK" in answer, answer
