@@ -1,9 +1,10 @@
-"""The metrics and events of a run from where a cluster has them: a Prometheus, and volumes with the brokers' event logs.
+"""The metrics and events of a run from where a cluster has them: a Prometheus, volumes with brokers' event logs, logs of pods.
 
-``python -m minikafka_analytics.sources RUN_DIR --prometheus URL --events FOLDER`` puts them into the run's folder, in the form
-in which a runner writes them, for the time that the run's journal tells of. Prometheus is asked for raw samples (a range vector
-selector in an instant query, https://prometheus.io/docs/prometheus/latest/querying/api/), so nothing is interpolated.
-What a run has already is never replaced. Exit codes: 0 done, 2 bad input, 3 could not be had.
+``python -m minikafka_analytics.sources RUN_DIR --prometheus URL --events FOLDER --pod-logs FOLDER`` puts them into the run's
+folder, in the form in which a runner writes them, for the time that the run's journal tells of. Prometheus is asked for raw
+samples (a range vector selector in an instant query, https://prometheus.io/docs/prometheus/latest/querying/api/), so nothing is
+interpolated. What a run has already is never replaced; logs of pods add the events that it does not have. Exit codes: 0 done,
+2 bad input, 3 could not be had.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
+from minikafka_analytics import pod_logs
+
 JOURNAL: Final = "journal.jsonl"
 METRICS: Final = Path("metrics/prometheus.jsonl")
 EVENTS: Final = "events"
 PREFIX: Final = "volume-"
-"""Of event logs that came from volumes: whatever else is in the folder was the run's own."""
+FROM_PODS: Final = "pods-"
+"""Of events that came from volumes, and from logs of pods: whatever else is in the folder was the run's own."""
 
 WANTED: Final = '__name__=~"minikafka_.*|process_.*|up"'
 TARGET_LABELS: Final = ("job", "instance", "namespace", "pod", "cluster", "broker", "container", "kubernetes_pod_name")
@@ -155,7 +159,7 @@ def put_metrics(run: Path, prometheus: str, selector: str, window: Window) -> st
 def put_events(run: Path, volumes: Path, window: Window) -> str:
     """Copy the lines of the run's time from the brokers' event logs; what was done, in a sentence. Raises NoSource."""
     folder = run / EVENTS
-    if others := _others(folder, lambda path: path.name.startswith(PREFIX)):
+    if others := _others(folder, lambda path: path.name.startswith((PREFIX, FROM_PODS))):
         return f"events: the run has its own ({others[0].name}); the volumes were not read"
     logs = sorted(volumes.glob("*/*.jsonl"))
     if not logs:
@@ -174,6 +178,44 @@ def put_events(run: Path, volumes: Path, window: Window) -> str:
         _write(folder / f"{PREFIX}{log.name}", lines)
     more = f"; {left} lines were left out, for they are no events" if left else ""
     return f"events: {kept} from {len(logs)} logs{more}"
+
+
+def put_pod_logs(run: Path, folders: Sequence[Path], pods: str, window: Window) -> str:
+    """Add the events of the run's time that the run does not have yet; what was done, in sentences. Raises NoSource."""
+    folder = run / EVENTS
+    already = {
+        pod_logs.identity(event)
+        for path in _others(folder, lambda path: path.name.startswith(FROM_PODS))
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+        if (event := pod_logs.event_of(line)) is not None
+    }
+    found = pod_logs.read(folders, pods)
+    where = ", ".join(map(str, folders))
+    if not found.logs:
+        raise NoSource(f"{where}: no log of a pod (NAMESPACE_POD_UID/CONTAINER/N.log) in it that fits {pods}")
+    there = {key: event for key, event in found.events.items() if window.has(event.time)}
+    if not there:
+        raise NoSource(
+            f"{where}: {found.logs} logs of pods, and no event in the time of the run; "
+            f"have the brokers minikafka.events.stdout=true? {found.told()}"
+        )
+    new: dict[int, list[pod_logs.Event]] = defaultdict(list)
+    for key, kept in there.items():
+        if key not in already:
+            new[kept.broker].append(kept)
+    for stale in folder.glob(f"{FROM_PODS}*.jsonl"):
+        stale.unlink()
+    for broker, events in new.items():
+        events.sort(key=lambda event: event.time)
+        _write(folder / f"{FROM_PODS}broker-{broker}.jsonl", (f"{event.line}\n" for event in events))
+    added = sum(map(len, new.values()))
+    outside = len(found.events) - len(there)
+    told = (
+        f"events: {added} from {found.logs} logs of pods, which had {len(there) - added} more that the run has already"
+    )
+    return ". ".join(
+        part for part in (told, f"{outside} were of another time" if outside else "", found.told()) if part
+    )
 
 
 def _others(folder: Path, ours: Any) -> list[Path]:
@@ -199,22 +241,43 @@ def _time(line: str) -> float | None:
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 2 bad input, 3 could not be had."""
-    parser = argparse.ArgumentParser(prog="python -m minikafka_analytics.sources", description="Metrics and events.")
-    parser.add_argument("run", metavar="RUN_DIR", type=Path, help="the run's folder")
-    parser.add_argument("--prometheus", metavar="URL", default="", help="where a Prometheus answers")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    """Declares the options."""
+    made = argparse.ArgumentParser(prog="python -m minikafka_analytics.sources", description="Metrics and events.")
+    made.add_argument("run", metavar="RUN_DIR", type=Path, help="the run's folder")
+    made.add_argument("--prometheus", metavar="URL", default="", help="where a Prometheus answers")
+    made.add_argument(
         "--selector", metavar="LABELS", default='job="minikafka-brokers"', help="the series of the run's brokers"
     )
-    parser.add_argument("--events", metavar="DIR", type=Path, help="folder of volumes with event logs, one a broker")
-    given = parser.parse_args(arguments)
+    made.add_argument("--events", metavar="DIR", type=Path, help="folder of volumes with event logs, one a broker")
+    made.add_argument(
+        "--pod-logs",
+        metavar="DIR",
+        type=Path,
+        action="append",
+        default=[],
+        help="folder with logs of pods, of the kubelet (/var/log/pods) or of the chart minikafka-logs (repeatable)",
+    )
+    made.add_argument(
+        "--pods",
+        metavar="NAMESPACE/POD",
+        default="*/*",
+        help="of which pods, with wildcards: of one cluster, as events do not say of which they are (lab/shop-broker-*)",
+    )
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 2 bad input, 3 could not be had."""
+    given = parser().parse_args(arguments)
     try:
         window = window_of(given.run)
         if given.prometheus:
             print(put_metrics(given.run, given.prometheus, given.selector, window), flush=True)
         if given.events is not None:
             print(put_events(given.run, given.events, window), flush=True)
+        if given.pod_logs:
+            print(put_pod_logs(given.run, given.pod_logs, given.pods, window), flush=True)
     except (BadRun, NoSource, OSError) as error:
         print(f"sources: {error}", file=sys.stderr)
         return 2 if isinstance(error, BadRun) else 3

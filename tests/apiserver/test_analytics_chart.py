@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from minikafka import __version__
+from minikafka_analytics import sources
 from minikafka_analytics.on_kubernetes import executor_pod
 from minikafka_chaos.controller.jobs import ReportSettings, Settings
 from minikafka_chaos.controller.main import parse
@@ -24,6 +26,7 @@ CHART = ROOT / "charts/minikafka-analytics"
 CHAOS = ROOT / "charts/minikafka-chaos"
 EVERYTHING = (
     "--set=run.name=demo-1,run.prometheus=http://prometheus:9090,run.eventClaims={events-a,events-b}",
+    "--set=run.podLogs.claim=minikafka-logs,run.podLogs.pods=lab/shop-broker-*",
     "--set=cron.schedule=*/30 * * * *,cron.timeZone=Europe/Berlin",
     "--set=desk.enabled=true",
 )
@@ -68,6 +71,8 @@ def test_versions_agree() -> None:
     [
         ("run.name=../other", "run"),
         ("run.prometheus=prometheus:9090", "prometheus"),
+        ("run.podLogs.pods=shop-broker-0", "pods"),
+        ("run.podLogs.volume=x", "volume"),
         ("executors.instances=-1", "instances"),
         ("executors.memory=lots", "memory"),
         ("runs.accessMode=ReadOnlyMany", "accessMode"),
@@ -89,6 +94,28 @@ def test_another_run_is_another_job() -> None:
     }
     assert len(names) == 2
     assert not of_kind(template("lab"), "Job") + of_kind(template("lab"), "CronJob")
+
+
+def test_sources_are_what_the_command_takes() -> None:
+    """A claim of logs alone is reason enough to look for sources; without any there is no such container."""
+    options = ("--set=run.name=a,run.podLogs.claim=minikafka-logs", "--set=run.podLogs.pods=lab/shop-broker-*")
+    (job,) = of_kind(template("lab", *options), "Job")
+    spec = job["spec"]["template"]["spec"]
+    (container,) = spec["initContainers"]
+    assert container["args"] == ["/runs/a", "--pod-logs=/logs", "--pods=lab/shop-broker-*"]
+    given = sources.parser().parse_args(container["args"])
+    assert (given.pod_logs, given.pods) == ([Path("/logs")], "lab/shop-broker-*")
+    (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "logs"]
+    assert mount == {"name": "logs", "mountPath": "/logs", "readOnly": True}
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "logs"]
+    assert volume["persistentVolumeClaim"] == {"claimName": "minikafka-logs", "readOnly": True}
+    (job,) = of_kind(template("lab", "--set=run.name=a"), "Job")
+    assert "initContainers" not in job["spec"]["template"]["spec"]
+
+
+def test_the_claims_of_both_charts_fit() -> None:
+    logs = yaml.safe_load((ROOT / "charts/minikafka-logs/values.yaml").read_text())
+    assert f"run.podLogs.claim={logs['store']['claim']}" in EVERYTHING[1]
 
 
 def test_the_claim_outlives_the_release() -> None:

@@ -17,7 +17,7 @@ from minikafka_chaos.record.journal import Journal
 from minikafka_chaos.verdict.claims import LINE_KIND as CLAIMS
 from minikafka_chaos.verdict.claims import Terms
 
-from tests.e2e import charts, diagnostics
+from tests.e2e import charts, spark_jobs
 from tests.e2e.broker_cluster import BrokerCluster
 from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.load import under_load
@@ -34,7 +34,6 @@ UNDER_REPLICATED = "MinikafkaUnderReplicatedPartitions"
 TOPIC, WATCHED = "measured", "watched"
 PARTITIONS = 3
 HEAL_SECONDS_MAX = 90
-JOB_SECONDS_MAX = 600
 SCRAPED_AFTER_SECONDS = 3
 """The last state is in Prometheus once two more scrapes have been made."""
 
@@ -117,47 +116,12 @@ def test_spark_on_the_cluster_tells_what_happened(
     shared: BrokerCluster, prometheus: Kubectl, run: Path, programs: Path, analytics_image: str
 ) -> None:
     """A run whose load was outside of Kubernetes: its metrics come from Prometheus, its events from the brokers' claims."""
-    kubectl = prometheus
-    small = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
-    values = {
-        "image": charts.image(analytics_image),
-        "runs": {"size": "200Mi"},
-        "desk": {"enabled": True},
-        "resources": small,
-    }
-    charts.install(programs, kubectl, "analytics", "minikafka-analytics", values)
-    kubectl("rollout", "status", "deployment/analytics-desk", "--timeout=110s")
-    (desk,) = kubectl("get", "pods", "--selector", "app.kubernetes.io/component=desk", "--output", "name").split()
-    pod = desk.removeprefix("pod/")
-    kubectl("cp", str(run), f"{pod}:/runs/")
-    submitted = time.monotonic()
     sources = {
-        "name": run.name,
         "prometheus": "http://prometheus:9090",
         "eventClaims": [f"events-{shared.name}-broker-{broker}" for broker in range(3)],
     }
-    charts.install(programs, kubectl, "analytics", "minikafka-analytics", {**values, "run": sources})
-    executors: set[str] = set()
-
-    def ended() -> Object | None:
-        executors.update(each["metadata"]["name"] for each in kubectl.objects.list("pod", "spark-role=executor"))
-        (job,) = kubectl.objects.list("job", "app.kubernetes.io/instance=analytics")
-        status = job.get("status") or {}
-        return job if status.get("succeeded") or status.get("failed") else None
-
-    job = eventually(ended, seconds=JOB_SECONDS_MAX, what="the Job of the chart has ended")
-    assert job is not None
-    said = kubectl("logs", f"job/{job['metadata']['name']}", "--all-containers")
-    assert job["status"].get("succeeded"), said
-    assert executors, "no executor pod was seen"
-
-    folder = diagnostics.folder_for("spark-report")
-    for name in ("report.html", "report.json"):
-        kubectl("cp", f"{pod}:/runs/{run.name}/{name}", str(folder / name))
-    report = json.loads((folder / "report.json").read_text())
-    say(f"Spark on the cluster took {time.monotonic() - submitted:.0f} s with {executors}; {said.splitlines()[0]}")
-    say(f"report copied to {folder / 'report.html'}")
-    _tells_of_the_kill(report["runs"][0])
+    made = spark_jobs.report(prometheus, programs, analytics_image, run, sources)
+    _tells_of_the_kill(made.report["runs"][0])
 
 
 def _tells_of_the_kill(told: Object) -> None:

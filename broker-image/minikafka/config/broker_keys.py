@@ -337,6 +337,11 @@ class MiniKafkaOwn:
     minikafka_events_path = optional_text(
         doc="File the broker appends its events to, one JSON object a line.", allowed="a file path"
     )
+    minikafka_events_stdout = boolean(
+        False,
+        doc="Whether events go to standard output too, where whoever collects the logs of containers finds them. A broker never "
+        "waits for who reads it: events that are not taken count in minikafka_events_dropped_total.",
+    )
 
 
 class BrokerKeys(

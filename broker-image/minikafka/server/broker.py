@@ -84,7 +84,9 @@ class Broker:
         self.broker_id: int = config.node_id
         self.store = store
         self.stats = BrokerStats()
-        self.events = EventLog(config.minikafka_events_path or None, self.broker_id)
+        self.events = EventLog(
+            config.minikafka_events_path or None, self.broker_id, stdout=config.minikafka_events_stdout
+        )
         self.health = Health(self.events.emit)
         self.supervisor = Supervisor(self.health, self.handler_failed)
         self.image = ClusterImage("")

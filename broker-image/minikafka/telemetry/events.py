@@ -10,6 +10,8 @@ often; events say what led to what, also between two scrapes.
 
 import json
 import os
+import select
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -191,7 +193,8 @@ class EventLog:
     """Writes events to a file, and to standard output when ``stdout``. Never raises for a full or broken disk.
 
     Each event is one ``write`` on a descriptor opened for appending, so a killed broker leaves whole lines.
-    ``counts`` is how often each event was emitted, ``dropped`` how many could not be written to the file.
+    ``counts`` is how often each event was emitted, ``dropped`` how many could not be written to the file, or to standard
+    output.
     """
 
     __slots__ = ("_broker_id", "_clock", "_file", "_stdout", "_torn", "counts", "dropped")
@@ -205,7 +208,7 @@ class EventLog:
     ) -> None:
         self._broker_id = broker_id
         self._clock = clock
-        self._stdout = stdout
+        self._stdout = StandardOutput() if stdout and sys.__stdout__ is not None else None
         self._torn = False
         self.counts: dict[str, int] = {}
         self.dropped = 0
@@ -223,7 +226,7 @@ class EventLog:
         )
         assert not declared.partition or (topic is not None and partition is not None), f"event {event}: no partition"
         self.counts[event] = self.counts.get(event, 0) + 1
-        if self._file < 0 and not self._stdout:
+        if self._file < 0 and self._stdout is None:
             return
         line = json.dumps(
             {
@@ -239,11 +242,8 @@ class EventLog:
         data = line.encode() + b"\n"
         if self._file >= 0:
             self._append(data)
-        if self._stdout:
-            try:
-                os.write(1, data)
-            except OSError:
-                self._stdout = False  # nobody reads any more
+        if self._stdout is not None:
+            self.dropped += not self._stdout.write(data)
 
     def close(self) -> None:
         """Close the file; later events are only counted."""
@@ -261,6 +261,34 @@ class EventLog:
             return
         self._torn = written < len(data)
         self.dropped += self._torn
+
+
+class StandardOutput:
+    """Lines on the process' standard output, which never wait for whoever reads it: events are emitted on the event loop.
+
+    A pipe that its reader has let fill up takes nothing; one that poll(2) calls writable takes PIPE_BUF bytes at once
+    (pipe(7)). The descriptor stays blocking, for others may hold the same open file.
+    """
+
+    __slots__ = ("_poll", "_torn")
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._poll.register(1, select.POLLOUT)
+        self._torn = False
+
+    def write(self, line: bytes) -> bool:
+        """Whether all of the line was taken. What was cut short is ended before the next line, so it spoils only itself."""
+        data = b"\n" + line if self._torn else line
+        written = 0
+        try:
+            while written < len(data) and self._poll.poll(0):
+                written += os.write(1, data[written : written + select.PIPE_BUF])
+        except OSError:
+            pass  # nobody reads any more
+        if written:
+            self._torn = written < len(data)
+        return written == len(data)
 
 
 def _plain(value: Any) -> Any:

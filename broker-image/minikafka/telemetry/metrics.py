@@ -415,7 +415,9 @@ EVENTS_TOTAL = Metric(
     "minikafka_events_total", COUNTER, "Events emitted since the start, by name (docs/events.md).", ("event",)
 )
 EVENTS_DROPPED = Metric(
-    "minikafka_events_dropped_total", COUNTER, "Events that could not be written to the event file."
+    "minikafka_events_dropped_total",
+    COUNTER,
+    "Events that could not be written to the event file, or to standard output where they go there.",
 )
 COMPONENT_FAILED = Metric(
     "minikafka_component_failed",

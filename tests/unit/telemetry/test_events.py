@@ -198,3 +198,48 @@ def test_standard_output_gets_the_same_lines(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, check=True, timeout=60)
     assert done.stdout == path.read_bytes()
     assert done.stdout.endswith(b"}\n")
+
+
+FILLS_ITS_PIPE = """
+import os, sys
+from minikafka.telemetry.events import EventLog
+log = EventLog(None, 1, stdout=True)
+for number in range(2000):
+    log.emit("broker_stopping", reason=f"{number} " + "x" * 9000)
+print(log.dropped, file=sys.stderr, flush=True)
+sys.stdin.read()
+log.emit("broker_stopped", clean=True)
+"""
+
+
+def test_a_reader_of_standard_output_that_stands_still_does_not_hold_the_broker_up() -> None:
+    """What the pipe did not take is counted; the line that was cut short spoils only itself."""
+    command = [sys.executable, "-c", FILLS_ITS_PIPE]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        dropped = int(process.stderr.readline())  # it got there, although nobody reads
+        assert 1900 < dropped < 2000
+        taken = 2000 - dropped
+        os.set_blocking(process.stdout.fileno(), False)
+        output = process.stdout.read()
+        process.stdin.close()
+        os.set_blocking(process.stdout.fileno(), True)
+        output += process.stdout.read()
+    whole, torn = [], 0
+    for line in output.splitlines():
+        try:
+            whole.append(json.loads(line))
+        except ValueError:
+            torn += 1
+    assert [record["event"] for record in whole] == ["broker_stopping"] * taken + ["broker_stopped"]
+    assert torn == 1
+
+
+def test_nobody_reads_standard_output_any_more() -> None:
+    program = (
+        "import os, sys\nfrom minikafka.telemetry.events import EventLog\n"
+        "reader, writer = os.pipe()\nos.dup2(writer, 1)\nos.close(reader)\n"
+        "log = EventLog(None, 1, stdout=True)\nlog.emit('broker_stopped', clean=True)\nos._exit(log.dropped + 40)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 41
