@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from minikafka import __version__
 
 from minikafka_analytics import assemble, measure
-from minikafka_analytics.landing import Landing, lines
+from minikafka_analytics.landing import Landing
+from minikafka_analytics.landing import answers as told_by
 from minikafka_analytics.manifest import Manifest
 from minikafka_analytics.on_kubernetes import executors_like_this_pod
 from minikafka_analytics.page import page
@@ -75,7 +76,7 @@ def analyze(
         ):  # what takes longest waits for these
             ask.have(table.name, partial(_land, steps, spark, landing, table))
         answers = measure.measure(ask)
-    answers["lines"] = lines(landing.manifests)
+    answers |= told_by(landing.manifests)
     report = assemble.report(runs, answers, __version__)
     points = {run["id"]: assemble.series(answers, run) for run in report["runs"]}
     _write(paths.json, json.dumps(report, indent=1, ensure_ascii=False, default=_jsonable) + "\n")

@@ -117,7 +117,12 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         "watermarks_that_went_back": since(found["went_back"], "time"),
         "settings": _settings(scenario, found["workloads"]),
         "left_out": left_out.rows,
-        "files": {"missing": folder.missing, "lines": _sorted(found["lines"], "table")},
+        "files": {
+            "missing": folder.missing,
+            "lines": _sorted([row for row in found["lines"] if row["rows"]], "table"),
+            "landed": _sorted(found["landed"], "file"),
+            "quarantined": _sorted(found["quarantined"], "file", "first"),
+        },
     }
     run["figures"] = _figures(run) | left_out.figures
     run["unknowns"] = judgement.unknowns(run)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from minikafka_analytics.analyze import Told
+    from minikafka_analytics.manifest import Manifest
 
 HELP = "Spark analysis of runs: report.html, report.json, Parquet"
 
@@ -103,12 +104,26 @@ def _report(run_dirs: Sequence[Path], out: Path, args: argparse.Namespace, setti
     if args.json:
         files = {"html": str(paths.html), "json": str(paths.json), "parquet": str(paths.parquet)}
         runs = [each._asdict() for each in found]
-        print(json.dumps({**files, "verdicts": [each.verdict for each in found], "runs": runs}))
+        landed = {"files": len(paths.landed), "bytes": sum(one.bytes for one in paths.landed), "kept": paths.kept}
+        print(json.dumps({**files, "landed": landed, "verdicts": [each.verdict for each in found], "runs": runs}))
     else:
         for each in sorted(found, key=lambda each: each.agree is not False):
             print(f"{each.id}: {each.sentence if each.agree is False else each.verdict}")
+        print(landed_line(paths.landed, paths.kept))
         print(f"report: {paths.html}")
     return exit_code(found)
+
+
+def landed_line(landed: Sequence[Manifest], kept: int) -> str:
+    """What was landed for a report, and what had been before."""
+    said = f"landed: {sum(one.bytes for one in landed):,} bytes of {_files(len(landed))}"
+    bad = sum(one.bad for one in landed)
+    said += f", {bad:,} bad lines in quarantine" if bad else ""
+    return said + (f"; {_files(kept)} had been before" if kept else "")
+
+
+def _files(number: int) -> str:
+    return f"{number} file{'' if number == 1 else 's'}"
 
 
 def exit_code(found: Sequence[Told]) -> int:

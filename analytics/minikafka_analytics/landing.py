@@ -20,6 +20,8 @@ from minikafka_analytics.schemas import QUARANTINE, QUARANTINED, TABLES, Landed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Record = dict[str, Any]
+
 LONGEST_EXAMPLE = 200  # characters of the first bad line in a manifest and the report; quarantine has more
 
 
@@ -111,26 +113,34 @@ def load(spark: SparkSession, table: Landed, out: Path, folders: Sequence[Path])
     return reader.parquet(*(literally(folder) for folder in folders))
 
 
-def lines(landed: Mapping[str, Sequence[Manifest]]) -> list[dict[str, Any]]:
-    """Per run and table, for the report: rows landed, lines that could not be read, and the text of one of those."""
-    found = []
-    for run, each in landed.items():
-        for table in TABLES:
-            files = [one for one in each if one.table == table.name]
-            if files:
-                examples = [reason["example"] for one in files for reason in one.quarantined.values()]
-                bad = sum(one.bad for one in files)
-                rows = sum(one.rows for one in files) + bad
-                found.append(
-                    {
-                        "run": run,
-                        "table": table.name,
-                        "rows": rows,
-                        "malformed": bad,
-                        "example": min(examples, default=None),
-                    }
-                )
-    return found
+def answers(landed: Mapping[str, Sequence[Manifest]]) -> dict[str, list[Record]]:
+    """What the manifests of runs tell a report, by name, each with its `run`.
+
+    - lines: of each table the lines or rows there are, how many lines could not be read, and the text of one of those;
+    - landed: of each file its bytes, rows and bad lines;
+    - quarantined: of each file and reason how many lines, the first of them (from 1), and its text.
+    """
+    files = [one for each in landed.values() for one in each]
+    return {
+        "lines": [_lines(run, table.name, each) for run, each in landed.items() for table in TABLES],
+        "landed": [
+            {"run": one.run, "table": one.table, "file": one.file, "bytes": one.bytes, "rows": one.rows, "bad": one.bad}
+            for one in files
+        ],
+        "quarantined": [
+            {"run": one.run, "table": one.table, "file": one.file, "reason": reason, **found}
+            for one in files
+            for reason, found in one.quarantined.items()
+        ],
+    }
+
+
+def _lines(run: str, table: str, landed: Sequence[Manifest]) -> Record:
+    files = [one for one in landed if one.table == table]
+    bad = sum(one.bad for one in files)
+    examples = [found["example"] for one in files for found in one.quarantined.values()]
+    rows = sum(one.rows for one in files) + bad
+    return {"run": run, "table": table, "rows": rows, "malformed": bad, "example": min(examples, default=None)}
 
 
 def _counted(frame: DataFrame) -> tuple[DataFrame, Any]:
