@@ -135,7 +135,12 @@ class Told(NamedTuple):
 
 def told(paths: ReportPaths) -> list[Told]:
     """What a report says of each of its runs."""
-    report = json.loads(paths.json.read_text(encoding="utf-8"))
+    return told_in(paths.json)
+
+
+def told_in(path: Path) -> list[Told]:
+    """What a `report.json` says of each of its runs."""
+    report = json.loads(path.read_text(encoding="utf-8"))
     said = [(run["id"], run["verdict"]) for run in report["runs"]]
     return [Told(name, verdict["verdict"], verdict["sentence"], verdict["agree"]) for name, verdict in said]
 

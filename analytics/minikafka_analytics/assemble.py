@@ -90,6 +90,7 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         "id": folder.id,
         "path": str(folder.path),
         "description": ((scenario.get("scenario") or {}).get("spec") or {}).get("description"),
+        "scenario": _scenario(scenario),
         "began_unix": began,
         "began_at": datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds"),
         "seconds": clock["ended"] - began,
@@ -371,6 +372,14 @@ def _figures(run: Record) -> Record:
         "most_at_risk": first and first["records"],
         "most_on_no_disk": second and second["records"],
     }
+
+
+def _scenario(told: Record) -> Record:
+    """What a run is one of: the scenario's name, the version of MiniKafka that ran it, and where. None where nothing tells it."""
+    document = told.get("scenario")
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return {"name": name, "version": told.get("version"), "ground": told.get("ground")}
 
 
 def _settings(scenario: Record, workloads: list[Record]) -> dict[str, str]:

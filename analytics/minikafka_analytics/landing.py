@@ -117,14 +117,17 @@ def answers(landed: Mapping[str, Sequence[Manifest]]) -> dict[str, list[Record]]
     """What the manifests of runs tell a report, by name, each with its `run`.
 
     - lines: of each table the lines or rows there are, how many lines could not be read, and the text of one of those;
-    - landed: of each file its bytes, rows and bad lines;
+    - landed: of each file its bytes, SHA-256, rows and bad lines;
     - quarantined: of each file and reason how many lines, the first of them (from 1), and its text.
     """
     files = [one for each in landed.values() for one in each]
     return {
         "lines": [_lines(run, table.name, each) for run, each in landed.items() for table in TABLES],
         "landed": [
-            {"run": one.run, "table": one.table, "file": one.file, "bytes": one.bytes, "rows": one.rows, "bad": one.bad}
+            {
+                **{"run": one.run, "table": one.table, "file": one.file, "bytes": one.bytes, "sha256": one.sha256},
+                **{"rows": one.rows, "bad": one.bad},
+            }
             for one in files
         ],
         "quarantined": [
