@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from minikafka_analytics import aftermath, judgement
 from minikafka_analytics.aftermath import LEFT_WITHIN_SECONDS
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
-from minikafka_analytics.run_folder import RunFolder
+from minikafka_analytics.run_folder import RunFolder, unanswered
 from minikafka_analytics.schemas import SCHEMA_VERSION
 from minikafka_analytics.words import brokers, fault_name
 
@@ -123,6 +123,7 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
             "lines": _sorted([row for row in found["lines"] if row["rows"]], "table"),
             "landed": _sorted(found["landed"], "file"),
             "quarantined": _sorted(found["quarantined"], "file", "first"),
+            "unanswered": since(unanswered(folder.path), "began", "ended"),
         },
     }
     run["figures"] = _figures(run) | left_out.figures

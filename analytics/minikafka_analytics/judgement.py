@@ -24,8 +24,8 @@ NOTHING_TOLD: Record = {
     "claims": [], "problems": [], "missing_lines": 0, "misnumbered": False, "has_logs": False, "terms": None,
 }  # fmt: skip
 
-MOST_QUARANTINED = 12
-"""Files and reasons of lines that could not be read which the page tells of; report.json has all."""
+MOST_NOT_READ = 12
+"""Files and reasons of lines that could not be read, and metrics without an answer, that the page tells; report.json has all."""
 
 COMPARED = (
     "sent", "acknowledged", "failed", "unknown", "unknown_but_there", "read", "lost", "accepted_loss", "deleted", "undecided",
@@ -235,7 +235,7 @@ def unknowns(run: Record) -> list[str]:
         found.append("The replicas' logs are not in evidence: whether they are whole and alike was not judged.")
     if run["files"]["missing"]:
         found.append(f"The run has no {these(run['files']['missing'])}: what they would have told is not here.")
-    found += _quarantined(run["files"]["quarantined"])
+    found += _quarantined(run["files"]["quarantined"]) + _unanswered(run["files"]["unanswered"])
     if counts["unknown"]:
         present = counts["unknown_present"]
         found.append(
@@ -284,9 +284,9 @@ def _quarantined(rows: Sequence[Record]) -> list[str]:
     found = [
         f"{count(row['lines'], 'line')} of {row['file']} could not be read and counted as nothing: {row['reason']} "
         f"({'line' if row['lines'] == 1 else 'the first is line'} {row['first']:,}, “{row['example'][:80]}”)."
-        for row in rows[:MOST_QUARANTINED]
+        for row in rows[:MOST_NOT_READ]
     ]
-    if left := rows[MOST_QUARANTINED:]:
+    if left := rows[MOST_NOT_READ:]:
         lines, files = sum(row["lines"] for row in left), len({row["file"] for row in left})
         found.append(
             f"So could {count(lines, 'more line')} of {count(files, 'file')} not; files.quarantined of report.json has them."
@@ -294,6 +294,20 @@ def _quarantined(rows: Sequence[Record]) -> list[str]:
     if found:
         found.append(
             "These lines are in the Parquet table quarantine. A writer that was killed leaves a truncated one at its file's end."
+        )
+    return found
+
+
+def _unanswered(rows: Sequence[Record]) -> list[str]:
+    """Of which metrics a Prometheus did not tell all, and when."""
+    found = [
+        f"The Prometheus did not answer for {row['metric'] or 'all names of metrics'} from {row['began']:.1f} s to "
+        f"{row['ended']:.1f} s: {row['reason']}."
+        for row in rows[:MOST_NOT_READ]
+    ]
+    if len(rows) > MOST_NOT_READ:
+        found.append(
+            f"Nor for {count(len(rows) - MOST_NOT_READ, 'more part')}: files.unanswered of report.json has them."
         )
     return found
 
