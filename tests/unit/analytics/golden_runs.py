@@ -1,11 +1,11 @@
 """Two recorded runs, what may happen to their files, and the tables that an analysis must give of each: `golden/`.
 
-`minikafka chaos run` of kip-101-data-loss.high-watermark (an acknowledged record is lost) and .leader-epoch (none is), with real brokers;
-of their events and samples those are kept that a question is about, without internal topics. After a change that is meant:
+`minikafka chaos run` of kip-101-data-loss.high-watermark (an acknowledged record is lost) and .leader-epoch (none is), with real
+brokers; of their events and samples those are kept that a question is about. After a change that is meant:
 
     python tests/unit/analytics/golden_runs.py --write
 
-analyses them all and writes `golden/expected.json`; read the difference. What a person knows of the two runs is in test_golden.py.
+analyses them all and writes `golden/expected.json`; read the difference. What a person knows of the two is in test_golden.py.
 """
 
 from __future__ import annotations

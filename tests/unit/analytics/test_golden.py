@@ -52,7 +52,7 @@ def test_the_story_of_kip_101(found: dict[str, dict[str, Any]]) -> None:
         ("without_events", "Failed", "No event log tells of an election"),
         (
             "empty",
-            "Error",
+            "Inconclusive",
             "The run has no history.jsonl, events/broker-N.jsonl, metrics/samples.jsonl and replicas.jsonl",
         ),
     ],
