@@ -51,6 +51,17 @@ def unscraped(run: Path) -> None:
     shutil.rmtree(run / "metrics")
 
 
+def unanswered(run: Path) -> None:
+    """Of a Prometheus that had the metrics a part did not answer."""
+    missing = {
+        "metric": "minikafka_isr_size",
+        "began": 1795417323.5,
+        "ended": 1795417333.5,
+        "reason": "no answer within 60 s",
+    }
+    (run / "metrics" / "unanswered.json").write_text(json.dumps([missing]))
+
+
 def without_events(run: Path) -> None:
     """The brokers' event logs are lost."""
     shutil.rmtree(run / "events")
@@ -91,6 +102,7 @@ DAMAGES: tuple[Callable[[Path], None], ...] = (
     torn,
     foreign,
     unscraped,
+    unanswered,
     without_events,
     skewed,
     counters_reset,

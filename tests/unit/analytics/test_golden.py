@@ -49,6 +49,7 @@ def test_the_story_of_kip_101(found: dict[str, dict[str, Any]]) -> None:
         ("torn", "Inconclusive", "truncated (line 158"),
         ("foreign", "Error", "foreign (the first is line 80"),
         ("unscraped", "Failed", "No broker was scraped"),
+        ("unanswered", "Failed", "The Prometheus did not answer for minikafka_isr_size from "),
         ("without_events", "Failed", "No event log tells of an election"),
         (
             "empty",
