@@ -6,7 +6,7 @@ Bad lines go to the table `quarantine`. What is landed, and what was before, is 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,16 +77,26 @@ class Landing:
         return told
 
     def _must_be_of(self, run: RunFolder) -> None:
-        """Two runs of one id in one `out` would be taken for one."""
+        """Two runs of one id in one `out` would be taken for one. One that was copied or moved has a file that is landed so."""
+        if run.path in self._out.parents:
+            return
+        others = {there.folder for there in self._there(run) if there.folder != str(run.path)}
+        if not others:
+            return
         for table in TABLES:
             for source in sources(run, table):
-                folder = manifests.folder_of(self._out, table.name, run.id, source.name)
-                there = manifests.read(folder)
-                ours = there is None or there.folder == str(run.path) or run.path in self._out.parents
-                if there and not ours and manifests.current(source, table, folder) is None:
-                    raise NoRun(
-                        f"{run.path}: {self._out} holds another run of the id {run.id} ({there.folder}): give it another --out"
-                    )
+                if manifests.current(source, table, manifests.folder_of(self._out, table.name, run.id, source.name)):
+                    return
+        raise NoRun(
+            f"{run.path}: {self._out} holds another run of the id {run.id} ({min(others)}): give it another --out"
+        )
+
+    def _there(self, run: RunFolder) -> Iterator[Manifest]:
+        for table in TABLES:
+            whole = manifests.folder_of(self._out, table.name, run.id)
+            for folder in whole.iterdir() if whole.is_dir() else ():
+                if found := manifests.read(folder):
+                    yield found
 
     def _forget_others(self, table: Landed, run: RunFolder, names: set[str]) -> None:
         """Rows of files that the run no longer has, and what earlier versions landed, are not to be read by anybody."""

@@ -159,6 +159,10 @@ def test_two_runs_of_one_id_are_never_taken_for_one(spark: Any, run: Path, tmp_p
     (twin / "history.jsonl").write_bytes(lines({"time": 9.0, **SEND}))
     with pytest.raises(NoRun, match=r"holds another run of the id a \[1\] .*: give it another --out"):
         land(spark, twin, out=tmp_path / "out")
+    (twin / "history.jsonl").rename(twin / "journal.jsonl")  # nor is one that has none of the other's files
+    with pytest.raises(NoRun, match="holds another run"):
+        land(spark, twin, out=tmp_path / "out")
+    (twin / "journal.jsonl").rename(twin / "history.jsonl")
     _, rows, _ = land(spark, run, twin, out=tmp_path / "both")
     assert sorted((row["run"], row["time"]) for row in rows["history"]) == [
         ("other-a [1]", 9.0),
