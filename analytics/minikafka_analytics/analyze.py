@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from minikafka import __version__
 
 from minikafka_analytics import assemble, measure
-from minikafka_analytics.landing import land, typed
+from minikafka_analytics.landing import Landing
+from minikafka_analytics.landing import answers as told_by
+from minikafka_analytics.manifest import Manifest
 from minikafka_analytics.on_kubernetes import executors_like_this_pod
 from minikafka_analytics.page import page
+from minikafka_analytics.parsing import sources, typed
+from minikafka_analytics.query import query
 from minikafka_analytics.questions import Questions
-from minikafka_analytics.run_folder import RunFolder, open_runs
+from minikafka_analytics.run_folder import open_runs
 from minikafka_analytics.schemas import HISTORY, JOURNAL, REPLICAS, TABLES, Landed
 from minikafka_analytics.session import of_few_bytes, spark_session
 from minikafka_analytics.steps import Steps
@@ -30,11 +34,16 @@ JUDGED = (HISTORY, JOURNAL, REPLICAS)
 
 
 class ReportPaths(NamedTuple):
-    """What an analysis leaves: the page, its data, and the folder of Parquet tables."""
+    """What an analysis leaves: the page, its data, and the folder of Parquet tables; and what it landed for that.
+
+    `landed`: the files that were landed; `kept`: how many others had been landed before, and have not changed since.
+    """
 
     html: Path
     json: Path
     parquet: Path
+    landed: tuple[Manifest, ...] = ()
+    kept: int = 0
 
 
 def analyze(
@@ -44,12 +53,13 @@ def analyze(
 
     `master` and `settings` go to Spark. Raises NoRun for a folder that is no run, JavaMissing without a Java that Spark
     can run on, SparkDidNotStart when Spark cannot start there, SparkFailed when it cannot
-    finish, BadMaster for executors that are pods where they cannot be had, and OSError when `out` cannot be written. Files
-    that are in `out` already are replaced.
+    finish, BadMaster for executors that are pods where they cannot be had, and OSError when `out` cannot be written. A report
+    that is in `out` already is replaced; what was landed there is landed anew where a run's file has changed since.
     """
     runs = open_runs(run_dirs)
     out = out.expanduser().resolve()
     paths = ReportPaths(out / "report.html", out / "report.json", out / "parquet")
+    landing = Landing(runs, paths.parquet)
     paths.parquet.mkdir(parents=True, exist_ok=True)
     size = sum(path.stat().st_size for run in runs for table in TABLES for path in run.files(table.name))
     small = of_few_bytes(size)
@@ -64,13 +74,15 @@ def analyze(
             *JUDGED,
             *(table for table in TABLES if table not in JUDGED),
         ):  # what takes longest waits for these
-            ask.have(table.name, partial(_land, steps, spark, runs, table, paths.parquet))
+            ask.have(table.name, partial(_land, steps, spark, landing, table))
         answers = measure.measure(ask)
+    answers |= told_by(landing.manifests)
     report = assemble.report(runs, answers, __version__)
     points = {run["id"]: assemble.series(answers, run) for run in report["runs"]}
     _write(paths.json, json.dumps(report, indent=1, ensure_ascii=False, default=_jsonable) + "\n")
     _write(paths.html, page(report, points))
-    return paths
+    kept = sum(map(len, landing.manifests.values())) - len(landing.anew)
+    return paths._replace(landed=tuple(landing.anew), kept=kept)
 
 
 def judge(
@@ -90,13 +102,26 @@ def judge(
         Questions(steps) as ask,
     ):
         for table in JUDGED:
-            ask.step(table.name, partial(typed, spark, runs, table))
-        answers = measure.judge(ask, JUDGED)
+            files = [source for run in runs for source in sources(run, table)]
+            ask.step(f"all of {table.name}", partial(typed, spark, files, table))
+            ask.view(table.name, lambda rows: rows.where("NOT bad"), f"all of {table.name}")
+            ask.answer(f"bad {table.name}", partial(_bad_lines, table), f"all of {table.name}")
+        answers = measure.judge(ask)
+    answers["lines"] = [row for table in JUDGED for row in answers.pop(f"bad {table.name}")]
     return assemble.judged(runs, answers)
 
 
-def _land(steps: Steps, spark: SparkSession, runs: Sequence[RunFolder], table: Landed, out: Path) -> DataFrame:
-    return steps.whole(land(spark, runs, table, out))
+def _land(steps: Steps, spark: SparkSession, landing: Landing, table: Landed) -> DataFrame:
+    return steps.whole(landing.land(spark, table))
+
+
+def _bad_lines(table: Landed, rows: DataFrame) -> DataFrame:
+    """By run: how many lines of a table are no such lines."""
+    return query(
+        "SELECT run, {table} AS `table`, count(*) AS malformed FROM {rows} WHERE bad GROUP BY run",
+        rows=rows,
+        table=table.name,
+    )
 
 
 class Told(NamedTuple):
@@ -110,7 +135,12 @@ class Told(NamedTuple):
 
 def told(paths: ReportPaths) -> list[Told]:
     """What a report says of each of its runs."""
-    report = json.loads(paths.json.read_text(encoding="utf-8"))
+    return told_in(paths.json)
+
+
+def told_in(path: Path) -> list[Told]:
+    """What a `report.json` says of each of its runs."""
+    report = json.loads(path.read_text(encoding="utf-8"))
     said = [(run["id"], run["verdict"]) for run in report["runs"]]
     return [Told(name, verdict["verdict"], verdict["sentence"], verdict["agree"]) for name, verdict in said]
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from minikafka_analytics import aftermath, judgement
 from minikafka_analytics.aftermath import LEFT_WITHIN_SECONDS
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
-from minikafka_analytics.run_folder import RunFolder
+from minikafka_analytics.run_folder import RunFolder, unanswered
 from minikafka_analytics.schemas import SCHEMA_VERSION
 from minikafka_analytics.words import brokers, fault_name
 
@@ -90,6 +90,7 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         "id": folder.id,
         "path": str(folder.path),
         "description": ((scenario.get("scenario") or {}).get("spec") or {}).get("description"),
+        "scenario": _scenario(scenario),
         "began_unix": began,
         "began_at": datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds"),
         "seconds": clock["ended"] - began,
@@ -117,7 +118,13 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         "watermarks_that_went_back": since(found["went_back"], "time"),
         "settings": _settings(scenario, found["workloads"]),
         "left_out": left_out.rows,
-        "files": {"missing": folder.missing, "lines": _sorted(found["lines"], "table")},
+        "files": {
+            "missing": folder.missing,
+            "lines": _sorted([row for row in found["lines"] if row["rows"]], "table"),
+            "landed": _sorted(found["landed"], "file"),
+            "quarantined": _sorted(found["quarantined"], "file", "first"),
+            "unanswered": since(unanswered(folder.path), "began", "ended"),
+        },
     }
     run["figures"] = _figures(run) | left_out.figures
     run["unknowns"] = judgement.unknowns(run)
@@ -366,6 +373,14 @@ def _figures(run: Record) -> Record:
         "most_at_risk": first and first["records"],
         "most_on_no_disk": second and second["records"],
     }
+
+
+def _scenario(told: Record) -> Record:
+    """What a run is one of: the scenario's name, the version of MiniKafka that ran it, and where. None where nothing tells it."""
+    document = told.get("scenario")
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return {"name": name, "version": told.get("version"), "ground": told.get("ground")}
 
 
 def _settings(scenario: Record, workloads: list[Record]) -> dict[str, str]:

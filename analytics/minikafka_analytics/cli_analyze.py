@@ -1,4 +1,4 @@
-"""`minikafka analyze RUN_DIR...`: the Spark report of one run, or of several side by side."""
+"""`minikafka analyze RUN_DIR...`: the Spark report of one run, of several side by side, or of all runs in a folder, compared."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import argparse
 import errno
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from minikafka_analytics.analyze import Told
+    from minikafka_analytics.analyze import ReportPaths, Told
+    from minikafka_analytics.manifest import Manifest
 
 HELP = "Spark analysis of runs: report.html, report.json, Parquet"
+
+T = TypeVar("T")
 
 OK, NO, BAD_INPUT, COULD_NOT_TELL = 0, 1, 2, 3
 
@@ -21,7 +25,12 @@ OK, NO, BAD_INPUT, COULD_NOT_TELL = 0, 1, 2, 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `minikafka analyze`."""
     parser.add_argument(
-        "run_dirs", metavar="RUN_DIR", nargs="+", type=Path, help="a folder of `minikafka demo` or `chaos run`"
+        "run_dirs",
+        metavar="RUN_DIR",
+        nargs="+",
+        type=Path,
+        help="a folder of `minikafka demo` or `chaos run`; or one folder of many of them: each that has no report of what "
+        "is in it now gets one, and all are compared (comparison.json)",
     )
     parser.add_argument(
         "--master",
@@ -33,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="DIR",
-        help="where the report goes (default: the run's folder; of several, `comparison` beside the first)",
+        help="where the report goes (default: the run's folder; of several, `comparison` beside the first; of a folder of runs, "
+        "comparison.json goes into its `comparison`)",
     )
     parser.add_argument(
         "--missing",
@@ -61,6 +71,14 @@ def run(args: argparse.Namespace) -> int:
         return _fail(f"{error.name} is not installed: pip install 'minikafka[analytics]'", COULD_NOT_TELL)
     if args.missing:
         return _missing(args, settings)
+    from minikafka_analytics.pending import is_parent
+
+    if parents := [each for each in args.run_dirs if is_parent(each)]:
+        if len(args.run_dirs) > 1:
+            return _fail(
+                f"{parents[0]}: a folder of runs is compared alone; or name runs, and no such folder", BAD_INPUT
+            )
+        return _compare(parents[0], args, settings)
     beside = args.run_dirs[0] if len(args.run_dirs) == 1 else args.run_dirs[0].resolve().parent / "comparison"
     return _report(args.run_dirs, args.out or beside, args, settings)
 
@@ -82,8 +100,56 @@ def _missing(args: argparse.Namespace, settings: Mapping[str, str]) -> int:
     return next((code for code in (COULD_NOT_TELL, BAD_INPUT, NO) if code in codes), OK)
 
 
-def _report(run_dirs: Sequence[Path], out: Path, args: argparse.Namespace, settings: Mapping[str, str]) -> int:
-    from minikafka_analytics.analyze import analyze, told
+def _compare(parent: Path, args: argparse.Namespace, settings: Mapping[str, str]) -> int:
+    """The missing reports, each of its run alone, and the comparison of all; the worst exit code of the runs that are in it.
+
+    A run that cannot be analysed is left out, and said to be; then the whole could not tell.
+    """
+    from minikafka_analytics.analyze import told_in
+    from minikafka_analytics.comparison import compare, text
+    from minikafka_analytics.pending import REPORT, runs_in
+
+    runs, where = runs_in(parent), args.out or parent / "comparison"
+    out = sys.stderr if args.json else sys.stdout
+    left_out, failed = dict(runs.left_out), 0
+    for number, run in enumerate(runs.missing, 1):
+        print(f"{run.name}: is analysed ({number} of {len(runs.missing)})", file=out, flush=True)
+        try:
+            landed = _tried(partial(_analyse, [run], run, args, settings), run)
+        except _Refused as refused:
+            print(f"minikafka analyze: {run.name}: {refused}", file=sys.stderr)
+            left_out[run] = f"it could not be analysed: {refused}"
+            failed += 1
+            continue
+        print(landed_line(landed.landed, landed.kept), file=out, flush=True)
+    if not runs.missing:
+        print(f"landed: 0 bytes; every run in {parent} has its report", file=out)
+    kept = [run for run in runs.ended if run not in left_out]
+    if not kept:
+        return _fail(f"{parent}: no run that could be compared", COULD_NOT_TELL)
+    try:
+        found = _tried(partial(compare, kept, where, left_out, args.master, settings), where)
+    except _Refused as refused:
+        return _fail(str(refused), refused.code)
+    if args.json:
+        print(json.dumps({**found.document, "json": str(found.path)}))
+    else:
+        print("\n".join(text(found.document)))
+        print(f"comparison: {found.path}")
+    code = exit_code([each for run in kept for each in told_in(run / REPORT)])
+    return COULD_NOT_TELL if failed else code
+
+
+class _Refused(Exception):
+    """What an analysis cannot do, in one line, with the exit code that says whose fault it is."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _tried(make: Callable[[], T], out: Path) -> T:
+    """What `make` gives, which writes into `out`; raises _Refused for all that an analysis may raise."""
     from minikafka_analytics.java import JavaMissing
     from minikafka_analytics.on_kubernetes import BadMaster
     from minikafka_analytics.run_folder import NoRun
@@ -91,24 +157,53 @@ def _report(run_dirs: Sequence[Path], out: Path, args: argparse.Namespace, setti
     from minikafka_analytics.trouble import SparkFailed
 
     try:
-        paths = analyze(run_dirs, out, args.master, settings)
+        return make()
     except (NoRun, BadMaster) as error:
-        return _fail(str(error), BAD_INPUT)
+        raise _Refused(str(error), BAD_INPUT) from error
     except (JavaMissing, SparkDidNotStart, SparkFailed) as error:
-        return _fail(str(error), COULD_NOT_TELL)
+        raise _Refused(str(error), COULD_NOT_TELL) from error
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        return _fail(f"{out}: {error.strerror or error}", COULD_NOT_TELL if full else BAD_INPUT)
+        raise _Refused(f"{out}: {error.strerror or error}", COULD_NOT_TELL if full else BAD_INPUT) from error
+
+
+def _analyse(run_dirs: Sequence[Path], out: Path, args: argparse.Namespace, settings: Mapping[str, str]) -> ReportPaths:
+    from minikafka_analytics.analyze import analyze
+
+    return analyze(run_dirs, out, args.master, settings)
+
+
+def _report(run_dirs: Sequence[Path], out: Path, args: argparse.Namespace, settings: Mapping[str, str]) -> int:
+    from minikafka_analytics.analyze import told
+
+    try:
+        paths = _tried(partial(_analyse, run_dirs, out, args, settings), out)
+    except _Refused as refused:
+        return _fail(str(refused), refused.code)
     found = told(paths)
     if args.json:
         files = {"html": str(paths.html), "json": str(paths.json), "parquet": str(paths.parquet)}
         runs = [each._asdict() for each in found]
-        print(json.dumps({**files, "verdicts": [each.verdict for each in found], "runs": runs}))
+        landed = {"files": len(paths.landed), "bytes": sum(one.bytes for one in paths.landed), "kept": paths.kept}
+        print(json.dumps({**files, "landed": landed, "verdicts": [each.verdict for each in found], "runs": runs}))
     else:
         for each in sorted(found, key=lambda each: each.agree is not False):
             print(f"{each.id}: {each.sentence if each.agree is False else each.verdict}")
+        print(landed_line(paths.landed, paths.kept))
         print(f"report: {paths.html}")
     return exit_code(found)
+
+
+def landed_line(landed: Sequence[Manifest], kept: int) -> str:
+    """What was landed for a report, and what had been before."""
+    said = f"landed: {sum(one.bytes for one in landed):,} bytes of {_files(len(landed))}"
+    bad = sum(one.bad for one in landed)
+    said += f", {bad:,} bad lines in quarantine" if bad else ""
+    return said + (f"; {_files(kept)} had been before" if kept else "")
+
+
+def _files(number: int) -> str:
+    return f"{number} file{'' if number == 1 else 's'}"
 
 
 def exit_code(found: Sequence[Told]) -> int:

@@ -18,20 +18,17 @@ CLAIMS = "claims ARRAY<STRUCT<name: STRING, type: STRING, since: STRING, limit_m
 
 def census(history: DataFrame) -> DataFrame:
     """The lines of the history counted, by all that what is asked of the whole of it depends on: one row per run, op, type,
-    topic, partition, and whether lines are `numbered` and `broken` (malformed: then all else is null).
+    topic, partition, and whether lines are `numbered`.
 
     `rows` of them, `first`, `last`, `total` and `mixed` (exclusive or) of their numbers, when the first (`began`) and the last
-    (`ended`) was, and an `example` of a broken line.
+    (`ended`) was.
     """
     return query(
         """
-        SELECT run, op, type, topic, partition, numbered, broken, count(*) AS rows, min(seq) AS first, max(seq) AS last,
-               sum(seq) AS total, bit_xor(seq) AS mixed, min(time) AS began, max(time) AS ended, min(malformed) AS example
-        FROM (SELECT run, seq, time, malformed, malformed IS NOT NULL AS broken, IF(malformed IS NULL, op, NULL) AS op,
-                     IF(malformed IS NULL, type, NULL) AS type, IF(malformed IS NULL, topic, NULL) AS topic,
-                     IF(malformed IS NULL, partition, NULL) AS partition, IF(malformed IS NULL, numbered, NULL) AS numbered
-              FROM {history})
-        GROUP BY run, op, type, topic, partition, numbered, broken
+        SELECT run, op, type, topic, partition, numbered, count(*) AS rows, min(seq) AS first, max(seq) AS last,
+               sum(seq) AS total, bit_xor(seq) AS mixed, min(time) AS began, max(time) AS ended
+        FROM {history}
+        GROUP BY run, op, type, topic, partition, numbered
         """,
         history=history,
     )
@@ -42,7 +39,7 @@ def markers(history: DataFrame) -> DataFrame:
     return query(
         """
         SELECT run, seq, time, process, op, type, topic, partition, offset, value, error, settings
-        FROM {history} WHERE malformed IS NULL AND op NOT IN ('send', 'poll')
+        FROM {history} WHERE op NOT IN ('send', 'poll')
         """,
         history=history,
     )
@@ -76,7 +73,7 @@ def bases(census: DataFrame, markers: DataFrame, journal: DataFrame, told: DataF
                  coalesce(sum(rows) FILTER (WHERE numbered), 0) AS numbered, coalesce(bool_or(NOT numbered), false) AS unnumbered,
                  max(last) FILTER (WHERE numbered) + 1 AS until, sum(total) FILTER (WHERE numbered) AS total,
                  bit_xor(mixed) FILTER (WHERE numbered) AS mixed
-          FROM {{census}} WHERE NOT broken GROUP BY run
+          FROM {{census}} GROUP BY run
         ), client AS (
           SELECT run, first_invoke, greatest(coalesce(until, 0) - numbered, 0) AS missing_lines,
                  (numbered > 0 AND unnumbered) OR coalesce(until < numbered, false)
@@ -89,7 +86,7 @@ def bases(census: DataFrame, markers: DataFrame, journal: DataFrame, told: DataF
           WHERE op = 'workload' AND settings IS NOT NULL GROUP BY run
         ), told AS (
           SELECT run, max_by(body, seq) FILTER (WHERE kind = 'claims') AS claims
-          FROM {{journal}} WHERE malformed IS NULL GROUP BY run
+          FROM {{journal}} GROUP BY run
         ), logs AS (
           SELECT run, true AS has_logs, map_from_entries(collect_list(struct(topic, deleted_at)) FILTER (
                    WHERE deleted_at IS NOT NULL)) AS gone
@@ -150,7 +147,7 @@ def sends(history: DataFrame) -> DataFrame:
                  count_if(type = 'invoke') AS invocations, count_if(type <> 'invoke') AS answers,
                  min(topic) <> max(topic) OR coalesce(min(partition) <> max(partition), false) AS strayed
           FROM {history}
-          WHERE op = 'send' AND malformed IS NULL
+          WHERE op = 'send'
           GROUP BY run, value
         )
         SELECT run, value, topic, partition, process, invoked, completed,
@@ -175,7 +172,7 @@ def lines_of_readers(history: DataFrame, bases: DataFrame) -> DataFrame:
                count_if(op = 'assign') OVER (PARTITION BY h.run, topic, partition, process ORDER BY seq
                  ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS sitting
         FROM {history} h JOIN {bases} b ON b.run = h.run
-        WHERE malformed IS NULL AND op IN ('poll', 'assign', 'read') AND type = 'ok' AND topic IS NOT NULL
+        WHERE op IN ('poll', 'assign', 'read') AND type = 'ok' AND topic IS NOT NULL
           AND partition IS NOT NULL AND offset IS NOT NULL AND (op <> 'poll' OR value IS NOT NULL) AND time >= accept_before
           AND time > coalesce(gone[topic], double('-Infinity'))
         """,

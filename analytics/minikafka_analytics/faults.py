@@ -60,7 +60,7 @@ def episodes(journal: DataFrame) -> DataFrame:
           SELECT run, seq, time, phase, step, {snake_case} AS fault,
                  coalesce(target, '') AS target, role, ok, detail,
                  row_number() OVER (PARTITION BY run, fault, target, phase ORDER BY time, seq) AS nth
-          FROM {journal} WHERE kind = 'action' AND malformed IS NULL AND fault IS NOT NULL
+          FROM {journal} WHERE kind = 'action' AND fault IS NOT NULL
         ), action AS (
           SELECT run, fault, target, nth, min(time) AS began,
                  max(time) FILTER (WHERE phase = 'end') AS done, min(seq) AS seq,

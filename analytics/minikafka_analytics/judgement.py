@@ -24,6 +24,9 @@ NOTHING_TOLD: Record = {
     "claims": [], "problems": [], "missing_lines": 0, "misnumbered": False, "has_logs": False, "terms": None,
 }  # fmt: skip
 
+MOST_NOT_READ = 12
+"""Files and reasons of lines that could not be read, and metrics without an answer, that the page tells; report.json has all."""
+
 COMPARED = (
     "sent", "acknowledged", "failed", "unknown", "unknown_but_there", "read", "lost", "accepted_loss", "deleted", "undecided",
     "longest_ack_gap_s",
@@ -232,12 +235,7 @@ def unknowns(run: Record) -> list[str]:
         found.append("The replicas' logs are not in evidence: whether they are whole and alike was not judged.")
     if run["files"]["missing"]:
         found.append(f"The run has no {these(run['files']['missing'])}: what they would have told is not here.")
-    for each in run["files"]["lines"]:
-        if each["malformed"]:
-            found.append(
-                f"{count(each['malformed'], 'line')} of {each['table']} could not be read (the first: “{each['example'][:80]}”)"
-                " and counted as nothing; a writer that was killed leaves such a line at the end of its file."
-            )
+    found += _quarantined(run["files"]["quarantined"]) + _unanswered(run["files"]["unanswered"])
     if counts["unknown"]:
         present = counts["unknown_present"]
         found.append(
@@ -278,6 +276,39 @@ def unknowns(run: Record) -> list[str]:
     if not run["elections"]:
         found.append("No event log tells of an election, so times to re-elect and ISR changes are not known.")
     found.append("Which fault “preceded” an event is an order in time on one machine's clock, not a proof of cause.")
+    return found
+
+
+def _quarantined(rows: Sequence[Record]) -> list[str]:
+    """Of which files lines could not be read, why, and where they are now."""
+    found = [
+        f"{count(row['lines'], 'line')} of {row['file']} could not be read and counted as nothing: {row['reason']} "
+        f"({'line' if row['lines'] == 1 else 'the first is line'} {row['first']:,}, “{row['example'][:80]}”)."
+        for row in rows[:MOST_NOT_READ]
+    ]
+    if left := rows[MOST_NOT_READ:]:
+        lines, files = sum(row["lines"] for row in left), len({row["file"] for row in left})
+        found.append(
+            f"So could {count(lines, 'more line')} of {count(files, 'file')} not; files.quarantined of report.json has them."
+        )
+    if found:
+        found.append(
+            "These lines are in the Parquet table quarantine. A writer that was killed leaves a truncated one at its file's end."
+        )
+    return found
+
+
+def _unanswered(rows: Sequence[Record]) -> list[str]:
+    """Of which metrics a Prometheus did not tell all, and when."""
+    found = [
+        f"The Prometheus did not answer for {row['metric'] or 'all names of metrics'} from {row['began']:.1f} s to "
+        f"{row['ended']:.1f} s: {row['reason']}."
+        for row in rows[:MOST_NOT_READ]
+    ]
+    if len(rows) > MOST_NOT_READ:
+        found.append(
+            f"Nor for {count(len(rows) - MOST_NOT_READ, 'more part')}: files.unanswered of report.json has them."
+        )
     return found
 
 

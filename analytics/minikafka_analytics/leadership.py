@@ -19,7 +19,7 @@ def relevant(events: DataFrame, clock: DataFrame) -> DataFrame:
     return query(
         f"""
         SELECT e.* FROM {{events}} e JOIN {{clock}} c ON c.run = e.run
-        WHERE e.malformed IS NULL AND e.time <= c.ended AND (e.topic IS NULL OR e.topic NOT IN {INTERNAL_TOPICS!r})
+        WHERE e.time <= c.ended AND (e.topic IS NULL OR e.topic NOT IN {INTERNAL_TOPICS!r})
         """,
         events=events,
         clock=clock,

@@ -20,7 +20,7 @@ def told(replicas: DataFrame) -> DataFrame:
         """
         SELECT run, time, kind, topic, partition, broker, partitions, replication_factor, config, in_sync, start, `end`, damage,
                `from`, `to`, reason
-        FROM {replicas} WHERE malformed IS NULL AND kind <> 'batch'
+        FROM {replicas} WHERE kind <> 'batch'
         """,
         replicas=replicas,
     )
@@ -60,7 +60,7 @@ def of_replicas(replicas: DataFrame) -> DataFrame:
                  count_if(kind = 'batch') - count(DISTINCT IF(kind = 'batch', index, NULL)) AS doubled,
                  max(index) FILTER (WHERE kind = 'batch') AS last,
                  coalesce(max_by(last_offset, index) FILTER (WHERE kind = 'batch') + 1, max(start)) AS ends
-          FROM {replicas} WHERE kind IN ('replica', 'batch') AND malformed IS NULL
+          FROM {replicas} WHERE kind IN ('replica', 'batch')
           GROUP BY run, topic, partition, broker)
         """,
         replicas=replicas,
@@ -80,7 +80,7 @@ def of_batches(replicas: DataFrame, logs: DataFrame, extents: DataFrame) -> Data
                      lag((base_sequence + last_offset - base_offset) % {sequences}) OVER producer AS sequence_before,
                      producer_id >= 0 AND base_sequence >= 0 AS sequenced
               FROM (SELECT *, producer_id >= 0 AND base_sequence >= 0 AS counted
-                    FROM {replicas} WHERE kind = 'batch' AND malformed IS NULL) b
+                    FROM {replicas} WHERE kind = 'batch') b
               JOIN {extents} USING (run, topic, partition)
               JOIN {logs} r USING (run, topic, partition, broker)
               WINDOW log AS (PARTITION BY b.run, b.topic, b.partition, b.broker ORDER BY index),
@@ -120,7 +120,7 @@ def divergence(replicas: DataFrame, logs: DataFrame, extents: DataFrame) -> Data
             batch AS (
               SELECT run, topic, partition, base_offset, last_offset, leader_epoch, crc, collect_set(broker) AS brokers
               FROM {replicas} LEFT SEMI JOIN log USING (run, topic, partition, broker)
-              WHERE kind = 'batch' AND malformed IS NULL
+              WHERE kind = 'batch'
               GROUP BY run, topic, partition, base_offset, last_offset, leader_epoch, crc
             ), odd AS (
               SELECT b.* FROM batch b

@@ -6,8 +6,8 @@ journal, replicas, events, samples) are steps, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from minikafka_analytics import (
     anomalies,
@@ -22,7 +22,7 @@ from minikafka_analytics import (
 )
 from minikafka_analytics.query import query
 from minikafka_analytics.questions import Questions, Record
-from minikafka_analytics.schemas import HISTORY, TABLES, UP, Landed
+from minikafka_analytics.schemas import UP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,25 +38,21 @@ def measure(ask: Questions) -> Answers:
     _judge(ask)
     _tell(ask)
     ask.answer("gaps", operations.longest_gaps, "gaps", "sends")
-    ask.answer("lines", lines, *map(_counted, TABLES))
     ask.answer(
         "journal",
-        lambda journal: journal.where("malformed IS NULL AND kind <> 'action'").select(
-            "run", "seq", "time", "kind", "body"
-        ),
+        lambda journal: journal.where("kind <> 'action'").select("run", "seq", "time", "kind", "body"),
         "journal",
     )
     return ask.answers()
 
 
-def judge(ask: Questions, tables: Sequence[Landed]) -> Answers:
+def judge(ask: Questions) -> Answers:
     """The answers that a verdict depends on, and no others: history, journal and replicas are enough for them."""
     _judge(ask)
     ask.answer("gaps", lambda gaps: gaps.where("rank = 1"), "gaps")
-    ask.answer("lines", lambda *landed: lines(*landed, tables=tables), *map(_counted, tables))
     ask.answer(
         "journal",
-        lambda journal: journal.where("kind = 'verdict' AND malformed IS NULL").select("run", "seq", "body"),
+        lambda journal: journal.where("kind = 'verdict'").select("run", "seq", "body"),
         "journal",
     )
     return ask.answers()
@@ -182,11 +178,6 @@ def _examples(
     return anomalies.examples(anomalies.together([of_history, of_logs]), fate, cuts, places)
 
 
-def _counted(table: Landed) -> str:
-    """The step that tells how many lines of a table there are."""
-    return "census" if table is HISTORY else table.name
-
-
 def _as_it_is(frame: DataFrame) -> DataFrame:
     return frame
 
@@ -251,28 +242,3 @@ def clocks(census: DataFrame, journal: DataFrame, scrapes: DataFrame) -> DataFra
         journal=journal,
         scrapes=scrapes,
     )
-
-
-def lines(*landed: DataFrame, tables: Sequence[Landed] = TABLES) -> DataFrame:
-    """Per run and table: rows landed, lines that could not be read, and the text of one of those.
-
-    `landed`: the tables, and in place of the history its census, which has counted already.
-    """
-    row = ("1 AS rows", "IF(malformed IS NULL, 0, 1) AS malformed", "malformed AS example")
-    counted = ("rows", "IF(broken, rows, 0) AS malformed", "example")
-    frames = [
-        frame.selectExpr("run", f"'{table.name}' AS `table`", *(counted if table is HISTORY else row))
-        for table, frame in zip(tables, landed, strict=True)
-    ]
-    together = frames[0]
-    for frame in frames[1:]:
-        together = together.unionAll(frame)
-    return together.groupBy("run", "table").agg(
-        *_expressions("sum(rows) AS rows", "sum(malformed) AS malformed", "min(example) AS example")
-    )
-
-
-def _expressions(*texts: str) -> list[Any]:
-    from pyspark.sql import functions as F
-
-    return [F.expr(text) for text in texts]

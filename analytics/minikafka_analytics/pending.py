@@ -1,14 +1,72 @@
-"""The runs below a folder that have ended and have no report yet: what a CronJob looks for."""
+"""The runs below a folder: which of them have ended, and which have no report of what is in their files now."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
-from minikafka_analytics.run_folder import NoRun
+from minikafka_analytics import manifest as manifests
+from minikafka_analytics.parsing import sources
+from minikafka_analytics.run_folder import NoRun, open_runs
+from minikafka_analytics.schemas import TABLES
 
 REPORT = "report.json"
 JOURNAL = "journal.jsonl"
+HISTORY = "history.jsonl"
+
+
+class Runs(NamedTuple):
+    """The runs in a folder, by name. `missing` are those of `ended` whose report is none of what is in their files now;
+    `left_out` says of the others why.
+    """
+
+    ended: tuple[Path, ...]
+    missing: tuple[Path, ...]
+    left_out: dict[Path, str]
+
+
+def is_parent(folder: Path) -> bool:
+    """Whether a folder is no run and holds runs."""
+    return folder.is_dir() and not _is_run(folder) and any(_is_run(child) for child in folder.iterdir())
+
+
+def runs_in(parent: Path) -> Runs:
+    """The runs in a folder. A run without a verdict goes on or was cut short: it is left out, unless somebody had it analysed."""
+    ended, missing, left_out = [], [], {}
+    for run in sorted(child for child in parent.iterdir() if _is_run(child)):
+        reported = (run / REPORT).is_file()
+        journal = run / JOURNAL
+        if not reported and journal.is_file() and not _has_ended(journal):
+            left_out[run] = (
+                f"its journal has no verdict: it goes on, or was cut short (minikafka analyze {run} all the same)"
+            )
+            continue
+        ended.append(run)
+        if not reported or not _is_current(run):
+            missing.append(run)
+    return Runs(tuple(ended), tuple(missing), left_out)
+
+
+def _is_run(folder: Path) -> bool:
+    return folder.is_dir() and any((folder / name).is_file() for name in (JOURNAL, HISTORY))
+
+
+def _is_current(run: Path) -> bool:
+    """Whether the report is of what is in the run's files: by their manifests, so that none of them is read."""
+    try:
+        (told,) = json.loads((run / REPORT).read_text(encoding="utf-8"))["runs"]
+        reported = {(each["table"], each["file"]): each["sha256"] for each in told["files"]["landed"]}
+        (folder,) = open_runs([run])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    landed: dict[tuple[str, str], str] = {}
+    for table in TABLES:
+        for source in sources(folder, table):
+            where = manifests.folder_of(run / "parquet", table.name, folder.id, source.name)
+            found = manifests.current(source, table, where)
+            landed[table.name, source.name] = "" if found is None else found.sha256
+    return landed == reported
 
 
 def without_report(parent: Path) -> list[Path]:

@@ -52,6 +52,10 @@ class Questions:
             self._step_threads, needs, lambda *found: self._steps.land(name, make(*found), few), self._step(name)
         )
 
+    def view(self, name: str, make: Make, *needs: str) -> None:
+        """A step of which nothing is landed: some rows or columns of the steps that are needed."""
+        self._when(self._step_threads, needs, lambda *found: self._steps.whole(make(*found)), self._step(name))
+
     def answer(self, name: str, make: Make, *needs: str) -> None:
         """Bring the rows of what `make` gives to the driver."""
         future = self._answers[name] = Future()

@@ -7,6 +7,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+UNANSWERED = Path("metrics/unanswered.json")
+"""What a Prometheus was asked for and did not answer (`sources.put_metrics`): no table, but the report tells it."""
 
 LONGEST_LINE_BYTES = 4 << 20
 """Of a line that was cut off: a line of the history has one record's value at most."""
@@ -78,6 +82,17 @@ def _open(path: Path, name: str) -> RunFolder:
     if not run.journal and not run.history:
         raise NoRun(f"{path}: not a run folder, it has neither journal.jsonl nor history.jsonl")
     return run
+
+
+def unanswered(run: Path) -> list[dict[str, Any]]:
+    """What a Prometheus did not answer for: metric, began and ended (unix seconds), reason."""
+    try:
+        found = json.loads((run / UNANSWERED).read_text(encoding="utf-8"))
+        return [{name: each[name] for name in ("metric", "began", "ended", "reason")} for each in found]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [{"metric": "", "began": 0.0, "ended": 0.0, "reason": f"{UNANSWERED} cannot be read: {error}"}]
 
 
 def _is_torn(path: Path) -> bool:

@@ -1,18 +1,22 @@
 """The typed tables a run is landed as, and the shape of the JSON lines they come from: declared here and nowhere else.
 
-Parquet layout: `<out>/parquet/<table>/run=<run id>/*.parquet`, one table each for samples, events, history, journal and replicas,
-so
-that one run, or all of them, can be read by anything that reads Parquet. Every table has
+Parquet layout: `<out>/parquet/<table>/run=<run id>/file=<name>/*.parquet`, one table each for samples, events, history, journal
+and replicas, so that one run, or all of them, can be read by anything that reads Parquet; with each file's manifest beside its
+rows (`manifest.py`). Every table has
 
 - `run`        id of the run, the name of its folder (a partition column);
-- `seq`        order of the line in its file (journal and history) or of its broker (events);
-- `time`       unix seconds as written in the file, `at` the same as a UTC timestamp;
-- `malformed`  the text of a line that is not what the contract says (torn, foreign, without a time), all else null there.
+- `file`       the file it was read from, as named in the run's folder (a partition column);
+- `seq`        order of the line in its file (journal and history) or among those of its table;
+- `time`       unix seconds as written in the file, `at` the same as a UTC timestamp.
+
+A line that is not what is declared here is in the table `quarantine`, and in no other: `run`, `file`, `line` (from 1), `reason`
+(one of `Reason`) and its `text`, of a long one the first 500 characters.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 SCHEMA_VERSION = "minikafka.report/v1"
 
@@ -36,6 +40,20 @@ METRICS_READ = (*METRICS_OF_A_REPLICA, FOLLOWER_LAG)
 
 UP = "up"  # as in Prometheus: 1 for a scrape that was answered, 0 for one that was not
 
+QUARANTINE = "quarantine"
+QUARANTINED = "line BIGINT, reason STRING, text STRING"
+
+
+class Reason(StrEnum):
+    """Why a line is in quarantine. The first that fits is told."""
+
+    NOT_TEXT = "not text"  # bytes that are no UTF-8
+    TRUNCATED = "truncated"  # an object that ends before it is closed: its writer died, or the file is still written
+    FOREIGN = "foreign"  # no JSON object, or more than one: another program's words
+    WRONG_TYPE = "wrong type"  # a field holds a value of another type than is declared
+    OUT_OF_BOUNDS = "out of bounds"  # a field is missing, or holds what it cannot: `Landed.must`
+
+
 INTS = "integers"  # marks a column written either as one number or as a list of them
 
 
@@ -45,9 +63,9 @@ class Landed:
 
     name: str
     line: str  # DDL for from_json; a field of any other type than text becomes null when the text does not fit it
-    columns: dict[str, str]  # name -> SQL type, without run, seq, time, at and malformed
-    typed: bool = False  # the line's own types are the columns', so that a line of other types is malformed
-    timed: bool = True  # a line without a time is malformed
+    columns: dict[str, str]  # name -> SQL type, without run, file, seq, time and at
+    typed: bool = False  # the line's own types are the columns', so that a line of other types is bad
+    timed: bool = True  # a line without a time is bad
     must: str = "true"  # what else must hold of a `line`
     judged: bool = False  # a verdict follows from it: no line may be anything but one whole JSON object
     texts: tuple[str, ...] = ()  # fields that are strings or null: `from_json` makes text of whatever stands there

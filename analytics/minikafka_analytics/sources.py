@@ -2,9 +2,8 @@
 
 ``python -m minikafka_analytics.sources RUN_DIR --prometheus URL --events FOLDER --pod-logs FOLDER`` puts them into the run's
 folder, in the form in which a runner writes them, for the time that the run's journal tells of. Prometheus is asked for raw
-samples (a range vector selector in an instant query, https://prometheus.io/docs/prometheus/latest/querying/api/), so nothing is
-interpolated. What a run has already is never replaced; logs of pods add the events that it does not have. Exit codes: 0 done,
-2 bad input, 3 could not be had.
+samples (`prometheus.py`); what it does not answer is written beside them, and the report tells it. What a run has of its own is
+never replaced; logs of pods add the events that it does not have. Exit codes: 0 done, 2 bad input, 3 could not be had.
 """
 
 from __future__ import annotations
@@ -14,17 +13,15 @@ import json
 import os
 import re
 import sys
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
 from minikafka_analytics import pod_logs
+from minikafka_analytics.prometheus import Missing, NoAnswer, Prometheus
+from minikafka_analytics.run_folder import UNANSWERED, unanswered
 
 JOURNAL: Final = "journal.jsonl"
 METRICS: Final = Path("metrics/prometheus.jsonl")
@@ -33,7 +30,6 @@ PREFIX: Final = "volume-"
 FROM_PODS: Final = "pods-"
 """Of events that came from volumes, and from logs of pods: whatever else is in the folder was the run's own."""
 
-WANTED: Final = '__name__=~"minikafka_.*|process_.*|up"'
 TARGET_LABELS: Final = ("job", "instance", "namespace", "pod", "cluster", "broker", "container", "kubernetes_pod_name")
 STRIMZI_LABELS: Final = ("strimzi_io_cluster", "strimzi_io_name", "strimzi_io_kind")
 OWN_LABELS: Final = frozenset(("__name__", *TARGET_LABELS, *STRIMZI_LABELS))
@@ -42,9 +38,6 @@ ORDINAL: Final = re.compile(r"-(\d+)$")
 BEFORE_SECONDS: Final = 60.0
 AFTER_SECONDS: Final = 10.0
 """Around the journal: what the cluster was like before the first fault, and the last scrapes."""
-WINDOW_SECONDS: Final = 300
-"""Asked for at once: Prometheus refuses an answer of more than 50 million samples, and holds all of one in memory."""
-REQUEST_SECONDS_MAX: Final = 60.0
 
 
 class NoSource(RuntimeError):
@@ -82,33 +75,6 @@ def window_of(run: Path) -> Window:
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-def raw_samples(prometheus: str, selector: str, window: Window) -> Iterator[list[dict[str, Any]]]:
-    """Every series of brokers with its samples, one part of the window after the other. Raises NoSource."""
-    until = window.began
-    while until < window.ended:
-        since, until = until, min(until + WINDOW_SECONDS, window.ended)
-        seconds = max(int(until - since + 0.999), 1)
-        query = f"{{{','.join(part for part in (selector, WANTED) if part)}}}[{seconds}s]"
-        yield _ask(prometheus, query, until)
-
-
-def _ask(prometheus: str, query: str, at: float) -> list[dict[str, Any]]:
-    asked = urllib.parse.urlencode({"query": query, "time": f"{at:.3f}"})
-    url = f"{prometheus.rstrip('/')}/api/v1/query?{asked}"
-    try:
-        with urllib.request.urlopen(url, timeout=REQUEST_SECONDS_MAX) as answer:
-            found = json.load(answer)
-        result = found["data"]["result"]
-    except urllib.error.HTTPError as error:
-        raise NoSource(f"{prometheus}: answers {error.code}: {error.read(300).decode(errors='replace')}") from error
-    except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
-        raise NoSource(f"{prometheus}: {getattr(error, 'reason', error) or type(error).__name__}") from error
-    if found.get("warnings"):
-        # A Prometheus that asks others tells so of an answer from only some of them.
-        raise NoSource(f"{prometheus}: only a part of it answered: {'; '.join(map(str, found['warnings']))}")
-    return list(result)
-
-
 def scrapes(series: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The samples of one scrape together, in the order of time. A scrape that failed is a line with an error.
 
@@ -135,22 +101,41 @@ def scrapes(series: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def put_metrics(run: Path, prometheus: str, selector: str, window: Window) -> str:
-    """Write the run's metrics; what was done, in a sentence. Raises NoSource."""
+    """Write the run's metrics, and what is missing of them; what was done, in a sentence. Raises NoSource.
+
+    What lacks more than what is there already does not replace it.
+    """
     target = run / METRICS
     if others := _others(target.parent, lambda path: path == target):
         return f"metrics: the run has its own ({others[0].name}); Prometheus was not asked"
+    source = Prometheus(prometheus, selector)
     lines: list[dict[str, Any]] = []
     seen: set[tuple[float, int]] = set()
-    for series in raw_samples(prometheus, selector, window):
-        new = [line for line in scrapes(series) if (line["time"], line["broker"]) not in seen]
-        seen |= {(line["time"], line["broker"]) for line in new}
-        lines += new
+    try:
+        for series in source.windows(window.began, window.ended):
+            new = [line for line in scrapes(series) if (line["time"], line["broker"]) not in seen]
+            seen |= {(line["time"], line["broker"]) for line in new}
+            lines += new
+    except NoAnswer as error:
+        raise NoSource(str(error)) from error
     if not lines:
         raise NoSource(
             f"{prometheus}: no metric of a broker in the time of the run; is it scraped, with the label pod (POD-0, POD-1 ...)?"
         )
+    if target.is_file() and len(source.missing) > len(unanswered(run)):
+        return f"metrics: {_what_is_missing(source.missing)}: what is there already lacks less, and stays"
+    if source.missing:
+        _write(run / UNANSWERED, [json.dumps([each._asdict() for each in source.missing], indent=1) + "\n"])
+    else:
+        (run / UNANSWERED).unlink(missing_ok=True)
     _write(target, (json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
-    return f"metrics: {len(lines)} scrapes from {prometheus}"
+    said = f"metrics: {len(lines)} scrapes from {prometheus}"
+    return f"{said}; {_what_is_missing(source.missing)}" if source.missing else said
+
+
+def _what_is_missing(missing: Sequence[Missing]) -> str:
+    first = missing[0]
+    return f"{len(missing)} parts are missing, the first {first.metric or 'names of metrics'} ({first.reason})"
 
 
 # --- events -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from minikafka_analytics.parsing import literally
 from minikafka_analytics.query import forget, name
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Steps:
     """
 
     def __init__(self, parent: Path, small: bool = False) -> None:
-        self._folder = parent / f"steps-{uuid.uuid4().hex[:12]}"
+        self._folder = parent.resolve() / f"steps-{uuid.uuid4().hex[:12]}"
         self._small = small
         self._named: list[DataFrame] = []
 
@@ -55,9 +56,9 @@ class Steps:
         if kept is not None:
             # Not as one partition by command: what is done first to local rows is done by the planner, without a job.
             return self._name(kept)
-        path = str(self._folder / step)
-        frame.write.parquet(path)
-        return self.whole(frame.sparkSession.read.schema(frame.schema).parquet(path))
+        path = self._folder / step
+        frame.write.parquet(f"file://{path}")
+        return self.whole(frame.sparkSession.read.schema(frame.schema).parquet(literally(path)))
 
     def whole(self, frame: DataFrame) -> DataFrame:
         """A table that was read: in one partition when the run is small, so that nothing after it is shuffled."""

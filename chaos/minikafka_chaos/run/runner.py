@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from minikafka import __version__
 from minikafka.protocol.types import TopicPartition
 from rich.markup import escape
 
@@ -153,7 +154,8 @@ class _Run:
 
     def run(self) -> Verdict:
         document = self.scenario.as_json()
-        self.journal.write("scenario", {"scenario": document, "ground": self.ground.name, "seed": self.seed})
+        about = {"ground": self.ground.name, "seed": self.seed, "version": __version__}
+        self.journal.write("scenario", {"scenario": document, **about})
         try:
             return self._tell_and_judge()
         except KeyboardInterrupt:

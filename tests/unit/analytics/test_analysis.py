@@ -82,7 +82,10 @@ def test_a_torn_last_line_costs_that_line_only(analysed: Analysed) -> None:
     assert all(row["malformed"] == 0 for row in whole["files"]["lines"])
     assert torn["counts"]["acked"] == whole["counts"]["acked"]
     assert len(torn["elections"]) == len(whole["elections"])
-    assert any("could not be read" in line for line in torn["unknowns"])
+    (history,) = [row for row in torn["files"]["quarantined"] if row["table"] == "history"]
+    assert (history["file"], history["reason"], history["lines"]) == ("history.jsonl", "truncated", 1)
+    line = f"line {history['first']:,}, “{history['example']}”"
+    assert f"1 line of history.jsonl could not be read and counted as nothing: truncated ({line})." in torn["unknowns"]
 
 
 def test_lines_that_are_none_of_a_run_are_counted_and_make_the_evidence_unfit(analysed: Analysed) -> None:
@@ -90,6 +93,9 @@ def test_lines_that_are_none_of_a_run_are_counted_and_make_the_evidence_unfit(an
     malformed = {row["table"]: row["malformed"] for row in foreign["files"]["lines"]}
     lines = len(FOREIGN)
     assert malformed == {"events": 3 * lines, "history": lines, "journal": lines, "samples": lines}
+    reasons = {row["reason"]: row["lines"] for row in foreign["files"]["quarantined"] if row["table"] == "history"}
+    assert reasons == {"foreign": 4, "not text": 1, "wrong type": 1, "out of bounds": 2}
+    assert whole["files"]["quarantined"] == []
     for figures in ("counts", "figures", "faults", "elections", "truncations", "at_risk", "seconds"):
         assert foreign[figures] == whole[figures], figures
     assert foreign["verdict"]["recomputed"] == "Error"  # the rule Contradictions: nobody knows what such a line hides

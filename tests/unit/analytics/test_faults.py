@@ -10,7 +10,7 @@ from minikafka_analytics.faults import HEALING, LEAVES_DOWN, episodes
 from minikafka_chaos.scenario.verbs import RULES, Verb
 
 COLUMNS = "run STRING, seq INT, time DOUBLE, kind STRING, phase STRING, step STRING, fault STRING, target STRING, role STRING, "
-OUTCOME = "ok BOOLEAN, detail STRING, malformed STRING"
+OUTCOME = "ok BOOLEAN, detail STRING"
 
 
 def snake_case(verb: Verb) -> str:
@@ -47,7 +47,6 @@ def test_an_episode_ends_with_what_undid_it(spark: Any) -> None:
             target,
             None,
             True if end else None,
-            None,
             None,
         )
         for n, (time, fault, target) in enumerate(actions)

@@ -13,8 +13,9 @@ from urllib.parse import parse_qs, urlparse
 
 import pytest
 from minikafka_analytics import analyze, cli_analyze, sources
+from minikafka_analytics import prometheus as prometheus_module
 from minikafka_analytics.pending import without_report
-from minikafka_analytics.run_folder import NoRun
+from minikafka_analytics.run_folder import NoRun, unanswered
 
 BEGAN = 1_767_225_600.0
 
@@ -24,6 +25,8 @@ class Prometheus(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         self.asked: list[dict[str, str]] = []
+        self.metrics = ["minikafka_high_watermark"]
+        self.names: Callable[[], tuple[int, Any]] = lambda: (200, {"status": "success", "data": self.metrics})
         self.answer: Callable[[dict[str, str]], tuple[int, Any]] = lambda _query: (200, success([]))
         super().__init__(("127.0.0.1", 0), Handler)
 
@@ -38,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
         assert isinstance(server, Prometheus)
         query = {name: values[0] for name, values in parse_qs(urlparse(self.path).query).items()}
         server.asked.append(query)
-        code, body = server.answer(query)
+        code, body = server.names() if "match[]" in query else server.answer(query)
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(code)
         self.send_header("Content-Length", str(len(raw)))
@@ -57,6 +60,14 @@ def prometheus() -> Iterator[Prometheus]:
         yield server
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long was waited before something was asked for again; nobody waits."""
+    waited: list[float] = []
+    monkeypatch.setattr(prometheus_module.Prometheus, "wait", lambda _self, seconds: waited.append(seconds))
+    return waited
 
 
 def success(result: list[Any], **more: Any) -> dict[str, Any]:
@@ -112,34 +123,152 @@ class TestMetrics:
         ]
         assert found[0]["samples"] == [["minikafka_high_watermark", {"topic": "a", "partition": "0"}, 7.0]]
 
-    def test_the_runs_time_is_asked_for_in_parts(self, run: Path, prometheus: Prometheus) -> None:
+    def test_each_metric_of_each_part_of_the_time_is_asked_for(self, run: Path, prometheus: Prometheus) -> None:
         """Raw samples, and no moment of it twice or never."""
+        prometheus.metrics = ["minikafka_x", "up"]
         prometheus.answer = lambda _query: (200, success([series("minikafka_x", "b-0", [(BEGAN, "1")])]))
         assert sources.main([str(run), "--prometheus", prometheus.url, "--selector", 'namespace="lab"']) == 0
-        assert [float(query["time"]) - BEGAN for query in prometheus.asked] == [240.0, 410.0]
-        assert [query["query"].rpartition("[")[2] for query in prometheus.asked] == ["300s]", "170s]"]
-        assert all(query["query"].startswith('{namespace="lab",') for query in prometheus.asked)
+        (names,) = [query for query in prometheus.asked if "match[]" in query]
+        assert names["match[]"] == '{namespace="lab",__name__=~"minikafka_.*|process_.*|up"}'
+        assert (float(names["start"]) - BEGAN, float(names["end"]) - BEGAN) == (-60.0, 410.0)
+        asked = {(query["query"], float(query["time"]) - BEGAN) for query in prometheus.asked if "query" in query}
+        assert asked == {
+            (f'{{namespace="lab",__name__="{name}"}}[{seconds}s]', until)
+            for name in ("minikafka_x", "up")
+            for seconds, until in ((300, 240.0), (170, 410.0))
+        }
         assert len(lines_of(run / sources.METRICS)) == 1, "a sample that two parts have is kept once"
+
+    def test_metrics_are_asked_for_several_at_once(self, run: Path, prometheus: Prometheus) -> None:
+        prometheus.metrics = ["minikafka_x", "minikafka_y"]
+        both = threading.Barrier(2)
+
+        def answer(query: dict[str, str]) -> tuple[int, Any]:
+            both.wait(60)
+            name = query["query"].split('"')[-2]
+            return 200, success([series(name, "b-0", [(BEGAN, "1")])])
+
+        prometheus.answer = answer
+        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        (line,) = lines_of(run / sources.METRICS)
+        assert sorted(sample[0] for sample in line["samples"]) == ["minikafka_x", "minikafka_y"]
 
     @pytest.mark.parametrize(
         ("code", "body", "says"),
         [
             (200, success([]), "no metric of a broker in the time of the run"),
-            (200, success([], warnings=["store 2: timeout"]), "only a part of it answered: store 2: timeout"),
             (503, b"starting", "answers 503: starting"),
-            (200, b"<html>", "Expecting value"),
-            (200, {"status": "success"}, "data"),
+            (200, b"<html>", "its answer is none of a Prometheus: Expecting value"),
+            (200, {"status": "success"}, "its answer is none of a Prometheus: 'data'"),
         ],
     )
-    def test_one_that_does_not_tell_all(
-        self, run: Path, prometheus: Prometheus, code: int, body: Any, says: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    @pytest.mark.parametrize("of", ["names", "samples"])
+    def test_one_that_tells_nothing(
+        self, run: Path, prometheus: Prometheus, waits: list[float], code: int, body: Any, says: str, of: str,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:  # fmt: skip
         prometheus.answer = lambda _query: (code, body)
+        if of == "names" and says != "no metric of a broker in the time of the run":
+            prometheus.names = lambda: (code, body)
         assert sources.main([str(run), "--prometheus", prometheus.url]) == 3
         assert says in capsys.readouterr().err
         assert not (run / "metrics").exists(), "nothing is half written"
 
-    def test_nobody_answers(self, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_what_fails_once_is_asked_for_again(
+        self, run: Path, prometheus: Prometheus, waits: list[float], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        answers = iter([(503, b"busy"), (200, success([], warnings=["store 2: timeout"]))])
+        whole = success([series("minikafka_x", "b-0", [(BEGAN, "1")])])
+        prometheus.answer = lambda _query: next(answers, (200, whole))
+        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert waits == [0.5, 2.0]
+        assert "missing" not in capsys.readouterr().out
+        assert unanswered(run) == []
+
+    def test_what_only_a_part_of_it_answers_is_kept_and_told(
+        self, run: Path, prometheus: Prometheus, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        prometheus.metrics = ["minikafka_x", "minikafka_y"]
+
+        def answer(query: dict[str, str]) -> tuple[int, Any]:
+            half = "minikafka_y" in query["query"] and float(query["time"]) == BEGAN + 240
+            name = "minikafka_y" if "minikafka_y" in query["query"] else "minikafka_x"
+            more = {"warnings": ["store 2: timeout"]} if half else {}
+            return 200, success([series(name, "b-0", [(BEGAN, "1")])], **more)
+
+        prometheus.answer = answer
+        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert "; 1 parts are missing, the first minikafka_y (only a part of it answered: store 2: timeout)" in (
+            capsys.readouterr().out
+        )
+        (line,) = lines_of(run / sources.METRICS)
+        assert len(line["samples"]) == 2
+        reason = "only a part of it answered: store 2: timeout"
+        missing = {"metric": "minikafka_y", "began": BEGAN - 60, "ended": BEGAN + 240, "reason": reason}
+        assert unanswered(run) == [missing]
+        # Asked again when it is whole, nothing is missing any more; when even less is answered, what is there stays.
+        prometheus.answer = lambda _query: (200, success([series("minikafka_x", "b-0", [(BEGAN, "1")])]))
+        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert unanswered(run) == []
+        before = (run / sources.METRICS).read_bytes()
+        prometheus.answer = answer
+        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert "what is there already lacks less, and stays" in capsys.readouterr().out
+        assert ((run / sources.METRICS).read_bytes(), unanswered(run)) == (before, [])
+
+    def test_what_is_too_much_at_once_is_asked_for_in_halves(self, run: Path, prometheus: Prometheus) -> None:
+        def answer(query: dict[str, str]) -> tuple[int, Any]:
+            if int(query["query"].rpartition("[")[2][:-2]) > 100:
+                return 422, {"status": "error", "error": "query processing would load too many samples into memory"}
+            at = float(query["time"])
+            return 200, success([series("minikafka_x", "b-0", [(at - 1, "1"), (at, "1")])])
+
+        prometheus.answer = answer
+        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        times = [line["time"] - BEGAN for line in lines_of(run / sources.METRICS)]
+        assert [time for time in times if time == int(time)] == times
+        assert [int(time) for time in times if time + 1 in times] == [14, 89, 164, 239, 324, 409]
+        assert unanswered(run) == []
+
+    def test_what_is_not_answered_in_time_is_told(
+        self, run: Path, prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(prometheus_module, "REQUEST_SECONDS_MAX", 0.5)
+        monkeypatch.setattr(prometheus_module, "LEAST_SECONDS", 200)
+        prometheus.metrics = ["minikafka_x", "minikafka_y"]
+        told = threading.Event()
+
+        def answer(query: dict[str, str]) -> tuple[int, Any]:
+            if "minikafka_y" in query["query"]:
+                told.wait(60)
+            return 200, success([series("minikafka_x", "b-0", [(BEGAN, "1")])])
+
+        prometheus.answer = answer
+        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        told.set()
+        assert "3 parts are missing, the first minikafka_y (no answer within 0.5 s)" in capsys.readouterr().out
+        spans = {(each["metric"], each["began"] - BEGAN, each["ended"] - BEGAN) for each in unanswered(run)}
+        assert spans == {("minikafka_y", began, ended) for began, ended in ((-60, 90), (90, 240), (240, 410))}
+
+    def test_one_that_is_gone_is_not_asked_for_ever(
+        self, run: Path, prometheus: Prometheus, waits: list[float]
+    ) -> None:
+        prometheus.metrics = [f"minikafka_{n:02d}" for n in range(40)]
+        prometheus.answer = lambda query: (
+            (200, success([series("minikafka_00", "b-0", [(BEGAN, "1")])]))
+            if "minikafka_00" in query["query"] and float(query["time"]) < BEGAN + 300
+            else (500, b"gone")
+        )
+        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        missing = unanswered(run)
+        assert len(missing) == 2 * 40 - 1
+        reasons = [each["reason"] for each in missing]
+        asked = reasons.count("answers 500: gone")
+        assert prometheus_module.FAILURES_IN_A_ROW_MAX <= asked < 2 * prometheus_module.FAILURES_IN_A_ROW_MAX
+        assert reasons.count("not asked for, because nothing before was answered") == len(missing) - asked
+        assert len(waits) == 2 * asked
+
+    def test_nobody_answers(self, run: Path, waits: list[float], capsys: pytest.CaptureFixture[str]) -> None:
         assert sources.main([str(run), "--prometheus", "http://127.0.0.1:9"]) == 3
         assert "refused" in capsys.readouterr().err
 

@@ -1,0 +1,71 @@
+"""Recorded runs and what may happen to their files: exactly these tables, and what a person knows of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from golden_runs import DAMAGES, analysed, expected, tables
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+
+WHOLE = "data-loss whole"
+NAMES = [*(f"data-loss {damage.__name__}" for damage in DAMAGES), "no-loss whole"]
+
+
+@pytest.fixture(scope="module")
+def found(spark: object, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """The report of each run; `spark` is lent to the analysis."""
+    return analysed(tmp_path_factory.mktemp("golden"))
+
+
+def test_every_run_is_expected() -> None:
+    assert list(expected()) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_tables_of_a_recorded_run(found: dict[str, dict[str, Any]], name: str) -> None:
+    given, wanted = tables(found[name]), expected()[name]
+    assert {table for table in wanted if given.get(table) != wanted[table]} == set()
+    assert given.keys() == wanted.keys()
+
+
+def test_the_story_of_kip_101(found: dict[str, dict[str, Any]]) -> None:
+    """The leader had acknowledged m1; the follower cut it when it came back, led, and had the old leader cut it, too."""
+    lost, kept = found[WHOLE], found["no-loss whole"]
+    assert (lost["verdict"]["verdict"], lost["verdict"]["agree"], lost["kinds"]) == ("Failed", True, {"unseen": 1})
+    assert [(row["value"], row["offset"], row["cuts"]) for row in lost["anomalies"]] == [("m1", 1, [1, 2])]
+    assert [(row["broker"], row["low"], row["high"], row["acked_lost"]) for row in lost["truncations"]] == [
+        (1, 1, 2, 1),
+        (0, 1, 2, 1),
+    ]
+    assert (kept["verdict"]["verdict"], kept["verdict"]["agree"], kept["counts"]["lost"]) == ("Passed", True, 0)
+    assert kept["truncations"] == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "verdict", "said"),
+    [
+        ("torn", "Inconclusive", "truncated (line 158"),
+        ("foreign", "Error", "foreign (the first is line 80"),
+        ("unscraped", "Failed", "No broker was scraped"),
+        ("unanswered", "Failed", "The Prometheus did not answer for minikafka_isr_size from "),
+        ("without_events", "Failed", "No event log tells of an election"),
+        (
+            "empty",
+            "Inconclusive",
+            "The run has no history.jsonl, events/broker-N.jsonl, metrics/samples.jsonl and replicas.jsonl",
+        ),
+    ],
+)
+def test_what_is_missing_is_said(found: dict[str, dict[str, Any]], damage: str, verdict: str, said: str) -> None:
+    run = found[f"data-loss {damage}"]
+    assert run["verdict"]["recomputed"] == verdict
+    assert any(said in line for line in run["unknowns"]), run["unknowns"]
+
+
+@pytest.mark.parametrize("damage", ["skewed", "counters_reset", "without_faults", "unscraped", "without_events"])
+def test_the_verdict_is_of_the_histories_and_the_logs_alone(found: dict[str, dict[str, Any]], damage: str) -> None:
+    run = found[f"data-loss {damage}"]
+    for name in ("verdict", "counts", "kinds"):
+        assert run[name] == found[WHOLE][name], name
