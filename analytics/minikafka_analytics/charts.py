@@ -15,6 +15,7 @@ Record = dict[str, Any]
 MOST_PARTITIONS = 6  # with plots of their own in a report; the Parquet files have all of them
 MOST_LOST = 12  # lost records that are told in a table, which comes before everything else
 MOST_MARKS = 80  # of one kind in one plot: the largest; report.json has all
+MOST_SILENCES = 40  # that are marked in one plot: more dots would hide its lines
 COLOURS = 6  # brokers beyond take the colours from the first on again
 LANE, LANE_GAP, HEADING = 15, 4, 17
 PAUSES = 9  # pixels high is a lane of pauses
@@ -188,7 +189,9 @@ def offsets(run: Record, points: list[Record], partition: Record) -> str:
     if not rows:
         return ""
     highest = max((row["leo"] or 0 for row in rows), default=0)
-    plot = Plot(f"Offsets of {name_of(partition)} on every replica", timeline(run), 215, highest, unit="offset")
+    plot = Plot(
+        f"Offsets of {name_of(partition)} on every replica", timeline(run), 215, highest, unit="offset", floating=True
+    )
     by_broker = _by_broker(rows)
     for broker, found in by_broker.items():
         plot.line(_line(found, "hw"), f"{colour(run, broker)} dashed", f"high watermark on broker {broker}")
@@ -196,7 +199,8 @@ def offsets(run: Record, points: list[Record], partition: Record) -> str:
         # Lines that lie on each other stay visible when each is thinner than the one below.
         width = f"w{max(len(by_broker) - n, 1) if len(by_broker) <= 4 else 1}"
         plot.line(_line(found, "leo"), f"{colour(run, broker)} {width}", f"log end offset on broker {broker}")
-    for broker, found in by_broker.items():
+    quiet = sum(row["fresh"] for row in rows) - len(by_broker)
+    for broker, found in by_broker.items() if quiet <= MOST_SILENCES else ():
         silences = [(before, after) for before, after in pairwise(found) if after["fresh"]]
         last, first = (
             [(row["time"], row["leo"] or 0) for row in side]

@@ -159,7 +159,8 @@ class Timeline:
 class Plot:
     """One plot: the time of the run from left to right, values from bottom to top (linear, or logarithmic).
 
-    `parts`: of one, as values are told to the script; whole numbers need 1.
+    `parts`: of one, as values are told to the script; whole numbers need 1. `floating`: values that are far from zero may have an
+    axis of their own where a short time is shown.
     """
 
     def __init__(
@@ -172,10 +173,12 @@ class Plot:
         logarithmic: bool = False,
         unit: str = "",
         parts: int = 1,
+        floating: bool = False,
     ) -> None:
         self.name, self.timeline, self.height, self.unit = name, timeline, height, unit
         self.logarithmic, self.parts = logarithmic, LOG_PARTS if logarithmic else parts
         self.bottom = height - BOTTOM
+        self.scale = "log" if logarithmic else "floating" if floating else "linear"
         self._data: list[str] = []
         self._lanes: list[str] = []
         self._words: list[str] = []
@@ -254,7 +257,7 @@ class Plot:
                 self._lanes.append(f'<path class="hair {css}" d="{"".join(hair)}"/>')
 
     def mark(self, time: float, y: float, value: float | None, drawing: str, title: str, name: str = "") -> None:
-        """A drawing of a few pixels at a moment, around (0, 0). `value`: what `y` stands for; `name`: for links that lead to it."""
+        """A drawing of a few pixels at a moment, around (0, 0). `value`: what `y` stands for; `name`: links lead to it."""
         told = "" if value is None else f' data-value="{self.value(value)}"'
         self._words.append(
             f'<svg class="mark"{_id(name)} x="{self.timeline.share(time)}" y="{y:.1f}" data-time="{self.timeline.x(time)}"{told}>'
@@ -273,10 +276,9 @@ class Plot:
         """The finished drawing."""
         line, high, top = self.timeline, self.bottom - TOP, self.value(self.highest)
         edge = round(top * EDGE / high, 2)
-        scale = "log" if self.logarithmic else "linear"
         about = (
             f' data-parts="{self.parts}" data-lowest="{self.lowest:g}" data-top="{top}" data-bottom="{self.bottom}"'
-            f' data-scale="{scale}" data-unit="{escape(self.unit, quote=True)}"'
+            f' data-scale="{self.scale}"'
         )
         values = f'<g class="values">{self._values()}</g>' if value_axis else ""
         data = (

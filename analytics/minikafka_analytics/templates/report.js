@@ -2,6 +2,7 @@
 // (svg.py): x in parts of a second, -y in parts of a value. Nothing of a run becomes markup here: words are text nodes.
 "use strict";
 (() => {
+  const ORDER = ["leads", "in sync", "away"];
   const LETTER = 7.6, GAP = 2, DRAGGED = 6, TICK_ROOM = 78, LEAST_SECONDS = 0.2;
 
   const el = (name, attributes = {}, ...children) => {
@@ -96,7 +97,7 @@
       this.lowest = +own.lowest;
       this.highest = +own.top;
       this.logarithmic = own.scale === "log";
-      this.unit = own.unit;
+      this.floats = own.scale === "floating";
       this.ticks = this.values ? [...this.values.childNodes] : [];
       this.view = data && data.getAttribute("viewBox");
       this.series = data ? [...data.querySelectorAll("path")].map((path) => new Series(path)) : [];
@@ -141,8 +142,9 @@
         high = Math.max(high, y);
       });
       if (high <= 0) return [0, this.highest];
-      const spread = high - low, step = niceStep(Math.max(low > spread ? spread : high, this.parts) * 1.04 / 4);
-      const bottom = low > spread ? Math.floor(low / step) * step : 0;
+      const floats = this.floats && low > high - low;
+      const step = niceStep(Math.max(floats ? high - low : high, this.parts) * 1.04 / 4);
+      const bottom = floats ? Math.floor(low / step) * step : 0;
       return [bottom, bottom + Math.max(Math.ceil((high - bottom) * 1.02 / step), 1) * step];
     }
     scale(low, high, whole) {
@@ -172,7 +174,7 @@
         roles.set(role, [...(roles.get(role) ?? []), who].filter(Boolean));
       }
       for (const [group, roles] of groups) rows.push([group,
-        [...roles].reverse().map(([role, who]) => `${role} ${[...new Set(who)].join(", ")}`.trim()).join("; ")]);
+        [...roles].sort(([one], [other]) => ORDER.indexOf(one) - ORDER.indexOf(other)).map(([role, who]) => `${role} ${[...new Set(who)].join(", ")}`.trim()).join("; ")]);
       return rows;
     }
   }
@@ -245,7 +247,10 @@
       const [low, high] = [Math.min(x, until), Math.max(x, until)].map((each) => this.share(each));
       this.cursor.replaceChildren(el("rect", { class: "picked", x: percent(low), width: percent(high - low), y: 24, height: "100%" }));
     }
-    time(x) { return `${(x / this.perSecond).toFixed(2)} s`; }
+    time(x) {
+      const seconds = x / this.perSecond, whole = this.whole / this.perSecond;
+      return `${seconds.toFixed(2)} s${whole < 120 ? "" : ` (${clock(Math.floor(seconds), whole, 1)})`}`;
+    }
   }
 
   const readout = document.createElement("div");
