@@ -283,15 +283,21 @@
       const box = svg.getBoundingClientRect(), share = Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
       return run.from + share * (run.to - run.from);
     };
+    const point = (x, event) => {
+      run.mark(x);
+      tell(plot, x, event.clientX, event.clientY);
+      plot.x = x;
+    };
     svg.addEventListener("pointerdown", (event) => {
-      if (event.button === 0 && !event.target.closest("a")) pressed = { x: moment(event), at: event.clientX };
+      if (event.button !== 0 || event.target.closest("a")) return;
+      pressed = { x: moment(event), at: event.clientX };
+      point(pressed.x, event);
     });
     svg.addEventListener("pointermove", (event) => {
       const x = moment(event), dragged = pressed && Math.abs(event.clientX - pressed.at) > DRAGGED;
       if (dragged && !svg.hasPointerCapture(event.pointerId)) svg.setPointerCapture(event.pointerId);
-      run.mark(dragged ? pressed.x : x, dragged ? x : null);
-      tell(plot, x, event.clientX, event.clientY);
-      plot.x = x;
+      point(x, event);
+      if (dragged) run.mark(pressed.x, x);
     });
     svg.addEventListener("pointerup", (event) => {
       if (pressed && Math.abs(event.clientX - pressed.at) > DRAGGED) {
@@ -302,7 +308,8 @@
       pressed = null;
     });
     svg.addEventListener("pointercancel", () => { pressed = null; quiet(run); });
-    svg.addEventListener("pointerleave", () => { if (!pressed) quiet(run); });
+    // A finger that is lifted leaves what it pointed at to be read.
+    svg.addEventListener("pointerleave", (event) => { if (!pressed && event.pointerType !== "touch") quiet(run); });
     svg.addEventListener("dblclick", () => run.show(0, run.whole));
     svg.addEventListener("blur", () => quiet(run));
     svg.addEventListener("keydown", (event) => {
@@ -321,6 +328,7 @@
   document.body.append(readout);
   const runs = new Map([...document.querySelectorAll("svg.parts")].map((parts) => [parts.dataset.run, new Run(parts)]));
   for (const run of runs.values()) run.plots.forEach(listen);
+  document.addEventListener("pointerdown", (event) => { if (!event.target.closest("svg.plot")) runs.forEach(quiet); });
   addEventListener("resize", () => runs.forEach((run) => run.axis()));
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-from]"), run = link && runs.get(link.dataset.run);

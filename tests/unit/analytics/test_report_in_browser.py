@@ -46,11 +46,30 @@ told.labels = [...document.querySelectorAll('.parts')].map((parts) => {
 const plot = frames.find((svg) => svg.getAttribute('aria-label').startsWith('Offsets'));
 plot.scrollIntoView();
 const box = plot.getBoundingClientRect();
-const point = (kind, share) => plot.dispatchEvent(new PointerEvent(kind,
-  { clientX: box.left + share * box.width, clientY: box.top + 90, button: 0, bubbles: true }));
+const point = (kind, share, pointerType = 'mouse') => plot.dispatchEvent(new PointerEvent(kind,
+  { clientX: box.left + share * box.width, clientY: box.top + 90, button: 0, bubbles: true, pointerType }));
+const shown = () => !document.querySelector('.readout').hidden;
+point('pointerdown', 0.3, 'touch');
+point('pointerup', 0.3, 'touch');
+point('pointerleave', 0.3, 'touch');
+told.touched = shown();
+document.querySelector('h1').dispatchEvent(new PointerEvent('pointerdown', { bubbles: true }));
+told.elsewhere = shown();
+point('pointermove', 0.2);
+point('pointerleave', 0.2);
+told.left = shown();
 point('pointermove', 0.5);
 told.readout = [...document.querySelectorAll('.readout div')].map((row) => [...row.children].map((each) => each.textContent));
 told.cursors = document.querySelectorAll('#cursor-' + plot.dataset.run + ' .cursor').length;
+const view = () => plot.querySelector('.data').getAttribute('viewBox').split(' ').filter((_, n) => n % 2 === 0).join(' ');
+told.whole = +document.querySelector('.parts').dataset.whole;
+point('pointerdown', 0.25);
+point('pointermove', 0.5);
+point('pointermove', 0.75);
+point('pointerup', 0.75);
+told.dragged = view();
+document.querySelector('button.whole').click();
+told.back = view();
 document.querySelector('a.tag[data-run="' + plot.dataset.run + '"]').dispatchEvent(
   new MouseEvent('click', { bubbles: true, cancelable: true }));
 const own = frames.filter((svg) => svg.dataset.run === plot.dataset.run);
@@ -145,6 +164,17 @@ def test_the_cursor_tells_what_was_measured(seen: dict[str, Any], analysed: Anal
             assert exported > 500
             assert told[f"{words} on broker {broker}"] == f"{exported:,}", (words, broker)
     assert seen["cursors"] == 1
+
+
+def test_what_a_finger_points_at_stays_until_it_points_elsewhere(seen: dict[str, Any]) -> None:
+    assert (seen["touched"], seen["elsewhere"], seen["left"]) == (True, False, False)
+
+
+def test_a_drag_shows_what_it_went_over(seen: dict[str, Any]) -> None:
+    first, wide = map(float, seen["dragged"].split())
+    assert first / seen["whole"] == pytest.approx(0.25, abs=0.01)
+    assert wide / seen["whole"] == pytest.approx(0.5, abs=0.01)
+    assert seen["back"] == f"0 {seen['whole']}"
 
 
 def test_a_click_on_a_fault_shows_it_larger_in_all_plots(seen: dict[str, Any]) -> None:
