@@ -84,6 +84,7 @@ docs: venv ## write the generated pages in docs/ anew
 	@$(RUN) -m minikafka_chaos.simulation.docs --write
 	@$(RUN) -m minikafka_chaos.commands.generated_files --write
 	@$(RUN) -m minikafka_operator.crds --write
+	@$(RUN) -m minikafka_analytics.report_schema --write
 	@$(RUN) -m minikafka_chaos.controller.crds --write
 	@$(RUN) tools/rules_map.py --write
 	@$(RUN) -m tests.adversary --page

@@ -149,6 +149,44 @@ def recoveries(
     return rows
 
 
+RECOVERED = ("noticed", "re_elected", "re_acknowledged", "full_isr")
+"""Times of a fault that kinds of faults are compared by: its own, else the worst of its partitions."""
+PERCENTILES = {"p50": 50, "p95": 95, "max": 100}
+
+
+def by_kind(faults: Sequence[Record]) -> list[Record]:
+    """Faults as the report tells them, summed up by name: the most frequent first.
+
+    Of each time: `of`, how many faults of the kind have it, and percentiles over these (seconds), each a time that occurred
+    (nearest rank).
+    """
+    kinds: dict[str, list[Record]] = defaultdict(list)
+    for fault in faults:
+        kinds[fault["name"]].append(fault)
+    return [
+        {
+            "name": name,
+            "faults": len(found),
+            "not_healed": sum(fault["ended"] is None for fault in found),
+            "never_acknowledged": sum(fault["worst"]["never_acknowledged"] > 0 for fault in found),
+            "never_full": sum(fault["worst"]["never_full"] > 0 for fault in found),
+            **{
+                time: _percentiles(fault[time] if time in fault else fault["worst"][time] for fault in found)
+                for time in RECOVERED
+            },
+        }
+        for name, found in sorted(kinds.items(), key=lambda each: (-len(each[1]), each[0]))
+    ]
+
+
+def _percentiles(times: Iterable[float | None]) -> Record:
+    known = sorted(time for time in times if time is not None)
+    ranks = {
+        name: known[max(-(-len(known) * share // 100), 1) - 1] if known else None for name, share in PERCENTILES.items()
+    }
+    return {"of": len(known), **ranks}
+
+
 Key = tuple[int, str, int]
 
 

@@ -77,7 +77,7 @@ def analyze(
             ask.have(table.name, partial(_land, steps, spark, landing, table))
         answers = measure.measure(ask)
     answers |= told_by(landing.manifests)
-    report = assemble.report(runs, answers, __version__)
+    report = assemble.report(runs, answers, __version__, ask.asked())
     points = {run["id"]: assemble.series(answers, run) for run in report["runs"]}
     _write(paths.json, json.dumps(report, indent=1, ensure_ascii=False, default=_jsonable) + "\n")
     _write(paths.html, page(report, points))

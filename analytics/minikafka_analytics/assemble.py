@@ -34,8 +34,13 @@ NOBODY = -1  # the leader of a partition that is offline
 OF_A_RUN = ("longest_ack_gap_s", "duplicated", "reordered", "phantoms")
 
 
-def report(runs: Sequence[RunFolder], answers: Mapping[str, list[Record]], version: str) -> Record:
-    """The whole document: every run, in the order given, and, for several, in which settings they differ."""
+def report(
+    runs: Sequence[RunFolder], answers: Mapping[str, list[Record]], version: str, asked: Sequence[Record] = ()
+) -> Record:
+    """The whole document: every run, in the order given, and, for several, in which settings they differ.
+
+    `asked`: what Spark was asked (`Questions.asked`).
+    """
     documents: list[Record] = []
     for number, run in enumerate(runs):
         found = {name: _of(rows, run.id) for name, rows in answers.items()}
@@ -46,6 +51,7 @@ def report(runs: Sequence[RunFolder], answers: Mapping[str, list[Record]], versi
         "generated_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "runs": documents,
         "differing_settings": _differing([document["settings"] for document in documents]),
+        "asked": list(asked),
     }
 
 
@@ -105,9 +111,12 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         "anomalies": since(found["examples"], "invoked_at", "completed_at"),
         "coverage": _sorted(found["coverage"], "topic", "partition"),
         "faults": faults,
+        "fault_kinds": aftermath.by_kind(faults),
         "gaps": _gaps(since(found["gaps"], "began", "ended")),
-        "elections": _sorted(since(found["terms"], "began", "elected_at", "took_office_at", "until", "time"), "began"),
-        "isr_changes": _sorted(since(found["isr"], "time", "until"), "time", "id"),
+        "elections": _sorted(
+            since(found["terms"], "began", "elected_at", "took_office_at", "until", "time", "next_led_from"), "began"
+        ),
+        "isr_changes": _sorted(since(found["isr"], "time", "until", "full_at"), "time", "id"),
         "truncations": _sorted(since(found["truncations"], "time"), "time"),
         "returns": _sorted(since(found["returns"], "time", "last_seen"), "time", "partition"),
         "events": since(found["events"], "time"),

@@ -6,8 +6,11 @@ twenty-five different frames.
 
 from __future__ import annotations
 
+import inspect
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -25,6 +28,7 @@ class View:
         return self.name
 
 
+_heard: ContextVar[list[str] | None] = ContextVar("heard", default=None)
 _views: WeakKeyDictionary[DataFrame, View] = WeakKeyDictionary()
 
 
@@ -47,5 +51,28 @@ def query(text: str, **parts: Any) -> DataFrame:
     from pyspark.sql import DataFrame
 
     frames = {key: part for key, part in parts.items() if isinstance(part, DataFrame)}
+    if (texts := _heard.get()) is not None:
+        texts.append(told(text, {key: key if key in frames else literal(part) for key, part in parts.items()}))
     views: Any = {key: _views.get(frame, frame) for key, frame in frames.items()}
     return next(iter(frames.values())).sparkSession.sql(text, **{**parts, **views})
+
+
+@contextmanager
+def heard() -> Iterator[list[str]]:
+    """The SQL of the queries that are made in a `with` block, for people: frames by their names, literals as they are."""
+    texts: list[str] = []
+    token = _heard.set(texts)
+    try:
+        yield texts
+    finally:
+        _heard.reset(token)
+
+
+def told(text: str, parts: dict[str, str]) -> str:
+    """SQL with its parts put in, without the margin it has in the source."""
+    return inspect.cleandoc(text).format_map(parts)
+
+
+def literal(value: object) -> str:
+    """A literal of SQL."""
+    return "'" + value.replace("'", "\\'") + "'" if isinstance(value, str) else str(value)

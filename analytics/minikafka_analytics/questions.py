@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from minikafka_analytics.query import heard
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -31,6 +33,7 @@ class Questions:
         self._answer_threads = ThreadPoolExecutor(ANSWERS_AT_ONCE)
         self._there: dict[str, Future[DataFrame]] = {}
         self._answers: dict[str, Future[list[Record]]] = {}
+        self._asked: dict[str, Record] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Questions:
@@ -48,6 +51,7 @@ class Questions:
 
     def step(self, name: str, make: Make, *needs: str, few: bool = False) -> None:
         """Land what `make` gives of the steps that are needed, in this order. `few`: see Steps.land."""
+        make = self._noting(name, False, needs, make)
         self._when(
             self._step_threads, needs, lambda *found: self._steps.land(name, make(*found), few), self._step(name)
         )
@@ -59,11 +63,33 @@ class Questions:
     def answer(self, name: str, make: Make, *needs: str) -> None:
         """Bring the rows of what `make` gives to the driver."""
         future = self._answers[name] = Future()
+        make = self._noting(name, True, needs, make)
         self._when(self._answer_threads, needs, lambda *found: collected(make(*found)), future)
 
     def answers(self) -> dict[str, list[Record]]:
         """All answers, by name; raises what the first that failed raised."""
         return {name: future.result() for name, future in self._answers.items()}
+
+    def asked(self) -> list[Record]:
+        """What was asked of Spark, in the order of declaration: name, whether it is an answer, what it needs, its SQL.
+
+        `sql` is empty where rows are taken as they are, or by expressions of Spark's own API.
+        """
+        return list(self._asked.values())
+
+    def _noting(self, name: str, is_answer: bool, needs: tuple[str, ...], make: Make) -> Make:
+        """`make`, noting the SQL that it asks."""
+        about: Record = {"name": name, "answer": is_answer, "needs": list(needs), "sql": []}
+        # An answer that hands out a step of its name has no SQL of its own.
+        self._asked[f"{name} {is_answer}"] = about
+
+        def noting(*found: DataFrame) -> DataFrame:
+            with heard() as texts:
+                frame = make(*found)
+            about["sql"] = texts
+            return frame
+
+        return noting
 
     def _step(self, name: str) -> Future[DataFrame]:
         with self._lock:

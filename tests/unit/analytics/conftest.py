@@ -25,6 +25,31 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(scope="session", autouse=True)
+def published() -> Iterator[None]:
+    """Holds every report that these tests make to its schema."""
+    from minikafka_analytics import assemble
+
+    report = assemble.report
+
+    def checked(*arguments: Any) -> dict[str, Any]:
+        made = report(*arguments)
+        hold_to_schema(json.loads(json.dumps(made)))
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assemble, "report", checked)
+        yield
+
+
+def hold_to_schema(report: dict[str, Any]) -> None:
+    """Raises what is wrong first with a report: also a key that the schema does not name."""
+    import jsonschema
+    from minikafka_analytics.report_schema import schema
+
+    jsonschema.Draft202012Validator(schema(closed=True)).validate(report)
+
+
 @dataclass(frozen=True)
 class Analysed:
     """The report of all variants, what their generator knows, and where everything lies."""

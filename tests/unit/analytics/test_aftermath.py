@@ -113,6 +113,22 @@ def test_an_election_long_after_the_fault_was_healed_is_not_because_of_it(
     assert (row["led"], row["re_elected"], row["gap"], row["full_isr"]) == (True, re_elected, None, None)
 
 
+def told(number: int, name: str, noticed: float | None, full_isr: float | None, never_full: int = 0) -> Record:
+    worst = {"re_elected": None, "re_acknowledged": None, "full_isr": full_isr}
+    worst |= {"never_acknowledged": 0, "never_full": never_full}
+    return {"number": number, "name": name, "ended": None if never_full else 2.0, "noticed": noticed, "worst": worst}
+
+
+def test_kinds_of_faults_are_summed_up_over_those_that_have_the_time() -> None:
+    kills = [told(n, "kill -9", None if n == 3 else n / 10, n / 1.0) for n in range(1, 22)]
+    kind, other = aftermath.by_kind([told(90, "pause", None, None, never_full=1), *kills])
+    assert (kind["name"], kind["faults"], kind["not_healed"]) == ("kill -9", 21, 0)
+    assert kind["noticed"] == {"of": 20, "p50": 1.1, "p95": 2.0, "max": 2.1}
+    assert kind["full_isr"] == {"of": 21, "p50": 11.0, "p95": 20.0, "max": 21.0}
+    assert kind["re_elected"] == {"of": 0, "p50": None, "p95": None, "max": None}
+    assert (other["name"], other["faults"], other["not_healed"], other["never_full"]) == ("pause", 1, 1, 1)
+
+
 def test_nothing_is_told_of_partitions_that_no_fault_touched() -> None:
     terms = [term(0, 1, 0.0, 10.0), term(1, 2, 10.0, None)]  # its term ended at the moment when the fault began
     isr = [change(10.0, 3, full_at=11.0), change(18.0, 1)]

@@ -186,7 +186,7 @@ def test_a_truncation_is_not_blamed_for_the_next_leaders_records(analysed: Analy
 def test_the_lag_is_the_leaders_own_and_no_leader_has_one(analysed: Analysed) -> None:
     """The lines of the plot are of followers only, and none is below zero: both offsets are the leader's."""
     good = analysed.html.split("<h1>Run good</h1>")[1].split("<h1>Run ")[0]
-    plot = good.split('aria-label="Records behind the leader"')[2].split("</svg>")[0]
+    plot = good.split('aria-label="Records behind the leader"')[2].split("</figure>")[0]
     assert "records that broker 1 lacked" in plot
     assert "records that broker 3 lacked" in plot
     assert "records that broker 2 lacked" not in plot  # it led bank-1 all the time

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from children import DEADLINE_S
+from conftest import hold_to_schema
 from minikafka_analytics import session
 from synthetic_run import write_run
 
@@ -50,5 +51,6 @@ def report(run: Path, out: Path, limits: tuple[int, int]) -> dict[str, Any]:
     command = [sys.executable, "-c", ANALYSE, *map(str, limits), str(run), str(out)]
     subprocess.run(command, check=True, timeout=DEADLINE_S)
     found: dict[str, Any] = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    hold_to_schema(found)
     found.pop("generated_at")
     return found
