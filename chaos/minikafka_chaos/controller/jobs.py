@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from minikafka_operator.observed import deleting
+
 from minikafka_chaos.controller.kinds import (
     EXPERIMENT,
     EXPERIMENT_LABEL,
@@ -204,6 +206,23 @@ def existing_cluster(cluster: Object) -> ClusterSpec:
     return ClusterSpec.model_validate_json(
         json.dumps({"brokers": brokers, "unflushedVolume": unflushed.value, "config": entries})
     )
+
+
+def pods_of_job(pods: Sequence[Object], name: str, job: Object | None) -> list[Object]:
+    """Of pods that say by a label that they are an experiment's, those that a Job of this name has made: any pod can have a label.
+
+    ``job`` is the one of that name which is there; of one that is gone, pods may be left for a moment.
+    """
+
+    def made(pod: Object) -> bool:
+        owners = pod["metadata"].get("ownerReferences") or ()
+        return any(one.get("kind") == JOB.name and one.get("name") == name and one.get("controller") for one in owners)
+
+    return [pod for pod in pods if made(pod) and (job is None or deleting(job) or _is_owned(pod, job))]
+
+
+def _is_owned(thing: Object, by: Object) -> bool:
+    return any(one.get("uid") == by["metadata"]["uid"] for one in thing["metadata"].get("ownerReferences") or ())
 
 
 def finished(thing: Object) -> str:
