@@ -25,7 +25,7 @@ from minikafka_operator.observed import PartitionState, Pod, deleting
 from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit
 from minikafka_chaos.controller.api import FaultState, Phase
-from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, finished, job, own_cluster, runs_claim
+from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, belongs, finished, job, own_cluster, runs_claim
 from minikafka_chaos.controller.kinds import (
     ABORT_ANNOTATION,
     AGENT_CONTAINER,
@@ -120,8 +120,7 @@ class Observed:
 
     def owns(self, thing: Object | None) -> bool:
         """Whether something was made for this very experiment, and not for one of its name, or by somebody else."""
-        owners = (thing or {}).get("metadata", {}).get("ownerReferences") or ()
-        return any(one.get("uid") == self.experiment["metadata"]["uid"] for one in owners)
+        return thing is not None and belongs(thing, self.experiment)
 
     @property
     def own_job(self) -> Object | None:

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from minikafka_operator.observed import deleting
-
 from minikafka_chaos.controller.kinds import (
     EXPERIMENT,
     EXPERIMENT_LABEL,
@@ -208,21 +206,21 @@ def existing_cluster(cluster: Object) -> ClusterSpec:
     )
 
 
-def pods_of_job(pods: Sequence[Object], name: str, job: Object | None) -> list[Object]:
-    """Of pods that say by a label that they are an experiment's, those that a Job of this name has made: any pod can have a label.
+def belongs(thing: Object, to: Object) -> bool:
+    """Whether something was made for this very object, and not for one of its name."""
+    return any(one.get("uid") == to["metadata"]["uid"] for one in thing["metadata"].get("ownerReferences") or ())
 
-    ``job`` is the one of that name which is there; of one that is gone, pods may be left for a moment.
-    """
+
+def runners_of(experiment: Object, job: Object | None, pods: Sequence[Object]) -> list[Object]:
+    """Of pods with the experiment's label, which any pod can have, those of its Job; also of one that is gone, while its pods go."""
+    name = job_name(experiment["metadata"]["name"])
 
     def made(pod: Object) -> bool:
         owners = pod["metadata"].get("ownerReferences") or ()
         return any(one.get("kind") == JOB.name and one.get("name") == name and one.get("controller") for one in owners)
 
-    return [pod for pod in pods if made(pod) and (job is None or deleting(job) or _is_owned(pod, job))]
-
-
-def _is_owned(thing: Object, by: Object) -> bool:
-    return any(one.get("uid") == by["metadata"]["uid"] for one in thing["metadata"].get("ownerReferences") or ())
+    foreign = None if job is None or belongs(job, experiment) else job
+    return [pod for pod in pods if made(pod) and (foreign is None or not belongs(pod, foreign))]
 
 
 def finished(thing: Object) -> str:

@@ -38,7 +38,7 @@ from minikafka_chaos.controller.experiments import (
     decide,
     settled,
 )
-from minikafka_chaos.controller.jobs import Settings, runs_claim
+from minikafka_chaos.controller.jobs import Settings, belongs, runners_of, runs_claim
 from minikafka_chaos.controller.kinds import (
     EVENT,
     EXPERIMENT,
@@ -191,8 +191,8 @@ class Reconciler:
         )
         volume, report_job = await kept
         owned = await self._topics(names, thing) if topics.open_topics(status) else None
-        runners = [pod for pod in of_jobs if not reports.is_for_report(pod)]
-        reporters = [pod for pod in of_jobs if reports.is_for_report(pod)]
+        runners = runners_of(experiment, job, of_jobs)
+        reporters = [pod for pod in of_jobs if report_job is not None and belongs(pod, report_job)]
         found = Observed(
             experiment,
             self._now(),

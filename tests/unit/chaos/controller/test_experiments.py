@@ -11,6 +11,7 @@ from minikafka_chaos.controller.jobs import Settings
 from minikafka_chaos.controller.kinds import (
     ABORT_ANNOTATION,
     EXPERIMENT,
+    EXPERIMENT_LABEL,
     FINALIZER,
     FORCE_ANNOTATION,
     JOB,
@@ -20,7 +21,7 @@ from minikafka_chaos.controller.kinds import (
 from minikafka_chaos.controller.ledger import FaultRefused
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.verbs import Verb
-from minikafka_operator.kinds import CLUSTER, LEASE
+from minikafka_operator.kinds import CLUSTER, LEASE, POD
 
 from tests.unit.chaos.controller.world import NAMES, NAMESPACE, SCENARIO, Killed, World
 
@@ -412,6 +413,18 @@ class TestNames:
         world.server.objects.pop((JOB.name, "try-run"))
         await running(world)
         assert world.server.objects[JOB.name, "try-run"]["metadata"]["ownerReferences"][0]["uid"] != "of-the-first"
+
+    @pytest.mark.parametrize("job", [None, "somebody-elses"])
+    async def test_a_pod_that_only_has_the_label_keeps_nothing_from_ending(self, job: str | None) -> None:
+        """The label is anybody's to give: such a pod is no runner that has to be waited for, and its last words are not the run's."""
+        world = await running(World())
+        make_fault(world)
+        owners = [{"kind": JOB.name, "name": job, "uid": "another", "controller": True}] if job else []
+        metadata = {"labels": {EXPERIMENT_LABEL: "try"}, "ownerReferences": owners}
+        world.server.put(POD, "forged", {"metadata": metadata, "spec": {}, "status": {"phase": "Running"}})
+        world.delete()
+        await world.settle()
+        assert not world.there and not world.on and world.lease_holder() == ""
 
     async def test_a_job_that_comes_in_between_is_left_alone(self) -> None:
         world = World()
