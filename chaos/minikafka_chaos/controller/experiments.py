@@ -65,6 +65,9 @@ class Observed:
     brokers: Mapping[int, Pod] = field(default_factory=dict)
     partitions: Sequence[PartitionState] = ()
     gap: Gap | None = None
+    former_cluster: Object | None = None
+    former_lease: Object | None = None
+    """Both of the cluster that its status names, where the spec names another by now: it was edited before it had begun."""
     claim: Object | None = None
     """The claim that its run is to be kept on; looked at before it begins."""
     topics: topics.Seen | None = None
@@ -240,7 +243,16 @@ def decide(o: Observed, settings: Settings) -> Step:
         return Wait() if o.deleting else SetFinalizer(on=True)
     if phase in (Phase.RUNNING, Phase.JUDGING):
         return _running(o, settings)
-    return _begin(o, settings)
+    return _leave_former(o) or _begin(o, settings)
+
+
+def _leave_former(o: Observed) -> Step | None:
+    """Nothing stays of the cluster that was meant before an edit; None when there is nothing."""
+    if o.former_lease is not None and hold_of(o.former_lease).holder == o.identity:
+        return WriteLease(given_back(o.former_lease), new=False)
+    if o.former_cluster is not None and o.owns(o.former_cluster) and not deleting(o.former_cluster):
+        return _remove_cluster(o.former_cluster)
+    return None
 
 
 def _let_go(o: Observed) -> Step:
@@ -301,6 +313,8 @@ def _begin(o: Observed, settings: Settings) -> Step:
             status = _told(o, {**o.status, "phase": Phase.PENDING.value, "cluster": answer.cluster}, accepted)
             if _differs(status, o.status):
                 return WriteStatus(status, [Emit(reason, message)])
+            if answer.outdated and o.own_cluster is not None and not deleting(o.own_cluster):
+                return _remove_cluster(o.own_cluster)
             if answer.make is not None:
                 return CreateCluster(own_cluster(o.experiment, answer.cluster, answer.make))
             return Wait(seconds)
@@ -406,10 +420,14 @@ def _heal(o: Observed) -> Step:
     if topics.open_topics(o.status):
         return _remove_topics(o)
     if o.own_cluster is not None and not deleting(o.own_cluster):
-        return Remove(CLUSTER.name, o.own_cluster["metadata"]["name"], o.own_cluster["metadata"]["uid"])
+        return _remove_cluster(o.own_cluster)
     if o.holds_lease:
         return _release(o)
     return _last_word(o)
+
+
+def _remove_cluster(cluster: Object) -> Step:
+    return Remove(CLUSTER.name, cluster["metadata"]["name"], cluster["metadata"]["uid"])
 
 
 def _remove_topics(o: Observed) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from minikafka_chaos.controller.kinds import (
     JOB,
     MANAGED_BY_LABEL,
     MANAGER,
+    TEMPLATE_ANNOTATION,
     Object,
     job_name,
 )
@@ -187,9 +189,19 @@ def own_cluster(experiment: Object, name: str, cluster: ClusterSpec) -> Object:
         **made["metadata"],
         "namespace": experiment["metadata"]["namespace"],
         "labels": {**made["metadata"]["labels"], **labels(experiment)},
+        "annotations": {**(made["metadata"].get("annotations") or {}), TEMPLATE_ANNOTATION: _digest(cluster)},
         "ownerReferences": [owner(experiment)],
     }
     return {**made, "metadata": metadata}
+
+
+def is_made_from(thing: Object, cluster: ClusterSpec) -> bool:
+    """Whether an experiment's own cluster was made from this template, and not from what the template was before an edit."""
+    return bool((thing["metadata"].get("annotations") or {}).get(TEMPLATE_ANNOTATION) == _digest(cluster))
+
+
+def _digest(cluster: ClusterSpec) -> str:
+    return hashlib.sha256(cluster.model_dump_json().encode()).hexdigest()[:16]
 
 
 def existing_cluster(cluster: Object) -> ClusterSpec:

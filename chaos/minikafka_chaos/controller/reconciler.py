@@ -190,6 +190,9 @@ class Reconciler:
             self._server.find_all(POD, namespace, labels=f"{CLUSTER_LABEL}={cluster}"),
         )
         volume, report_job = await kept
+        former = str(status.get("cluster") or "")
+        former = "" if status.get("startedAt") or former == cluster else former
+        former_lease = Names(namespace, former).disruption if former else ""
         owned = await self._topics(names, thing) if topics.open_topics(status) else None
         runners = runners_of(experiment, job, of_jobs)
         reporters = [pod for pod in of_jobs if report_job is not None and belongs(pod, report_job)]
@@ -200,6 +203,8 @@ class Reconciler:
             lease,
             job,
             runners,
+            former_cluster=await self._if_named(CLUSTER, namespace, former),
+            former_lease=await self._if_named(LEASE, namespace, former_lease),
             claim=volume,
             topics=owned,
             report_job=report_job,

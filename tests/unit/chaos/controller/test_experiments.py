@@ -259,6 +259,78 @@ class TestRefused:
         await running(world)
 
 
+def edit(world: World, **spec: Any) -> None:
+    """As `kubectl edit` does; a field that is None goes."""
+    there = world.experiment["spec"]
+    there |= spec
+    for name in [name for name, value in there.items() if value is None]:
+        del there[name]
+    world.experiment["metadata"]["generation"] += 1
+    world.server.touch(EXPERIMENT, world.name)
+
+
+class TestEdited:
+    """Before it has begun the spec may be edited. What was made for the words before goes."""
+
+    @staticmethod
+    def with_own_cluster() -> World:
+        return World({**{key: value for key, value in SCENARIO.items() if key != "clusterRef"}, "cluster": {"brokers": 3}})
+
+    @pytest.mark.parametrize("ready", [True, False])
+    async def test_the_template_of_its_own_cluster(self, ready: bool) -> None:
+        """Seen on kind: a verdict of a cluster with the settings from before the edit."""
+        world = self.with_own_cluster()
+        await world.look()
+        name = world.status["cluster"]
+        first = world.server.objects[CLUSTER.name, name]["metadata"]["uid"]
+        if ready:
+            world.make_ready(name)
+        edit(world, cluster={"brokers": 3, "config": [{"name": "minikafka.truncation.mode", "value": "leader_epoch"}]})
+        for _ in range(4):
+            await world.look()
+        made = world.server.objects[CLUSTER.name, name]
+        assert world.phase == "Pending" and made["metadata"]["uid"] != first
+        assert made["spec"]["config"]["minikafka.truncation.mode"] == "leader_epoch"
+        world.make_ready(name)
+        await running(world)
+        assert world.server.objects[CLUSTER.name, name]["metadata"]["uid"] == made["metadata"]["uid"]
+
+    async def test_an_edit_elsewhere_keeps_its_cluster(self) -> None:
+        world = self.with_own_cluster()
+        await world.look()
+        name = world.status["cluster"]
+        first = world.server.objects[CLUSTER.name, name]["metadata"]["uid"]
+        world.make_ready(name)
+        edit(world, seed=9)
+        await running(world)
+        assert world.server.objects[CLUSTER.name, name]["metadata"]["uid"] == first
+
+    async def test_from_its_own_cluster_to_one_that_is_there(self) -> None:
+        world = self.with_own_cluster()
+        await world.look()
+        name = world.status["cluster"]
+        edit(world, cluster=None, clusterRef={"name": "shop"})
+        await running(world)
+        assert world.status["cluster"] == "shop" and (CLUSTER.name, name) not in world.server.objects
+
+    async def test_from_one_cluster_to_another_while_it_holds_the_lease(self) -> None:
+        """It had been admitted, and then the cluster was not ready for a moment: the Lease would have been held for an hour."""
+        world = World()
+        world.server.put(CLUSTER, "other", copy.deepcopy(world.server.objects[CLUSTER.name, "shop"]))
+        while not world.lease_holder():
+            seen = await world.reconciler.observe(NAMESPACE, "try")
+            assert seen is not None
+            await world.reconciler._do(seen, decide(seen, world.settings))
+            world.renew()
+        condition = world.server.objects[CLUSTER.name, "shop"]["status"]["conditions"][0]
+        condition |= {"status": "False", "message": "1 of 3"}
+        await world.look()
+        assert world.phase == "Pending" and world.lease_holder()
+        edit(world, clusterRef={"name": "other"})
+        await world.look()
+        assert world.status["cluster"] == "other" and world.lease_holder() == ""
+
+
 class TestWaiting:
     async def waits(self, world: World, reason: str) -> None:
         await world.look()
