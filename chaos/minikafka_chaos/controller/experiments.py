@@ -44,6 +44,10 @@ HEAL_SECONDS: Final = 1.0
 """Between two looks while faults are being undone."""
 RUNNER_SECONDS_MAX: Final = GRACE_SECONDS + 60.0
 """A runner that is still there so long after it was told to end is on a node that nobody reaches. It cannot begin any fault."""
+START_SECONDS: Final = 15.0
+"""How long a Job's pod may take to begin before that is told."""
+START_SECONDS_MAX: Final = 600.0
+"""Then the experiment is given up: while it waits for a volume or an image, nobody else may take a broker of its cluster away."""
 EXPIRY_MARGIN_SECONDS: Final = 5.0
 LEASE_MARGIN_SECONDS: Final = 2400
 """How long the disruption Lease holds beyond the experiment's deadline: what its faults may take to expire, and then some."""
@@ -365,7 +369,65 @@ def _running(o: Observed, settings: Settings) -> Step:
         return CreateJob(job(o.experiment, str(o.status["cluster"]), left, settings))
     if how := finished(o.own_job):
         return _end_of_job(o, how)
-    return Wait((deadline - o.now).total_seconds())
+    return _begun(o, o.own_job, deadline)
+
+
+def _begun(o: Observed, job: Object, deadline: datetime) -> Step:
+    """Whether its Job's pod has come to the story, told where it takes long: for the Lease is held meanwhile."""
+    says = f"it happens to cluster {o.status['cluster']}"
+    since = record.instant(job["metadata"].get("creationTimestamp")) or o.now
+    patience = Wait((deadline - o.now).total_seconds())
+    events = []
+    if not o.status.get("runner"):
+        waited = (o.now - since).total_seconds()
+        why = _why_not_begun(o, job)
+        if waited >= START_SECONDS_MAX:
+            late = f"its Job has not begun within {START_SECONDS_MAX:g} s: {why}"
+            return _end(o, Phase.ERROR, Reason.RUNNER_FAILED, late)
+        if waited < START_SECONDS:
+            return Wait(START_SECONDS - waited)
+        says += f"; its Job has not begun: {why}"
+        events.append(Emit(Happening.JOB_WAITS, says, warning=True))
+        patience = Wait(WAIT_SECONDS)
+    status = _told(o, o.status, Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, says))
+    return WriteStatus(status, events) if _accepted(status) != _accepted(o.status) else patience
+
+
+def _accepted(status: Mapping[str, Any]) -> str:
+    found = (one for one in status.get("conditions") or () if one["type"] == Type.ACCEPTED)
+    return next((str(one.get("message") or "") for one in found), "")
+
+
+def _why_not_begun(o: Observed, job: Object) -> str:
+    """As the pod's status has it, for people."""
+    for pod in o.runner_pods:
+        name, status = pod["metadata"]["name"], pod.get("status") or {}
+        for condition in status.get("conditions") or ():
+            if condition["type"] == "PodScheduled" and condition["status"] != "True":
+                return f"pod {name}: {condition.get('message') or condition.get('reason') or 'not scheduled'}"
+        for container in status.get("containerStatuses") or ():
+            waits = (container.get("state") or {}).get("waiting") or {}
+            if waits.get("reason"):
+                return f"pod {name}: {waits['reason']}" + (f": {waits['message']}" if waits.get("message") else "")
+        return f"pod {name} is {status.get('phase') or 'new'}"
+    return f"it has no pod (kubectl describe job {job['metadata']['name']} says why)"
+
+
+def not_created(o: Observed, step: Step, why: str) -> Step | None:
+    """What follows when the API server refuses something that is to be made; None for whatever is to be tried again."""
+    match step:
+        case CreateCluster(thing):
+            says = f"cluster {thing['metadata']['name']}, which is to be made for it, is refused: {why}"
+            return _refuse(o, Reason.CREATION_REFUSED, says)
+        case WriteLease(lease, new=True):
+            return _refuse(o, Reason.CREATION_REFUSED, f"Lease {lease['metadata']['name']} is refused: {why}")
+        case CreateJob(thing) if o.phase is Phase.COMPLETED:
+            says = f"Job {thing['metadata']['name']} is refused: {why}"
+            failed = Judgement(Type.REPORTED, False, Reason.REPORT_FAILED, says)
+            return WriteStatus(_told(o, o.status, failed), [Emit(Reason.REPORT_FAILED, says, warning=True)])
+        case CreateJob(thing):
+            return _end(o, Phase.ERROR, Reason.CREATION_REFUSED, f"Job {thing['metadata']['name']} is refused: {why}")
+    return None
 
 
 def _end_of_job(o: Observed, how: str) -> Step:
@@ -504,8 +566,14 @@ def _last_word(o: Observed) -> Step:
     note = f"{phase.value}: {ending.get('message') or ''}".strip(": ")
     accepted = None
     if phase is Phase.REFUSED:
-        accepted = Judgement(Type.ACCEPTED, False, Reason(ending["reason"]), str(ending.get("message") or ""))
+        accepted = Judgement(Type.ACCEPTED, False, _reason(ending), str(ending.get("message") or ""))
     return WriteStatus(_told(o, status, accepted), [Emit(phase.value, note, warning=phase is not Phase.COMPLETED)])
+
+
+def _reason(ending: Mapping[str, Any]) -> Reason:
+    """Why it ends; of one that only somebody else can have written down: that no run has come to a verdict."""
+    told = str(ending.get("reason") or "")
+    return Reason(told) if told in {each.value for each in Reason} else Reason.RUNNER_FAILED
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------
@@ -527,7 +595,7 @@ def _told(o: Observed, status: Mapping[str, Any], accepted: Judgement | None = N
     if phase is Phase.REFUSED:
         judgements.append(Judgement(Type.COMPLETE, True, Reason.REFUSED, "nothing was touched"))
     elif phase.ended:
-        judgements.append(Judgement(Type.COMPLETE, True, Reason(ending["reason"]), str(ending.get("message") or "")))
+        judgements.append(Judgement(Type.COMPLETE, True, _reason(ending), str(ending.get("message") or "")))
     else:
         judgements.append(Judgement(Type.COMPLETE, False, Reason.GOING_ON, f"its phase is {phase.value}"))
     made = written(judgements, before, _generation(o), o.now)

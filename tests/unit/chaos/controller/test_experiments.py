@@ -21,6 +21,7 @@ from minikafka_chaos.controller.kinds import (
 from minikafka_chaos.controller.ledger import FaultRefused
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.verbs import Verb
+from minikafka_operator.api_server import ApiError
 from minikafka_operator.kinds import CLUSTER, LEASE, POD
 
 from tests.unit.chaos.controller.world import NAMES, NAMESPACE, SCENARIO, Killed, World
@@ -365,6 +366,116 @@ class TestWaiting:
         await world.reconciler.reconcile(NAMESPACE, world.name)
         assert world.condition("Accepted")[1] == "WaitingForMetadata"
         await running(world)
+
+
+class TestWritesThatAreRefused:
+    """By a quota, a webhook, a policy: told, and nothing is held meanwhile."""
+
+    QUOTA = ApiError(403, "Forbidden", "exceeded quota: few")
+
+    async def test_its_job(self) -> None:
+        world = World()
+        world.server.refuses[JOB.name] = self.QUOTA
+        await world.settle()
+        assert (world.phase, world.condition("Complete")[1:]) == (
+            "Error",
+            ("CreationRefused", "Job try-run is refused: exceeded quota: few"),
+        )
+        assert world.lease_holder() == "" and not world.experiment["metadata"]["finalizers"]
+
+    async def test_its_cluster(self) -> None:
+        world = TestEdited.with_own_cluster()
+        world.server.refuses[CLUSTER.name] = ApiError(422, "Invalid", "spec.config: Invalid value")
+        await world.settle()
+        assert (world.phase, world.condition("Accepted")[1]) == ("Refused", "CreationRefused")
+        assert "spec.config: Invalid value" in world.condition("Accepted")[2]
+        world.server.refuses.clear()
+        edit(world, seed=2)
+        await world.look()
+        assert (CLUSTER.name, world.status["cluster"]) in world.server.objects
+
+    async def test_the_lease(self) -> None:
+        world = World()
+        world.server.refuses[LEASE.name] = self.QUOTA
+        await world.settle()
+        assert (world.phase, world.condition("Accepted")[1]) == ("Refused", "CreationRefused")
+
+    async def test_an_api_server_that_cannot_now_is_asked_again(self) -> None:
+        world = World()
+        world.server.refuses[JOB.name] = ApiError(500, "InternalError", "failed calling webhook")
+        with pytest.raises(ApiError):
+            await world.settle()
+        world.server.refuses.clear()
+        await running(world)
+
+
+class TestAJobThatDoesNotBegin:
+    """Its pod waits for a volume, an image, a node. Seen on kind: nothing said so, and the cluster's Lease was held for an hour."""
+
+    @staticmethod
+    def waits(world: World) -> None:
+        (pod,) = world.runner_pods()
+        condition = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: unbound claims"}
+        pod["status"] = {"phase": "Pending", "conditions": [condition]}
+
+    async def test_it_is_told_why(self) -> None:
+        world = await running(World())
+        self.waits(world)
+        assert "not begun" not in world.condition("Accepted")[2]
+        world.pass_time(16)
+        await world.look()
+        says = "it happens to cluster shop; its Job has not begun: pod try-run-abcde: 0/1 nodes: unbound claims"
+        assert world.condition("Accepted") == ("True", "Accepted", says)
+        assert [says] == [note for reason, note in world.server.events if reason == "JobWaits"]
+        before = world.server.writes
+        await world.look()
+        assert world.server.writes == before, "told once"
+        world.ledger().take()
+        await world.look()
+        assert world.condition("Accepted")[2] == "it happens to cluster shop"
+
+    async def test_it_is_given_up(self) -> None:
+        world = await running(World())
+        self.waits(world)
+        world.pass_time(601)
+        await world.settle()
+        assert (world.phase, world.condition("Complete")[1]) == ("Error", "RunnerFailed")
+        assert "unbound claims" in world.status["summary"] and world.lease_holder() == ""
+
+    @pytest.mark.parametrize(
+        ("pods", "why"),
+        [
+            ([], "it has no pod (kubectl describe job try-run says why)"),
+            (
+                [{"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no host"}}}]}],
+                "pod try-run-abcde: ErrImagePull: no host",
+            ),
+            ([{"phase": "Pending"}], "pod try-run-abcde is Pending"),
+        ],
+    )
+    async def test_all_it_may_wait_for(self, pods: list[dict[str, Any]], why: str) -> None:
+        world = await running(World())
+        if pods:
+            world.runner_pods()[0]["status"] = pods[0]
+        else:
+            world.server.objects.pop((POD.name, "try-run-abcde"))
+        world.pass_time(16)
+        await world.look()
+        assert world.condition("Accepted")[2].endswith(f"; its Job has not begun: {why}")
+
+
+class TestAStatusSomebodyElseWrote:
+    @pytest.mark.parametrize("ending", [None, {"phase": "Completed", "reason": "Because", "message": "so"}])
+    @pytest.mark.parametrize("phase", ["Healing", "Completed"])
+    async def test_it_ends_all_the_same(self, phase: str, ending: dict[str, Any] | None) -> None:
+        world = await running(World())
+        world.experiment["status"] |= {"phase": phase, **({"ending": ending} if ending else {})}
+        world.server.touch(EXPERIMENT, "try")
+        await world.settle()
+        assert world.status["phase"] in ("Completed", "Error") and not world.experiment["metadata"]["finalizers"]
+        world.delete()
+        await world.settle()
+        assert not world.there
 
 
 class TestAbort:
