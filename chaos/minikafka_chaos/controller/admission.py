@@ -15,7 +15,7 @@ from minikafka_operator.observed import PartitionState
 from pydantic import ValidationError
 
 from minikafka_chaos.controller.budget import cluster_refusal, story_refusal
-from minikafka_chaos.controller.jobs import existing_cluster
+from minikafka_chaos.controller.jobs import existing_cluster, is_made_from
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object, own_cluster_name
 from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
 from minikafka_chaos.controller.prometheus_urls import refusal as urls_refusal
@@ -48,6 +48,8 @@ class Waiting:
     make: ClusterSpec | None = None
     quiet: bool = False
     """It comes right by itself within seconds: nobody is told."""
+    outdated: bool = False
+    """The cluster that was made for it has to go first: its template was edited since."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,10 @@ def _on_its_own(
     owners: Sequence[Any] = cluster["metadata"].get("ownerReferences") or ()
     if not any(one.get("uid") == experiment["metadata"]["uid"] for one in owners):
         return Refusal(Reason.CLUSTER_NOT_OURS, f"there is a MiniKafkaCluster {name} that is not this experiment's")
+    if not is_made_from(cluster, scenario.spec.cluster):
+        # Told on another cluster than its own words say, a story's verdict would be of something else.
+        says = f"cluster {name}, which is made for it: made anew, for spec.cluster was edited"
+        return Waiting(Reason.WAITING_FOR_CLUSTER, says, cluster=name, outdated=True)
     if unready := _not_ready(cluster):
         return Waiting(Reason.WAITING_FOR_CLUSTER, f"cluster {name}, which is made for it: {unready}", cluster=name)
     return Admitted(name)

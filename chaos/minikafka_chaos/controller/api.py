@@ -252,6 +252,16 @@ class ConcurrencyPolicy(StrEnum):
 class Interval(Part):
     """Again and again after so much time."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!has(self.jitterSeconds) || self.jitterSeconds <= self.seconds",
+                "spec.interval.jitterSeconds: at most spec.interval.seconds, or times would overtake each other",
+                ".jitterSeconds",
+            ),
+        )
+    )
+
     seconds: Annotated[int, Field(ge=10, le=31_536_000, description="From one time to the next.")]
     jitter_seconds: Annotated[
         int, Field(ge=0, le=31_536_000, description="Each time comes up to so much later, by the seed.")

@@ -25,7 +25,7 @@ from minikafka_operator.observed import PartitionState, Pod, deleting
 from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit
 from minikafka_chaos.controller.api import FaultState, Phase
-from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, finished, job, own_cluster, runs_claim
+from minikafka_chaos.controller.jobs import GRACE_SECONDS, Settings, belongs, finished, job, own_cluster, runs_claim
 from minikafka_chaos.controller.kinds import (
     ABORT_ANNOTATION,
     AGENT_CONTAINER,
@@ -44,6 +44,10 @@ HEAL_SECONDS: Final = 1.0
 """Between two looks while faults are being undone."""
 RUNNER_SECONDS_MAX: Final = GRACE_SECONDS + 60.0
 """A runner that is still there so long after it was told to end is on a node that nobody reaches. It cannot begin any fault."""
+START_SECONDS: Final = 15.0
+"""How long a Job's pod may take to begin before that is told."""
+START_SECONDS_MAX: Final = 600.0
+"""Then the experiment is given up: while it waits for a volume or an image, nobody else may take a broker of its cluster away."""
 EXPIRY_MARGIN_SECONDS: Final = 5.0
 LEASE_MARGIN_SECONDS: Final = 2400
 """How long the disruption Lease holds beyond the experiment's deadline: what its faults may take to expire, and then some."""
@@ -65,6 +69,9 @@ class Observed:
     brokers: Mapping[int, Pod] = field(default_factory=dict)
     partitions: Sequence[PartitionState] = ()
     gap: Gap | None = None
+    former_cluster: Object | None = None
+    former_lease: Object | None = None
+    """Both of the cluster that its status names, where the spec names another by now: it was edited before it had begun."""
     claim: Object | None = None
     """The claim that its run is to be kept on; looked at before it begins."""
     topics: topics.Seen | None = None
@@ -120,8 +127,7 @@ class Observed:
 
     def owns(self, thing: Object | None) -> bool:
         """Whether something was made for this very experiment, and not for one of its name, or by somebody else."""
-        owners = (thing or {}).get("metadata", {}).get("ownerReferences") or ()
-        return any(one.get("uid") == self.experiment["metadata"]["uid"] for one in owners)
+        return thing is not None and belongs(thing, self.experiment)
 
     @property
     def own_job(self) -> Object | None:
@@ -241,7 +247,16 @@ def decide(o: Observed, settings: Settings) -> Step:
         return Wait() if o.deleting else SetFinalizer(on=True)
     if phase in (Phase.RUNNING, Phase.JUDGING):
         return _running(o, settings)
-    return _begin(o, settings)
+    return _leave_former(o) or _begin(o, settings)
+
+
+def _leave_former(o: Observed) -> Step | None:
+    """Nothing stays of the cluster that was meant before an edit; None when there is nothing."""
+    if o.former_lease is not None and hold_of(o.former_lease).holder == o.identity:
+        return WriteLease(given_back(o.former_lease), new=False)
+    if o.former_cluster is not None and o.owns(o.former_cluster) and not deleting(o.former_cluster):
+        return _remove_cluster(o.former_cluster)
+    return None
 
 
 def _let_go(o: Observed) -> Step:
@@ -302,6 +317,8 @@ def _begin(o: Observed, settings: Settings) -> Step:
             status = _told(o, {**o.status, "phase": Phase.PENDING.value, "cluster": answer.cluster}, accepted)
             if _differs(status, o.status):
                 return WriteStatus(status, [Emit(reason, message)])
+            if answer.outdated and o.own_cluster is not None and not deleting(o.own_cluster):
+                return _remove_cluster(o.own_cluster)
             if answer.make is not None:
                 return CreateCluster(own_cluster(o.experiment, answer.cluster, answer.make))
             return Wait(seconds)
@@ -352,7 +369,65 @@ def _running(o: Observed, settings: Settings) -> Step:
         return CreateJob(job(o.experiment, str(o.status["cluster"]), left, settings))
     if how := finished(o.own_job):
         return _end_of_job(o, how)
-    return Wait((deadline - o.now).total_seconds())
+    return _begun(o, o.own_job, deadline)
+
+
+def _begun(o: Observed, job: Object, deadline: datetime) -> Step:
+    """Whether its Job's pod has come to the story, told where it takes long: for the Lease is held meanwhile."""
+    says = f"it happens to cluster {o.status['cluster']}"
+    since = record.instant(job["metadata"].get("creationTimestamp")) or o.now
+    patience = Wait((deadline - o.now).total_seconds())
+    events = []
+    if not o.status.get("runner"):
+        waited = (o.now - since).total_seconds()
+        why = _why_not_begun(o, job)
+        if waited >= START_SECONDS_MAX:
+            late = f"its Job has not begun within {START_SECONDS_MAX:g} s: {why}"
+            return _end(o, Phase.ERROR, Reason.RUNNER_FAILED, late)
+        if waited < START_SECONDS:
+            return Wait(START_SECONDS - waited)
+        says += f"; its Job has not begun: {why}"
+        events.append(Emit(Happening.JOB_WAITS, says, warning=True))
+        patience = Wait(WAIT_SECONDS)
+    status = _told(o, o.status, Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, says))
+    return WriteStatus(status, events) if _accepted(status) != _accepted(o.status) else patience
+
+
+def _accepted(status: Mapping[str, Any]) -> str:
+    found = (one for one in status.get("conditions") or () if one["type"] == Type.ACCEPTED)
+    return next((str(one.get("message") or "") for one in found), "")
+
+
+def _why_not_begun(o: Observed, job: Object) -> str:
+    """As the pod's status has it, for people."""
+    for pod in o.runner_pods:
+        name, status = pod["metadata"]["name"], pod.get("status") or {}
+        for condition in status.get("conditions") or ():
+            if condition["type"] == "PodScheduled" and condition["status"] != "True":
+                return f"pod {name}: {condition.get('message') or condition.get('reason') or 'not scheduled'}"
+        for container in status.get("containerStatuses") or ():
+            waits = (container.get("state") or {}).get("waiting") or {}
+            if waits.get("reason"):
+                return f"pod {name}: {waits['reason']}" + (f": {waits['message']}" if waits.get("message") else "")
+        return f"pod {name} is {status.get('phase') or 'new'}"
+    return f"it has no pod (kubectl describe job {job['metadata']['name']} says why)"
+
+
+def not_created(o: Observed, step: Step, why: str) -> Step | None:
+    """What follows when the API server refuses something that is to be made; None for whatever is to be tried again."""
+    match step:
+        case CreateCluster(thing):
+            says = f"cluster {thing['metadata']['name']}, which is to be made for it, is refused: {why}"
+            return _refuse(o, Reason.CREATION_REFUSED, says)
+        case WriteLease(lease, new=True):
+            return _refuse(o, Reason.CREATION_REFUSED, f"Lease {lease['metadata']['name']} is refused: {why}")
+        case CreateJob(thing) if o.phase is Phase.COMPLETED:
+            says = f"Job {thing['metadata']['name']} is refused: {why}"
+            failed = Judgement(Type.REPORTED, False, Reason.REPORT_FAILED, says)
+            return WriteStatus(_told(o, o.status, failed), [Emit(Reason.REPORT_FAILED, says, warning=True)])
+        case CreateJob(thing):
+            return _end(o, Phase.ERROR, Reason.CREATION_REFUSED, f"Job {thing['metadata']['name']} is refused: {why}")
+    return None
 
 
 def _end_of_job(o: Observed, how: str) -> Step:
@@ -407,10 +482,14 @@ def _heal(o: Observed) -> Step:
     if topics.open_topics(o.status):
         return _remove_topics(o)
     if o.own_cluster is not None and not deleting(o.own_cluster):
-        return Remove(CLUSTER.name, o.own_cluster["metadata"]["name"], o.own_cluster["metadata"]["uid"])
+        return _remove_cluster(o.own_cluster)
     if o.holds_lease:
         return _release(o)
     return _last_word(o)
+
+
+def _remove_cluster(cluster: Object) -> Step:
+    return Remove(CLUSTER.name, cluster["metadata"]["name"], cluster["metadata"]["uid"])
 
 
 def _remove_topics(o: Observed) -> Step:
@@ -487,8 +566,14 @@ def _last_word(o: Observed) -> Step:
     note = f"{phase.value}: {ending.get('message') or ''}".strip(": ")
     accepted = None
     if phase is Phase.REFUSED:
-        accepted = Judgement(Type.ACCEPTED, False, Reason(ending["reason"]), str(ending.get("message") or ""))
+        accepted = Judgement(Type.ACCEPTED, False, _reason(ending), str(ending.get("message") or ""))
     return WriteStatus(_told(o, status, accepted), [Emit(phase.value, note, warning=phase is not Phase.COMPLETED)])
+
+
+def _reason(ending: Mapping[str, Any]) -> Reason:
+    """Why it ends; of one that only somebody else can have written down: that no run has come to a verdict."""
+    told = str(ending.get("reason") or "")
+    return Reason(told) if told in {each.value for each in Reason} else Reason.RUNNER_FAILED
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------
@@ -510,7 +595,7 @@ def _told(o: Observed, status: Mapping[str, Any], accepted: Judgement | None = N
     if phase is Phase.REFUSED:
         judgements.append(Judgement(Type.COMPLETE, True, Reason.REFUSED, "nothing was touched"))
     elif phase.ended:
-        judgements.append(Judgement(Type.COMPLETE, True, Reason(ending["reason"]), str(ending.get("message") or "")))
+        judgements.append(Judgement(Type.COMPLETE, True, _reason(ending), str(ending.get("message") or "")))
     else:
         judgements.append(Judgement(Type.COMPLETE, False, Reason.GOING_ON, f"its phase is {phase.value}"))
     made = written(judgements, before, _generation(o), o.now)

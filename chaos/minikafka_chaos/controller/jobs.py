@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from minikafka_chaos.controller.kinds import (
     JOB,
     MANAGED_BY_LABEL,
     MANAGER,
+    TEMPLATE_ANNOTATION,
     Object,
     job_name,
 )
@@ -187,9 +189,19 @@ def own_cluster(experiment: Object, name: str, cluster: ClusterSpec) -> Object:
         **made["metadata"],
         "namespace": experiment["metadata"]["namespace"],
         "labels": {**made["metadata"]["labels"], **labels(experiment)},
+        "annotations": {**(made["metadata"].get("annotations") or {}), TEMPLATE_ANNOTATION: _digest(cluster)},
         "ownerReferences": [owner(experiment)],
     }
     return {**made, "metadata": metadata}
+
+
+def is_made_from(thing: Object, cluster: ClusterSpec) -> bool:
+    """Whether an experiment's own cluster was made from this template, and not from what the template was before an edit."""
+    return bool((thing["metadata"].get("annotations") or {}).get(TEMPLATE_ANNOTATION) == _digest(cluster))
+
+
+def _digest(cluster: ClusterSpec) -> str:
+    return hashlib.sha256(cluster.model_dump_json().encode()).hexdigest()[:16]
 
 
 def existing_cluster(cluster: Object) -> ClusterSpec:
@@ -204,6 +216,23 @@ def existing_cluster(cluster: Object) -> ClusterSpec:
     return ClusterSpec.model_validate_json(
         json.dumps({"brokers": brokers, "unflushedVolume": unflushed.value, "config": entries})
     )
+
+
+def belongs(thing: Object, to: Object) -> bool:
+    """Whether something was made for this very object, and not for one of its name."""
+    return any(one.get("uid") == to["metadata"]["uid"] for one in thing["metadata"].get("ownerReferences") or ())
+
+
+def runners_of(experiment: Object, job: Object | None, pods: Sequence[Object]) -> list[Object]:
+    """Of pods with the experiment's label, which any pod can have, those of its Job; also of one that is gone, while its pods go."""
+    name = job_name(experiment["metadata"]["name"])
+
+    def made(pod: Object) -> bool:
+        owners = pod["metadata"].get("ownerReferences") or ()
+        return any(one.get("kind") == JOB.name and one.get("name") == name and one.get("controller") for one in owners)
+
+    foreign = None if job is None or belongs(job, experiment) else job
+    return [pod for pod in pods if made(pod) and (foreign is None or not belongs(pod, foreign))]
 
 
 def finished(thing: Object) -> str:

@@ -27,6 +27,9 @@ ABORT_ANNOTATION: Final = f"{GROUP}/abort"
 FORCE_ANNOTATION: Final = f"{GROUP}/force-delete"
 """On an experiment that is being deleted, with the value ``true``: let it go without undoing anything. Faults expire."""
 
+TEMPLATE_ANNOTATION: Final = f"{GROUP}/template-digest"
+"""On a cluster that was made for an experiment: of which template. The template may be edited until the experiment has begun."""
+
 AGENT_CONTAINER: Final = "chaos-agent"
 
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"

@@ -16,10 +16,11 @@ from typing import Any, Final, Protocol
 
 from minikafka_chaos.controller import record, topics
 from minikafka_chaos.controller.api import Phase
-from minikafka_chaos.controller.budget import Refusal
+from minikafka_chaos.controller.budget import TAKE_OUT, Refusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, Object
 from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.grounds.kubernetes import SLACK_SECONDS
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.verbs import Verb
 
@@ -46,6 +47,10 @@ class _MayPass(FaultRefused):
     """Refused for what may be over in a moment."""
 
 
+class Absent(ToolTrouble):
+    """A broker has no pod now; whoever took it makes it anew."""
+
+
 class Conflict(Exception):
     """The experiment was changed since it was read."""
 
@@ -67,9 +72,9 @@ class StatusStore(Protocol):
 
 
 Locate = Callable[[Collection[int]], Mapping[int, Whereabouts]]
-"""Where these brokers are now."""
+"""Where these brokers are now. Raises Absent, Unavailable."""
 Guard = Callable[[Verb, Collection[int], Collection[int]], Refusal | None]
-"""Verb, targets, and brokers out by earlier faults: why the budget forbids it; None when it does not."""
+"""Verb, targets, and brokers out by earlier faults: why the budget forbids it; None when it does not. Raises Unavailable."""
 
 
 class StatusLedger:
@@ -83,6 +88,7 @@ class StatusLedger:
         guard: Guard = lambda _verb, _targets, _out: None,
         *,
         expiry_s: float = EXPIRY_SECONDS,
+        slack_s: float = SLACK_SECONDS,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
@@ -92,6 +98,7 @@ class StatusLedger:
         self._locate = locate
         self._guard = guard
         self._expiry_s = expiry_s
+        self._slack_s = slack_s
         self._now = now
         self._sleep = sleep
         self._monotonic = monotonic
@@ -100,13 +107,17 @@ class StatusLedger:
     # -- the ledger of a run -------------------------------------------------------------------------------------------
 
     def intend(self, fault: Fault, targets: Targets, expires: float | None) -> None:
-        """Write it down and get the permission. Raises FaultRefused; for what may pass, not before `BUDGET_SECONDS`."""
+        """Write it down and get the permission. Raises FaultRefused; for what may pass, not before `BUDGET_SECONDS`.
+
+        When it ends is written down as of the write, not as of ``expires``: what had to wait begins later, and ends later.
+        """
+        del expires
         if fault.verb in UNDOING:
             return
         deadline = self._monotonic() + BUDGET_SECONDS
         while True:
             try:
-                self._intend(fault, targets, expires)
+                self._intend(fault, targets)
             except _MayPass as refused:
                 if self._monotonic() >= deadline:
                     raise
@@ -115,20 +126,26 @@ class StatusLedger:
                 return
             self._sleep(RETRY_SECONDS)
 
-    def _intend(self, fault: Fault, targets: Targets, expires: float | None) -> None:
+    def _intend(self, fault: Fault, targets: Targets) -> None:
         verb = fault.verb.value
 
         def change(thing: Object) -> dict[str, Any]:
             # All of it anew on each attempt: a broker may be in another pod by now, and others may be out.
             status = thing.get("status") or {}
             self._require_running(thing)
-            out = {one["broker"] for one in record.open_faults(status) if "broker" in one and one["id"] != fault.id}
+            others = [one for one in record.open_faults(status) if "broker" in one and one["id"] != fault.id]
+            out = {one["broker"] for one in others if one["verb"] in TAKE_OUT}
             if refusal := self._guard(fault.verb, targets.brokers, out):
                 kind = _MayPass if refusal.passes else FaultRefused
                 raise kind(f"{fault.step}: {verb}: {refusal.why}")
             now = self._now()
-            ends = now + timedelta(seconds=self._expiry_s) if expires is None else datetime.fromtimestamp(expires, UTC)
-            where = self._locate(targets.brokers) if targets.brokers else None
+            # Its agent waits a little longer than its duration for the runner to undo it.
+            lasts = self._expiry_s if fault.duration_s is None else fault.duration_s + self._slack_s
+            ends = now + timedelta(seconds=lasts)
+            try:
+                where = self._locate(targets.brokers) if targets.brokers else None
+            except Absent as absent:
+                raise _MayPass(f"{fault.step}: {verb}: {absent}") from absent
             return record.intended(status, fault.id, fault.step, verb, where, role=targets.role, expires=ends, now=now)
 
         self._change(change)

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     TOPIC_EXISTS = "TopicExists"
     CLAIM_NOT_FOUND = "ClaimNotFound"
     CLAIM_NOT_WRITABLE = "ClaimNotWritable"
+    CREATION_REFUSED = "CreationRefused"
     # Healed
     NO_FAULTS = "NoFaults"
     FAULTS_ON = "FaultsOn"
@@ -74,6 +75,7 @@ class Happening(StrEnum):
     TOPICS_REMOVED = "TopicsRemoved"
     TOPIC_LEFT = "TopicLeft"
     FORCED = "ForceDeleted"
+    JOB_WAITS = "JobWaits"
     MADE = "ExperimentMade"
     MISSED = "TimeMissed"
     INVALID = "InvalidSchedule"

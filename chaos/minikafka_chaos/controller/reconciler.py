@@ -36,9 +36,10 @@ from minikafka_chaos.controller.experiments import (
     WriteLease,
     WriteStatus,
     decide,
+    not_created,
     settled,
 )
-from minikafka_chaos.controller.jobs import Settings, runs_claim
+from minikafka_chaos.controller.jobs import Settings, belongs, runners_of, runs_claim
 from minikafka_chaos.controller.kinds import (
     EVENT,
     EXPERIMENT,
@@ -58,6 +59,8 @@ STALE_RETRY_SECONDS: Final = 0.5
 RECOVER_SECONDS_MAX: Final = 10.0
 """For all agents together, which are asked at once."""
 RECOVER_RETRY_SECONDS: Final = 2.0
+REFUSALS: Final = frozenset({400, 403, 422})
+"""Of an object that is to be made: by a quota, an admission webhook, a policy, or what is allowed in its fields."""
 _NOTE_MAX: Final = 1024
 _KINDS: Final = {kind.name: kind for kind in (EXPERIMENT, JOB, CLUSTER)}
 
@@ -161,10 +164,14 @@ class Reconciler:
             try:
                 retry = await self._do(observed, step)
             except ApiError as error:
-                if error.code not in (404, 409):
+                if error.code in (404, 409):
+                    logger.info("%s/%s changed meanwhile: %s", namespace, name, error)
+                    return Outcome("changed", STALE_RETRY_SECONDS)
+                wrong = not_created(observed, step, error.message) if error.code in REFUSALS else None
+                if wrong is None:
                     raise
-                logger.info("%s/%s changed meanwhile: %s", namespace, name, error)
-                return Outcome("changed", STALE_RETRY_SECONDS)
+                logger.warning("%s/%s: %s", namespace, name, error)
+                retry = await self._do(observed, wrong)
             if retry is not None:
                 return Outcome("changed", retry)
         return Outcome("changed", STALE_RETRY_SECONDS)
@@ -190,9 +197,12 @@ class Reconciler:
             self._server.find_all(POD, namespace, labels=f"{CLUSTER_LABEL}={cluster}"),
         )
         volume, report_job = await kept
+        former = str(status.get("cluster") or "")
+        former = "" if status.get("startedAt") or former == cluster else former
+        former_lease = Names(namespace, former).disruption if former else ""
         owned = await self._topics(names, thing) if topics.open_topics(status) else None
-        runners = [pod for pod in of_jobs if not reports.is_for_report(pod)]
-        reporters = [pod for pod in of_jobs if reports.is_for_report(pod)]
+        runners = runners_of(experiment, job, of_jobs)
+        reporters = [pod for pod in of_jobs if report_job is not None and belongs(pod, report_job)]
         found = Observed(
             experiment,
             self._now(),
@@ -200,6 +210,8 @@ class Reconciler:
             lease,
             job,
             runners,
+            former_cluster=await self._if_named(CLUSTER, namespace, former),
+            former_lease=await self._if_named(LEASE, namespace, former_lease),
             claim=volume,
             topics=owned,
             report_job=report_job,

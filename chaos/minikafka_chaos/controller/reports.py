@@ -21,6 +21,7 @@ from minikafka_chaos.controller.jobs import (
     RUNS_VOLUME,
     ReportSettings,
     Settings,
+    belongs,
     finished,
     job_of,
     labels,
@@ -103,11 +104,6 @@ def report_job(experiment: Object, settings: Settings, report: ReportSettings) -
     return job_of(experiment, report_job_name(experiment["metadata"]["name"]), pod, words, report.deadline_seconds)
 
 
-def is_for_report(pod: Object) -> bool:
-    """Whether a pod of an experiment makes its report; the others run it."""
-    return (pod["metadata"].get("labels") or {}).get(COMPONENT_LABEL) == REPORT_COMPONENT
-
-
 # --- what became of it ------------------------------------------------------------------------------------------------
 
 
@@ -132,7 +128,7 @@ def look(experiment: Object, settings: Settings, job: Object | None, pods: Seque
     going_on = Told(Judgement(Type.REPORTED, None, Reason.REPORT_GOING_ON, f"Job {name} makes it"), {})
     if job is None:
         return going_on
-    if not any(one.get("uid") == experiment["metadata"]["uid"] for one in job["metadata"].get("ownerReferences") or ()):
+    if not belongs(job, experiment):
         return _failed(Reason.REPORT_FAILED, f"there is a Job {name} that is not this experiment's")
     how = finished(job)
     if not how:

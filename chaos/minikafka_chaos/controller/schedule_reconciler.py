@@ -12,10 +12,10 @@ from minikafka_operator.leadership import Alone, Leadership
 from minikafka_operator.reconciler import Outcome
 
 from minikafka_chaos.controller.experiments import Emit, Remove, Wait
-from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABEL
+from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening
-from minikafka_chaos.controller.reconciler import STALE_RETRY_SECONDS, Events
-from minikafka_chaos.controller.schedules import Make, Observed, Step, Tell, decide
+from minikafka_chaos.controller.reconciler import REFUSALS, STALE_RETRY_SECONDS, Events
+from minikafka_chaos.controller.schedules import Make, Observed, Step, Tell, decide, not_made
 from minikafka_chaos.controller.telemetry import Telemetry
 
 STEPS_MAX: Final = 50
@@ -70,18 +70,33 @@ class ScheduleReconciler:
         namespace = o.schedule["metadata"]["namespace"]
         await self._leadership.confirm()
         match step:
-            case Make(thing, status, events):
-                try:
-                    await self._server.create(EXPERIMENT, namespace, thing)
-                except ApiError as error:
-                    if error.code != 409:
-                        raise
+            case Make(thing, _, status, events):
+                if why := await self._made(namespace, thing):
+                    told = not_made(o, step, why)
+                    status, events = told.status, told.events
                 await self._tell(o, status, events)
             case Tell(status, events):
                 await self._tell(o, status, events)
             case Remove(_, name, uid):
                 await self._server.delete(EXPERIMENT, namespace, name, uid)
                 logger.info("%s/%s: removed %s from the history", namespace, o.name, name)
+
+    async def _made(self, namespace: str, thing: Object) -> str:
+        """Make an experiment; why it could not be made, empty when it is there. Raises ApiError for what may be tried again."""
+        name = thing["metadata"]["name"]
+        try:
+            await self._server.create(EXPERIMENT, namespace, thing)
+        except ApiError as error:
+            if error.code in REFUSALS:
+                return f"ChaosExperiment {name} is refused: {error.message}"
+            if error.code != 409:
+                raise
+            there = await self._server.get(EXPERIMENT, namespace, name)
+            (owner,) = thing["metadata"]["ownerReferences"]
+            owners = ((there or {}).get("metadata") or {}).get("ownerReferences") or ()
+            if all(one.get("uid") != owner["uid"] for one in owners):
+                return f"there is a ChaosExperiment {name} that is not this schedule's"
+        return ""
 
     async def _tell(self, o: Observed, status: Mapping[str, Any], events: Sequence[Emit]) -> None:
         namespace = o.schedule["metadata"]["namespace"]

@@ -17,7 +17,7 @@ from minikafka_operator.observed import deleting
 from pydantic import ValidationError
 
 from minikafka_chaos.controller import record
-from minikafka_chaos.controller.api import Interval, Phase, ScheduleSpec
+from minikafka_chaos.controller.api import Phase, ScheduleSpec
 from minikafka_chaos.controller.experiments import Emit, Remove, Wait
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening, Reason, Type
@@ -25,6 +25,8 @@ from minikafka_chaos.scenario.document_lines import explain
 
 BEHIND_MAX: Final = 100
 """Times that are caught up with in one look: after a longer absence the rest is one number."""
+CLOCK_SECONDS_MAX: Final = 300
+"""By how much clocks of controllers differ at most: what was dealt with later than that from now, was so by a wrong clock."""
 SEED_BITS: Final = 31
 
 
@@ -37,6 +39,7 @@ class Make:
     """Create an experiment; one of that name is the same one. Then the status."""
 
     thing: Object
+    due: datetime
     status: Mapping[str, Any]
     events: Sequence[Emit]
 
@@ -87,6 +90,11 @@ def spec_of(schedule: Object) -> ScheduleSpec:
             ) from error
         except StopIteration:
             raise BadSchedule(f"spec.cron: {spec.cron!r} never comes") from None
+    if spec.interval is not None and spec.interval.jitter_seconds > spec.interval.seconds:
+        raise BadSchedule(
+            f"spec.interval.jitterSeconds: {spec.interval.jitter_seconds}; allowed: at most spec.interval.seconds "
+            f"({spec.interval.seconds})"
+        )
     names = [template.name for template in spec.templates]
     if len(set(names)) < len(names):
         raise BadSchedule("spec.templates: two have one name")
@@ -109,17 +117,12 @@ def times(spec: ScheduleSpec, uid: str, begin: datetime, after: datetime) -> Ite
             yield when.astimezone(UTC)
         return
     assert spec.interval is not None
-    number = max(0, int((after - begin).total_seconds() // spec.interval.seconds) - 1 - _spread(spec.interval))
+    number = max(0, int((after - begin).total_seconds() // spec.interval.seconds) - 2)  # by jitter it may be one earlier
     while True:
         number += 1
         when = begin + timedelta(seconds=number * spec.interval.seconds + _jitter(spec, uid, number))
         if when > after:
             yield when
-
-
-def _spread(interval: Interval) -> int:
-    """How many times may lie between where a time would be without jitter, and where it is."""
-    return interval.jitter_seconds // interval.seconds + 1
 
 
 def _jitter(spec: ScheduleSpec, uid: str, number: int) -> int:
@@ -148,13 +151,17 @@ def decide(o: Observed) -> Step:
 def _what_is_due(o: Observed, spec: ScheduleSpec) -> Step:
     accepted = Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, "suspended" if spec.suspend else "it goes by the clock")
     begin = record.instant(o.schedule["metadata"].get("creationTimestamp")) or o.now
-    last = record.instant(o.status.get("lastScheduleTime")) or begin
+    before = o.status
+    last = record.instant(before.get("lastScheduleTime")) or begin
+    if last > o.now + timedelta(seconds=CLOCK_SECONDS_MAX):  # a clock that was ahead must not end the schedule until then
+        last = o.now
+        before["lastScheduleTime"] = record.stamp(last)
     uid = str(o.schedule["metadata"]["uid"])
     behind = [when for when in islice(times(spec, uid, begin, last), BEHIND_MAX) if when <= o.now]
     if len(behind) == BEHIND_MAX:  # away for very long: begin anew from now
         behind = [*behind[:-1], o.now]
     upcoming = next(times(spec, uid, begin, max(last, o.now)))
-    base = _seen(o, {**o.status, "nextScheduleTime": record.stamp(upcoming)})
+    base = _seen(o, {**before, "nextScheduleTime": record.stamp(upcoming)})
     if not behind:
         status = _told(o, base, accepted)
         return Tell(status) if status != o.status else Wait((upcoming - o.now).total_seconds())
@@ -175,7 +182,15 @@ def _what_is_due(o: Observed, spec: ScheduleSpec) -> Step:
     base |= {"made": int(base.get("made") or 0) + 1, "active": thing["metadata"]["name"]}
     events.append(Emit(Happening.MADE, f"made ChaosExperiment {thing['metadata']['name']} for {record.stamp(due)}"))
     status = _told(o, base, accepted)
-    return Tell(status, events) if made else Make(thing, status, events)
+    return Tell(status, events) if made else Make(thing, due, status, events)
+
+
+def not_made(o: Observed, step: Make, why: str) -> Tell:
+    """What is told instead when the experiment could not be made: this time is missed, and the next one comes all the same."""
+    status, event = _missed(step.status, [step.due], why)
+    status |= {"made": o.status.get("made"), "active": _active(o)}
+    events = [*(one for one in step.events if one.reason != Happening.MADE), event]
+    return Tell({name: value for name, value in status.items() if value is not None}, events)
 
 
 def _why_not(o: Observed, spec: ScheduleSpec, due: datetime) -> str:

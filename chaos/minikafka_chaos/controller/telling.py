@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from minikafka_chaos.controller.admission import on_cluster, scenario_of
 from minikafka_chaos.controller.budget import Refusal, fault_refusal
 from minikafka_chaos.controller.experiments import Emit
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object
-from minikafka_chaos.controller.ledger import Conflict, FaultRefused, Guard, StatusLedger, Unavailable
+from minikafka_chaos.controller.ledger import Absent, Conflict, FaultRefused, Guard, StatusLedger, Unavailable
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import event_of
 from minikafka_chaos.controller.record import Whereabouts
@@ -62,22 +62,30 @@ class ObjectStatus:
         self._name = name
 
     def read(self) -> Object | None:
-        try:
+        with _patient():
             return self._namespace.get(PLURAL, self._name)
-        except NotReached as error:
-            raise Unavailable(str(error)) from error
 
     def write_status(self, thing: Object) -> None:
         try:
-            self._namespace.replace_status(PLURAL, thing)
-        except NotReached as error:
-            raise Unavailable(str(error)) from error
+            with _patient():
+                self._namespace.replace_status(PLURAL, thing)
         except Refused as error:
             if error.status == 409:
                 raise Conflict from error
-            if error.status == 429 or error.status >= 500:
-                raise Unavailable(str(error)) from error
             raise
+
+
+@contextlib.contextmanager
+def _patient() -> Iterator[None]:
+    """An API server that does not answer now, or with no sense, is Unavailable: the ledger asks it again."""
+    try:
+        yield
+    except NotReached as error:
+        raise Unavailable(str(error)) from error
+    except Refused as error:
+        if error.status == 429 or error.status >= 500:
+            raise Unavailable(str(error)) from error
+        raise
 
 
 class NotKnown(ToolTrouble):
@@ -92,34 +100,39 @@ class Brokers:
         self._names = Names(namespace.name, cluster)
 
     def locate(self, brokers: Collection[int]) -> Mapping[int, Whereabouts]:
-        """Where these are. Raises ToolTrouble for one whose pod is not there: nothing can be done to it."""
+        """Where these are. Raises Absent for one whose pod is not there: nothing can be done to it; Unavailable."""
         found = {}
         for broker in brokers:
-            thing = self._namespace.get("pods", self._names.pod(broker))
+            thing = self._pod(broker)
             if thing is None:
-                raise ToolTrouble(f"broker {broker} has no pod {self._names.pod(broker)}")
+                raise Absent(f"broker {broker} has no pod {self._names.pod(broker)}")
             statuses = (thing.get("status") or {}).get("containerStatuses") or ()
             container = next((one.get("containerID") for one in statuses if one["name"] == "broker"), None)
             found[broker] = Whereabouts(thing["metadata"]["name"], thing["metadata"]["uid"], str(container or ""))
         return found
 
     def unready(self, count: int) -> set[int]:
-        """Brokers that do not serve now, for whatever reason."""
+        """Brokers that do not serve now, for whatever reason. Raises Unavailable."""
         found = set()
         for broker in range(count):
-            thing = self._namespace.get("pods", self._names.pod(broker))
+            thing = self._pod(broker)
             if thing is None or not Pod(thing, broker).ready:
                 found.add(broker)
         return found
 
     def partitions(self) -> list[PartitionState]:
-        """As the brokers' own metadata has them. Raises NotKnown."""
-        metadata = self._namespace.get("configmaps", self._names.metadata)
-        found = newest(self._topics(), metadata, self._names.metadata)
+        """As the brokers' own metadata has them. Raises NotKnown, Unavailable."""
+        with _patient():
+            metadata = self._namespace.get("configmaps", self._names.metadata)
+            found = newest(self._topics(), metadata, self._names.metadata)
         if found.gap is not None:
             raise NotKnown(f"what the in-sync replicas are is not known now: {found.gap.message}")
         states = [TopicState.of(name, status) for name, status in found.statuses.items()]
         return [partition for state in states for partition in state.partitions]
+
+    def _pod(self, broker: int) -> Object | None:
+        with _patient():
+            return self._namespace.get("pods", self._names.pod(broker))
 
     def _topics(self) -> list[Object]:
         return self._namespace.find_all("minikafkatopics", fields=f"spec.clusterRef.name={self._names.cluster}")

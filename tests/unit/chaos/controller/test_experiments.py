@@ -11,6 +11,7 @@ from minikafka_chaos.controller.jobs import Settings
 from minikafka_chaos.controller.kinds import (
     ABORT_ANNOTATION,
     EXPERIMENT,
+    EXPERIMENT_LABEL,
     FINALIZER,
     FORCE_ANNOTATION,
     JOB,
@@ -20,7 +21,8 @@ from minikafka_chaos.controller.kinds import (
 from minikafka_chaos.controller.ledger import FaultRefused
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.verbs import Verb
-from minikafka_operator.kinds import CLUSTER, LEASE
+from minikafka_operator.api_server import ApiError
+from minikafka_operator.kinds import CLUSTER, LEASE, POD
 
 from tests.unit.chaos.controller.world import NAMES, NAMESPACE, SCENARIO, Killed, World
 
@@ -258,6 +260,78 @@ class TestRefused:
         await running(world)
 
 
+def edit(world: World, **spec: Any) -> None:
+    """As `kubectl edit` does; a field that is None goes."""
+    there = world.experiment["spec"]
+    there |= spec
+    for name in [name for name, value in there.items() if value is None]:
+        del there[name]
+    world.experiment["metadata"]["generation"] += 1
+    world.server.touch(EXPERIMENT, world.name)
+
+
+class TestEdited:
+    """Before it has begun the spec may be edited. What was made for the words before goes."""
+
+    @staticmethod
+    def with_own_cluster() -> World:
+        return World({**{key: value for key, value in SCENARIO.items() if key != "clusterRef"}, "cluster": {"brokers": 3}})
+
+    @pytest.mark.parametrize("ready", [True, False])
+    async def test_the_template_of_its_own_cluster(self, ready: bool) -> None:
+        """Seen on kind: a verdict of a cluster with the settings from before the edit."""
+        world = self.with_own_cluster()
+        await world.look()
+        name = world.status["cluster"]
+        first = world.server.objects[CLUSTER.name, name]["metadata"]["uid"]
+        if ready:
+            world.make_ready(name)
+        edit(world, cluster={"brokers": 3, "config": [{"name": "minikafka.truncation.mode", "value": "leader_epoch"}]})
+        for _ in range(4):
+            await world.look()
+        made = world.server.objects[CLUSTER.name, name]
+        assert world.phase == "Pending" and made["metadata"]["uid"] != first
+        assert made["spec"]["config"]["minikafka.truncation.mode"] == "leader_epoch"
+        world.make_ready(name)
+        await running(world)
+        assert world.server.objects[CLUSTER.name, name]["metadata"]["uid"] == made["metadata"]["uid"]
+
+    async def test_an_edit_elsewhere_keeps_its_cluster(self) -> None:
+        world = self.with_own_cluster()
+        await world.look()
+        name = world.status["cluster"]
+        first = world.server.objects[CLUSTER.name, name]["metadata"]["uid"]
+        world.make_ready(name)
+        edit(world, seed=9)
+        await running(world)
+        assert world.server.objects[CLUSTER.name, name]["metadata"]["uid"] == first
+
+    async def test_from_its_own_cluster_to_one_that_is_there(self) -> None:
+        world = self.with_own_cluster()
+        await world.look()
+        name = world.status["cluster"]
+        edit(world, cluster=None, clusterRef={"name": "shop"})
+        await running(world)
+        assert world.status["cluster"] == "shop" and (CLUSTER.name, name) not in world.server.objects
+
+    async def test_from_one_cluster_to_another_while_it_holds_the_lease(self) -> None:
+        """It had been admitted, and then the cluster was not ready for a moment: the Lease would have been held for an hour."""
+        world = World()
+        world.server.put(CLUSTER, "other", copy.deepcopy(world.server.objects[CLUSTER.name, "shop"]))
+        while not world.lease_holder():
+            seen = await world.reconciler.observe(NAMESPACE, "try")
+            assert seen is not None
+            await world.reconciler._do(seen, decide(seen, world.settings))
+            world.renew()
+        condition = world.server.objects[CLUSTER.name, "shop"]["status"]["conditions"][0]
+        condition |= {"status": "False", "message": "1 of 3"}
+        await world.look()
+        assert world.phase == "Pending" and world.lease_holder()
+        edit(world, clusterRef={"name": "other"})
+        await world.look()
+        assert world.status["cluster"] == "other" and world.lease_holder() == ""
+
+
 class TestWaiting:
     async def waits(self, world: World, reason: str) -> None:
         await world.look()
@@ -292,6 +366,116 @@ class TestWaiting:
         await world.reconciler.reconcile(NAMESPACE, world.name)
         assert world.condition("Accepted")[1] == "WaitingForMetadata"
         await running(world)
+
+
+class TestWritesThatAreRefused:
+    """By a quota, a webhook, a policy: told, and nothing is held meanwhile."""
+
+    QUOTA = ApiError(403, "Forbidden", "exceeded quota: few")
+
+    async def test_its_job(self) -> None:
+        world = World()
+        world.server.refuses[JOB.name] = self.QUOTA
+        await world.settle()
+        assert (world.phase, world.condition("Complete")[1:]) == (
+            "Error",
+            ("CreationRefused", "Job try-run is refused: exceeded quota: few"),
+        )
+        assert world.lease_holder() == "" and not world.experiment["metadata"]["finalizers"]
+
+    async def test_its_cluster(self) -> None:
+        world = TestEdited.with_own_cluster()
+        world.server.refuses[CLUSTER.name] = ApiError(422, "Invalid", "spec.config: Invalid value")
+        await world.settle()
+        assert (world.phase, world.condition("Accepted")[1]) == ("Refused", "CreationRefused")
+        assert "spec.config: Invalid value" in world.condition("Accepted")[2]
+        world.server.refuses.clear()
+        edit(world, seed=2)
+        await world.look()
+        assert (CLUSTER.name, world.status["cluster"]) in world.server.objects
+
+    async def test_the_lease(self) -> None:
+        world = World()
+        world.server.refuses[LEASE.name] = self.QUOTA
+        await world.settle()
+        assert (world.phase, world.condition("Accepted")[1]) == ("Refused", "CreationRefused")
+
+    async def test_an_api_server_that_cannot_now_is_asked_again(self) -> None:
+        world = World()
+        world.server.refuses[JOB.name] = ApiError(500, "InternalError", "failed calling webhook")
+        with pytest.raises(ApiError):
+            await world.settle()
+        world.server.refuses.clear()
+        await running(world)
+
+
+class TestAJobThatDoesNotBegin:
+    """Its pod waits for a volume, an image, a node. Seen on kind: nothing said so, and the cluster's Lease was held for an hour."""
+
+    @staticmethod
+    def waits(world: World) -> None:
+        (pod,) = world.runner_pods()
+        condition = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: unbound claims"}
+        pod["status"] = {"phase": "Pending", "conditions": [condition]}
+
+    async def test_it_is_told_why(self) -> None:
+        world = await running(World())
+        self.waits(world)
+        assert "not begun" not in world.condition("Accepted")[2]
+        world.pass_time(16)
+        await world.look()
+        says = "it happens to cluster shop; its Job has not begun: pod try-run-abcde: 0/1 nodes: unbound claims"
+        assert world.condition("Accepted") == ("True", "Accepted", says)
+        assert [says] == [note for reason, note in world.server.events if reason == "JobWaits"]
+        before = world.server.writes
+        await world.look()
+        assert world.server.writes == before, "told once"
+        world.ledger().take()
+        await world.look()
+        assert world.condition("Accepted")[2] == "it happens to cluster shop"
+
+    async def test_it_is_given_up(self) -> None:
+        world = await running(World())
+        self.waits(world)
+        world.pass_time(601)
+        await world.settle()
+        assert (world.phase, world.condition("Complete")[1]) == ("Error", "RunnerFailed")
+        assert "unbound claims" in world.status["summary"] and world.lease_holder() == ""
+
+    @pytest.mark.parametrize(
+        ("pods", "why"),
+        [
+            ([], "it has no pod (kubectl describe job try-run says why)"),
+            (
+                [{"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no host"}}}]}],
+                "pod try-run-abcde: ErrImagePull: no host",
+            ),
+            ([{"phase": "Pending"}], "pod try-run-abcde is Pending"),
+        ],
+    )
+    async def test_all_it_may_wait_for(self, pods: list[dict[str, Any]], why: str) -> None:
+        world = await running(World())
+        if pods:
+            world.runner_pods()[0]["status"] = pods[0]
+        else:
+            world.server.objects.pop((POD.name, "try-run-abcde"))
+        world.pass_time(16)
+        await world.look()
+        assert world.condition("Accepted")[2].endswith(f"; its Job has not begun: {why}")
+
+
+class TestAStatusSomebodyElseWrote:
+    @pytest.mark.parametrize("ending", [None, {"phase": "Completed", "reason": "Because", "message": "so"}])
+    @pytest.mark.parametrize("phase", ["Healing", "Completed"])
+    async def test_it_ends_all_the_same(self, phase: str, ending: dict[str, Any] | None) -> None:
+        world = await running(World())
+        world.experiment["status"] |= {"phase": phase, **({"ending": ending} if ending else {})}
+        world.server.touch(EXPERIMENT, "try")
+        await world.settle()
+        assert world.status["phase"] in ("Completed", "Error") and not world.experiment["metadata"]["finalizers"]
+        world.delete()
+        await world.settle()
+        assert not world.there
 
 
 class TestAbort:
@@ -412,6 +596,18 @@ class TestNames:
         world.server.objects.pop((JOB.name, "try-run"))
         await running(world)
         assert world.server.objects[JOB.name, "try-run"]["metadata"]["ownerReferences"][0]["uid"] != "of-the-first"
+
+    @pytest.mark.parametrize("job", [None, "somebody-elses"])
+    async def test_a_pod_that_only_has_the_label_keeps_nothing_from_ending(self, job: str | None) -> None:
+        """The label is anybody's to give: such a pod is no runner that has to be waited for, and its last words are not the run's."""
+        world = await running(World())
+        make_fault(world)
+        owners = [{"kind": JOB.name, "name": job, "uid": "another", "controller": True}] if job else []
+        metadata = {"labels": {EXPERIMENT_LABEL: "try"}, "ownerReferences": owners}
+        world.server.put(POD, "forged", {"metadata": metadata, "spec": {}, "status": {"phase": "Running"}})
+        world.delete()
+        await world.settle()
+        assert not world.there and not world.on and world.lease_holder() == ""
 
     async def test_a_job_that_comes_in_between_is_left_alone(self) -> None:
         world = World()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Collection
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from minikafka_chaos.controller.api import FAULTS_MAX
 from minikafka_chaos.controller.budget import Refusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
-from minikafka_chaos.controller.ledger import BUDGET_SECONDS, FaultRefused, StatusLedger, StatusStore, Unavailable
+from minikafka_chaos.controller.ledger import BUDGET_SECONDS, Absent, FaultRefused, StatusLedger, StatusStore, Unavailable
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.scenario.faults import Fault, Handle, Ledger, Targets
 from minikafka_chaos.scenario.verbs import RULES, Verb
@@ -48,7 +50,7 @@ def test_it_is_a_ledger(world: World) -> None:
 
 
 def test_all_there_is_to_know_is_written_down_before(world: World) -> None:
-    ledger_of(world).intend(KILL, ONE, BEGIN.timestamp() + 90)
+    ledger_of(world).intend(replace(KILL, duration_s=90), ONE, BEGIN.timestamp() + 90)
     assert fault(world) == {
         "id": "f1",
         "step": "kill",
@@ -59,7 +61,7 @@ def test_all_there_is_to_know_is_written_down_before(world: World) -> None:
         "pod": NAMES.pod(1),
         "podUid": world.server.objects["Pod", NAMES.pod(1)]["metadata"]["uid"],
         "containerId": "containerd://1",
-        "expiresAt": "2026-11-22T09:01:30Z",
+        "expiresAt": "2026-11-22T09:03:30Z",  # its duration, and two minutes for the runner to undo it
         "intendedAt": "2026-11-22T09:00:00Z",
     }
     assert (world.status["faultNow"], world.status["faultsMade"]) == ("Kill broker 1", 1)
@@ -222,6 +224,81 @@ def test_a_budget_that_others_use_up_is_waited_for(world: World, looks: int, ref
         ledger.intend(KILL, ONE, None)
     assert len(world.status.get("faults", ())) == (0 if refused else 1)
     assert (clock[0] >= BUDGET_SECONDS) is refused
+
+
+def test_a_fault_that_waited_ends_later(world: World) -> None:
+    """It begins when it may: by what was written down before it waited, it would be over while its agent holds the broker."""
+    left = [20]
+
+    def guard(*_: object) -> Refusal | None:
+        left[0] -= 1
+        return Refusal("broker 0 is not ready", passes=True) if left[0] >= 0 else None
+
+    def sleep(seconds: float) -> None:
+        world.server.now += timedelta(seconds=seconds)
+
+    ledger = ledger_of(world, guard=guard, sleep=sleep, monotonic=lambda: world.server.now.timestamp(), slack_s=5)
+    ledger.intend(replace(KILL, duration_s=2), ONE, BEGIN.timestamp() + 2)
+    assert fault(world)["intendedAt"] == "2026-11-22T09:00:10Z"
+    assert fault(world)["expiresAt"] == "2026-11-22T09:00:17Z"
+
+
+@pytest.mark.parametrize(("looks", "refused"), [(3, False), (1_000, True)])
+def test_a_target_whose_pod_is_made_anew_is_waited_for(world: World, looks: int, refused: bool) -> None:
+    left, clock = [looks], [0.0]
+
+    def locate(brokers: Collection[int]) -> Any:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise Absent("broker 1 has no pod shop-broker-1")
+        return world.locate(brokers)
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    ledger = StatusLedger(
+        Store(world.server, world.name), "me", locate, sleep=sleep, monotonic=lambda: clock[0], now=lambda: BEGIN
+    )
+    ledger.take()
+    with pytest.raises(FaultRefused, match="kill: Kill: broker 1 has no pod") if refused else contextlib.nullcontext():
+        ledger.intend(KILL, ONE, None)
+    assert len(world.status.get("faults", ())) == (0 if refused else 1)
+
+
+@pytest.mark.parametrize("who", ["guard", "locate"])
+def test_an_api_server_that_is_away_while_the_budget_is_looked_at(world: World, who: str) -> None:
+    left = [3]
+
+    def away(*_: object) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise Unavailable("connection refused")
+
+    def locate(brokers: Collection[int]) -> Any:
+        if who == "locate":
+            away()
+        return world.locate(brokers)
+
+    guard = away if who == "guard" else lambda *_: None
+    ledger = StatusLedger(Store(world.server, world.name), "me", locate, guard, sleep=lambda _: None)
+    ledger.take()
+    ledger.intend(KILL, ONE, None)
+    assert len(world.status["faults"]) == 1 and left[0] == -1
+
+
+def test_a_broker_that_only_loses_packets_is_not_out(world: World) -> None:
+    """As the story was admitted: only what takes a broker out is counted. One that does not serve is, whoever did it."""
+    asked: list[set[int]] = []
+
+    def guard(_verb: Verb, _targets: Collection[int], out: Collection[int]) -> Refusal | None:
+        asked.append(set(out))
+        return None
+
+    ledger = ledger_of(world, guard=guard)
+    ledger.intend(Fault("f0", Verb.LOSS, step="loss"), Targets((2,), (0,)), None)
+    ledger.intend(KILL, ONE, None)
+    ledger.intend(Fault("f2", Verb.PAUSE, step="pause"), Targets((0,)), None)
+    assert asked == [set(), set(), {1}]
 
 
 def test_of_very_many_faults_those_that_are_on_are_kept(world: World) -> None:

@@ -53,7 +53,9 @@ def driver_ends(made: World, code: int, message: str = "") -> None:
     state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "message": message}}
     status = {"phase": "Failed", "containerStatuses": [{"name": "driver", "state": state}]}
     labels = job["spec"]["template"]["metadata"]["labels"]
-    made.server.put(POD, f"{REPORT}-xyz", {"metadata": {"labels": labels}, "spec": {}, "status": status})
+    owner = [{"kind": JOB.name, "name": REPORT, "uid": job["metadata"]["uid"], "controller": True}]
+    metadata = {"labels": labels, "ownerReferences": owner}
+    made.server.put(POD, f"{REPORT}-xyz", {"metadata": metadata, "spec": {}, "status": status})
 
 
 def said(verdict: str, *, agree: bool = True, sentence: str = "So it is.") -> str:
@@ -89,6 +91,13 @@ class TestTheReport:
             "cat /runs/try-00000000/report.html > report.html",
         }
         assert "ReportMade" in [reason for reason, _ in made.server.events]
+
+    async def test_a_pod_that_only_has_its_labels_says_nothing(self) -> None:
+        """It may be of an earlier experiment of the name, or of anybody."""
+        made = await ended(world())
+        driver_ends(made, 0)
+        made.server.objects[POD.name, f"{REPORT}-xyz"]["metadata"]["ownerReferences"][0]["uid"] = "of-the-first"
+        assert (await reported(made))[:2] == ("False", "ReportFailed")
 
     async def test_a_failed_run_is_reported_too(self) -> None:
         """`minikafka analyze` ends with 1 where the verdict is Failed, and so does its Job."""

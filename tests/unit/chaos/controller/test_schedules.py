@@ -15,6 +15,7 @@ from minikafka_chaos.controller.record import stamp
 from minikafka_chaos.controller.schedule_reconciler import ScheduleReconciler
 from minikafka_chaos.controller.schedules import BadSchedule, experiment, spec_of, times
 from minikafka_chaos.controller.telemetry import Telemetry
+from minikafka_operator.api_server import ApiError
 from minikafka_operator.kinds import Object
 from minikafka_operator.leadership import Alone
 
@@ -68,6 +69,10 @@ class TestTimes:
             ({"cron": "0 0 30 2 *"}, "spec.cron"),
             ({"cron": "* * * * *", "timeZone": "Mars/Olympus"}, "spec.timeZone: there is no time zone Mars/Olympus"),
             ({}, "exactly one of cron and interval"),
+            (
+                {"interval": {"seconds": 10, "jitterSeconds": 11}},
+                "spec.interval.jitterSeconds: 11; allowed: at most spec.interval.seconds (10)",
+            ),
             ({"cron": "* * * * *", "interval": {"seconds": 60}}, "exactly one of cron and interval"),
             ({"interval": {"seconds": 60}, "templates": TEMPLATES * 2}, "two have one name"),
             ({"interval": {"seconds": 60}, "templates": [{"name": "x", "spec": {}}]}, "topics"),
@@ -154,6 +159,53 @@ class TestByTheClock:
             thing["status"]["verdict"] for (kind, _), thing in clock.server.objects.items() if kind == EXPERIMENT.name
         ]
         assert kept == ["Failed", "Passed", "Failed"]
+
+    @pytest.mark.parametrize("code", [400, 403, 422])
+    async def test_an_experiment_that_the_api_server_refuses(self, code: int) -> None:
+        """By a quota, a webhook, a policy: that time is missed, and told; the schedule goes on. Nothing said so."""
+        clock = Clock(interval={"seconds": 60})
+        clock.server.refuses[EXPERIMENT.name] = ApiError(code, "No", "exceeded quota: few")
+        await clock.at(60)
+        await clock.at(61)
+        why = clock.status["lastMissed"]["why"]
+        assert why.endswith("is refused: exceeded quota: few")
+        assert (clock.status["missed"], clock.status.get("made"), clock.status.get("active")) == (1, None, "")
+        assert [reason for reason, _ in clock.server.events] == ["TimeMissed"]
+        clock.server.refuses.clear()
+        await clock.at(120)
+        assert clock.status["made"] == 1 and len(clock.experiments) == 1
+
+    async def test_an_api_server_that_cannot_now_is_asked_again(self) -> None:
+        clock = Clock(interval={"seconds": 60})
+        clock.server.refuses[EXPERIMENT.name] = ApiError(500, "InternalError", "failed calling webhook")
+        with pytest.raises(ApiError):
+            await clock.at(60)
+        clock.server.refuses.clear()
+        await clock.at(65)
+        assert clock.status["made"] == 1 and not clock.status.get("missed")
+
+    async def test_somebody_elses_experiment_that_has_the_name(self) -> None:
+        clock = Clock(interval={"seconds": 60})
+        name = f"nightly-{int(BEGIN.timestamp()) + 60}"
+        clock.server.put(EXPERIMENT, name, {"spec": {}, "metadata": {}})
+        await clock.at(60)
+        assert clock.status["lastMissed"]["why"] == f"there is a ChaosExperiment {name} that is not this schedule's"
+        assert clock.status.get("made") is None and not clock.status.get("active")
+
+    @pytest.mark.parametrize("when", [{"interval": {"seconds": 60}}, {"cron": "* * * * *"}])
+    async def test_a_clock_that_was_ahead_for_a_moment(self, when: dict[str, Any]) -> None:
+        """A year ahead, and the schedule would have stood still for a year."""
+        clock = Clock(**when)
+        await clock.at(365 * 86_400)
+        clock.end()
+        await clock.at(120)
+        assert clock.status["nextScheduleTime"] == stamp(BEGIN + timedelta(seconds=180))
+        made = clock.status["made"]
+        await clock.at(180)
+        assert clock.status["made"] == made + 1
+        clock.end()
+        await clock.at(239)
+        assert clock.status["made"] == made + 1
 
     async def test_forbid(self) -> None:
         clock = Clock(interval={"seconds": 60})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from minikafka_chaos.controller import telling
 from minikafka_chaos.controller.kinds import EXPERIMENT
-from minikafka_chaos.controller.ledger import Conflict, StatusLedger, Unavailable
+from minikafka_chaos.controller.ledger import Absent, Conflict, StatusLedger, Unavailable
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.telling import Brokers, ObjectStatus, SharedGround, TellingLedger, Told, _guard, _result
 from minikafka_chaos.errors import ToolTrouble
@@ -102,12 +102,27 @@ class TestStatus:
         with pytest.raises(becomes):
             store.write_status(thing)
 
+    @pytest.mark.parametrize("trouble", [NotReached("away"), Refused(503, "later"), Refused(429, "slower")], ids=str)
+    def test_whatever_is_read_for_a_fault_is_asked_for_again(self, namespace: Any, trouble: Exception) -> None:
+        brokers = Brokers(namespace, "shop")
+        namespace.trouble = trouble
+        reads = (
+            ObjectStatus(namespace, "try").read,
+            lambda: brokers.locate([1]),
+            lambda: brokers.unready(3),
+            brokers.partitions,
+            lambda: _guard(brokers, SafetySpec(), 3)(Verb.KILL, [0], []),
+        )
+        for read in reads:
+            with pytest.raises(Unavailable):
+                read()
+
 
 class TestBrokers:
     def test_where_they_are(self, world: World, namespace: Any) -> None:
         found = Brokers(namespace, "shop").locate([1])
         assert found == world.locate([1])
-        with pytest.raises(ToolTrouble, match="broker 7 has no pod shop-broker-7"):
+        with pytest.raises(Absent, match="broker 7 has no pod shop-broker-7"):
             Brokers(namespace, "shop").locate([7])
 
     def test_the_guard_counts_those_that_are_out_for_another_reason(self, world: World, namespace: Any) -> None:

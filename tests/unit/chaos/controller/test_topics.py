@@ -84,7 +84,7 @@ class TestRemoved:
         make(world)
         world.annotate(ABORT_ANNOTATION)
         for pod in world.runner_pods():
-            pod["metadata"]["ownerReferences"] = []  # it takes its time to end
+            pod["metadata"]["finalizers"] = ["tests/slow"]  # it takes its time to end
         for _ in range(5):
             await world.look()
         assert told(world) == {"bank": ("Made", "")} and "bank" in world.topics

@@ -59,6 +59,8 @@ class Server:
         self.writes = 0
         self.dies_at: int | None = None
         self.dies_after = False
+        self.refuses: dict[str, ApiError] = {}
+        """Kinds of objects that a quota, a webhook or a policy lets nobody make."""
         self.events: list[tuple[str, str]] = []
         self.log: list[str] = []
 
@@ -84,6 +86,8 @@ class Server:
         name = thing["metadata"]["name"]
 
         def effect() -> Object:
+            if kind.name in self.refuses:
+                raise self.refuses[kind.name]
             if (kind.name, name) in self.objects:
                 raise ApiError(409, "AlreadyExists", f"{kind.name} {name} exists")
             return self.put(kind, name, thing)
@@ -426,7 +430,8 @@ class World:
             outcome = await self.look()
             moved = self.kubernetes()
             self.pass_time(seconds)
-            if outcome.gone or (outcome.name == "steady" and not moved and (outcome.retry_seconds or 1e9) > 60):
+            patience = 60 if self.there and self.phase != "Running" else 4  # while it runs its Job is looked after
+            if outcome.gone or (outcome.name == "steady" and not moved and (outcome.retry_seconds or 1e9) > patience):
                 return
         raise AssertionError(f"not settled: {self.status}")
 
