@@ -266,6 +266,12 @@ RUN = record(
     "a run; times are seconds since its beginning",
     label=text("A, B, ...: what it is called beside others"),
     id=text("the name of its folder"),
+    scenario=record(
+        "what the run is one of; null where nothing tells it",
+        name=maybe(text()),
+        version=maybe(text("of MiniKafka")),
+        ground=maybe(text()),
+    ),
     path=text(),
     description=maybe(text("of the scenario")),
     began_unix=number("unix seconds of the first send or action"),
@@ -397,6 +403,18 @@ RUN = record(
         "",
         missing=many(text()),
         lines=many(record("", table=text(), rows=whole(), malformed=whole(), example=maybe(text()))),
+        landed=many(
+            record("", table=text(), file=text(), bytes=whole(), sha256=text(), rows=whole(), bad=whole()),
+            "files of the run, as they were read",
+        ),
+        quarantined=many(
+            record("", table=text(), file=text(), reason=text(), lines=whole(), first=whole(), example=text()),
+            "lines that could not be read, by file and reason; first: the number of the first one, from 1",
+        ),
+        unanswered=many(
+            record("", metric=text(), began=number(), ended=number(), reason=text()),
+            "what a Prometheus did not answer for, or only in part",
+        ),
     ),
     figures=record(
         "what runs are compared by",
