@@ -107,8 +107,8 @@ class Collector:
         self.agent.start()
 
     def stop(self) -> None:
-        self.agent.end()
-        self.store.end()
+        for process in (self.agent, self.store, self.full_store):
+            process.end()
 
     def lines(self, log: Log) -> list[str]:
         """What the store has of a log."""

@@ -340,7 +340,7 @@ class MiniKafkaOwn:
     minikafka_events_stdout = boolean(
         False,
         doc="Whether events go to standard output too, where whoever collects the logs of containers finds them. A broker never "
-        "waits for who reads it: events that are not taken count in minikafka_events_dropped_total.",
+        "waits for who reads it: beyond 8 MiB that are not taken, events count in minikafka_events_dropped_total.",
     )
 
 

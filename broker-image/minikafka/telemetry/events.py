@@ -10,11 +10,12 @@ often; events say what led to what, also between two scrapes.
 
 import json
 import os
-import select
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+from minikafka.telemetry.standard_output import StandardOutput
 
 
 class Field(NamedTuple):
@@ -246,7 +247,10 @@ class EventLog:
             self.dropped += not self._stdout.write(data)
 
     def close(self) -> None:
-        """Close the file; later events are only counted."""
+        """Close the file, and let standard output go out; later events are only counted."""
+        if self._stdout is not None:
+            self._stdout.close()
+            self._stdout = None
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -261,34 +265,6 @@ class EventLog:
             return
         self._torn = written < len(data)
         self.dropped += self._torn
-
-
-class StandardOutput:
-    """Lines on the process' standard output, which never wait for whoever reads it: events are emitted on the event loop.
-
-    A pipe that its reader has let fill up takes nothing; one that poll(2) calls writable takes PIPE_BUF bytes at once
-    (pipe(7)). The descriptor stays blocking, for others may hold the same open file.
-    """
-
-    __slots__ = ("_poll", "_torn")
-
-    def __init__(self) -> None:
-        self._poll = select.poll()
-        self._poll.register(1, select.POLLOUT)
-        self._torn = False
-
-    def write(self, line: bytes) -> bool:
-        """Whether all of the line was taken. What was cut short is ended before the next line, so it spoils only itself."""
-        data = b"\n" + line if self._torn else line
-        written = 0
-        try:
-            while written < len(data) and self._poll.poll(0):
-                written += os.write(1, data[written : written + select.PIPE_BUF])
-        except OSError:
-            pass  # nobody reads any more
-        if written:
-            self._torn = written < len(data)
-        return written == len(data)
 
 
 def _plain(value: Any) -> Any:

@@ -201,39 +201,44 @@ def test_standard_output_gets_the_same_lines(tmp_path: Path) -> None:
 
 
 FILLS_ITS_PIPE = """
-import os, sys
+import sys
+from minikafka.telemetry import standard_output
 from minikafka.telemetry.events import EventLog
 log = EventLog(None, 1, stdout=True)
-for number in range(2000):
+for number in range(int(sys.argv[1])):
     log.emit("broker_stopping", reason=f"{number} " + "x" * 9000)
 print(log.dropped, file=sys.stderr, flush=True)
 sys.stdin.read()
 log.emit("broker_stopped", clean=True)
+standard_output.CLOSE_SECONDS_MAX = float(sys.argv[2])
+log.close()
 """
 
 
-def test_a_reader_of_standard_output_that_stands_still_does_not_hold_the_broker_up() -> None:
-    """What the pipe did not take is counted; the line that was cut short spoils only itself."""
-    command = [sys.executable, "-c", FILLS_ITS_PIPE]
+@pytest.mark.parametrize(("emitted", "fits"), [(5, True), (500, True), (2000, False)])
+def test_a_reader_of_standard_output_that_stands_still_does_not_hold_the_broker_up(emitted: int, fits: bool) -> None:
+    """Of nine thousand bytes each: what the pipe does not take waits, up to 8 MiB; all of it comes whole and in order."""
+    command = [sys.executable, "-c", FILLS_ITS_PIPE, str(emitted), "60"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        assert process.stderr is not None
         dropped = int(process.stderr.readline())  # it got there, although nobody reads
-        assert 1900 < dropped < 2000
-        taken = 2000 - dropped
-        os.set_blocking(process.stdout.fileno(), False)
-        output = process.stdout.read()
+        output, _ = process.communicate(timeout=60)
+    records = [json.loads(line) for line in output.splitlines()]
+    taken = emitted - dropped
+    assert fits == (dropped == 0)
+    assert taken > 900 or fits
+    assert [record["event"] for record in records] == ["broker_stopping"] * taken + ["broker_stopped"]
+    assert [record["fields"]["reason"].split()[0] for record in records[:-1]] == [str(n) for n in range(taken)]
+
+
+def test_a_reader_that_never_reads_does_not_keep_the_broker_from_ending() -> None:
+    command = [sys.executable, "-c", FILLS_ITS_PIPE, "500", "0.1"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
         process.stdin.close()
-        os.set_blocking(process.stdout.fileno(), True)
-        output += process.stdout.read()
-    whole, torn = [], 0
-    for line in output.splitlines():
-        try:
-            whole.append(json.loads(line))
-        except ValueError:
-            torn += 1
-    assert [record["event"] for record in whole] == ["broker_stopping"] * taken + ["broker_stopped"]
-    assert torn == 1
+        assert process.wait(60) == 0
 
 
 def test_nobody_reads_standard_output_any_more() -> None:
