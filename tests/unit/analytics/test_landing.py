@@ -38,9 +38,10 @@ def run(tmp_path: Path) -> Path:
 
 
 def land(spark: Any, *runs: Path, out: Path) -> tuple[list[str], dict[str, list[Any]], Landing]:
-    """The files that were landed, the rows of each table, and the landing itself."""
+    """The files that were landed, the rows of each table in the order of their lines, and the landing itself."""
     landing = Landing(open_runs(runs), out)
-    rows = {table.name: landing.land(spark, table).collect() for table in TABLES}
+    tables = {table.name: landing.land(spark, table).collect() for table in TABLES}
+    rows = {name: sorted(each, key=lambda row: (row["run"], row["seq"])) for name, each in tables.items()}
     return sorted(one.file for one in landing.anew), rows, landing
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,11 @@ class Handler(BaseHTTPRequestHandler):
         server.asked.append(query)
         code, body = server.names() if "match[]" in query else server.answer(query)
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(raw)))
-        self.end_headers()
-        self.wfile.write(raw)
+        with suppress(BrokenPipeError, ConnectionResetError):  # who asked does not wait any more
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
 
     def log_message(self, *_: object) -> None:
         pass
