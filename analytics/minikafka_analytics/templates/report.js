@@ -219,7 +219,7 @@
           el("rect", { class: "band-label", width: room, height: 16, rx: 3 }),
           el("text", { class: "band-text", x: room / 2, y: 12 }, text))));
     }
-    // As `labels` in svg.py: a label begins where its first fault does, and ends before the next label's.
+    // As `labels` in timeline.py: a label begins where its first fault does, and ends before the next label's.
     groups(width) {
       const text = (group) => group.length === 1 ? `F${group[0].number}`
         : `F${Math.min(...group.map((each) => each.number))}–${Math.max(...group.map((each) => each.number))}`;

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from minikafka_analytics import judgement, words
 from minikafka_analytics.svg import Plot, short
+from minikafka_analytics.timeline import Timeline
 
 COUNTS = {"sent": 10, "acknowledged": 10, "failed": 0, "unknown": 0, "unknown_but_there": 0, "read": 10}
 TERMS = '{"time": 1.0, "kind": "claims", "claims": [], "problems": []}'
@@ -161,7 +162,7 @@ def test_faults_have_one_name_whichever_way_they_were_made() -> None:
 
 def test_ticks_and_text_of_plots() -> None:
     assert [short(value) for value in (0.5, 250, 1500, 20_000, 3e6)] == ["0.5", "250", "1,500", "20k", "3M"]
-    plot = Plot('a "plot" & more', 10, 100, 5)
+    plot = Plot('a "plot" & more', Timeline("A", 10, []), 100, 5)
     plot.line([(0, 1, False), (1, None, False), (2, 2, False), (3, 4, True)], "x", "<title>")
     svg = plot.svg()
     assert "&quot;plot&quot; &amp; more" in svg

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from minikafka_analytics import svg
-from minikafka_analytics.svg import NARROW, ROOMY, Plot, Timeline, label_width, labels
+from minikafka_analytics.svg import Plot
+from minikafka_analytics.timeline import NARROW, ROOMY, Timeline, label_width, labels
 
 Record = dict[str, Any]
 
