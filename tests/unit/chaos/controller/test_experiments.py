@@ -242,6 +242,19 @@ class TestRefused:
         message = await self.refused(World({**SCENARIO, "steps": steps}), "BudgetExceeded")
         assert message == "step two: 2 brokers may be out at once; allowed by safety.brokersOutMax: 1"
 
+    @pytest.mark.parametrize(
+        ("verb", "seconds", "says"),
+        [("Pause", 51, "at most 50 for Pause"), ("Kill", 3481, "at most 3480 on Kubernetes: the agents end")],
+    )
+    async def test_a_fault_that_no_agent_makes_so_long(self, verb: str, seconds: int, says: str) -> None:
+        """The Job refused it, when the Lease was taken and the topics were made."""
+        target = {"type": "Leader", "topic": "bank"}
+        steps = [{"name": "one", "fault": {"verb": verb, "target": target, "durationSeconds": seconds}}]
+        message = await self.refused(World({**SCENARIO, "steps": steps}), "NotSupported")
+        assert message.startswith("step one: durationSeconds: ") and says in message
+        steps[0]["fault"]["durationSeconds"] = seconds - 1  # type: ignore[index]
+        await running(World({**SCENARIO, "steps": steps}))
+
     async def test_the_last_replica(self) -> None:
         world = World()
         world.partitions({"lonely": [([0, 1, 2], [1])]})
