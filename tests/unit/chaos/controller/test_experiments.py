@@ -288,7 +288,9 @@ class TestEdited:
 
     @staticmethod
     def with_own_cluster() -> World:
-        return World({**{key: value for key, value in SCENARIO.items() if key != "clusterRef"}, "cluster": {"brokers": 3}})
+        return World(
+            {**{key: value for key, value in SCENARIO.items() if key != "clusterRef"}, "cluster": {"brokers": 3}}
+        )
 
     @pytest.mark.parametrize("ready", [True, False])
     async def test_the_template_of_its_own_cluster(self, ready: bool) -> None:
@@ -423,7 +425,7 @@ class TestWritesThatAreRefused:
 
 
 class TestAJobThatDoesNotBegin:
-    """Its pod waits for a volume, an image, a node. Seen on kind: nothing said so, and the cluster's Lease was held for an hour."""
+    """Its pod waits for a volume, an image, a node. Seen on kind: nothing said so, and the Lease was held for an hour."""
 
     @staticmethod
     def waits(world: World) -> None:
@@ -612,7 +614,7 @@ class TestNames:
 
     @pytest.mark.parametrize("job", [None, "somebody-elses"])
     async def test_a_pod_that_only_has_the_label_keeps_nothing_from_ending(self, job: str | None) -> None:
-        """The label is anybody's to give: such a pod is no runner that has to be waited for, and its last words are not the run's."""
+        """The label is anybody's to give: such a pod is no runner that has to be waited for. Seen on kind."""
         world = await running(World())
         make_fault(world)
         owners = [{"kind": JOB.name, "name": job, "uid": "another", "controller": True}] if job else []

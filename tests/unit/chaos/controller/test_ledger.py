@@ -13,7 +13,14 @@ import pytest
 from minikafka_chaos.controller.api import FAULTS_MAX
 from minikafka_chaos.controller.budget import Refusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
-from minikafka_chaos.controller.ledger import BUDGET_SECONDS, Absent, FaultRefused, StatusLedger, StatusStore, Unavailable
+from minikafka_chaos.controller.ledger import (
+    BUDGET_SECONDS,
+    Absent,
+    FaultRefused,
+    StatusLedger,
+    StatusStore,
+    Unavailable,
+)
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.scenario.faults import Fault, Handle, Ledger, Targets
 from minikafka_chaos.scenario.verbs import RULES, Verb
@@ -237,7 +244,10 @@ def test_a_fault_that_waited_ends_later(world: World) -> None:
     def sleep(seconds: float) -> None:
         world.server.now += timedelta(seconds=seconds)
 
-    ledger = ledger_of(world, guard=guard, sleep=sleep, monotonic=lambda: world.server.now.timestamp(), slack_s=5)
+    def monotonic() -> float:
+        return world.server.now.timestamp()
+
+    ledger = ledger_of(world, guard=guard, sleep=sleep, monotonic=monotonic, slack_s=5)
     ledger.intend(replace(KILL, duration_s=2), ONE, BEGIN.timestamp() + 2)
     assert fault(world)["intendedAt"] == "2026-11-22T09:00:10Z"
     assert fault(world)["expiresAt"] == "2026-11-22T09:00:17Z"
