@@ -587,6 +587,28 @@ class TestAbort:
         assert not world.there
 
 
+class TestAPodThatWasReplaced:
+    """Its name is the next one's, and by its name an agent is asked."""
+
+    async def test_before_the_fault_was_made_and_the_runner_died(self) -> None:
+        world = await running(World())
+        make_fault(world, injected=False)
+        world.replace_pod(1)
+        world.on[NAMES.pod(1)] = {"f1"}  # the runner asked again, and then it died
+        world.annotate(ABORT_ANNOTATION)
+        await world.settle()
+        assert world.phase == "Aborted" and not world.on and NAMES.pod(1) in world.asked
+
+    async def test_after_it_was_made_nothing_is_left(self) -> None:
+        world = await running(World())
+        make_fault(world)
+        world.replace_pod(1)
+        world.mute.add(NAMES.pod(1))
+        world.annotate(ABORT_ANNOTATION)
+        await world.settle()
+        assert world.phase == "Aborted" and world.status["faults"][0]["detail"] == "its pod is gone"
+
+
 class TestNames:
     """Of experiments that begin alike, and of one that is made again."""
 

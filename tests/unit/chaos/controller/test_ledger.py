@@ -311,6 +311,17 @@ def test_a_broker_that_only_loses_packets_is_not_out(world: World) -> None:
     assert asked == [set(), set(), {1}]
 
 
+def test_a_pod_that_was_replaced_just_before(world: World) -> None:
+    """The agent is asked by the pod's name: the fault is in the new pod, and there it has to be undone."""
+    ledger = ledger_of(world)
+    ledger.intend(KILL, ONE, None)
+    before = fault(world)["podUid"]
+    world.replace_pod(1)
+    ledger.injected(Handle(KILL, ONE))
+    after = world.server.objects["Pod", NAMES.pod(1)]["metadata"]["uid"]
+    assert fault(world)["podUid"] == after != before
+
+
 def test_of_very_many_faults_those_that_are_on_are_kept(world: World) -> None:
     ledger = ledger_of(world)
     ledger.intend(KILL, ONE, None)
