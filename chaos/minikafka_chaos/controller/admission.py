@@ -21,6 +21,7 @@ from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
 from minikafka_chaos.controller.prometheus_urls import refusal as urls_refusal
 from minikafka_chaos.controller.reasons import Reason
 from minikafka_chaos.errors import BadScenario
+from minikafka_chaos.grounds.kubernetes import too_long
 from minikafka_chaos.grounds.kubernetes_network import steps_with_links
 from minikafka_chaos.scenario.abilities import LACKS
 from minikafka_chaos.scenario.document_lines import explain
@@ -106,6 +107,8 @@ def admit(
     except BadScenario as error:
         return Refusal(Reason.INVALID_SPEC, str(error))
     if says := _lacking(scenario):
+        return Refusal(Reason.NOT_SUPPORTED, says)
+    if says := next(iter(too_long(scenario.spec)), ""):
         return Refusal(Reason.NOT_SUPPORTED, says)
     if says := urls_refusal(scenario.spec, prometheus_urls):
         return Refusal(Reason.PROMETHEUS_NOT_ALLOWED, says)

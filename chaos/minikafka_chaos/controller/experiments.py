@@ -506,10 +506,10 @@ def _remove_topics(o: Observed) -> Step:
 
 def _undo(o: Observed, left: Sequence[Mapping[str, Any]]) -> Step:
     """In a pod that is gone nothing is left. The rest is for the agents."""
-    pods = {pod.uid for pod in o.brokers.values()}
+    pods = list(o.brokers.values())
 
     def gone(fault: Mapping[str, Any]) -> bool:
-        return "podUid" in fault and fault["podUid"] not in pods
+        return "podUid" in fault and not any(_may_be_in(fault, pod) for pod in pods)
 
     if any(gone(fault) for fault in left):
         status = record.recovered(o.status, gone, "its pod is gone", o.now)
@@ -520,8 +520,17 @@ def _undo(o: Observed, left: Sequence[Mapping[str, Any]]) -> Step:
 def _agents(o: Observed, left: Sequence[Mapping[str, Any]]) -> list[Pod]:
     """The pods whose agents have something to undo. A fault of the whole cluster is everybody's."""
     everywhere = any("broker" not in fault for fault in left)
-    uids = {fault.get("podUid") for fault in left}
-    return [pod for pod in o.brokers.values() if (everywhere or pod.uid in uids) and has_agent(pod)]
+    return [
+        pod
+        for pod in o.brokers.values()
+        if (everywhere or any(_may_be_in(fault, pod) for fault in left)) and has_agent(pod)
+    ]
+
+
+def _may_be_in(fault: Mapping[str, Any], pod: Pod) -> bool:
+    """An agent is asked by the name of its pod. So one that is only intended may have been made in the next pod of that name."""
+    intended = fault.get("state") == FaultState.INTENDED and fault.get("pod") == pod.name
+    return bool(intended or fault.get("podUid") == pod.uid)
 
 
 def settled(o: Observed, answered: Sequence[Pod], *, all_answered: bool) -> WriteStatus | None:
@@ -529,10 +538,9 @@ def settled(o: Observed, answered: Sequence[Pod], *, all_answered: bool) -> Writ
 
     Where no agent answers, a fault is over when it has expired: then the agent, once it is started again, undoes it first of all.
     """
-    uids = {pod.uid for pod in answered}
 
     def undone(fault: Mapping[str, Any]) -> bool:
-        return fault.get("podUid") in uids if "broker" in fault else all_answered
+        return any(_may_be_in(fault, pod) for pod in answered) if "broker" in fault else all_answered
 
     status = record.recovered(o.status, undone, "undone by the controller", o.now)
     status = record.recovered(status, lambda fault: _expired(fault, o.now), "it has expired", o.now)

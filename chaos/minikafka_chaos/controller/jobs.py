@@ -224,7 +224,7 @@ def belongs(thing: Object, to: Object) -> bool:
 
 
 def runners_of(experiment: Object, job: Object | None, pods: Sequence[Object]) -> list[Object]:
-    """Of pods with the experiment's label, which any pod can have, those of its Job; also of one that is gone, while its pods go."""
+    """Of pods with the experiment's label, which any pod can have, those of its Job; of one that is gone, too."""
     name = job_name(experiment["metadata"]["name"])
 
     def made(pod: Object) -> bool:

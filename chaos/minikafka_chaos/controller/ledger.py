@@ -7,6 +7,7 @@ heals, no fault can begin any more, whatever the runner does and however long it
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -151,13 +152,13 @@ class StatusLedger:
         self._change(change)
 
     def injected(self, handle: Handle) -> None:
-        """It was made."""
+        """It was made; in the pods that are there now, where one was replaced just before."""
         if handle.fault.verb in UNDOING:
             return
         fault_id = handle.fault.id
 
         def change(thing: Object) -> dict[str, Any]:
-            status = record.injected(thing.get("status") or {}, fault_id, self._now())
+            status = record.injected(thing.get("status") or {}, fault_id, self._now(), self._where(handle.targets))
             if not handle.fault.rule.lasts:
                 status = record.recovered(
                     status, lambda one: one["id"] == fault_id, "leaves nothing to undo", self._now()
@@ -165,6 +166,13 @@ class StatusLedger:
             return status
 
         self._change(change)
+
+    def _where(self, targets: Targets) -> Mapping[int, Whereabouts]:
+        found: dict[int, Whereabouts] = {}
+        for broker in targets.brokers:
+            with contextlib.suppress(Absent):
+                found |= self._locate([broker])
+        return found
 
     def failed(self, fault: Fault, targets: Targets, error: BaseException) -> None:
         """It could not be made, or not wholly; the end of the run undoes what there may be of it."""

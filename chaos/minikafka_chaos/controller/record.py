@@ -110,12 +110,17 @@ def intended(
     return with_faults(status, [*before, *entries], made=len(entries) if new else 0)
 
 
-def injected(status: Status, fault_id: str, now: datetime) -> dict[str, Any]:
-    """It was made. What has ended meanwhile stays ended."""
+def injected(
+    status: Status, fault_id: str, now: datetime, where: Mapping[int, Whereabouts] | None = None
+) -> dict[str, Any]:
+    """It was made, in the pods that are there now (``where``). What has ended meanwhile stays ended."""
 
     def change(fault: dict[str, Any]) -> None:
         if fault["state"] == FaultState.INTENDED:
             fault |= {"state": FaultState.INJECTED.value, "injectedAt": stamp(now)}
+            at = (where or {}).get(fault.get("broker", -1))
+            if at is not None and at.pod_uid != fault.get("podUid"):
+                fault |= {"pod": at.pod, "podUid": at.pod_uid, "containerId": at.container_id}
 
     return _changed(status, lambda fault: fault["id"] == fault_id, change)
 

@@ -117,7 +117,9 @@ def times(spec: ScheduleSpec, uid: str, begin: datetime, after: datetime) -> Ite
             yield when.astimezone(UTC)
         return
     assert spec.interval is not None
-    number = max(0, int((after - begin).total_seconds() // spec.interval.seconds) - 2)  # by jitter it may be one earlier
+    number = max(
+        0, int((after - begin).total_seconds() // spec.interval.seconds) - 2
+    )  # by jitter it may be one earlier
     while True:
         number += 1
         when = begin + timedelta(seconds=number * spec.interval.seconds + _jitter(spec, uid, number))
@@ -153,7 +155,9 @@ def _what_is_due(o: Observed, spec: ScheduleSpec) -> Step:
     begin = record.instant(o.schedule["metadata"].get("creationTimestamp")) or o.now
     before = o.status
     last = record.instant(before.get("lastScheduleTime")) or begin
-    if last > o.now + timedelta(seconds=CLOCK_SECONDS_MAX):  # a clock that was ahead must not end the schedule until then
+    if last > o.now + timedelta(
+        seconds=CLOCK_SECONDS_MAX
+    ):  # a clock that was ahead must not end the schedule until then
         last = o.now
         before["lastScheduleTime"] = record.stamp(last)
     uid = str(o.schedule["metadata"]["uid"])

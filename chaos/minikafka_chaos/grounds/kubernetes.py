@@ -163,11 +163,7 @@ class KubernetesGround(BrokerVerbs):
     def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
         if spec.cluster.racks:
             yield "cluster.racks: the nodes' labels say what a rack is"
-        for step in spec.steps:
-            fault = step.fault
-            if fault is not None and Verb.PAUSE in fault.verbs and (fault.duration_seconds or 0) > PAUSE_SECONDS:
-                why = "the liveness probe kills a broker that is paused longer"
-                yield f"step {step.name}: durationSeconds: at most {PAUSE_SECONDS} for Pause: {why}"
+        yield from too_long(spec)
         for step, verb in steps_with_links(spec):
             if why := self.network.refusal():
                 yield f"step {step.name}: {verb.value}: {why}"
@@ -484,6 +480,19 @@ class KubernetesGround(BrokerVerbs):
             if time.monotonic() > deadline:
                 raise ToolTrouble(otherwise)
             time.sleep(POLL_SECONDS)
+
+
+def too_long(spec: ScenarioSpec) -> Iterable[str]:
+    """The durations that no agent allows, a line each that names the step and what is allowed."""
+    for step in spec.steps:
+        fault = step.fault
+        seconds = 0.0 if fault is None else fault.duration_seconds or 0.0
+        if fault is not None and Verb.PAUSE in fault.verbs and seconds > PAUSE_SECONDS:
+            why = "the liveness probe kills a broker that is paused longer"
+            yield f"step {step.name}: durationSeconds: at most {PAUSE_SECONDS} for Pause: {why}"
+        elif seconds > HOLD_SECONDS_MAX - SLACK_SECONDS:
+            why = "the agents end every fault after an hour"
+            yield f"step {step.name}: durationSeconds: at most {HOLD_SECONDS_MAX - SLACK_SECONDS} on Kubernetes: {why}"
 
 
 def _merged(spec: Object, template: Mapping[str, Any]) -> Object:

@@ -242,6 +242,19 @@ class TestRefused:
         message = await self.refused(World({**SCENARIO, "steps": steps}), "BudgetExceeded")
         assert message == "step two: 2 brokers may be out at once; allowed by safety.brokersOutMax: 1"
 
+    @pytest.mark.parametrize(
+        ("verb", "seconds", "says"),
+        [("Pause", 51, "at most 50 for Pause"), ("Kill", 3481, "at most 3480 on Kubernetes: the agents end")],
+    )
+    async def test_a_fault_that_no_agent_makes_so_long(self, verb: str, seconds: int, says: str) -> None:
+        """The Job refused it, when the Lease was taken and the topics were made."""
+        target = {"type": "Leader", "topic": "bank"}
+        steps = [{"name": "one", "fault": {"verb": verb, "target": target, "durationSeconds": seconds}}]
+        message = await self.refused(World({**SCENARIO, "steps": steps}), "NotSupported")
+        assert message.startswith("step one: durationSeconds: ") and says in message
+        steps[0]["fault"]["durationSeconds"] = seconds - 1  # type: ignore[index]
+        await running(World({**SCENARIO, "steps": steps}))
+
     async def test_the_last_replica(self) -> None:
         world = World()
         world.partitions({"lonely": [([0, 1, 2], [1])]})
@@ -275,7 +288,9 @@ class TestEdited:
 
     @staticmethod
     def with_own_cluster() -> World:
-        return World({**{key: value for key, value in SCENARIO.items() if key != "clusterRef"}, "cluster": {"brokers": 3}})
+        return World(
+            {**{key: value for key, value in SCENARIO.items() if key != "clusterRef"}, "cluster": {"brokers": 3}}
+        )
 
     @pytest.mark.parametrize("ready", [True, False])
     async def test_the_template_of_its_own_cluster(self, ready: bool) -> None:
@@ -410,7 +425,7 @@ class TestWritesThatAreRefused:
 
 
 class TestAJobThatDoesNotBegin:
-    """Its pod waits for a volume, an image, a node. Seen on kind: nothing said so, and the cluster's Lease was held for an hour."""
+    """Its pod waits for a volume, an image, a node. Seen on kind: nothing said so, and the Lease was held for an hour."""
 
     @staticmethod
     def waits(world: World) -> None:
@@ -572,6 +587,28 @@ class TestAbort:
         assert not world.there
 
 
+class TestAPodThatWasReplaced:
+    """Its name is the next one's, and by its name an agent is asked."""
+
+    async def test_before_the_fault_was_made_and_the_runner_died(self) -> None:
+        world = await running(World())
+        make_fault(world, injected=False)
+        world.replace_pod(1)
+        world.on[NAMES.pod(1)] = {"f1"}  # the runner asked again, and then it died
+        world.annotate(ABORT_ANNOTATION)
+        await world.settle()
+        assert world.phase == "Aborted" and not world.on and NAMES.pod(1) in world.asked
+
+    async def test_after_it_was_made_nothing_is_left(self) -> None:
+        world = await running(World())
+        make_fault(world)
+        world.replace_pod(1)
+        world.mute.add(NAMES.pod(1))
+        world.annotate(ABORT_ANNOTATION)
+        await world.settle()
+        assert world.phase == "Aborted" and world.status["faults"][0]["detail"] == "its pod is gone"
+
+
 class TestNames:
     """Of experiments that begin alike, and of one that is made again."""
 
@@ -599,7 +636,7 @@ class TestNames:
 
     @pytest.mark.parametrize("job", [None, "somebody-elses"])
     async def test_a_pod_that_only_has_the_label_keeps_nothing_from_ending(self, job: str | None) -> None:
-        """The label is anybody's to give: such a pod is no runner that has to be waited for, and its last words are not the run's."""
+        """The label is anybody's to give: such a pod is no runner that has to be waited for. Seen on kind."""
         world = await running(World())
         make_fault(world)
         owners = [{"kind": JOB.name, "name": job, "uid": "another", "controller": True}] if job else []

@@ -13,7 +13,14 @@ import pytest
 from minikafka_chaos.controller.api import FAULTS_MAX
 from minikafka_chaos.controller.budget import Refusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
-from minikafka_chaos.controller.ledger import BUDGET_SECONDS, Absent, FaultRefused, StatusLedger, StatusStore, Unavailable
+from minikafka_chaos.controller.ledger import (
+    BUDGET_SECONDS,
+    Absent,
+    FaultRefused,
+    StatusLedger,
+    StatusStore,
+    Unavailable,
+)
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.scenario.faults import Fault, Handle, Ledger, Targets
 from minikafka_chaos.scenario.verbs import RULES, Verb
@@ -237,7 +244,10 @@ def test_a_fault_that_waited_ends_later(world: World) -> None:
     def sleep(seconds: float) -> None:
         world.server.now += timedelta(seconds=seconds)
 
-    ledger = ledger_of(world, guard=guard, sleep=sleep, monotonic=lambda: world.server.now.timestamp(), slack_s=5)
+    def monotonic() -> float:
+        return world.server.now.timestamp()
+
+    ledger = ledger_of(world, guard=guard, sleep=sleep, monotonic=monotonic, slack_s=5)
     ledger.intend(replace(KILL, duration_s=2), ONE, BEGIN.timestamp() + 2)
     assert fault(world)["intendedAt"] == "2026-11-22T09:00:10Z"
     assert fault(world)["expiresAt"] == "2026-11-22T09:00:17Z"
@@ -299,6 +309,17 @@ def test_a_broker_that_only_loses_packets_is_not_out(world: World) -> None:
     ledger.intend(KILL, ONE, None)
     ledger.intend(Fault("f2", Verb.PAUSE, step="pause"), Targets((0,)), None)
     assert asked == [set(), set(), {1}]
+
+
+def test_a_pod_that_was_replaced_just_before(world: World) -> None:
+    """The agent is asked by the pod's name: the fault is in the new pod, and there it has to be undone."""
+    ledger = ledger_of(world)
+    ledger.intend(KILL, ONE, None)
+    before = fault(world)["podUid"]
+    world.replace_pod(1)
+    ledger.injected(Handle(KILL, ONE))
+    after = world.server.objects["Pod", NAMES.pod(1)]["metadata"]["uid"]
+    assert fault(world)["podUid"] == after != before
 
 
 def test_of_very_many_faults_those_that_are_on_are_kept(world: World) -> None:

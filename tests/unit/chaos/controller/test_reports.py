@@ -11,6 +11,7 @@ from minikafka_chaos.controller.jobs import ReportSettings, Settings
 from minikafka_chaos.controller.kinds import JOB
 from minikafka_chaos.controller.main import parse
 from minikafka_chaos.errors import ToolTrouble
+from minikafka_operator.api_server import ApiError
 from minikafka_operator.kinds import CLAIM, POD
 
 from tests.unit.chaos.controller.world import NAMESPACE, SCENARIO, Killed, World
@@ -157,6 +158,18 @@ class TestTheReport:
             "conditions": [{"type": "Failed", "status": "True", "message": "Job was active longer than deadline"}]
         }
         assert (await reported(made))[1:] == ("ReportFailed", "Job try-report: Job was active longer than deadline")
+
+    async def test_a_job_that_the_api_server_refuses(self) -> None:
+        made = world()
+        await made.settle()
+        ledger = made.ledger()
+        ledger.take()
+        ledger.tell(run="try-00000000", verdict="Passed", summary="said")
+        made.server.refuses[JOB.name] = ApiError(403, "Forbidden", "exceeded quota: few")
+        made.job_ends()
+        says = f"Job {REPORT} is refused: exceeded quota: few"
+        assert await reported(made) == ("False", "ReportFailed", says)
+        assert (made.phase, made.status["verdict"]) == ("Completed", "Passed")
 
     async def test_somebody_elses_job(self) -> None:
         made = world()
