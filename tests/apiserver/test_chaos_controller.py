@@ -16,7 +16,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -214,9 +214,9 @@ class Lab:
         made = self.plane.request("POST", self.url("pods"), {"metadata": metadata, "spec": pod["spec"]})
         assert made["spec"]["serviceAccountName"] == "minikafka-chaos-runner"
 
-    def ledger(self, name: str) -> StatusLedger:
+    def ledger(self, name: str, expiry_s: float = 1800.0) -> StatusLedger:
         brokers = Brokers(self.api, "shop")
-        return StatusLedger(ObjectStatus(self.api, name), f"{name}-run-abcde", brokers.locate)
+        return StatusLedger(ObjectStatus(self.api, name), f"{name}-run-abcde", brokers.locate, expiry_s=expiry_s)
 
     def job_ends(self, name: str) -> None:
         """As the Job controller and the garbage collector would have it."""
@@ -300,10 +300,9 @@ def test_deleted_while_a_fault_is_on_and_the_controller_dies(lab: Lab) -> None:
     """No agent answers here, so the fault has to expire; then the object goes, with a controller that was killed meanwhile."""
     lab.create("goes")
     lab.running("goes")
-    ledger = lab.ledger("goes")
+    ledger = lab.ledger("goes", expiry_s=15)
     ledger.take()
-    expires = (datetime.now(UTC) + timedelta(seconds=15)).timestamp()
-    ledger.intend(KILL, LEADER, expires)
+    ledger.intend(KILL, LEADER, None)
     ledger.injected(Handle(KILL, LEADER))
     lab.restart()
     lab.plane.request("DELETE", lab.url("chaosexperiments", "goes"))
