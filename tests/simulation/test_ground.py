@@ -511,7 +511,6 @@ def test_the_following_reader_reads_while_it_goes_on(tmp_path: Path) -> None:
     ("change", "field"),
     [
         ({"cluster": {"config": [{"name": "log.retention.ms", "value": "1"}]}}, "cluster.config log.retention.ms"),
-        ({"workload": {"groupMembers": 1}}, "workload.groupMembers: the load of this ground has no consumer group"),
         ({"topic": {"config": [{"name": "cleanup.policy", "value": "compact"}]}}, "topic t: config cleanup.policy"),
     ],
 )

@@ -49,12 +49,7 @@ def test_a_scenario_says_where_it_is_from_and_what_it_shows(name: str) -> None:
 
 def test_all_but_a_few_run_in_simulation() -> None:
     found = {name: missing(library.find(name), "simulation") for name in NAMES}
-    assert {name: why for name, why in found.items() if why} == {
-        "commit-before-processing": ["consumer groups"],
-        "coordinator-dies-rebalancing": ["consumer groups"],
-        "disk-full": ["DiskFull"],
-        "rewinding": ["consumer groups"],
-    }
+    assert {name: why for name, why in found.items() if why} == {"disk-full": ["DiskFull"]}
 
 
 @pytest.mark.parametrize(("name", "expected"), expectations(), ids=lambda value: str(getattr(value, "verdict", value)))

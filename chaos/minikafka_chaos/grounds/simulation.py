@@ -21,7 +21,7 @@ from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.grounds.by_broker import BrokerVerbs, partial_losses
 from minikafka_chaos.record.observe import ReplicaStatus, Sample
 from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
-from minikafka_chaos.scenario.abilities import LACKS, NO_GROUPS
+from minikafka_chaos.scenario.abilities import LACKS
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets, healed, link_rules
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 from minikafka_chaos.scenario.verbs import Verb
@@ -63,8 +63,6 @@ class SimulationGround(BrokerVerbs):
     def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
         if spec.steady_state is not None and spec.steady_state.probes:
             yield "steadyState.probes: nobody scrapes a simulation; allowed: conditions"
-        if spec.workload.group_members:
-            yield f"workload.groupMembers: {NO_GROUPS}"
         yield from partial_losses(spec)
         yield from refusals(spec)
 

@@ -15,7 +15,6 @@ _NO_DELAY = (
 )
 _NO_DISK = "the broker's image has no injection point that the agent may reach"
 
-NO_GROUPS = "the load of this ground has no consumer group"
 
 LACKS: Mapping[str, Mapping[Verb, str]] = MappingProxyType(
     {

@@ -51,8 +51,7 @@ def missing(scenario: Scenario, ground: str) -> list[str]:
     """What a scenario asks for that a ground lacks: verbs, and on Kubernetes racks of its own, which are the nodes' there."""
     verbs = {verb for step in scenario.spec.steps if step.fault is not None for verb in step.fault.verbs}
     racks = ["racks of its own"] if ground == "kubernetes" and scenario.spec.cluster.racks else []
-    groups = ["consumer groups"] if ground == "simulation" and scenario.spec.workload.group_members else []
-    return sorted(verb.value for verb in verbs & LACKS[ground].keys()) + racks + groups
+    return sorted(verb.value for verb in verbs & LACKS[ground].keys()) + racks
 
 
 def _grounds(scenario: Scenario) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.controller_settings import controller_config
+from minikafka.groups.config import GroupConfig
 from minikafka.local.layout import ClusterRecord, properties
 from minikafka.log.config import FOREVER, LogConfig
 from minikafka.log.log import Log
@@ -45,6 +46,10 @@ BROKER_SETTINGS = frozenset(
         "broker.heartbeat.interval.ms",
         "broker.session.timeout.ms",
         "default.replication.factor",
+        "group.initial.rebalance.delay.ms",
+        "group.max.session.timeout.ms",
+        "group.max.size",
+        "group.min.session.timeout.ms",
         "leader.imbalance.check.interval.seconds",
         "log.flush.interval.messages",
         "log.flush.interval.ms",
@@ -61,6 +66,13 @@ BROKER_SETTINGS = frozenset(
         "minikafka.truncation.mode",
         "minikafka.unclean.shutdown.policy",
         "num.partitions",
+        "offset.metadata.max.bytes",
+        "offsets.commit.timeout.ms",
+        "offsets.retention.check.interval.ms",
+        "offsets.retention.minutes",
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
         "producer.id.expiration.ms",
         "replica.fetch.max.bytes",
         "replica.fetch.wait.max.ms",
@@ -145,6 +157,8 @@ class ConfiguredCluster(SimCluster):
         self._racks = {broker: record.rack(broker) for broker in record.ids}
         config = self.config
         self.controller_config = controller_config(config)
+        self.group_config = GroupConfig.of(config)
+        self.offsets_partitions = config.offsets_topic_num_partitions
         self.lag = config.replica_lag_time_max_ms / 1000
         self.heartbeat = config.broker_heartbeat_interval_ms / 1000
         self.session = config.broker_session_timeout_ms / 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.controller import Controller
 from minikafka.controller.topics import NewTopic
@@ -14,11 +14,11 @@ from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.clients import NO_BROKER, GroupSettings, PartitionView, ReadBack, ReadProgress, TopicPlan
 from minikafka_chaos.load.load import RETRY_BACKOFF_MS, LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.record.history import HistoryWriter
-from minikafka_chaos.scenario.abilities import NO_GROUPS
 from minikafka_chaos.simulation.membership import NOT_CONTROLLER
 from minikafka_chaos.simulation.network import CLIENT, Reply
 from minikafka_chaos.simulation.producing import SimLoad, SimScript
 from minikafka_chaos.simulation.reading import SimTailReader, read_back
+from minikafka_chaos.simulation.sim_group import SimGroup
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -106,10 +106,8 @@ class SimClients:
         if not cluster.run_until(led, max(0.0, deadline - cluster.now)):
             raise ToolTrouble(f"topic {plan.name} has no leaders and full ISR yet ({view.partitions(plan.name)})")
 
-    def group(self, settings: GroupSettings, partitions: Sequence[TopicPartition], history: HistoryWriter) -> NoReturn:
-        """There are none: scenarios that ask for one are refused beforehand."""
-        del partitions, history
-        raise ToolTrouble(f"group {settings.group} of {settings.topic}: {NO_GROUPS}")
+    def group(self, settings: GroupSettings, partitions: Sequence[TopicPartition], history: HistoryWriter) -> SimGroup:
+        return SimGroup(self._cluster(), settings, partitions, history, self._ask_for)
 
     def _ask_for(self, wish: NewTopic) -> KafkaError | None:
         """Have the controller create a topic; why it did not, or None."""
