@@ -29,7 +29,7 @@ CHAOS = (
         "    left = 0 if mode is Mode.ALL or not total else total\n",
         (POWER_LOSS,)),
     Bug("c01", "a fault may begin while the experiment is healing", "Write-ahead", f"{CONTROLLER}/ledger.py",
-        "            self._require_running(thing)\n            out =", "            out =",
+        "            self._require_running(thing)\n            others =", "            others =",
         (f"{UNIT}/test_ledger.py",)),
     Bug("c02", "a fault is made although it could not be written down", "Write-ahead", f"{CONTROLLER}/ledger.py",
         "                        raise ToolTrouble(f\"the experiment's status cannot be written: {error}\") from error\n",
