@@ -51,8 +51,12 @@ def find_program(name: str, folder: Path) -> Path:
     raise FileNotFoundError(f"{name} is not in {folder}; tests/e2e/cluster/binaries builds it")
 
 
-_PORTS = range(31_100, 32_700)
+PROCESSES_MAX = 4
+"""How many processes may run these tests side by side (pytest-xdist's workers gw0 to gw3)."""
+_ALL_PORTS = range(31_100, 32_700)
 """Below the kernel's ephemeral range, so that no client's own connection takes one first, and above those of local clusters."""
+_PORTS = _ALL_PORTS[int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) :: PROCESSES_MAX]
+"""Those of this process: none is given to two."""
 _given: set[int] = set()
 
 

@@ -506,16 +506,6 @@ class TestChart:
         listed = re.search(r"words\[2\] in (\[.*?\])", policy["spec"]["validations"][1]["expression"])
         assert listed and set(json.loads(listed[1])) == set(verbs.choices) - {"serve"}
 
-    def test_two_namespaces_may_have_a_release_of_one_name(self) -> None:
-        """What belongs to no namespace has a name of its own in each."""
-
-        def names(namespace: str) -> set[tuple[str, str]]:
-            made = rendered("minikafka-chaos", CHART, namespace, "--set=crds.install=false")
-            return {(one["kind"], one["metadata"]["name"]) for one in made if "namespace" not in one["metadata"]}
-
-        assert {kind for kind, _ in names("a")} == {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
-        assert not names("a") & names("b")
-
     def test_which_prometheus_may_be_asked(self) -> None:
         def told(*options: str) -> list[str]:
             deployment = next(one for one in template("op", *options) if one["kind"] == "Deployment")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +16,8 @@ STEP_SECONDS_MAX = 45 * 60
 
 
 def say(text: str) -> None:
-    """Tell whoever watches (pytest needs `-s` for it)."""
-    print(text, flush=True)
+    """Tell whoever watches (pytest needs `-s` for it): on standard error, for the output of pytest-xdist's workers is lost."""
+    print(text, file=sys.stderr, flush=True)
 
 
 class StepFailed(Exception):

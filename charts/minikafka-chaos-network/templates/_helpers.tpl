@@ -3,6 +3,11 @@
 {{- .Release.Name | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* The name of what belongs to no namespace: releases of two namespaces may have one name. A namespace has no dot. */}}
+{{- define "minikafka-chaos-network.clusterName" -}}
+{{- printf "%s.%s" .Release.Namespace (include "minikafka-chaos-network.name" .) -}}
+{{- end -}}
+
 {{- define "minikafka-chaos-network.selector" -}}
 app.kubernetes.io/name: minikafka-chaos-network
 app.kubernetes.io/instance: {{ .Release.Name }}

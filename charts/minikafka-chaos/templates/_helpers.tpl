@@ -3,6 +3,11 @@
 {{- .Release.Name | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* The name of what belongs to no namespace: releases of two namespaces may have one name. A namespace has no dot. */}}
+{{- define "minikafka-chaos.clusterName" -}}
+{{- printf "%s.%s" .Release.Namespace (include "minikafka-chaos.name" .) -}}
+{{- end -}}
+
 {{- define "minikafka-chaos.selector" -}}
 app.kubernetes.io/name: minikafka-chaos
 app.kubernetes.io/instance: {{ .Release.Name }}

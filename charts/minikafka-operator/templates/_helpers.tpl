@@ -3,6 +3,11 @@
 {{- .Release.Name | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* The name of what belongs to no namespace: releases of two namespaces may have one name. A namespace has no dot. */}}
+{{- define "minikafka-operator.clusterName" -}}
+{{- printf "%s.%s" .Release.Namespace (include "minikafka-operator.name" .) -}}
+{{- end -}}
+
 {{- define "minikafka-operator.selector" -}}
 app.kubernetes.io/name: minikafka-operator
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -1,0 +1,36 @@
+"""What holds for every chart there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.apiserver.charts import rendered
+
+CHARTS = sorted(file.parent for file in (Path(__file__).parents[2] / "charts").glob("*/Chart.yaml"))
+WIDEST = {
+    "minikafka-operator": ["--set=watch.allNamespaces=true", "--set=crds.install=false"],
+    "minikafka-chaos": [
+        "--set=crds.install=false"
+    ],  # CRDs are the cluster's: a second release leaves them to the first
+    "minikafka-chaos-network": ["--set=namespaces={lab}"],
+    "minikafka-monitoring": ["--set=prometheus.discovery=kubernetes"],
+}
+"""The values with which a chart makes the most that belongs to no namespace."""
+CLUSTER_WIDE = {"minikafka-operator", "minikafka-chaos", "minikafka-chaos-network"}
+"""Those that make anything of that kind."""
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_two_namespaces_may_have_a_release_of_one_name(chart: Path) -> None:
+    """What belongs to no namespace has a name of its own in each: helm refuses what another release owns."""
+
+    def names(namespace: str, release: str) -> set[tuple[str, str]]:
+        made = rendered(release, chart, namespace, *WIDEST.get(chart.name, []))
+        return {(one["kind"], one["metadata"]["name"]) for one in made if "namespace" not in one["metadata"]}
+
+    assert not names("a", "same") & names("b", "same")
+    assert not names("a", "b-c") & names("a-b", "c")
+    assert not names("a", "one") & names("a", "two")
+    assert bool(names("a", "same")) == (chart.name in CLUSTER_WIDE)
