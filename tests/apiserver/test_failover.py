@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,7 +99,7 @@ def kill(broker: BrokerProcess) -> float:
 
 
 def report(what: str, gap: float) -> None:
-    print(f"\n{what}: {gap * 1000:.0f} ms without an acknowledgement")
+    print(f"\n{what}: {gap * 1000:.0f} ms without an acknowledgement", file=sys.stderr)
 
 
 def test_a_leader_dies(scene: Scene) -> None:
@@ -149,7 +150,7 @@ def test_the_api_server_is_away(scene: Scene) -> None:
         until_now(scene.healed, seconds=30)
         assert all(broker.ready for broker in brokers.all)
     report(f"API server away for {seconds:.0f} s ({sent} records acknowledged meanwhile)", gap)
-    print(f"a topic could be made {recovered * 1000:.0f} ms after the API server was ready again")
+    print(f"a topic could be made {recovered * 1000:.0f} ms after the API server was ready again", file=sys.stderr)
     assert gap < UNDISTURBED_SECONDS_MAX
     assert sent > 1000
     assert sum(len(broker.events("broker_fenced")) for broker in brokers.all) == fenced
@@ -170,7 +171,7 @@ def test_a_leader_dies_while_the_api_server_is_away(scene: Scene) -> None:
         until_now(lambda: scene.rows()[partition]["leader"], lambda now: now not in (leader, -1), seconds=20)
         elected = time.monotonic() - back
         scene.start_again(leader)
-    print(f"\na leader was elected {elected * 1000:.0f} ms after the API server was ready again")
+    print(f"\na leader was elected {elected * 1000:.0f} ms after the API server was ready again", file=sys.stderr)
     assert elected < 5
     assert producer.failed == []
     assert producer.lost(scene.brokers.bootstrap) == set()
@@ -193,7 +194,7 @@ def test_the_api_server_says_nothing(scene: Scene) -> None:
         recovered = scene.create_topic("afterwards", 30)
         until_now(scene.healed, seconds=30)
     report("API server silent for 12 s, with a topic to be made meanwhile", gap)
-    print(f"a topic could be made {recovered * 1000:.0f} ms after the API server went on")
+    print(f"a topic could be made {recovered * 1000:.0f} ms after the API server went on", file=sys.stderr)
     assert gap < UNDISTURBED_SECONDS_MAX
     assert sum(len(broker.events("broker_fenced")) for broker in brokers.all) == fenced
     assert producer.failed == []
@@ -222,5 +223,5 @@ def test_all_brokers_at_once(scene: Scene) -> None:
 def test_memory(scene: Scene) -> None:
     """A broker with the store's client, a watch and TLS stays under its memory goal."""
     used = [broker.rss_mib() for broker in scene.brokers.all]
-    print(f"\nresident memory of the brokers: {', '.join(f'{mib:.1f} MiB' for mib in used)}")
+    print(f"\nresident memory of the brokers: {', '.join(f'{mib:.1f} MiB' for mib in used)}", file=sys.stderr)
     assert max(used) < BROKER_RSS_MIB_MAX

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from uuid import UUID
 
@@ -306,7 +307,7 @@ class TestSize:
         }
         began = time.monotonic()
         await store.commit(lease.epoch, {**records, "broker/0": {"fenced": True}})
-        print(f"\na commit of 10000 partitions: {(time.monotonic() - began) * 1000:.0f} ms")
+        print(f"\na commit of 10000 partitions: {(time.monotonic() - began) * 1000:.0f} ms", file=sys.stderr)
         await until(lambda: reader.records.revision, lambda r: r == 1)
         assert (await reader.snapshot()).records == {**records, "broker/0": {"fenced": True}}
         await store.commit(lease.epoch, dict.fromkeys(records))

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.apiserver.charts import rendered
 from tests.apiserver.conftest import CLUSTER, make_namespace
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
-from tests.apiserver.operator_process import apply, token_of
-from tests.apiserver.test_chart import template
+from tests.apiserver.operator_process import ROOT, apply, token_of
 from tests.apiserver.test_permissions import broker_token
 from tests.apiserver.waiting import until_now
 
+CHART = ROOT / "charts/minikafka-operator"
 OURS = {"app.kubernetes.io/managed-by": "minikafka-operator", "minikafka.dev/cluster": "c"}
 WRITTEN = [
     "configmaps",
@@ -59,18 +60,7 @@ ONLY_CLUSTER_WIDE = [
 def install(plane: ControlPlane, namespace: str, *options: str) -> str:
     """The chart without its CRDs, as a release of its own; the operator's account."""
     name = f"op-{namespace}"
-    documents = [
-        {
-            **document,
-            "metadata": {**document["metadata"], "name": document["metadata"]["name"].replace("release", name)},
-        }
-        for document in template("--set=crds.install=false", f"--set=serviceAccount.name={name}", *options)
-    ]
-    text = json.dumps(documents).replace('"op"', f'"{namespace}"').replace(":op:", f":{namespace}:")
-    text = text.replace('"name": "release', f'"name": "{name}').replace(
-        '"policyName": "release', f'"policyName": "{name}'
-    )
-    apply(plane, json.loads(text))
+    apply(plane, rendered(name, CHART, namespace, "--set=crds.install=false", *options))
     return name
 
 
