@@ -55,7 +55,10 @@ class Scene:
         self.producer = next(p for p in self.world.producers if p.acks == -1 and p.tp == self.tp)
 
     def view(self, broker: SimBroker) -> Any:
-        return self.checker.views[broker.id, self.tp]
+        """What the checker remembers of a broker's replica; whoever asks is about to change it, so it is looked at again."""
+        view = self.checker.views[broker.id, self.tp]
+        view.looked_at = None
+        return view
 
     def decided(self, fence: int | None = None, **changes: Any) -> None:
         """The controller's next decision about the partition."""
@@ -80,6 +83,7 @@ class Scene:
         truth[offset : offset + 1] = [identity]
         for view in self.checker.views.values():
             view.disagree_from(offset)
+            view.looked_at = None
 
     @property
     def end(self) -> int:

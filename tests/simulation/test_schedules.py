@@ -11,7 +11,7 @@ from minikafka_chaos.simulation.runs import Totals, first_violation, run_seeds
 from minikafka_chaos.simulation.world import Plan, simulate
 
 SEEDS_EACH = 10
-RUN = "from minikafka_chaos.simulation.world import simulate; print(*(simulate(s).digest for s in (4, 5, 18)))"
+RUN = "from minikafka_chaos.simulation.world import simulate; print(*(simulate(s).digest for s in (4, 5, 18, 24)))"
 
 
 @pytest.mark.parametrize("first", range(1, 61, SEEDS_EACH))
@@ -45,7 +45,7 @@ def test_hash_seeds_of_python_do_not_matter() -> None:
             text=True,
             check=True,
         ).stdout
-        for seed in ("0", "4711")
+        for seed in ("1", "4")
     }
     assert len(digests) == 1
 

@@ -58,8 +58,8 @@ class Replay:
             self._groups[subject.group_id] = read_group_value(value)
 
     def groups(self) -> Iterator[Group]:
-        """The groups as they are after the last record."""
-        for group_id in self._groups.keys() | self._offsets.keys():
+        """The groups as they are after the last record, always in the same order."""
+        for group_id in dict.fromkeys((*self._groups, *self._offsets)):
             stored = self._groups.get(group_id)
             group = Group(group_id, 0) if stored is None else Group.restored(group_id, stored)
             for partition, committed in self._offsets.get(group_id, {}).items():

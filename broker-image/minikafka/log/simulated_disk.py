@@ -293,8 +293,11 @@ class MemoryFileSystem:
     def fsync_dir(self, path: str) -> None:
         self.fault("fsync_dir", path)
         directory = path.rstrip("/") or "/"
+        depth = len(directory.rstrip("/")) + 1
         here = {
-            name for name in self._files.keys() | self._durable_files.keys() if posixpath.dirname(name) == directory
+            name
+            for name in self._files.keys() | self._durable_files.keys()
+            if name.startswith(directory) and name.rfind("/") + 1 == depth
         }
         for name in here:
             if name in self._files:

@@ -68,6 +68,8 @@ class Checker(Watcher):
         """The topics that there are, by the controllers' decisions."""
         self.leaders: dict[tuple[TopicPartition, int], int] = {}
         self.marks: dict[tuple[int, TopicPartition], int] = {}
+        self._moved: set[TopicPartition] = set()
+        """Those whose candidates are looked at next, all of them: the controller's state or what is committed has changed."""
         self.unclean = 0
         self.excused: set[TopicPartition] = set()
         self.power_lost: dict[int, float] = {}
@@ -170,7 +172,7 @@ class Checker(Watcher):
     def reset(self, broker: SimBroker, tp: TopicPartition) -> None:
         """The replica waits for a new registration; its state begins anew."""
         view = self.views[broker.id, tp]
-        view.partition_epoch, view.hw_epoch = -1, -1
+        view.partition_epoch, view.hw_epoch, view.looked_at = -1, -1, None
 
     def group_deleted(self, group: str) -> None:
         """A coordinator has forgotten a group."""
@@ -186,14 +188,42 @@ class Checker(Watcher):
         """After every event on a broker: its own replicas, and the candidates for leadership."""
         if not broker.up:
             return
-        for tp, partition in broker.partitions.items():
-            if self._exists(tp, partition):
+        for partition in broker.leading.replicas.all():
+            tp = partition.topic_partition
+            if self._exists(tp, partition) and self._has_changed(broker, tp, partition):
                 self._mirror(broker, tp, partition)
+                self._candidate(tp, broker)
         if (overdue := broker.leading.overdue(broker.awake_since)) is not None:
             self.fail("B24 Purgatory", f"broker {broker.id}: {overdue}")
         self.terms.after(broker)
-        for tp in self.states:
-            self.leader_candidates(tp)
+        while self._moved:
+            self.leader_candidates(self._moved.pop())
+
+    def _has_changed(self, broker: SimBroker, tp: TopicPartition, partition: Partition) -> bool:
+        """Whether anything differs that the checks of one replica look at; most events touch one replica or none.
+
+        What is committed may have changed, too: what has grown is no reason to look again (a replica's agreement with it
+        never falls by that), and what was struck by an unclean election is excused.
+        """
+        log, leader = partition.log, partition.leader
+        isr = None if leader is None else leader.isr
+        now = (
+            log.log_end_offset,
+            partition.high_watermark,
+            log.log_start_offset,
+            partition.state,
+            partition.role,
+            leader,
+            None if isr is None else isr.committed,
+            None if isr is None else isr.maximal,
+            log.epochs.latest,
+            self.states.get(tp),
+        )
+        view = self.views[broker.id, tp]
+        if view.looked_at == now:
+            return False
+        view.looked_at = now
+        return True
 
     def _mirror(self, broker: SimBroker, tp: TopicPartition, partition: Partition) -> None:
         view = self.views[broker.id, tp]
@@ -338,6 +368,7 @@ class Checker(Watcher):
         grown = view.identities[len(truth) : partition.high_watermark]
         if grown and state is not None:
             truth.extend(grown)
+            self._moved.add(tp)
             self._on_every_member(tp, state)
 
     def _on_every_member(self, tp: TopicPartition, state: PartitionState) -> None:
@@ -404,26 +435,27 @@ class Checker(Watcher):
 
     def leader_candidates(self, tp: TopicPartition) -> None:
         """Each running member of ISR and ELR has what is committed, up to the true high watermark (B6)."""
-        state = self.states[tp]
-        truth = len(self.truth.get(tp, ()))
-        for member in (*state.isr, *state.elr):
-            broker = self.world.brokers[member]
-            partition = broker.partitions.get(tp) if broker.up else None
-            if partition is None or partition.role == 0 or not self._exists(tp, partition):
-                continue
-            if partition.partition_epoch < state.partition_epoch and not self._took_part(partition, state):
-                continue
-            have = self._agreed(tp, self.views[member, tp])
-            if have < truth:
-                self.fail(
-                    "B6 LeaderCandidateCompleteness",
-                    f"{tp}: broker {member} is in ISR {list(state.isr)} / ELR {list(state.elr)} with {have} of the {truth} "
-                    f"committed records, its LEO is {partition.log.log_end_offset}",
-                )
+        if (state := self.states.get(tp)) is not None:
+            for member in (*state.isr, *state.elr):
+                self._candidate(tp, self.world.brokers[member])
 
-    @staticmethod
-    def _took_part(partition: Partition, state: PartitionState) -> bool:
-        return partition.leader_epoch == state.leader_epoch
+    def _candidate(self, tp: TopicPartition, broker: SimBroker) -> None:
+        """If a broker is a running member of ISR or ELR, it has what is committed (B6)."""
+        state = self.states.get(tp)
+        if state is None or not broker.up or (broker.id not in state.isr and broker.id not in state.elr):
+            return
+        partition = broker.leading.replicas.get(tp.topic, tp.partition)
+        if partition is None or partition.role == 0 or not self._exists(tp, partition):
+            return
+        if partition.partition_epoch < state.partition_epoch and partition.leader_epoch != state.leader_epoch:
+            return
+        have, truth = self._agreed(tp, self.views[broker.id, tp]), len(self.truth.get(tp, ()))
+        if have < truth:
+            self.fail(
+                "B6 LeaderCandidateCompleteness",
+                f"{tp}: broker {broker.id} is in ISR {list(state.isr)} / ELR {list(state.elr)} with {have} of the {truth} "
+                f"committed records, its LEO is {partition.log.log_end_offset}",
+            )
 
     # -- controller -----------------------------------------------------------------------------------------------------
 
@@ -489,6 +521,7 @@ class Checker(Watcher):
             self.fail("B9 ValidControllerState", f"{tp}: fenced brokers {fenced} in ISR {list(state.isr)}")
         self._isr_and_elr(tp, state, image)
         self.states[tp] = state
+        self._moved.add(tp)
 
     def _isr_and_elr(self, tp: TopicPartition, state: PartitionState, image: ClusterImage) -> None:
         """Who is in the ELR has left an ISR that is smaller than it may be; by the cluster's records, no broker's file (B10)."""

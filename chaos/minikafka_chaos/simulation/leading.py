@@ -69,6 +69,8 @@ class Leading:
 
     def overdue(self, awake_since: float) -> str | None:
         """A request that should have been answered by now; ``awake_since``: the broker ran without a pause."""
+        if not self._waiting:
+            return None
         self._waiting = [waiting for waiting in self._waiting if not waiting.answered]
         now = self.broker.world.now
         return next(filter(None, (waiting.overdue(now, awake_since) for waiting in self._waiting)), None)

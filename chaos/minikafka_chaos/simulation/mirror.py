@@ -47,7 +47,7 @@ class View:
     """What the checker remembers of one hosted replica."""
 
     __slots__ = (
-        "agreed", "checked_start", "hw", "hw_epoch", "identities", "last_batches", "partition_epoch",
+        "agreed", "checked_start", "hw", "hw_epoch", "identities", "last_batches", "looked_at", "partition_epoch",
         "producer_batches", "start", "term",
     )  # fmt: skip
 
@@ -65,6 +65,8 @@ class View:
         self.hw_epoch = -1
         self.partition_epoch = -1
         self.term = object()
+        self.looked_at: tuple[object, ...] | None = None
+        """What the replica was like when it was last compared with all that must hold."""
 
     def cut(self, end: int) -> None:
         """The log ends at ``end`` now."""
