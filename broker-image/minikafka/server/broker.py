@@ -39,7 +39,7 @@ from minikafka.server.housekeeping import Housekeeping
 from minikafka.server.http import MetricsServer
 from minikafka.server.membership import AlterPartitionSender, Membership
 from minikafka.server.observation import observe
-from minikafka.server.offline_logs import OfflineLogs
+from minikafka.server.offline_logs import LogDirShell
 from minikafka.server.readiness import Readiness
 from minikafka.server.supervision import Supervisor
 from minikafka.telemetry.console import tell
@@ -97,7 +97,8 @@ class Broker:
         self.replicas.exists = self.partition_exists
         self.replicas.hint = self.leader_hint
         self.replicas.log_failed = self.log_failed
-        self.offline_logs = OfflineLogs(self)
+        self._log_dir = LogDirShell(self)
+        self.offline_logs = self._log_dir.policy()
         self.fetchers = FetcherPool[HostedPartition](partial(ReplicaFetcher, self))
         self.host = PartitionHost(self, CLOCK)
         self.internal = InternalLog(self.replicas, self.log_failed)
@@ -147,6 +148,7 @@ class Broker:
         )
         self.stats.clean_shutdown = int(self.logs.clean)
         self.stats.recovery_seconds = time.monotonic() - began
+        self.offline_logs.logs = self.logs
         self.host.open(self.logs)
         self._image_changed.set()
         self.membership.start(self.logs.previous_broker_epoch)
@@ -233,6 +235,7 @@ class Broker:
             server.close()
         await self.housekeeping.stop()
         self.offline_logs.stop()
+        self._log_dir.stop()
         self.alter_sender.stop()
         self.fetchers.stop()
         self.groups.stop()

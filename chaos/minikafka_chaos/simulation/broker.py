@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from minikafka import __version__
 from minikafka.controller.controller import Controller
 from minikafka.controller.heartbeats import HeartbeatConnections, Heartbeats
+from minikafka.log.errors import LogError
 from minikafka.log.manager import LogManager
 from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.metadata.image import ClusterImage, TopicState
@@ -25,6 +26,7 @@ from minikafka_chaos.simulation.flushing import Flushing
 from minikafka_chaos.simulation.following import fetchers
 from minikafka_chaos.simulation.hosting import Hosting
 from minikafka_chaos.simulation.leading import Leading
+from minikafka_chaos.simulation.log_dir import SUPERVISOR_SECONDS, SimLogDir
 from minikafka_chaos.simulation.membership import NOT_CONTROLLER, ControllerConnection, Membership
 from minikafka_chaos.simulation.network import Reply
 from minikafka_chaos.simulation.role import SimRole
@@ -44,6 +46,8 @@ class SimBroker:
         self.up = False
         self.paused = False
         self.incarnation = 0
+        self.disk_may_refuse = False
+        """Its disk has refused something in this run, or may; otherwise an error of the disk is a mistake."""
         self.clock_off_ms = 0
         """How far the machine's wall clock is off."""
         self._backlog: list[Callable[[], None]] = []
@@ -56,6 +60,8 @@ class SimBroker:
         self.flushing = Flushing(self)
         self.isr = IsrAnnouncer(self)
         self.leading = Leading(self)
+        self.log_dir = SimLogDir(self)
+        self.leading.replicas.log_failed = self.log_dir.log_failed
         self.groups = groups.host(self)
         self.fetchers = fetchers(self)
         self.hosting = Hosting(self)
@@ -109,16 +115,25 @@ class SimBroker:
         self.incarnation += 1
         self._forget()
         self.up, self.paused = True, False
-        self.logs = world.rules.log_manager.open(
-            [world.data_dir],
-            self.disk,
-            cluster_id=CLUSTER_ID,
-            node_id=self.id,
-            config_for=lambda _: world.log_config({}),
-            now_ms=self.now_ms,
-            unflushed_dir=world.unflushed_dir,
-        )
-        self.hosting.host.logs = self.logs
+        try:
+            self.logs = world.rules.log_manager.open(
+                [world.data_dir],
+                self.disk,
+                cluster_id=CLUSTER_ID,
+                node_id=self.id,
+                config_for=lambda _: world.log_config({}),
+                now_ms=self.now_ms,
+                unflushed_dir=world.unflushed_dir,
+            )
+        except (LogError, OSError) as error:
+            if not self.disk_may_refuse:
+                raise
+            world.note(f"b{self.id} cannot start: {error}")
+            self.up = False
+            self.disk.kill()
+            world.scheduler.at(SUPERVISOR_SECONDS, self.start_again)
+            return
+        self.hosting.host.logs = self.log_dir.policy.logs = self.logs
         world.note(f"b{self.id} starts clean={self.logs.clean} " + self._ends())
         world.watcher.started(self)
         world.event(self, "broker_starting", version=__version__, cluster_id=CLUSTER_ID)
@@ -128,6 +143,11 @@ class SimBroker:
         self.later(world.lag / 2, self.isr.tick)
         self.later(world.checkpoint_pause(first=True), self._checkpoint)
         self.later(world.flush_pause(first=True), self.flushing.look)
+
+    def start_again(self) -> None:
+        """Its supervisor does, unless somebody was faster."""
+        if not self.up:
+            self.start()
 
     def _ends(self) -> str:
         assert self.logs is not None
@@ -213,9 +233,16 @@ class SimBroker:
         assert self.logs is not None
         self.groups.stop()
         clean = self.broker_epoch >= 0
-        self.logs.checkpoint_high_watermarks(self.hosting.host.high_watermarks())
-        self.world.watcher.checkpointed(self)
-        self.logs.close(clean=clean, broker_epoch=self.broker_epoch)
+        self.log_dir.policy.stop()
+        try:
+            self.logs.checkpoint_high_watermarks(self.hosting.host.high_watermarks())
+            self.world.watcher.checkpointed(self)
+            self.logs.close(clean=clean, broker_epoch=self.broker_epoch)
+        except (LogError, OSError) as error:
+            if not self.disk_may_refuse:
+                raise
+            clean = False
+            self.world.note(f"b{self.id} data directory: {error}")
         self.world.note(f"b{self.id} stopped {'cleanly' if clean else 'without a registration'}")
         self.world.event(self, "broker_stopped", clean=clean)
         self.up = False
@@ -263,9 +290,18 @@ class SimBroker:
 
     # -- checkpoints ------------------------------------------------------------------------------------------------------
 
-    def _checkpoint(self) -> None:
+    def write_checkpoints(self) -> None:
+        """All of them, now. Raises LogDirFailure or OSError: the disk takes no writes."""
         assert self.logs is not None
         self.logs.checkpoint_high_watermarks(self.hosting.host.high_watermarks())
         self.logs.checkpoint_recovery_points()
         self.world.watcher.checkpointed(self)
+
+    def _checkpoint(self) -> None:
+        try:
+            self.write_checkpoints()
+        except (LogError, OSError) as error:
+            if not self.disk_may_refuse:
+                raise
+            self.world.note(f"b{self.id} cannot write its checkpoints: {error}")
         self.later(self.world.checkpoint_pause(first=False), self._checkpoint)

@@ -31,6 +31,7 @@ from minikafka_chaos.simulation.mirror import (
     first_difference,
     indexes_differ,
     producers_differ,
+    unrefused,
 )
 from minikafka_chaos.simulation.term_checks import TermChecks
 from minikafka_chaos.simulation.watcher import Watcher
@@ -86,34 +87,46 @@ class Checker(Watcher):
         """A new incarnation: what it found on its disk is read again, and is a valid prefix of whole batches (B15)."""
         assert broker.logs is not None
         self.without_power.discard(broker.id)
-        for tp, log in broker.logs.logs.items():
-            view = self.views[broker.id, tp] = View()
-            expected = log.segments[0].base_offset
-            view.skip_to(expected)
-            for whole in log.read_batches(log.log_start_offset, log.log_end_offset):
-                if whole.header.base_offset > expected and whole.header.base_offset <= log.log_start_offset:
-                    expected = whole.header.base_offset
-                    view.skip_to(expected)
-                if not whole.crc_matches() or whole.header.base_offset != expected:
-                    self.fail(
-                        "B15 recovery",
-                        f"broker {broker.id} {tp}: batch at {whole.header.base_offset} is damaged or out of place, "
-                        f"want {expected}",
-                    )
-                expected = whole.header.next_offset
-                self._mirror_batch(broker, tp, view, whole)
-            if log.log_start_offset == log.log_end_offset:
-                view.skip_to(log.log_end_offset)
-                expected = log.log_end_offset
-            if expected != log.log_end_offset:
+        with unrefused(broker.disk):
+            for tp, log in broker.logs.logs.items():
+                self._opened(broker, tp, log)
+
+    def reopened(self, broker: SimBroker, tp: TopicPartition) -> None:
+        """A log that was offline was opened anew, as after a crash of the process."""
+        if broker.up and broker.logs is not None:
+            with unrefused(broker.disk):
+                self._opened(broker, tp, broker.logs.logs[tp])
+            self._held_somewhere(tp)
+
+    def _opened(self, broker: SimBroker, tp: TopicPartition, log: Log) -> None:
+        """What is on the disk is read again."""
+        view = self.views[broker.id, tp] = View()
+        expected = log.segments[0].base_offset
+        view.skip_to(expected)
+        for whole in log.read_batches(log.log_start_offset, log.log_end_offset):
+            if whole.header.base_offset > expected and whole.header.base_offset <= log.log_start_offset:
+                expected = whole.header.base_offset
+                view.skip_to(expected)
+            if not whole.crc_matches() or whole.header.base_offset != expected:
                 self.fail(
                     "B15 recovery",
-                    f"broker {broker.id} {tp}: whole batches end at {expected}, LEO {log.log_end_offset}",
+                    f"broker {broker.id} {tp}: batch at {whole.header.base_offset} is damaged or out of place, "
+                    f"want {expected}",
                 )
-            self._starts_right(broker, tp, log.log_start_offset)
-            view.begin_at(log.log_start_offset)
-            self._remembers_right(broker, tp, log, view)
-            self._finds_right(broker, tp, log)
+            expected = whole.header.next_offset
+            self._mirror_batch(broker, tp, view, whole)
+        if log.log_start_offset == log.log_end_offset:
+            view.skip_to(log.log_end_offset)
+            expected = log.log_end_offset
+        if expected != log.log_end_offset:
+            self.fail(
+                "B15 recovery",
+                f"broker {broker.id} {tp}: whole batches end at {expected}, LEO {log.log_end_offset}",
+            )
+        self._starts_right(broker, tp, log.log_start_offset)
+        view.begin_at(log.log_start_offset)
+        self._remembers_right(broker, tp, log, view)
+        self._finds_right(broker, tp, log)
 
     def _mirror_batch(self, broker: SimBroker, tp: TopicPartition, view: View, whole: RecordBatch) -> None:
         """One leader epoch writes an offset once: whoever else has it has the same record there (B8)."""
@@ -190,8 +203,11 @@ class Checker(Watcher):
             return
         for partition in broker.leading.replicas.all():
             tp = partition.topic_partition
+            if partition.log.failure is not None:
+                continue  # memory and disk may differ; nobody is told anything of it
             if self._exists(tp, partition) and self._has_changed(broker, tp, partition):
-                self._mirror(broker, tp, partition)
+                with unrefused(broker.disk):
+                    self._mirror(broker, tp, partition)
                 self._candidate(tp, broker)
         if (overdue := broker.leading.overdue(broker.awake_since)) is not None:
             self.fail("B24 Purgatory", f"broker {broker.id}: {overdue}")

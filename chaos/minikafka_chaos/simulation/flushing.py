@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minikafka.log.errors import LogError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.hosted import HostedPartition
 
@@ -26,9 +27,13 @@ class Flushing:
         """By the clock: flush what is due, now and again in a while."""
         world = self.broker.world
         for partition in self.broker.partitions.values():
-            if world.flush_due(partition.log):
+            if partition.log.failure is None and world.flush_due(partition.log):
                 somebody_waits = partition.log.owes_flush
-                partition.log.flush()
+                try:
+                    partition.log.flush()
+                except LogError as error:
+                    self.broker.log_dir.log_failed(partition, error)
+                    continue
                 if somebody_waits:
                     self._flushed(partition)
         self.broker.later(world.flush_pause(first=False), self.look)
@@ -44,10 +49,14 @@ class Flushing:
 
         def done() -> None:
             self._under_way.discard(tp)
-            if self.broker.partitions.get(tp) is not partition:
+            if self.broker.partitions.get(tp) is not partition or log.failure is not None:
                 return
             job.run()
-            log.complete_flush(job)
+            try:
+                log.complete_flush(job)
+            except LogError as error:
+                self.broker.log_dir.log_failed(partition, error)
+                return
             self._flushed(partition)
             if log.owes_flush:
                 self.soon(partition)

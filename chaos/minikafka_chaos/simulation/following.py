@@ -118,10 +118,14 @@ class SimFetcher:
             self.broker.later(BACKOFF_SECONDS_FIRST, self._kick)
 
     def _took(self, taken: Taken[HostedPartition], led: dict[Key, int]) -> None:
-        """Errors of the log and of the code end the run: the simulated disk takes everything."""
+        """Errors of the code end the run, and those of a disk that takes everything."""
         world, partition = self.broker.world, taken.partition
-        if (problem := taken.broke or taken.failure) is not None:
-            raise problem
+        if taken.broke is not None:
+            raise taken.broke
+        if taken.failure is not None:
+            if not self.broker.disk_may_refuse:
+                raise taken.failure
+            self.broker.log_dir.log_failed(partition, taken.failure)
         if taken.outcome in COUNTS:
             sent_in = led.get((partition.topic_id, partition.topic_partition.partition), -1)
             world.watcher.fetched(self.broker, partition, self.leader_id, sent_in)

@@ -13,6 +13,8 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import Record
 from minikafka.protocol.types import TopicPartition
 
+from minikafka_chaos.simulation.mirror import unrefused
+
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.checker import Checker
@@ -176,6 +178,7 @@ class GroupChecks:
                 partition = broker.partitions.get(tp)
                 if (
                     partition is not None
+                    and partition.log.failure is None
                     and partition.high_watermark == partition.log.log_end_offset
                     and coordinator.check(group) is ErrorCode.NONE
                     and not coordinator.is_writing(tp.partition)
@@ -226,7 +229,9 @@ class GroupChecks:
 
 def _records(broker: SimBroker, tp: TopicPartition) -> Iterator[Record]:
     log = broker.partitions[tp].log
-    for batch in log.read_batches(log.log_start_offset, log.log_end_offset):
+    with unrefused(broker.disk):
+        batches = list(log.read_batches(log.log_start_offset, log.log_end_offset))
+    for batch in batches:
         yield from batch.records()
 
 

@@ -46,8 +46,10 @@ def host(broker: SimBroker) -> GroupHost:
         state = broker.image.topics.get(topic)
         return 0 if state is None else len(state.partitions)
 
-    def log_failed(_: HostedPartition, error: LogError) -> None:
-        raise error
+    def log_failed(partition: HostedPartition, error: LogError) -> None:
+        if not broker.disk_may_refuse:
+            raise error
+        broker.log_dir.log_failed(partition, error)
 
     def later(seconds: float, event: Callable[[], None]) -> None:
         broker.later(seconds or world.load_pause(), event)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.config import LogConfig
+from minikafka.log.errors import LogError
 from minikafka.metadata.image import TopicState
+from minikafka.protocol.types import TopicPartition
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.replica_host import (
     Dropped,
@@ -55,6 +57,7 @@ class Hosting:
             broker.fetchers,
             lambda: broker.image,
             self._settings_of,
+            broker.log_dir.policy.__contains__,
         )
         self.host.partition_class = world.rules.partition
 
@@ -78,8 +81,17 @@ class Hosting:
             self.broker.world.watcher.reset(self.broker, partition.topic_partition)
         self._carry_out(self.host.reset())
 
+    def resign(self, topic_partition: TopicPartition) -> None:
+        """Have a replica lead and follow nothing until :meth:`settle`: its log is offline."""
+        self._carry_out(self.host.resign(topic_partition))
+
+    def settle(self, topics: Collection[str]) -> None:
+        """Have the replicas of these topics follow the image again, in the next round of events."""
+        self.host.settle(topics)
+        self.broker.later(0.0, lambda: self.broker.follow_image({}))
+
     def _carry_out(self, effects: list[Effect]) -> None:
-        """Errors of the log and of the code end the run: the simulated disk takes everything, the store never goes back."""
+        """Errors of the code end the run, and those of a disk that takes everything; the store never goes back."""
         broker, world = self.broker, self.broker.world
         for effect in effects:
             match effect:
@@ -95,10 +107,15 @@ class Hosting:
                     broker.groups.role_changed(effect.partition)
                 case TopicDeleted():
                     broker.groups.topics_deleted([effect.topic])
-                case TopicFailed() | MetadataBehind():
+                case TopicFailed():
+                    if not isinstance(effect.error, (LogError, OSError)) or not broker.disk_may_refuse:
+                        raise effect.error
+                    world.note(f"b{broker.id} topic {effect.topic} is looked at again: {effect.error}")
+                case MetadataBehind():
                     raise effect.error
                 case LogRefused():
-                    raise effect.failure
+                    world.note(f"b{broker.id} {effect.topic_partition}: {effect.what}: {effect.failure}")
+                    broker.log_dir.policy.failed(effect.topic_partition, effect.failure)
 
     def _role_changed(self, effect: RoleChanged) -> None:
         partition = effect.partition
@@ -116,5 +133,6 @@ class Hosting:
     def _dropped(self, partition: HostedPartition, reason: str) -> None:
         world, tp = self.broker.world, partition.topic_partition
         world.note(f"b{self.broker.id} {tp} is dropped: {reason}")
+        self.broker.log_dir.policy.forget(tp)
         world.watcher.dropped(self.broker, tp)
         world.event(self.broker, "replica_stopped", tp.topic, tp.partition, reason=reason)

@@ -80,13 +80,25 @@ class Leading:
 
         def answer(topics: FetchTopics, size: int) -> None:
             waiting.answered = True
-            respond(topics, size)
+            try:
+                respond(topics, size)
+            except OSError as error:
+                self._file_failed(topics, error)
 
         parked = self.replicas.fetch(request, answer)
         if not waiting.answered:
             self._waiting.append(waiting)
         if parked is not None:
             self.broker.later(parked.deadline - self.broker.world.now, lambda: parked.retry(True))
+
+    def _file_failed(self, answer: FetchTopics, error: OSError) -> None:
+        """The disk could not read what was to be sent: there is no answer, as when production's connection ends."""
+        if not self.broker.disk_may_refuse:
+            raise error
+        files = {id(file): file for _, row in answer for part in row for file, *_ in part.ranges}
+        for partition in self.replicas.all():
+            if any(partition.log.reads_from(file) for file in files.values()):
+                self.broker.log_dir.log_failed(partition, partition.log.refused("read failed", error))
 
     def serve_follower(self, source: int, broker_epoch: int, asked: dict[Key, FetchPosition], reply: Reply) -> None:
         """A follower's fetch of all that it follows here."""

@@ -69,6 +69,11 @@ class Membership:
         self.lifecycle.previous_broker_epoch = self.broker.logs.previous_broker_epoch
         self._go_on()
 
+    def fence(self) -> None:
+        """Have others lead what this broker leads, until the replicas are settled."""
+        self.lifecycle.fence()
+        self._go_on()
+
     # -- one step after the other -------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
@@ -160,7 +165,8 @@ class Membership:
 
     def replicas_settled(self) -> None:
         """Replicas match the image."""
-        self.lifecycle.replicas_settled(bool(self.broker.hosting.host.leads_in_name_only))
+        offline = bool(len(self.broker.log_dir.policy))
+        self.lifecycle.replicas_settled(bool(self.broker.hosting.host.leads_in_name_only), offline)
         self._go_on()
 
     def term_ended(self, role: SimRole) -> None:

@@ -6,9 +6,12 @@ producer state, indexes) can be compared with it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from minikafka.log.log import Log
+from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.protocol.records import RecordBatch, add_sequence
 
 Identity = tuple[int, int, int]
@@ -16,6 +19,16 @@ Identity = tuple[int, int, int]
 
 GONE: Identity = (-1, -1, -1)
 """Stands for a record below a replica's log start. It is like any other only where records were really deleted."""
+
+
+@contextmanager
+def unrefused(disk: MemoryFileSystem) -> Iterator[None]:
+    """What the checker reads of a log is never refused, whatever the disk does to the broker."""
+    hook, disk.fault_hook = disk.fault_hook, None
+    try:
+        yield
+    finally:
+        disk.fault_hook = hook
 
 
 class ProducerBatch(NamedTuple):

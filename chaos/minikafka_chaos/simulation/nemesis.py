@@ -9,6 +9,7 @@ from minikafka.controller.change import Election
 from minikafka.controller.controller import Controller
 from minikafka.controller.topics import NewTopic
 from minikafka.groups.placement import OFFSETS_TOPIC
+from minikafka.log.errors import LogError
 from minikafka.metadata.image import MIN_ISR, NO_LEADER
 from minikafka.protocol.errors import KafkaError
 from minikafka.protocol.types import TopicPartition
@@ -66,14 +67,23 @@ class Nemesis:
 
     def strike(self) -> None:
         """One fault, and the next in a while."""
-        plan, random = self.world.plan, self.world.random
-        if not self.active or (plan.strikes_max is not None and self.count >= plan.strikes_max):
+        random = self.world.random
+        if not self.may_strike():
             return
         fault = random.choice(self.profile.faults)
-        self.count += 1
-        if self.count not in plan.skip:
+        if self.counts():
             self.faults[fault]()
         self.world.scheduler.at(random.expovariate(1 / self.profile.pause_between), self.strike)
+
+    def may_strike(self) -> bool:
+        """Whether faults go on."""
+        most = self.world.plan.strikes_max
+        return self.active and (most is None or self.count < most)
+
+    def counts(self) -> bool:
+        """Count one more fault; whether it is to happen."""
+        self.count += 1
+        return self.count not in self.world.plan.skip
 
     def heal(self) -> None:
         """The end of all faults."""
@@ -83,6 +93,7 @@ class Nemesis:
         self.world.store.down = False
         self.world.store.unreachable.clear()
         self.world.store.slow.clear()
+        self.world.disk_faults.heal()
         for broker in self.world.brokers.values():
             broker.resume()
             if not broker.up:
@@ -110,7 +121,7 @@ class Nemesis:
         broker = None if held is None else self.world.brokers[held.holder]
         return broker if broker is not None and broker.up else None
 
-    def _spares(self, broker: SimBroker) -> bool:
+    def spares(self, broker: SimBroker) -> bool:
         """In a gentle run nobody dies whose death could end in an unclean election, which would excuse every loss after it."""
         if not self.gentle:
             return True
@@ -129,7 +140,7 @@ class Nemesis:
         self.world.scheduler.at(self.world.random.uniform(soonest, latest), back)
 
     def _kill(self, broker: SimBroker | None) -> None:
-        if broker is not None and self._spares(broker):
+        if broker is not None and self.spares(broker):
             broker.crash(False, False)
             self._back_later(broker)
 
@@ -158,7 +169,7 @@ class Nemesis:
             self._back_later(broker)
 
     def _lose_power(self, broker: SimBroker) -> bool:
-        if not broker.up or not self._spares(broker) or not self._may_lose(broker):
+        if not broker.up or not self.spares(broker) or not self._may_lose(broker):
             return False
         broker.crash(True, self.world.random.random() < 0.5)
         return True
@@ -189,7 +200,7 @@ class Nemesis:
     def power_loss_in_recovery(self) -> None:
         """A broker that stopped cleanly comes back, and loses power soon: nothing may still count as stopped cleanly."""
         broker, random = self._any(), self.world.random
-        if broker is None or not self._spares(broker):
+        if broker is None or not self.spares(broker):
             return
         broker.shut_down()
         back = random.uniform(0.4, 1.0)
@@ -259,14 +270,14 @@ class Nemesis:
     def bounce(self) -> None:
         """Down and up again at once, often before anybody has noticed."""
         broker = self._any()
-        if broker is not None and self._spares(broker):
+        if broker is not None and self.spares(broker):
             broker.crash(False, False)
             self._back_later(broker, 0.0, 0.03)
 
     def bounce_unheard(self) -> None:
         """Down and up again twice, while what it had sent still arrives, and it hears of its own registration late."""
         broker, random, network, store = self._any(), self.world.random, self.world.network, self.world.store
-        if broker is None or not self._spares(broker):
+        if broker is None or not self.spares(broker):
             return
         network.duplication = 0.7
         self.world.note(f"messages come twice, and b{broker.id} hears from the store late")
@@ -299,7 +310,7 @@ class Nemesis:
 
     def shut_down(self) -> None:
         broker = self._any()
-        if broker is not None and self._spares(broker):
+        if broker is not None and self.spares(broker):
             broker.shut_down()
             self._back_later(broker, 0.5, 3.0)
 
@@ -400,7 +411,7 @@ class Nemesis:
     def _reconfigure(self, broker: SimBroker, min_isr: int) -> None:
         if self.active:
             self.world.min_isr_of[broker.id] = min_isr
-            if broker.up and self._spares(broker):
+            if broker.up and self.spares(broker):
                 broker.shut_down()
                 self._back_later(broker, 0.3, 1.0)
 
@@ -460,7 +471,10 @@ class Nemesis:
                 start = partition.log.log_start_offset
                 to = start + (partition.high_watermark - start) // 2
                 self.world.checker.records_deleted(tp, to)
-                partition.log.increment_log_start_offset(to)
-                partition.log.delete_old_segments(self.world.now_ms, partition.high_watermark)
+                try:
+                    partition.log.increment_log_start_offset(to)
+                    partition.log.delete_old_segments(self.world.now_ms, partition.high_watermark)
+                except LogError as error:
+                    broker.log_dir.log_failed(partition, error)
                 self.world.note(f"b{broker.id} {tp} log start {start} -> {to}")
         self.world.checker.after(broker)

@@ -14,6 +14,7 @@ from minikafka.replication.fetch_loop import FetchLoop
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.internal_log import InternalLog
 from minikafka.replication.isr_requests import IsrRequests
+from minikafka.replication.offline_logs import OfflineLogs
 from minikafka.replication.replica_host import ReplicaHost
 from minikafka.replication.replicas import ReplicaManager
 
@@ -35,6 +36,7 @@ class Rules:
     log_manager: type[LogManager] = LogManager
     group_host: type[GroupHost] = GroupHost
     internal_log: type[InternalLog] = InternalLog
+    offline_logs: type[OfflineLogs] = OfflineLogs
 
     def min_insync_replicas(self, image: ClusterImage, topic: TopicState, own: int) -> int:
         """What a leader goes by: the cluster's word, whatever its ``own`` file says."""

@@ -20,6 +20,9 @@ class Watcher:
     def started(self, broker: SimBroker) -> None:
         """A new incarnation has opened its logs."""
 
+    def reopened(self, broker: SimBroker, tp: TopicPartition) -> None:
+        """A log that was offline was opened anew from what is on the disk."""
+
     def lost_power(self, broker: SimBroker) -> None:
         """What a broker had not flushed is gone."""
 

@@ -21,6 +21,7 @@ from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.checker import Checker, Violation
 from minikafka_chaos.simulation.clients import Consumer, EndOffsetWatcher, Producer
 from minikafka_chaos.simulation.cluster import SimCluster
+from minikafka_chaos.simulation.disk_faults import DiskFaults
 from minikafka_chaos.simulation.members import GroupMember
 from minikafka_chaos.simulation.nemesis import Nemesis
 from minikafka_chaos.simulation.network import Network
@@ -243,6 +244,7 @@ class World(SimCluster):
         if self.groups:
             self.checker.groups.look()
         self.nemesis = Nemesis(self)
+        self.disk_faults = DiskFaults(self, self.scheduler.seed)
 
     def run(self) -> None:
         """Faults for a while, then heal, then the final look; raises Violation."""

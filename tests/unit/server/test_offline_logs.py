@@ -21,8 +21,9 @@ from minikafka.log.filesystem import RealFile, RealFileSystem
 from minikafka.protocol import produce as produce_codec
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication import offline_logs
 from minikafka.replication.hosted import HostedPartition
-from minikafka.server import main, offline_logs
+from minikafka.server import main
 from minikafka.server.broker import Broker
 
 from tests.unit.replication.cluster import batch
