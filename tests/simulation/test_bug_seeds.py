@@ -10,7 +10,7 @@ from minikafka_chaos.simulation.invariants import INVARIANTS
 from minikafka_chaos.simulation.mutants import BUG_SEEDS
 from minikafka_chaos.simulation.runs import first_violation
 
-SCHEDULES_MAX = 60
+SCHEDULES_MAX = 70
 
 LOST_BEFORE_ELECTED = {"B4 ValidHighWatermark", "B5 LeaderCompleteness", "B6 LeaderCandidateCompleteness"}
 STUCK = {"L2 full ISR", "B8 LogMatching"}
@@ -54,6 +54,11 @@ QUICK = {
     "fetch-waits-for-lost": STUCK,
     "fetch-backs-off-forever": STUCK,
     "fetch-drops-others": {"E1 no exception", *STUCK},
+    "ignore-failed-fsync": {"B3 StrongIsr", *STUCK},
+    "keep-role-offline": STUCK,
+    "keep-closed-log": STUCK,
+    "stay-offline": STUCK,
+    "ready-while-offline": STUCK,
     "answer-before-commit": {"B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},
     "tell-before-commit": {"B26 ToldWhenWritten"},
     "tell-of-failed-commit": {"B26 ToldWhenWritten"},

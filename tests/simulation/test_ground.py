@@ -429,12 +429,36 @@ def test_a_leader_whose_clock_is_hours_behind_takes_nothing_from_the_future(tmp_
     assert verdict.counts["failed"] > 0
 
 
-def test_what_the_simulation_has_no_code_for_is_refused_with_the_reason(tmp_path: Path) -> None:
-    full = {"name": "full", "fault": {"verb": "DiskFull", "target": LEADER}}
-    with pytest.raises(
-        NotSupported, match=r"step full: the simulation ground cannot DiskFull: what a broker does when"
-    ):
-        run(document([full]), tmp_path, 1)
+def test_what_the_simulation_has_no_time_for_is_refused_with_the_reason(tmp_path: Path) -> None:
+    slow = {"name": "slow", "fault": {"verb": "SlowFsync", "target": LEADER, "parameters": {"millis": 10}}}
+    with pytest.raises(NotSupported, match=r"step slow: the simulation ground cannot SlowFsync: a flush takes no time"):
+        run(document([slow]), tmp_path, 1)
+
+
+def test_a_leader_whose_disk_is_full_leads_no_more_until_there_is_room(tmp_path: Path) -> None:
+    full = {"name": "full", "fault": {"verb": "DiskFull", "target": LEADER, "durationSeconds": 4}}
+    others = wait("others", {"type": "Leader", "topic": "t", "otherThan": ["full"]}, acked("full"))
+    end = wait("healed", {"type": "Elapsed", "seconds": 8}, {"type": "FullIsr", "topic": "t"})
+    verdict = run(document([wait("load", acked("load")), full, others, end]), tmp_path, 1).verdict
+    assert verdict.outcome is Outcome.PASSED, verdict.summary
+    told = "".join(path.read_text() for path in (tmp_path / "events").glob("*.jsonl"))
+    assert '"log_offline"' in told and '"log_online"' in told
+
+
+def test_a_broker_whose_fsync_fails_ends_and_is_started_when_it_works_again(tmp_path: Path) -> None:
+    fails = {"name": "fails", "fault": {"verb": "FailingFsync", "target": LEADER, "durationSeconds": 4}}
+    others = wait("others", {"type": "Leader", "topic": "t", "otherThan": ["fails"]}, acked("fails"))
+    end = wait("healed", {"type": "Elapsed", "seconds": 8}, {"type": "FullIsr", "topic": "t"})
+    config = [{"name": "log.flush.interval.messages", "value": "1"}]
+    verdict = run(
+        document([wait("load", acked("load")), fails, others, end], cluster={"config": config}), tmp_path, 1
+    ).verdict
+    assert verdict.outcome is Outcome.PASSED, verdict.summary
+    told = [
+        json.loads(line) for path in (tmp_path / "events").glob("*.jsonl") for line in path.read_text().splitlines()
+    ]
+    starts = [event["broker"] for event in told if event["event"] == "broker_starting"]
+    assert sorted(starts) == [0, 1, 1, 2]
 
 
 def test_a_part_of_what_is_unflushed_is_not_lost_here(tmp_path: Path) -> None:

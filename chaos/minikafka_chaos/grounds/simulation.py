@@ -7,8 +7,11 @@ At the end the disks are written out below `data`, where the replicas' logs are 
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,12 @@ SHUTDOWN_S_MAX = 10.0
 
 ADDRESS = "the simulation"
 
+REFUSED: Mapping[Verb, Mapping[str, int]] = {
+    Verb.DISK_FULL: {"append": errno.ENOSPC, "write_atomic": errno.ENOSPC},
+    Verb.FAILING_FSYNC: {"fsync": errno.EIO, "fsync_dir": errno.EIO},
+}
+"""What a disk refuses, by operation: the error's number. As on processes (``minikafka.log.injection``)."""
+
 
 class SimulationGround(BrokerVerbs):
     """A new simulated cluster; see the module. `rules` are production's unless a bug seed is to be judged."""
@@ -52,6 +61,8 @@ class SimulationGround(BrokerVerbs):
         self.clock = VirtualClock()
         self.clients = SimClients(lambda: self.cluster)
         self._written_out = False
+        self._disk_faults: dict[str, tuple[Verb, tuple[int, ...]]] = {}
+        """By fault id: what disks refuse, and whose."""
 
     @property
     def cluster(self) -> ConfiguredCluster:
@@ -184,6 +195,9 @@ class SimulationGround(BrokerVerbs):
                     self.cluster.brokers[broker].clock_off_ms += fault.parameters.millis or 0
             case Verb.STORE_OUTAGE:
                 self.cluster.store.down = True
+            case Verb.DISK_FULL | Verb.FAILING_FSYNC:
+                self._disk_faults[fault.id] = (fault.verb, tuple(targets.brokers))
+                self._set_disks()
             case _:
                 return super().make(fault, targets)
         return {}
@@ -200,7 +214,24 @@ class SimulationGround(BrokerVerbs):
                 return [f"set the clock of broker {broker}" for broker in handle.targets.brokers]
             case Verb.STORE_OUTAGE:
                 return self._reopen_store()
+            case Verb.DISK_FULL | Verb.FAILING_FSYNC:
+                self._disk_faults.pop(fault.id, None)
+                self._set_disks()
+                done = [f"ended {fault.verb.value} of broker {broker}" for broker in handle.targets.brokers]
+                return done + [line for one in handle.targets.brokers if (line := self.bring_back(one)) is not None]
         return super().unmake(handle)
+
+    def _set_disks(self) -> None:
+        """Have each disk refuse what the open faults say."""
+        for broker in self.cluster.brokers.values():
+            refused = {
+                operation: number
+                for verb, brokers in self._disk_faults.values()
+                if broker.id in brokers
+                for operation, number in REFUSED[verb].items()
+            }
+            broker.disk_may_refuse = broker.disk_may_refuse or bool(refused)
+            broker.disk.fault_hook = partial(_refuse, refused) if refused else None
 
     def _reopen_store(self) -> list[str]:
         was, self.cluster.store.down = self.cluster.store.down, False
@@ -214,9 +245,14 @@ class SimulationGround(BrokerVerbs):
 
     def wipe_volume(self, broker: int) -> None:
         self._dead(broker).disk = MemoryFileSystem()
+        self._set_disks()
 
     def heal_all(self) -> list[str]:
         done = self._reopen_store()
+        if self._disk_faults:
+            self._disk_faults.clear()
+            self._set_disks()
+            done.append("ended the faults of every disk")
         if self.cluster.connections.change(lambda faults: faults.clear()):
             done.append("healed every link")
         for found in self.cluster.brokers.values():
@@ -269,6 +305,12 @@ class SimulationGround(BrokerVerbs):
             for broker, path in self.clock.cluster.events_paths.items():
                 if path.exists():
                     shutil.copyfile(path, folder / f"broker-{broker}.jsonl")
+
+
+def _refuse(refused: Mapping[str, int], operation: str, path: str) -> None:
+    number = refused.get(operation)
+    if number is not None:
+        raise OSError(number, f"{os.strerror(number)} (injected)", path)
 
 
 def _write_out(disk: MemoryFileSystem, source: str, target: Path) -> None:

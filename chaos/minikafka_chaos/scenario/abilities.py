@@ -8,7 +8,6 @@ from types import MappingProxyType
 from minikafka_chaos.scenario.verbs import Verb
 
 _NO_TIME = "a flush takes no time there"
-_NO_POLICY = "what a broker does when its disk refuses (server/offline_logs.py) is not among the code that is simulated"
 _NO_DELAY = (
     "the network agent drops packets, which every kernel with nftables can; it does not make them late, which takes netem in the "
     "nodes' kernel"
@@ -22,8 +21,6 @@ LACKS: Mapping[str, Mapping[Verb, str]] = MappingProxyType(
         "simulation": MappingProxyType(
             {
                 Verb.SLOW_FSYNC: _NO_TIME,
-                Verb.FAILING_FSYNC: _NO_POLICY,
-                Verb.DISK_FULL: _NO_POLICY,
             }
         ),
         "kubernetes": MappingProxyType(

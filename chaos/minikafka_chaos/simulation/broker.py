@@ -26,7 +26,7 @@ from minikafka_chaos.simulation.flushing import Flushing
 from minikafka_chaos.simulation.following import fetchers
 from minikafka_chaos.simulation.hosting import Hosting
 from minikafka_chaos.simulation.leading import Leading
-from minikafka_chaos.simulation.log_dir import SUPERVISOR_SECONDS, SimLogDir
+from minikafka_chaos.simulation.log_dir import SimLogDir
 from minikafka_chaos.simulation.membership import NOT_CONTROLLER, ControllerConnection, Membership
 from minikafka_chaos.simulation.network import Reply
 from minikafka_chaos.simulation.role import SimRole
@@ -131,7 +131,7 @@ class SimBroker:
             world.note(f"b{self.id} cannot start: {error}")
             self.up = False
             self.disk.kill()
-            world.scheduler.at(SUPERVISOR_SECONDS, self.start_again)
+            world.gave_up(self)
             return
         self.hosting.host.logs = self.log_dir.policy.logs = self.logs
         world.note(f"b{self.id} starts clean={self.logs.clean} " + self._ends())
@@ -143,11 +143,6 @@ class SimBroker:
         self.later(world.lag / 2, self.isr.tick)
         self.later(world.checkpoint_pause(first=True), self._checkpoint)
         self.later(world.flush_pause(first=True), self.flushing.look)
-
-    def start_again(self) -> None:
-        """Its supervisor does, unless somebody was faster."""
-        if not self.up:
-            self.start()
 
     def _ends(self) -> str:
         assert self.logs is not None

@@ -21,6 +21,7 @@ from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.internal_log import InternalLog
 from minikafka.replication.isr_requests import IsrRequests
 from minikafka.replication.leader import LeaderState
+from minikafka.replication.offline_logs import OfflineLogs
 from minikafka.replication.replica_host import ReplicaHost
 from minikafka.replication.replicas import ReplicaManager
 
@@ -57,6 +58,7 @@ def rules_with(
     groups: type[GroupHost] | None = None,
     coordinator: type[GroupCoordinator] | None = None,
     internal_log: type[InternalLog] | None = None,
+    offline: type[OfflineLogs] | None = None,
 ) -> Callable[[], Rules]:
     """What makes the rules with these classes and functions in the place of production's."""
 
@@ -94,6 +96,8 @@ def rules_with(
             rules.group_host = type("MutantHost", (GroupHost,), {"coordinator_class": coordinator})
         if internal_log:
             rules.internal_log = internal_log
+        if offline:
+            rules.offline_logs = offline
         if manager:
             rules.log_manager = manager
         if host:

@@ -117,6 +117,10 @@ class SimCluster:
         """The time between two slices of a log that a coordinator reads, in seconds."""
         return 0.0
 
+    def gave_up(self, broker: SimBroker) -> None:
+        """A broker has ended by itself, for its disk refused what it cannot do without."""
+        raise NotImplementedError
+
     def flush_time(self) -> float:
         """How long a flush takes that an append waits for, in seconds."""
         return self.random.uniform(0.0005, 0.01)

@@ -213,6 +213,9 @@ class ConfiguredCluster(SimCluster):
         )
         return FLUSH_CHECK_S if asked else FLUSH_CHECK_IDLE_S
 
+    def gave_up(self, broker: SimBroker) -> None:
+        """It stays down, as a process without a supervisor does."""
+
     def flush_due(self, log: Log) -> bool:
         return log.failure is None and log.needs_flush(self.now)
 

@@ -13,9 +13,6 @@ from minikafka.replication.hosted import HostedPartition
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
 
-SUPERVISOR_SECONDS = 0.3
-"""Until a process that has ended by itself is started again."""
-
 
 class SimLogDir:
     """That of one incarnation. A disk thread's work is one event, or two when the log is opened anew."""
@@ -42,11 +39,11 @@ class SimLogDir:
         return self.broker.stopping
 
     def end(self, reason: str) -> None:
-        """Exit code 3, and its supervisor starts it again."""
+        """Exit code 3."""
         broker, world = self.broker, self.broker.world
         world.note(f"b{broker.id} ends: {reason}")
         broker.crash(False, False)
-        world.scheduler.at(SUPERVISOR_SECONDS, broker.start_again)
+        world.gave_up(broker)
 
     def resign(self, topic_partition: TopicPartition, failure: LogDirFailure) -> None:
         broker, (topic, index) = self.broker, topic_partition

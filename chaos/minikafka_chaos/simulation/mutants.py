@@ -25,6 +25,7 @@ from minikafka.replication.leader import LeaderState, RemoteReplica
 from minikafka.replication.replica_host import ReplicaHost
 
 from minikafka_chaos.simulation.bug_seed import BugSeed, rules_with
+from minikafka_chaos.simulation.disk_mutants import DISK_SEEDS
 from minikafka_chaos.simulation.group_mutants import GROUP_SEEDS
 from minikafka_chaos.simulation.membership_mutants import MEMBERSHIP_SEEDS
 from minikafka_chaos.simulation.shell_mutants import SHELL_SEEDS
@@ -340,6 +341,7 @@ BUG_SEEDS: Mapping[str, BugSeed] = {
         *SHELL_SEEDS,
         *MEMBERSHIP_SEEDS,
         *GROUP_SEEDS,
+        *DISK_SEEDS,
         BugSeed("truncate-to-hw", "follower truncates to its HW instead of the end of the epoch", "before KIP-101",
                 rules_with(follower=_TruncatesToHighWatermark)),
         BugSeed("no-epoch-at-become-leader", "no epoch entry when a leader takes over", "KAFKA-6361, KIP-279",

@@ -83,6 +83,9 @@ FLUSH_MESSAGES = (FOREVER, FOREVER, FOREVER, 1, 3)
 GROUP_SHARE = 0.3
 """The share of runs that have a consumer group, too."""
 
+SUPERVISOR_SECONDS = 0.3
+"""Until a process that has ended by itself is started again."""
+
 EVENTS_MAX = 200_000
 """A run that makes more events than this has run wild; a usual one makes a few thousand."""
 
@@ -195,6 +198,10 @@ class World(SimCluster):
 
     def flush_pause(self, first: bool) -> float:
         return self.random.uniform(0.05, 0.5) if first else self.random.uniform(0.05, 0.6)
+
+    def gave_up(self, broker: SimBroker) -> None:
+        """Its supervisor starts it again, unless somebody was faster."""
+        self.scheduler.at(SUPERVISOR_SECONDS, lambda: None if broker.up else broker.start())
 
     def flush_due(self, log: Log) -> bool:
         del log

@@ -1,0 +1,58 @@
+"""Bug seeds in what a broker does when its disk refuses."""
+
+from __future__ import annotations
+
+from minikafka.log.errors import LogDirFailure
+from minikafka.log.log import Log
+from minikafka.membership.lifecycle import BrokerLifecycle
+from minikafka.protocol.types import TopicPartition
+from minikafka.replication.offline_logs import OfflineLogs
+
+from minikafka_chaos.simulation.bug_seed import BugSeed, rules_with
+
+
+class _IgnoresAFailedFsync(OfflineLogs):
+    def _take(self, topic_partition: TopicPartition, failure: LogDirFailure) -> None:
+        if not failure.permanent:
+            super()._take(topic_partition, failure)
+
+
+class _KeepsItsRole(OfflineLogs):
+    def _take(self, topic_partition: TopicPartition, failure: LogDirFailure) -> None:
+        if failure.permanent:
+            super()._take(topic_partition, failure)
+        else:
+            self._offline[topic_partition] = failure
+            if not self._recovers:
+                self._recovers = True
+                self._again()
+
+
+class _ForgetsTheReplica(OfflineLogs):
+    """The log is back, and the replica goes on with the old one."""
+
+    def _use(self, topic_partition: TopicPartition, log: Log) -> None:
+        self.logs.replace(topic_partition, log)
+
+
+class _StaysOffline(OfflineLogs):
+    def _all_is_well(self) -> None:
+        self._offline, self._recovers = {}, False
+
+
+class _IsReadyWhileOffline(BrokerLifecycle):
+    def replicas_settled(self, leads_in_name_only: bool, has_offline_logs: bool = False) -> None:
+        del has_offline_logs
+        super().replicas_settled(leads_in_name_only, False)
+
+
+DISK_SEEDS = (
+    BugSeed("ignore-failed-fsync", "a broker goes on after a failed fsync", "fsyncgate", rules_with(offline=_IgnoresAFailedFsync)),
+    BugSeed("keep-role-offline", "a replica whose log is offline keeps its role", "KIP-112", rules_with(offline=_KeepsItsRole)),
+    BugSeed("keep-closed-log", "a log is opened anew, and its replica goes on with the closed one", "KIP-112",
+            rules_with(offline=_ForgetsTheReplica)),
+    BugSeed("stay-offline", "a log is opened anew, and nobody has its replica follow again", "KIP-112",
+            rules_with(offline=_StaysOffline)),
+    BugSeed("ready-while-offline", "a broker with offline logs asks to be unfenced", "KIP-112",
+            rules_with(lifecycle=_IsReadyWhileOffline)),
+)  # fmt: skip
