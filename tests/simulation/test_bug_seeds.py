@@ -58,6 +58,7 @@ QUICK = {
     "keep-role-offline": STUCK,
     "keep-closed-log": STUCK,
     "stay-offline": STUCK,
+    "retain-to-log-end": {"B14 offsets", "B20 DeletedByRequest", "E1 no exception"},
     "ready-while-offline": STUCK,
     "answer-before-commit": {"B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},
     "tell-before-commit": {"B26 ToldWhenWritten"},

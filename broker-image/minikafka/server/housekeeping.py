@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from minikafka.log.config import FOREVER
 from minikafka.log.errors import LogError
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.retention import retain
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
@@ -157,14 +158,12 @@ class Housekeeping:
             raise problem
 
     def _retain_one(self, partition: HostedPartition, now_ms: int) -> None:
-        partition.log.producers.remove_expired(now_ms)
-        if "delete" in partition.topic_config.cleanup_policy or partition.log.log_start_offset:
-            before = partition.log.log_start_offset
-            try:
-                partition.log.delete_old_segments(now_ms, partition.high_watermark)
-            except LogError as error:
-                self.broker.log_failed(partition, error)
-            self.broker.host.note_log_start(partition, before, "retention")
+        before = partition.log.log_start_offset
+        try:
+            retain(partition, now_ms)
+        except LogError as error:
+            self.broker.log_failed(partition, error)
+        self.broker.host.note_log_start(partition, before, "retention")
 
     async def _purge(self) -> None:
         await self._write(self.broker.logs.prepare_purge(int(time.time() * 1000)))

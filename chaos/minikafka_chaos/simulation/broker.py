@@ -143,6 +143,8 @@ class SimBroker:
         self.later(world.lag / 2, self.isr.tick)
         self.later(world.checkpoint_pause(first=True), self._checkpoint)
         self.later(world.flush_pause(first=True), self.flushing.look)
+        if (pause := world.retention_pause()) is not None:
+            self.later(pause, self._retain)
 
     def _ends(self) -> str:
         assert self.logs is not None
@@ -300,3 +302,31 @@ class SimBroker:
                 raise
             self.world.note(f"b{self.id} cannot write its checkpoints: {error}")
         self.later(self.world.checkpoint_pause(first=False), self._checkpoint)
+
+    def _retain(self) -> None:
+        """Delete what is old, of every replica, and the files of logs that were deleted."""
+        world = self.world
+        assert self.logs is not None
+        for partition in self.leading.replicas.all():
+            log, before = partition.log, partition.log.log_start_offset
+            if log.failure is not None:
+                continue
+            try:
+                world.rules.retain(partition, self.now_ms)
+            except LogError as error:
+                world.watcher.retained(self, partition, min(partition.high_watermark, log.segments[-1].base_offset))
+                self.log_dir.log_failed(partition, error)
+            if log.log_start_offset > before:
+                world.note(f"b{self.id} {partition.topic_partition} log start {before} -> {log.log_start_offset}: old")
+                world.watcher.retained(self, partition, log.log_start_offset)
+                reports.log_start_moved(self, partition, before)
+        for work in self.logs.prepare_purge(self.now_ms):
+            try:
+                work()
+            except (LogError, OSError) as error:
+                if not self.disk_may_refuse:
+                    raise
+                world.note(f"b{self.id} cannot remove what was deleted: {error}")
+        pause = world.retention_pause()
+        assert pause is not None
+        self.later(pause, self._retain)

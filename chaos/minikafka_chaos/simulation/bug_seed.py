@@ -59,6 +59,7 @@ def rules_with(
     coordinator: type[GroupCoordinator] | None = None,
     internal_log: type[InternalLog] | None = None,
     offline: type[OfflineLogs] | None = None,
+    retain: Callable[[HostedPartition, int], None] | None = None,
 ) -> Callable[[], Rules]:
     """What makes the rules with these classes and functions in the place of production's."""
 
@@ -96,6 +97,8 @@ def rules_with(
             rules.group_host = type("MutantHost", (GroupHost,), {"coordinator_class": coordinator})
         if internal_log:
             rules.internal_log = internal_log
+        if retain:
+            rules.retain = retain  # type: ignore[method-assign, assignment]
         if offline:
             rules.offline_logs = offline
         if manager:

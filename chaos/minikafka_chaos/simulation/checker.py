@@ -554,6 +554,20 @@ class Checker(Watcher):
         """Records before ``to`` were deleted by request."""
         self.deleted[tp] = max(to, self.deleted.get(tp, 0))
 
+    def retained(self, broker: SimBroker, partition: Partition, start: int) -> None:
+        """A replica has deleted what is old: only what is committed (B20), of a topic that may lose it."""
+        tp, config = partition.topic_partition, partition.log.config
+        if (
+            start > partition.high_watermark
+            or not config.delete
+            or (config.retention_ms < 0 and config.retention_bytes < 0)
+        ):
+            self.fail(
+                "B20 DeletedByRequest",
+                f"broker {broker.id} {tp}: retention takes what is before {start}, HW {partition.high_watermark}, {config}",
+            )
+        self.records_deleted(tp, start)
+
     def _excuse(self, tp: TopicPartition, leader: int) -> None:
         """An unclean election: strike what its leader does not have."""
         self.unclean += 1

@@ -121,6 +121,10 @@ class SimCluster:
         """A broker has ended by itself, for its disk refused what it cannot do without."""
         raise NotImplementedError
 
+    def retention_pause(self) -> float | None:
+        """Seconds until replicas look for what is old, again; None: they never do."""
+        raise NotImplementedError
+
     def flush_time(self) -> float:
         """How long a flush takes that an append waits for, in seconds."""
         return self.random.uniform(0.0005, 0.01)

@@ -58,6 +58,11 @@ BROKER_SETTINGS = frozenset(
         "log.message.timestamp.after.max.ms",
         "log.message.timestamp.before.max.ms",
         "log.message.timestamp.type",
+        "log.retention.bytes",
+        "log.retention.check.interval.ms",
+        "log.retention.hours",
+        "log.retention.minutes",
+        "log.retention.ms",
         "log.roll.hours",
         "log.roll.ms",
         "log.segment.bytes",
@@ -93,6 +98,8 @@ TOPIC_SETTINGS = frozenset(
         "message.timestamp.before.max.ms",
         "message.timestamp.type",
         "min.insync.replicas",
+        "retention.bytes",
+        "retention.ms",
         "segment.bytes",
         "segment.index.bytes",
         "segment.ms",
@@ -215,6 +222,9 @@ class ConfiguredCluster(SimCluster):
 
     def gave_up(self, broker: SimBroker) -> None:
         """It stays down, as a process without a supervisor does."""
+
+    def retention_pause(self) -> float:
+        return self.config.log_retention_check_interval_ms / 1000
 
     def flush_due(self, log: Log) -> bool:
         return log.failure is None and log.needs_flush(self.now)

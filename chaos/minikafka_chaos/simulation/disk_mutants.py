@@ -1,4 +1,4 @@
-"""Bug seeds in what a broker does when its disk refuses."""
+"""Bug seeds in what a broker does when its disk refuses, and in what it deletes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from minikafka.log.errors import LogDirFailure
 from minikafka.log.log import Log
 from minikafka.membership.lifecycle import BrokerLifecycle
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.offline_logs import OfflineLogs
 
 from minikafka_chaos.simulation.bug_seed import BugSeed, rules_with
@@ -46,13 +47,20 @@ class _IsReadyWhileOffline(BrokerLifecycle):
         super().replicas_settled(leads_in_name_only, False)
 
 
+def _retains_up_to_the_end(partition: HostedPartition, now_ms: int) -> None:
+    partition.log.delete_old_segments(now_ms, partition.log.log_end_offset)
+
+
 DISK_SEEDS = (
-    BugSeed("ignore-failed-fsync", "a broker goes on after a failed fsync", "fsyncgate", rules_with(offline=_IgnoresAFailedFsync)),
+    BugSeed("ignore-failed-fsync", "a broker goes on after a failed fsync", "fsyncgate",
+            rules_with(offline=_IgnoresAFailedFsync)),
     BugSeed("keep-role-offline", "a replica whose log is offline keeps its role", "KIP-112", rules_with(offline=_KeepsItsRole)),
     BugSeed("keep-closed-log", "a log is opened anew, and its replica goes on with the closed one", "KIP-112",
             rules_with(offline=_ForgetsTheReplica)),
     BugSeed("stay-offline", "a log is opened anew, and nobody has its replica follow again", "KIP-112",
             rules_with(offline=_StaysOffline)),
+    BugSeed("retain-to-log-end", "retention deletes what is not committed", "Kafka's UnifiedLog.deleteOldSegments",
+            rules_with(retain=_retains_up_to_the_end)),
     BugSeed("ready-while-offline", "a broker with offline logs asks to be unfenced", "KIP-112",
             rules_with(lifecycle=_IsReadyWhileOffline)),
 )  # fmt: skip

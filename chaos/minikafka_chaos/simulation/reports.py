@@ -90,3 +90,12 @@ def isr_changed(broker: SimBroker, tp: TopicPartition, old: tuple[int, ...]) -> 
         broker.world.event(broker, "isr_shrunk", *tp, removed=removed, **common)
     if added := [member for member in new if member not in old]:
         broker.world.event(broker, "isr_expanded", *tp, added=added, **common)
+
+
+def log_start_moved(broker: SimBroker, partition: Partition, before: int) -> None:
+    """Old records were deleted."""
+    topic, index = partition.topic_partition
+    after = partition.log.log_start_offset
+    broker.world.event(
+        broker, "log_start_advanced", topic, index, from_offset=before, to_offset=after, reason="retention"
+    )

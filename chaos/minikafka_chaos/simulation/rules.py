@@ -17,6 +17,7 @@ from minikafka.replication.isr_requests import IsrRequests
 from minikafka.replication.offline_logs import OfflineLogs
 from minikafka.replication.replica_host import ReplicaHost
 from minikafka.replication.replicas import ReplicaManager
+from minikafka.replication.retention import retain
 
 if TYPE_CHECKING:
     pass
@@ -37,6 +38,10 @@ class Rules:
     group_host: type[GroupHost] = GroupHost
     internal_log: type[InternalLog] = InternalLog
     offline_logs: type[OfflineLogs] = OfflineLogs
+
+    def retain(self, partition: HostedPartition, now_ms: int) -> None:
+        """See :func:`minikafka.replication.retention.retain`."""
+        retain(partition, now_ms)
 
     def min_insync_replicas(self, image: ClusterImage, topic: TopicState, own: int) -> int:
         """What a leader goes by: the cluster's word, whatever its ``own`` file says."""

@@ -47,6 +47,9 @@ class Watcher:
     def records_deleted(self, tp: TopicPartition, to: int) -> None:
         """Records before an offset were deleted by request."""
 
+    def retained(self, broker: SimBroker, partition: Partition, start: int) -> None:
+        """Records before an offset were old, and a replica has deleted them."""
+
     def proposed(self, broker: SimBroker, proposal: IsrProposal) -> None:
         """A leader is about to ask for another ISR."""
 

@@ -83,6 +83,9 @@ FLUSH_MESSAGES = (FOREVER, FOREVER, FOREVER, 1, 3)
 GROUP_SHARE = 0.3
 """The share of runs that have a consumer group, too."""
 
+RETENTION_SHARE = 0.1
+"""The share of runs in which records get old soon."""
+
 SUPERVISOR_SECONDS = 0.3
 """Until a process that has ended by itself is started again."""
 
@@ -144,6 +147,17 @@ class World(SimCluster):
             index_interval_bytes=200,
             flush_interval_messages=Random(f"flush.messages {seed}").choice(FLUSH_MESSAGES),
         )
+        self._compacted = self._log_config
+        self._retention = Random(f"retention {seed}")
+        self._retains = self._retention.random() < RETENTION_SHARE
+        if self._retains:
+            self._compacted = replace(self._log_config, cleanup_policy="compact")
+            self._log_config = replace(
+                self._log_config,
+                segment_bytes=min(self._log_config.segment_bytes, 2000),
+                retention_ms=self._retention.choice((1000, 3000, -1)),
+                retention_bytes=self._retention.choice((-1, 3000, 8000)),
+            )
         self.controller_config = ControllerConfig(
             session_timeout=self.session,
             min_insync_replicas=self.min_isr,
@@ -178,8 +192,7 @@ class World(SimCluster):
     # -- chance decides -------------------------------------------------------------------------------------------------
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        del overrides
-        return self._log_config
+        return self._compacted if "compact" in overrides.get("cleanup.policy", "") else self._log_config
 
     def controller_config_of(self, broker: int) -> ControllerConfig:
         return replace(self.controller_config, min_insync_replicas=self.min_isr_of[broker])
@@ -202,6 +215,9 @@ class World(SimCluster):
     def gave_up(self, broker: SimBroker) -> None:
         """Its supervisor starts it again, unless somebody was faster."""
         self.scheduler.at(SUPERVISOR_SECONDS, lambda: None if broker.up else broker.start())
+
+    def retention_pause(self) -> float | None:
+        return self._retention.uniform(0.2, 0.8) if self._retains else None
 
     def flush_due(self, log: Log) -> bool:
         del log
@@ -232,7 +248,7 @@ class World(SimCluster):
             wish = NewTopic("t", len(self.topic), 3)
             role.submit(lambda c: c.topics.create(wish), lambda _: None)
         if self.groups and OFFSETS_TOPIC not in role.controller.image.topics:
-            offsets = NewTopic(OFFSETS_TOPIC, self.offsets_partitions, 3)
+            offsets = NewTopic(OFFSETS_TOPIC, self.offsets_partitions, 3, configs={"cleanup.policy": "compact"})
             role.submit(lambda c: c.topics.create(offsets), lambda _: None)
         wanted = len(self.topic) + (self.offsets_partitions if self.groups else 0)
         if len(self.checker.states) < wanted:  # not in the store yet, or its commit was refused
