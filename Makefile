@@ -4,7 +4,7 @@ SHELL := bash
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: help demo venv test quick long adversary apiserver e2e kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
+.PHONY: help demo venv test quick long adversary apiserver e2e e2e-nodes kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
 .PHONY: constraints clean scenarios
 
 help: ## this list
@@ -42,6 +42,9 @@ apiserver: venv ## the cluster store and the operator on a real Kubernetes API s
 
 e2e: venv ## the journeys on a kind cluster; makes engine, cluster and images itself (root on Debian)
 	@tools/e2e $(ARGS)
+
+e2e-nodes: venv ## the same journeys' part that needs three nodes (not in `make e2e`)
+	@MINIKAFKA_E2E_WORKERS=2 MINIKAFKA_E2E_CLUSTER=$${MINIKAFKA_E2E_CLUSTER:-mk-e2e-nodes} tools/e2e $(ARGS)
 
 kind: ## a kind cluster on this machine with the operator in it, and what to do with it
 	@tools/kind up

@@ -64,7 +64,7 @@ def analyze(
     size = sum(path.stat().st_size for run in runs for table in TABLES for path in run.files(table.name))
     small = of_few_bytes(size)
     with (
-        executors_like_this_pod(master, settings, [out, *(run.path for run in runs)]) as (where, chosen),
+        executors_like_this_pod(master, settings, [paths.parquet, *(run.path for run in runs)]) as (where, chosen),
         spark_session(where, chosen, size) as spark,
         in_one_line(out),
         Steps(paths.parquet, small) as steps,

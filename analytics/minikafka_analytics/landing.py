@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics import manifest as manifests
 from minikafka_analytics.manifest import Manifest
-from minikafka_analytics.parsing import Source, columns_of, literally, refused, sources, typed
+from minikafka_analytics.parsing import Source, columns_of, refused, sources, typed
+from minikafka_analytics.paths import literally, uri, with_names
 from minikafka_analytics.run_folder import NoRun, RunFolder
 from minikafka_analytics.schemas import QUARANTINE, QUARANTINED, TABLES, Landed
 
@@ -60,13 +61,13 @@ class Landing:
         told = manifests.of_file(source, table, run.path)
         new = manifests.being_written(folder)
         frame, counted = _counted(typed(spark, [source], table))
-        frame.where("NOT bad").select(*columns_of(table)).write.parquet(_uri(new))
+        frame.where("NOT bad").select(*columns_of(table)).write.parquet(uri(spark, new))
         found: Mapping[str, Any] = counted.get
         told = replace(told, rows=found["rows"], bad=found["bad"])
         quarantine = manifests.folder_of(self._out, QUARANTINE, run.id, source.name)
         if told.bad:
             kept = manifests.being_written(quarantine)
-            refused(spark, source, table, (found["first_bad"], found["last_bad"])).write.parquet(_uri(kept))
+            refused(spark, source, table, (found["first_bad"], found["last_bad"])).write.parquet(uri(spark, kept))
             told = replace(told, quarantined=_by_reason(spark, kept))
             manifests.write(told, new)
             manifests.put(kept, quarantine)
@@ -119,8 +120,8 @@ def load(spark: SparkSession, table: Landed, out: Path, folders: Sequence[Path])
         nothing = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in columns.items())
         return spark.sql(f"SELECT {nothing} WHERE false")
     schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
-    reader = spark.read.schema(schema).option("basePath", _uri(out / table.name))
-    return reader.parquet(*(literally(folder) for folder in folders))
+    reader = spark.read.schema(schema).option("basePath", uri(spark, out / table.name))
+    return with_names(reader.parquet(*(literally(spark, folder) for folder in folders)), "run", "file")
 
 
 def answers(landed: Mapping[str, Sequence[Manifest]]) -> dict[str, list[Record]]:
@@ -176,11 +177,6 @@ def _by_reason(spark: SparkSession, quarantine: Path) -> dict[str, dict[str, Any
     from pyspark.sql import functions as F
 
     figures = ("count(*) AS lines", "min(line) AS first", f"left(min_by(text, line), {LONGEST_EXAMPLE}) AS example")
-    rows = spark.read.schema(QUARANTINED).parquet(literally(quarantine)).groupBy("reason")
+    rows = spark.read.schema(QUARANTINED).parquet(literally(spark, quarantine)).groupBy("reason")
     found = rows.agg(*map(F.expr, figures)).orderBy("reason").collect()
     return {row["reason"]: {name: row[name] for name in ("lines", "first", "example")} for row in found}
-
-
-def _uri(path: Path) -> str:
-    """For what Hadoop does not look for patterns in."""
-    return f"file://{path}"

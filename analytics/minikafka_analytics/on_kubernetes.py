@@ -2,6 +2,7 @@
 
 What the driver's pod has is what an executor gets: image, pull secrets, security contexts, volumes and where they are mounted.
 So nothing has to be said twice, and an executor passes wherever the driver passed (Pod Security Standards, quotas, taints).
+Executors that are to be spread over nodes get no claim that one node has; the driver serves its files to them (`file_server`).
 The pod is read by the right that Spark itself needs, to be the owner of its executors
 (https://spark.apache.org/docs/latest/running-on-kubernetes.html#client-mode).
 """
@@ -16,9 +17,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
+
+from minikafka_analytics.file_server import serving
 
 Object = dict[str, Any]
 
@@ -37,6 +40,12 @@ FROM_OUTSIDE: Final = (
     "(charts/minikafka-analytics, docs/spark-on-kubernetes.md)"
 )
 SHARED_BY_NODES: Final = "ReadWriteMany"
+SPREAD: Final = "spark.minikafka.executors.spread"
+"""Whether executors are to be on different nodes: one of these."""
+NONE, PREFERRED, REQUIRED = "none", "preferred", "required"
+HOST: Final = "kubernetes.io/hostname"
+ANALYSIS_LABEL: Final = "minikafka.dev/analysis"
+"""On executors: which driver's they are."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "spark.executor.instances": "1",
@@ -66,27 +75,52 @@ def executors_like_this_pod(
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Master and settings for Spark. Of another master than Kubernetes they are what was given.
 
-    `paths`: the folders that driver and executors both have to reach. What is in `settings` or in Spark's own spark-defaults.conf
-    is left alone; who names an image there has said everything. Raises BadMaster where that cannot work.
+    `paths`: the folders that driver and executors both have to reach; the first is written, the others are read. What is in
+    `settings` or in Spark's own spark-defaults.conf is left alone; who names an image there has said everything. :data:`SPREAD`
+    among them asks for different nodes. Raises BadMaster where that cannot work.
     """
     given = dict(settings or {})
     if not is_kubernetes(master):
         yield master, given
         return
     configured = {**_spark_defaults(), **given}
+    spread = _spread(configured)
     if IMAGE in configured:
+        if spread != NONE:
+            raise BadMaster(f"{SPREAD}={spread}: not beside {IMAGE}, for then executors are as you say")
         yield master, given
         return
     pod, claims = _this_pod()
-    for path in paths:
-        must_be_on_a_volume(pod, path)
+    one_node = is_of_one_node(pod, claims)
+    served = one_node and spread != NONE
+    if not served:
+        for path in paths:
+            must_be_on_a_volume(pod, path)
     with tempfile.TemporaryDirectory(prefix="minikafka-executor-") as folder:
         template = Path(folder) / "executor.json"  # JSON is YAML
-        one_node = any(SHARED_BY_NODES not in modes for modes in claims.values())
-        template.write_text(json.dumps(executor_pod(pod, one_node=one_node)), encoding="utf-8")
+        template.write_text(json.dumps(executor_pod(pod, one_node=one_node, spread=spread)), encoding="utf-8")
         made = {**DEFAULTS, **settings_for(pod, template)}
-        chosen = {name: value for name, value in made.items() if name not in configured}
-        yield IN_CLUSTER if master == MASTER else master, {**chosen, **given}
+        nothing: AbstractContextManager[dict[str, str]] = nullcontext({})
+        with serving(made["spark.driver.host"], paths[1:], paths[:1]) if served else nothing as how:
+            if served:
+                # Else whoever reaches the driver is told all settings, and so how to ask for its files.
+                made |= {**how, "spark.authenticate": "true"}
+            chosen = {name: value for name, value in made.items() if name not in configured}
+            yield IN_CLUSTER if master == MASTER else master, {**chosen, **given}
+
+
+def _spread(configured: Mapping[str, str]) -> str:
+    found = configured.get(SPREAD, NONE)
+    if found not in (NONE, PREFERRED, REQUIRED):
+        raise BadMaster(f"{SPREAD}={found}: allowed: {NONE}, {PREFERRED}, {REQUIRED}")
+    return found
+
+
+def is_of_one_node(pod: Object, claims: Mapping[str, Sequence[str]]) -> bool:
+    """Whether the driver mounts what pods on other nodes cannot. `claims`: the access modes of each claim it mounts."""
+    names = {mount["name"] for mount in driver_container(pod).get("volumeMounts") or ()}
+    own = any(volume["name"] in names and "hostPath" in volume for volume in pod["spec"].get("volumes") or ())
+    return own or any(SHARED_BY_NODES not in modes for modes in claims.values())
 
 
 def settings_for(pod: Object, template: Path) -> dict[str, str]:
@@ -122,12 +156,19 @@ def driver_container(pod: Object) -> Object:
     return found
 
 
-def executor_pod(pod: Object, *, one_node: bool) -> Object:
-    """A template for executors, from the driver's pod. ``one_node``: a volume can be mounted on the driver's node only."""
+def executor_pod(pod: Object, *, one_node: bool, spread: str = NONE) -> Object:
+    """A template for executors, from the driver's pod. ``one_node``: a volume can be mounted on the driver's node only.
+
+    Such a volume ties executors to that node, or, where they are to be spread, is not theirs.
+    """
     spec, container = pod["spec"], driver_container(pod)
     mounts = [mount for mount in container.get("volumeMounts") or () if not mount["mountPath"].startswith("/var/run/")]
     names = {mount["name"] for mount in mounts}
     volumes = [volume for volume in spec.get("volumes") or () if volume["name"] in names]
+    if one_node and spread != NONE:
+        volumes = [each for each in volumes if not {"persistentVolumeClaim", "hostPath"}.intersection(each)]
+        left = {volume["name"] for volume in volumes}
+        mounts = [mount for mount in mounts if mount["name"] in left]
     executor: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -139,13 +180,28 @@ def executor_pod(pod: Object, *, one_node: bool) -> Object:
     for name in ("securityContext", "imagePullSecrets", "nodeSelector", "tolerations"):
         if spec.get(name):
             executor[name] = spec[name]
-    if one_node and spec.get("nodeName"):
+    labels = {"app.kubernetes.io/part-of": "minikafka", "app.kubernetes.io/component": "executor"}
+    if spread != NONE:
+        labels[ANALYSIS_LABEL] = executor_prefix(pod["metadata"]["name"])
+        executor |= _apart({"matchLabels": {ANALYSIS_LABEL: labels[ANALYSIS_LABEL]}}, spread)
+    elif one_node and spec.get("nodeName"):
         # By the node's own name: what a Service mesh or a cloud makes of host names does not matter.
         field = {"key": "metadata.name", "operator": "In", "values": [spec["nodeName"]]}
         terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
         executor["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    labels = {"app.kubernetes.io/part-of": "minikafka", "app.kubernetes.io/component": "executor"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": labels}, "spec": executor}
+
+
+def _apart(others: Object, spread: str) -> Object:
+    """What keeps executors on different nodes: fields of a pod.
+
+    Required, by anti-affinity: a spread that is required would still allow two on a cluster's only node.
+    """
+    if spread == REQUIRED:
+        term = {"labelSelector": others, "topologyKey": HOST}
+        return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    rule = {"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": others}
+    return {"topologySpreadConstraints": [rule]}
 
 
 def must_be_on_a_volume(pod: Object, path: Path) -> None:

@@ -11,8 +11,9 @@ import json
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from minikafka_analytics.paths import literally, read_as
 from minikafka_analytics.run_folder import RunFolder
 from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, INTS, METRICS_READ, SAMPLES, UP, Landed, Reason
 
@@ -193,9 +194,7 @@ def _lines(spark: SparkSession, files: Sequence[Source]) -> DataFrame:
             .withColumn("run", F.lit(files[0].run))
         )
     lines = _text(spark, files, "_metadata.file_path AS path").where(blank)
-    java: Any = spark.sparkContext._jvm
-    to_uri = java.org.apache.hadoop.fs.Path  # how Spark names the file in `_metadata`
-    names = [{"path": to_uri(f"file:{each.path}").toUri().toString(), "run": each.run} for each in files]
+    names = [{"path": read_as(spark, each.path), "run": each.run} for each in files]
     # As text, for a table that is made of Python's rows starts a Python worker.
     named = spark.sql(
         "SELECT inline(from_json(:files, 'ARRAY<STRUCT<path: STRING, run: STRING>>'))", {"files": json.dumps(names)}
@@ -205,13 +204,8 @@ def _lines(spark: SparkSession, files: Sequence[Source]) -> DataFrame:
 
 def _text(spark: SparkSession, files: Sequence[Source], *more: str) -> DataFrame:
     """All lines with their place: of one file it counts from 0, in the first of the parts in which Spark reads it."""
-    read = spark.read.text([literally(each.path) for each in files])
+    read = spark.read.text([literally(spark, each.path) for each in files])
     return read.selectExpr("monotonically_increasing_id() AS place", "value AS text", *more)
-
-
-def literally(path: Path) -> str:
-    """A path in which Hadoop finds no pattern to expand."""
-    return "file://" + "".join("\\" + letter if letter in r"[]{}*?\\" else letter for letter in str(path))
 
 
 def _columns(table: Landed, without: frozenset[str] | set[str] = frozenset()) -> list[str]:

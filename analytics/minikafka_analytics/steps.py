@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from minikafka_analytics.parsing import literally
+from minikafka_analytics.paths import literally, uri
 from minikafka_analytics.query import forget, name
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ class Steps:
             # Not as one partition by command: what is done first to local rows is done by the planner, without a job.
             return self._name(kept)
         path = self._folder / step
-        frame.write.parquet(f"file://{path}")
-        return self.whole(frame.sparkSession.read.schema(frame.schema).parquet(literally(path)))
+        spark = frame.sparkSession
+        frame.write.parquet(uri(spark, path))
+        return self.whole(spark.read.schema(frame.schema).parquet(literally(spark, path)))
 
     def whole(self, frame: DataFrame) -> DataFrame:
         """A table that was read: in one partition when the run is small, so that nothing after it is shuffled."""

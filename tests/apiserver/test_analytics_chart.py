@@ -10,8 +10,8 @@ import pytest
 import yaml
 from minikafka import __version__
 from minikafka_analytics import sources
-from minikafka_analytics.on_kubernetes import executor_pod
-from minikafka_chaos.controller.jobs import ReportSettings, Settings
+from minikafka_analytics.on_kubernetes import NONE, PREFERRED, REQUIRED, SPREAD, executor_pod
+from minikafka_chaos.controller.jobs import SPREADS, ReportSettings, Settings
 from minikafka_chaos.controller.main import parse
 from minikafka_chaos.controller.reports import report_job
 
@@ -75,6 +75,7 @@ def test_versions_agree() -> None:
         ("run.podLogs.volume=x", "volume"),
         ("executors.instances=-1", "instances"),
         ("executors.memory=lots", "memory"),
+        ("executors.spread=everywhere", "spread"),
         ("runs.accessMode=ReadOnlyMany", "accessMode"),
         ("runs.claim=", "claim"),
         ("deadlineSeconds=0", "deadlineSeconds"),
@@ -153,9 +154,11 @@ def test_every_pod_satisfies_the_restricted_standard(plane: ControlPlane, strict
     settings = Settings("c:1", runs_claim="minikafka-runs")
     job = report_job({"metadata": metadata, "spec": {}}, settings, ReportSettings("minikafka/analytics:1"))
     driver = {"metadata": {"name": "d", "namespace": strict}, "spec": job["spec"]["template"]["spec"]}
-    executor = executor_pod(driver, one_node=True)["spec"]
-    executor["containers"][0]["image"] = "minikafka/analytics:1"  # Spark fills it in
-    pods += [driver["spec"], executor]
+    pods.append(driver["spec"])
+    for spread in ("none", "preferred", "required"):
+        executor = executor_pod(driver, one_node=True, spread=spread)["spec"]
+        executor["containers"][0]["image"] = "minikafka/analytics:1"  # Spark fills it in
+        pods.append(executor)
 
     def create(number: int, spec: dict[str, Any]) -> None:
         body = {"metadata": {"name": f"p{number}"}, "spec": {**spec, "serviceAccountName": "default"}}
@@ -165,7 +168,7 @@ def test_every_pod_satisfies_the_restricted_standard(plane: ControlPlane, strict
     until_now(lambda: plane.find(f"/api/v1/namespaces/{strict}/serviceaccounts/minikafka-analytics"), seconds=60)
     for number, spec in enumerate(pods):
         create(number, spec)
-    assert len(pods) == 5
+    assert len(pods) == 7
 
 
 def test_rights(plane: ControlPlane, strict: str) -> None:
@@ -200,10 +203,14 @@ class TestReportsOfExperiments:
         assert parse(["--runner-image=c:1", *self.arguments()]).jobs.report is None
 
     def test_the_controller_takes_what_the_chart_gives(self) -> None:
-        options = ["--set=report.enabled=true,report.executors=2,report.desk=spark-desk,runs.claim=minikafka-runs"]
+        options = [
+            "--set=report.enabled=true,report.executors=2,report.spread=required",
+            "--set=report.desk=spark-desk,runs.claim=minikafka-runs",
+        ]
         jobs = parse(["--runner-image=c:1", *self.arguments(*options)]).jobs
         assert jobs.report is not None and jobs.runs_claim == "minikafka-runs"
         assert (jobs.report.image, jobs.report.executors) == (f"minikafka/analytics:{__version__}", 2)
+        assert jobs.report.spread == "required"
         assert (jobs.report.desk, jobs.report.pull_policy) == ("spark-desk", "IfNotPresent")
         assert json.loads(json.dumps(jobs.report.resources))["limits"] == {"memory": "2Gi"}
 
@@ -211,3 +218,17 @@ class TestReportsOfExperiments:
         ours, theirs = (yaml.safe_load((chart / "values.yaml").read_text()) for chart in (CHART, CHAOS))
         assert ours["serviceAccount"]["name"] == theirs["report"]["serviceAccountName"]
         assert ours["image"] == theirs["report"]["image"]
+
+    def test_both_know_the_same_spreads(self) -> None:
+        values = [json.loads((chart / "values.schema.json").read_text())["properties"] for chart in (CHART, CHAOS)]
+        ours, theirs = (values[0]["executors"], values[1]["report"])
+        both = [each["properties"]["spread"]["enum"] for each in (ours, theirs)]
+        assert both == [list(SPREADS)] * 2 == [[NONE, PREFERRED, REQUIRED]] * 2
+
+    def test_spark_is_told_the_spread_by_the_name_it_knows(self) -> None:
+        (job,) = of_kind(template("lab", "--set=run.name=a,executors.spread=required"), "Job")
+        experiment = {"metadata": {"name": "x", "namespace": "lab", "uid": "12345678-0"}, "spec": {}}
+        report = ReportSettings("minikafka/analytics:1", spread=REQUIRED)
+        theirs = report_job(experiment, Settings("c:1", runs_claim="minikafka-runs"), report)
+        for each in (job, theirs):
+            assert f"--conf={SPREAD}={REQUIRED}" in each["spec"]["template"]["spec"]["containers"][0]["args"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,18 @@ def install(programs: Path, kubectl: Kubectl, release: str, chart: str, values: 
 def uninstall(programs: Path, kubectl: Kubectl, release: str) -> None:
     """`helm uninstall`."""
     _helm(programs, kubectl, "uninstall", release, "--ignore-not-found")
+
+
+@contextmanager
+def privileged(namespace: Kubectl) -> Iterator[Kubectl]:
+    """A namespace beside another, for pods that may look at their nodes; kubectl on it. It goes in the end."""
+    within = namespace.within(f"{namespace.namespace}-agents")
+    labels = {"pod-security.kubernetes.io/enforce": "privileged", "minikafka.dev/e2e": "true"}
+    within.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": within.namespace, "labels": labels}})
+    try:
+        yield within
+    finally:
+        within.delete("namespace", within.namespace, wait=False)
 
 
 def image(name: str) -> dict[str, str]:

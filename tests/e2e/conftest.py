@@ -37,6 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "journeys: uses the shared cluster of brokers; these run in one process")
     config.addinivalue_line(
+        "markers", "nodes: needs a cluster of three nodes (`make e2e-nodes`); nothing else runs there"
+    )
+    config.addinivalue_line(
         "markers", "alone: disturbs all of Kubernetes, or claims a time; `tools/e2e` runs nothing beside these"
     )
 

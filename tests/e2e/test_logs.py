@@ -6,7 +6,6 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +61,7 @@ class Collector:
 @pytest.fixture
 def collector(namespace: Kubectl, programs: Path) -> Iterator[Collector]:
     """Installed as docs/logs.md says."""
-    with _privileged(namespace) as agents:
+    with charts.privileged(namespace) as agents:
         values = {
             "image": charts.image(made(["log-collector"])["log-collector"]),
             "agents": {"namespace": agents.namespace},
@@ -75,17 +74,6 @@ def collector(namespace: Kubectl, programs: Path) -> Iterator[Collector]:
             yield found
         finally:
             charts.uninstall(programs, namespace, RELEASE)
-
-
-@contextmanager
-def _privileged(namespace: Kubectl) -> Iterator[Kubectl]:
-    within = namespace.within(f"{namespace.namespace}-agents")
-    labels = {"pod-security.kubernetes.io/enforce": "privileged", "minikafka.dev/e2e": "true"}
-    within.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": within.namespace, "labels": labels}})
-    try:
-        yield within
-    finally:
-        within.delete("namespace", within.namespace, wait=False)
 
 
 def test_every_event_outlives_pods_and_claims(

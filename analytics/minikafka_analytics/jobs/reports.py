@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
-from minikafka_analytics.parsing import literally
+from minikafka_analytics.paths import literally
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +49,7 @@ MEASURES = {
 def read(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
     """One row a run, in the shape of `REPORT`."""
     reader = spark.read.schema(REPORT).option("multiLine", "true")
-    return reader.json([literally(path) for path in paths]).selectExpr("inline(runs)")
+    return reader.json([literally(spark, path) for path in paths]).selectExpr("inline(runs)")
 
 
 def runs(reports: DataFrame) -> DataFrame:

@@ -32,6 +32,10 @@ GRACE_SECONDS: Final = 30
 _TYPED: Final = {"min.insync.replicas": "minInsyncReplicas", "default.replication.factor": "defaultFactor"}
 
 
+SPREADS: Final = ("none", "preferred", "required")
+"""As `executors.spread` of the chart minikafka-analytics."""
+
+
 @dataclass(frozen=True)
 class ReportSettings:
     """What the chart says of reports."""
@@ -49,6 +53,8 @@ class ReportSettings:
     resources: Mapping[str, Any] = field(
         default_factory=lambda: {"requests": {"cpu": "200m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
     )
+    spread: str = SPREADS[0]
+    """Whether executors are to be on different nodes: one of `SPREADS`."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from minikafka_operator.reconciler import Outcome
 
 from minikafka_chaos.controller.agents import PodAgents
 from minikafka_chaos.controller.handlers import SCHEDULE_PREFIX, registry, settings
-from minikafka_chaos.controller.jobs import ReportSettings, Settings
+from minikafka_chaos.controller.jobs import SPREADS, ReportSettings, Settings
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGER, SCHEDULE
 from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER, BadEntry, checked
 from minikafka_chaos.controller.reconciler import Agents, Reconciler
@@ -99,6 +99,12 @@ def parse(arguments: Sequence[str] | None) -> Options:
         help=f"executor pods; 0: Spark works in the driver's pod (default: {report.executors})",
     )
     parser.add_argument(
+        "--report-spread",
+        choices=SPREADS,
+        default=report.spread,
+        help=f"whether executors are to be on different nodes (default: {report.spread})",
+    )
+    parser.add_argument(
         "--report-deadline-seconds",
         type=int,
         default=report.deadline_seconds,
@@ -150,6 +156,7 @@ def _report(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Repor
         given.report_executors,
         given.report_deadline_seconds,
         given.report_desk,
+        spread=given.report_spread,
     )
     if not given.report_resources:
         return made

@@ -83,6 +83,7 @@ def report_job(experiment: Object, settings: Settings, report: ReportSettings) -
     args = ["analyze", folder, f"--master={master}", "--json"]
     if report.executors:
         args.append(f"--conf=spark.executor.instances={report.executors}")
+        args.append(f"--conf=spark.minikafka.executors.spread={report.spread}")
     container: dict[str, Any] = {
         "name": "driver",
         "image": report.image,

@@ -75,6 +75,7 @@ capabilities:
     - --conf=spark.executor.instances={{ .instances }}
     - --conf=spark.executor.cores={{ .cores }}
     - --conf=spark.executor.memory={{ .memory }}
+    - --conf=spark.minikafka.executors.spread={{ .spread }}
     {{- else }}
     - --master=local[*]
     {{- end }}

@@ -123,7 +123,7 @@ def test_who_dies_while_landing_leaves_nothing_that_is_read(
     with (run / "history.jsonl").open("ab") as file:
         file.write(lines({"time": 3.0, **SEND}))
     target, name, does = {
-        "writing": (landing_module, "_uri", die),
+        "writing": (landing_module, "uri", die),
         "before the manifest": (manifests, "write", die),
         "putting": (manifests, "put", die),
         "half put": (manifests, "put", half_put),

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 from minikafka_analytics import cli_analyze, on_kubernetes
 from minikafka_analytics.on_kubernetes import (
+    SPREAD,
     BadMaster,
     executor_pod,
     executor_prefix,
     executors_like_this_pod,
+    is_of_one_node,
     must_be_on_a_volume,
     settings_for,
 )
+from minikafka_analytics.paths import PREFIX_SETTING
 
 RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
@@ -128,6 +131,57 @@ def test_in_a_pod(monkeypatch: pytest.MonkeyPatch, modes: list[str], bound: bool
         template = json.loads(Path(settings["spark.kubernetes.executor.podTemplateFile"]).read_text())
         assert ("affinity" in template["spec"]) == bound
     assert not Path(settings["spark.kubernetes.executor.podTemplateFile"]).exists()
+
+
+def test_executors_that_are_spread_get_no_claim_of_one_node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The driver serves what is on it: the tables are written, the run is read; neither needs to be on a claim."""
+    here = {**driver(), "status": {"podIP": "127.0.0.1"}}
+    monkeypatch.setattr(on_kubernetes, "_this_pod", lambda: (here, {"minikafka-runs": ["ReadWriteOnce"]}))
+    given = {SPREAD: "required", "spark.executor.instances": "2"}
+    with executors_like_this_pod("k8s://", given, [tmp_path / "parquet", tmp_path]) as (_, settings):
+        template = json.loads(Path(settings["spark.kubernetes.executor.podTemplateFile"]).read_text())
+        assert settings[PREFIX_SETTING].startswith("webhdfs://127.0.0.1:") and settings["spark.authenticate"] == "true"
+    spec, (container,) = template["spec"], template["spec"]["containers"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["tmp"]
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/tmp"]
+    (term,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert term["topologyKey"] == "kubernetes.io/hostname" and "nodeAffinity" not in spec["affinity"]
+
+
+def test_executors_that_are_spread_mount_a_claim_that_all_nodes_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    the_pod(monkeypatch, ["ReadWriteMany"])
+    with executors_like_this_pod("k8s://", {SPREAD: "preferred"}, [Path("/runs/a")]) as (_, settings):
+        template = json.loads(Path(settings["spark.kubernetes.executor.podTemplateFile"]).read_text())
+        assert PREFIX_SETTING not in settings
+    (rule,) = template["spec"]["topologySpreadConstraints"]
+    assert (rule["topologyKey"], rule["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+    assert rule["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert "runs" in [volume["name"] for volume in template["spec"]["volumes"]]
+    with executors_like_this_pod("k8s://", {SPREAD: "none"}, [Path("/runs/a")]) as (_, settings):
+        assert (
+            "topologySpreadConstraints" not in Path(settings["spark.kubernetes.executor.podTemplateFile"]).read_text()
+        )
+
+
+def test_a_folder_of_the_node_is_of_one_node() -> None:
+    """Executors elsewhere would read another folder of that name."""
+    pod = driver()
+    assert not is_of_one_node(pod, {"minikafka-runs": ["ReadWriteMany"]})
+    pod["spec"]["volumes"][1] = {"name": "runs", "hostPath": {"path": "/srv/runs"}}
+    assert is_of_one_node(pod, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({SPREAD: "everywhere"}, f"{SPREAD}=everywhere: allowed: none, preferred, required"),
+        ({SPREAD: "required", "spark.kubernetes.container.image": "mine:1"}, f"{SPREAD}=required: not beside"),
+    ],
+)
+def test_a_spread_that_is_refused(given: dict[str, str], says: str) -> None:
+    with pytest.raises(BadMaster, match=says), executors_like_this_pod("k8s://", given, [Path("/runs/a")]):
+        pass
 
 
 def test_what_spark_defaults_say_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

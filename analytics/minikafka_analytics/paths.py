@@ -1,0 +1,72 @@
+"""How Spark is told where folders of this machine are: by `file://`, or through the driver (`file_server.py`).
+
+Hadoop's client of WebHDFS takes some names for encoded ones and decodes them (`%`, `+`, `;`; HDFS-14323), and Hadoop expands
+patterns in names. So there names are spelt in letters that neither minds, the others as `~` and their bytes in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PREFIX_SETTING: Final = "spark.minikafka.files"
+"""Of a Spark session: what stands before a path that driver and executors read; without it `file://`."""
+HERE: Final = "file://"
+_SPELT = re.compile(r"[^A-Za-z0-9/._=-]")
+_ESCAPE = re.compile(rb"~([0-9A-F]{2})")
+
+
+def encoded(path: str) -> str:
+    """A path as it is spelt where it is served."""
+    return _SPELT.sub(lambda found: "".join(f"~{byte:02X}" for byte in os.fsencode(found[0])), path)
+
+
+def decoded(path: str) -> str:
+    """The path of what `encoded` spelt."""
+    return os.fsdecode(_ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), os.fsencode(path)))
+
+
+def prefix(spark: SparkSession) -> str:
+    """What stands before a path in this session."""
+    return str(spark.conf.get(PREFIX_SETTING, HERE))
+
+
+def uri(spark: SparkSession, path: Path) -> str:
+    """A folder for what Hadoop does not look for patterns in."""
+    where = prefix(spark)
+    return f"{where}{path if where == HERE else encoded(str(path))}"
+
+
+def read_as(spark: SparkSession, path: Path) -> str:
+    """What Spark calls a file in `_metadata.file_path`."""
+    java: Any = spark.sparkContext._jvm
+    named = f"file:{path}" if prefix(spark) == HERE else uri(spark, path)
+    return str(java.org.apache.hadoop.fs.Path(named).toUri().toString())
+
+
+def literally(spark: SparkSession, path: Path) -> str:
+    """A path in which Hadoop finds no pattern to expand."""
+    if prefix(spark) != HERE:
+        return uri(spark, path)
+    return HERE + "".join("\\" + letter if letter in r"[]{}*?\\" else letter for letter in str(path))
+
+
+def with_names(rows: DataFrame, *columns: str) -> DataFrame:
+    """Columns that Spark made of names in paths (`run=.../file=...`), with the names as they are.
+
+    Spark decodes what is percent-encoded in them; where they are served that is left to do, below the other spelling.
+    """
+    from pyspark.sql import functions as F
+
+    if prefix(rows.sparkSession) == HERE:
+        return rows
+    plain = {}
+    for name in columns:
+        on_disk = F.url_decode(F.translate(F.col(name), "~", "%"))
+        plain[name] = F.url_decode(F.replace(on_disk, F.lit("+"), F.lit("%2B")))  # a plus is itself in a name
+    return rows.withColumns(plain)
