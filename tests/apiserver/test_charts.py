@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,3 +36,22 @@ def test_two_namespaces_may_have_a_release_of_one_name(chart: Path) -> None:
     assert not names("a", "b-c") & names("a-b", "c")
     assert not names("a", "one") & names("a", "two")
     assert bool(names("a", "same")) == (chart.name in CLUSTER_WIDE)
+
+
+def exec_probes(node: Any) -> Iterator[dict[str, Any]]:
+    """All of them, wherever they are in an object."""
+    if isinstance(node, dict):
+        yield from (probe for name, probe in node.items() if name.endswith("Probe") and "exec" in probe)
+        for each in node.values():
+            yield from exec_probes(each)
+    elif isinstance(node, list):
+        for each in node:
+            yield from exec_probes(each)
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_a_command_has_time_on_a_busy_node(chart: Path) -> None:
+    """By default it has a second; to start a process in a container takes longer on a busy node, and would count as failed."""
+    for document in rendered("release", chart, "there", *WIDEST.get(chart.name, [])):
+        for probe in exec_probes(document):
+            assert probe.get("timeoutSeconds", 1) >= 10, probe
