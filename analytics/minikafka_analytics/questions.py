@@ -58,6 +58,7 @@ class Questions:
 
     def view(self, name: str, make: Make, *needs: str) -> None:
         """A step of which nothing is landed: some rows or columns of the steps that are needed."""
+        make = self._noting(name, False, needs, make)
         self._when(self._step_threads, needs, lambda *found: self._steps.whole(make(*found)), self._step(name))
 
     def answer(self, name: str, make: Make, *needs: str) -> None:

@@ -104,3 +104,16 @@ def test_nothing_runs_on_when_something_else_has_failed() -> None:
         interrupted()
     assert ("slow", False) in kept.landed
     assert not [thread for thread in threading.enumerate() if "ThreadPoolExecutor" in thread.name and thread.is_alive()]
+
+
+def test_what_was_asked_is_told_of_views_too() -> None:
+    kept: Any = Kept()
+    kept.whole = lambda frame: frame
+    with Questions(kept) as ask:
+        ask.have("lines", lambda: together("lines"))
+        ask.view("fit", together, "lines")
+        ask.step("counted", together, "fit")
+        ask.answer("counts", together, "counted")
+        ask.answers()
+        told = [(each["name"], each["answer"], each["needs"]) for each in ask.asked()]
+    assert told == [("fit", False, ["lines"]), ("counted", False, ["fit"]), ("counts", True, ["counted"])]
