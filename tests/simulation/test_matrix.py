@@ -211,7 +211,7 @@ def test_a_setting_that_means_nothing_on_the_ground_is_refused_before_anything_r
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "bad.yaml"
-    path.write_text(SMALL.replace("broker.session.timeout.ms", "log.retention.ms"))
+    path.write_text(SMALL.replace("broker.session.timeout.ms", "broker.rack"))
     assert main(["chaos", "matrix", str(path), "--out", str(tmp_path / "out")]) == 2
-    assert "cell acks=all, min ISR=2: cluster.config log.retention.ms: not simulated" in capsys.readouterr().err
+    assert "cell acks=all, min ISR=2: cluster.config broker.rack: not simulated" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
