@@ -6,9 +6,11 @@ cluster stays for the next run (`tools/e2e` removes it). A test that fails leave
 
 from __future__ import annotations
 
+import fcntl
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +42,23 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "nodes: needs a cluster of three nodes (`make e2e-nodes`); nothing else runs there"
     )
     config.addinivalue_line(
-        "markers", "alone: disturbs all of Kubernetes, or claims a time; `tools/e2e` runs nothing beside these"
+        "markers", "alone: disturbs all of Kubernetes, or claims a time: no other test runs meanwhile"
     )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup`: a module goes to one process, and so do all that use the shared cluster."""
-    for item in items:
-        group = "journeys" if item.get_closest_marker("journeys") else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(group))
+@contextmanager
+def turn(kubectl: Kubectl, name: str, *, exclusive: bool) -> Iterator[None]:
+    """A lock between the processes that run tests side by side on one cluster."""
+    with (kubectl.kubeconfig.parent / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def no_disturbance(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests go side by side, apart from those marked `alone`."""
+    with turn(kubectl, "test", exclusive=request.node.get_closest_marker("alone") is not None):
+        yield
 
 
 @pytest.fixture(scope="session")
