@@ -22,6 +22,18 @@ ENDED = ("Completed", "Refused", "Aborted", "Error")
 RUN_SECONDS_MAX = 600
 """A story of minutes on a busy machine, the cluster that is made for it counted."""
 GONE_SECONDS_MAX = 60
+A_LEADER_DIES: dict[str, Any] = {
+    "topics": [{"name": "bank", "partitions": 2, "replicationFactor": 3}],
+    "workload": {"topic": "bank", "ratePerSecond": 100},
+    "steps": [
+        {"name": "warm-up", "wait": {"conditions": [{"type": "Acked", "atLeast": 300}]}},
+        {"name": "kill", "fault": {"verb": "Kill", "target": {"type": "Leader", "topic": "bank"}}},
+        {"name": "goes-on", "wait": {"conditions": [{"type": "Acked", "atLeast": 300, "since": "kill"}]}},
+        {"name": "back", "fault": {"verb": "Start", "target": {"type": "SameAs", "step": "kill"}}},
+        {"name": "whole", "wait": {"conditions": [{"type": "FullIsr", "topic": "bank"}], "deadlineSeconds": 120}},
+    ],
+}
+"""Of an experiment's spec, without its cluster: a short story for tests that are about what is made of it."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.e2e import charts, spark_jobs
 from tests.e2e.broker_cluster import SMALL, BrokerCluster
-from tests.e2e.chaos_lab import ENDED, document
+from tests.e2e.chaos_lab import A_LEADER_DIES, ENDED, document
 from tests.e2e.conftest import new_namespace
 from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.machine import images as made
@@ -30,7 +30,7 @@ RACK = "minikafka.dev/e2e-rack"
 READY_SECONDS_MAX = 120
 RUN_SECONDS_MAX = 400
 GONE_SECONDS_MAX = 120
-NAME, TOPIC = "shop", "bank"
+NAME = "shop"
 BROKERS = 3
 CLUSTER: dict[str, Any] = {
     "brokers": {"replicas": BROKERS, "resources": SMALL},
@@ -40,18 +40,7 @@ CLUSTER: dict[str, Any] = {
     "chaos": {"allowed": True},
     "config": {"minikafka.events.stdout": "true"},
 }
-EXPERIMENT: dict[str, Any] = {
-    "clusterRef": {"name": NAME},
-    "topics": [{"name": TOPIC, "partitions": 2, "replicationFactor": 3}],
-    "workload": {"topic": TOPIC, "ratePerSecond": 100},
-    "steps": [
-        {"name": "warm-up", "wait": {"conditions": [{"type": "Acked", "atLeast": 300}]}},
-        {"name": "kill", "fault": {"verb": "Kill", "target": {"type": "Leader", "topic": TOPIC}}},
-        {"name": "goes-on", "wait": {"conditions": [{"type": "Acked", "atLeast": 300, "since": "kill"}]}},
-        {"name": "back", "fault": {"verb": "Start", "target": {"type": "SameAs", "step": "kill"}}},
-        {"name": "whole", "wait": {"conditions": [{"type": "FullIsr", "topic": TOPIC}], "deadlineSeconds": 120}},
-    ],
-}
+EXPERIMENT: dict[str, Any] = {"clusterRef": {"name": NAME}, **A_LEADER_DIES}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e import charts, diagnostics
+from tests.e2e.chaos_lab import A_LEADER_DIES
 from tests.e2e.kubectl import Kubectl, condition, eventually
 from tests.e2e.machine import say
 from tests.e2e.objects import Object
@@ -21,19 +22,10 @@ START_SECONDS_MAX = 300
 RUN_SECONDS_MAX = 600
 REPORT_SECONDS_MAX = 600
 CLAIM = "minikafka-runs"
-TOPIC = "bank"
 
 SPEC: dict[str, Any] = {
     "cluster": {"brokers": 3, "config": [{"name": "min.insync.replicas", "value": "2"}]},
-    "topics": [{"name": TOPIC, "partitions": 2, "replicationFactor": 3}],
-    "workload": {"topic": TOPIC, "ratePerSecond": 100},
-    "steps": [
-        {"name": "warm-up", "wait": {"conditions": [{"type": "Acked", "atLeast": 300}]}},
-        {"name": "kill", "fault": {"verb": "Kill", "target": {"type": "Leader", "topic": TOPIC}}},
-        {"name": "goes-on", "wait": {"conditions": [{"type": "Acked", "atLeast": 300, "since": "kill"}]}},
-        {"name": "back", "fault": {"verb": "Start", "target": {"type": "SameAs", "step": "kill"}}},
-        {"name": "whole", "wait": {"conditions": [{"type": "FullIsr", "topic": TOPIC}], "deadlineSeconds": 120}},
-    ],
+    **A_LEADER_DIES,
 }
 
 
