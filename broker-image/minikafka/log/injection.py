@@ -72,19 +72,20 @@ class FaultFile:
         while (left := began + self.now.fsync_millis / 1000 - time.monotonic()) > 0:
             time.sleep(min(left, LOOK_SECONDS))
         if errno := self.now.fsync_errno:
-            raise _error(errno, path)
+            raise injected_error(errno, path)
 
     def before_write(self, path: str) -> None:
         """Raises OSError when the disk takes nothing."""
         if errno := self.now.write_errno:
-            raise _error(errno, path)
+            raise injected_error(errno, path)
 
     def clock(self, true: Callable[[], float]) -> Callable[[], float]:
         """A clock that is off by what the file says."""
         return lambda: true() + self.now.clock_millis / 1000
 
 
-def _error(number: int, path: str) -> OSError:
+def injected_error(number: int, path: str) -> OSError:
+    """What a disk says that a fault has refuse: an error of this number."""
     return OSError(number, f"{os.strerror(number)} (injected)", path)
 
 

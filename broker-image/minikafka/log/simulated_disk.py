@@ -292,12 +292,11 @@ class MemoryFileSystem:
 
     def fsync_dir(self, path: str) -> None:
         self.fault("fsync_dir", path)
-        directory = path.rstrip("/") or "/"
-        depth = len(directory.rstrip("/")) + 1
+        prefix = path.rstrip("/") + "/"
         here = {
             name
             for name in self._files.keys() | self._durable_files.keys()
-            if name.startswith(directory) and name.rfind("/") + 1 == depth
+            if name.startswith(prefix) and "/" not in name[len(prefix) :]
         }
         for name in here:
             if name in self._files:

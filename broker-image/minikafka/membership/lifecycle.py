@@ -217,6 +217,11 @@ class BrokerLifecycle:
         me = image.brokers.get(self.broker_id)
         return me if me is not None and self.broker_epoch >= 0 and me.epoch == self.broker_epoch else None
 
+    def is_fenced(self, image: ClusterImage) -> bool:
+        """By the controller's word, which everybody else has as well; False before it has said anything."""
+        me = self.in_image(image)
+        return me is not None and me.fenced
+
     def replicas_settled(self, leads_in_name_only: bool, has_offline_logs: bool = False) -> None:
         """Replicas match the image; if all of them can, this broker may lead.
 

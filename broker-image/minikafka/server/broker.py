@@ -97,7 +97,7 @@ class Broker:
         self.replicas.exists = self.partition_exists
         self.replicas.hint = self.leader_hint
         self.replicas.log_failed = self.log_failed
-        self._log_dir = LogDirShell(self)
+        self._log_dir = LogDirShell(self, CLOCK)
         self.offline_logs = self._log_dir.policy()
         self.fetchers = FetcherPool[HostedPartition](partial(ReplicaFetcher, self))
         self.host = PartitionHost(self, CLOCK)
@@ -356,8 +356,7 @@ class Broker:
     @property
     def is_fenced(self) -> bool:
         """By the controller's word, which everybody else has as well."""
-        me = self.membership.lifecycle.in_image(self.image)
-        return me is not None and me.fenced
+        return self.membership.lifecycle.is_fenced(self.image)
 
     @property
     def stopping(self) -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.log.errors import LogDirFailure
@@ -26,18 +24,21 @@ RECOVERY, DISK_WORK = COMPONENT + " recovery", COMPONENT + " work"
 class LogDirShell:
     """What the policy asks of a broker, on its event loop and its disk threads."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, clock: Clock) -> None:
         self.broker = broker
+        self._clock = clock
         self._tasks: set[asyncio.Task[bool]] = set()
 
     def policy(self) -> OfflineLogs:
         """That of this broker."""
 
         def later(seconds: float, event: Callable[[], None]) -> None:
-            supervised = partial(self.broker.supervisor.call, COMPONENT + " policy", event)
-            asyncio.get_running_loop().call_later(seconds, supervised)
+            def supervised() -> None:
+                self.broker.supervisor.call(COMPONENT + " policy", event)
 
-        return OfflineLogs(self, self.broker.replicas, Clock(time.monotonic, _unix_ms, later))
+            self._clock.later(seconds, supervised)
+
+        return OfflineLogs(self, self.broker.replicas, self._clock._replace(later=later))
 
     @property
     def is_fenced(self) -> bool:
@@ -71,7 +72,9 @@ class LogDirShell:
         broker = self.broker
 
         async def work() -> Log:
-            return await broker.housekeeping.on_disk_thread(broker.logs.prepare_reopen(topic_partition, _unix_ms()))
+            return await broker.housekeeping.on_disk_thread(
+                broker.logs.prepare_reopen(topic_partition, self._clock.unix_ms())
+            )
 
         self._once(work(), done)
 
@@ -103,7 +106,3 @@ class LogDirShell:
         task = self.broker.supervisor.once(DISK_WORK, run)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _unix_ms() -> int:
-    return int(time.time() * 1000)

@@ -8,7 +8,6 @@ At the end the disks are written out below `data`, where the replicas' logs are 
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.log.checkpoints import read_offsets
+from minikafka.log.injection import injected_error
 from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.protocol.types import TopicPartition
 
@@ -310,7 +310,7 @@ class SimulationGround(BrokerVerbs):
 def _refuse(refused: Mapping[str, int], operation: str, path: str) -> None:
     number = refused.get(operation)
     if number is not None:
-        raise OSError(number, f"{os.strerror(number)} (injected)", path)
+        raise injected_error(number, path)
 
 
 def _write_out(disk: MemoryFileSystem, source: str, target: Path) -> None:

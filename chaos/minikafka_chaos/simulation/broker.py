@@ -104,6 +104,11 @@ class SimBroker:
         self.leading.replicas.flush_ready()
         self.world.watcher.after(self)
 
+    def tolerate(self, error: Exception) -> None:
+        """Go on after an error of the disk. Raises it where the disk takes everything: then it is a mistake."""
+        if not self.disk_may_refuse:
+            raise error
+
     def later(self, delay: float, event: Callable[[], None]) -> None:
         incarnation = self.incarnation
         self.world.scheduler.at(delay, lambda: self.run(incarnation, event))
@@ -126,8 +131,7 @@ class SimBroker:
                 unflushed_dir=world.unflushed_dir,
             )
         except (LogError, OSError) as error:
-            if not self.disk_may_refuse:
-                raise
+            self.tolerate(error)
             world.note(f"b{self.id} cannot start: {error}")
             self.up = False
             self.disk.kill()
@@ -236,8 +240,7 @@ class SimBroker:
             self.world.watcher.checkpointed(self)
             self.logs.close(clean=clean, broker_epoch=self.broker_epoch)
         except (LogError, OSError) as error:
-            if not self.disk_may_refuse:
-                raise
+            self.tolerate(error)
             clean = False
             self.world.note(f"b{self.id} data directory: {error}")
         self.world.note(f"b{self.id} stopped {'cleanly' if clean else 'without a registration'}")
@@ -298,8 +301,7 @@ class SimBroker:
         try:
             self.write_checkpoints()
         except (LogError, OSError) as error:
-            if not self.disk_may_refuse:
-                raise
+            self.tolerate(error)
             self.world.note(f"b{self.id} cannot write its checkpoints: {error}")
         self.later(self.world.checkpoint_pause(first=False), self._checkpoint)
 
@@ -324,8 +326,7 @@ class SimBroker:
             try:
                 work()
             except (LogError, OSError) as error:
-                if not self.disk_may_refuse:
-                    raise
+                self.tolerate(error)
                 world.note(f"b{self.id} cannot remove what was deleted: {error}")
         pause = world.retention_pause()
         assert pause is not None

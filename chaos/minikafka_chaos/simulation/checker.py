@@ -222,7 +222,6 @@ class Checker(Watcher):
         never falls by that), and what was struck by an unclean election is excused.
         """
         log, leader = partition.log, partition.leader
-        isr = None if leader is None else leader.isr
         now = (
             log.log_end_offset,
             partition.high_watermark,
@@ -230,8 +229,7 @@ class Checker(Watcher):
             partition.state,
             partition.role,
             leader,
-            None if isr is None else isr.committed,
-            None if isr is None else isr.maximal,
+            None if leader is None else (leader.isr.committed, leader.isr.maximal),
             log.epochs.latest,
             self.states.get(tp),
         )

@@ -227,7 +227,7 @@ class ConfiguredCluster(SimCluster):
         return self.config.log_retention_check_interval_ms / 1000
 
     def flush_due(self, log: Log) -> bool:
-        return log.failure is None and log.needs_flush(self.now)
+        return log.needs_flush(self.now)
 
     def store_time(self) -> float:
         """The same for all: the first broker of a cluster that starts is its controller, for scenarios that name brokers."""

@@ -30,7 +30,6 @@ class DiskFaults:
         self.world = world
         self.random = Random(f"disks {seed}")
         self.active = self.random.random() < SHARE
-        self.struck: list[str] = []
         if self.active:
             world.scheduler.at(self.random.uniform(1.0, 2.5), self._strike)
 
@@ -53,7 +52,6 @@ class DiskFaults:
         if not nemesis.counts() or broker is None or not nemesis.spares(broker):
             return
         self.world.note(f"b{broker.id} disk: {kind} for {seconds:.2f} s")
-        self.struck.append(kind)
         broker.disk_may_refuse = True
         if kind == "full":
             broker.disk.capacity = broker.disk.used() + room

@@ -123,8 +123,6 @@ class SimFetcher:
         if taken.broke is not None:
             raise taken.broke
         if taken.failure is not None:
-            if not self.broker.disk_may_refuse:
-                raise taken.failure
             self.broker.log_dir.log_failed(partition, taken.failure)
         if taken.outcome in COUNTS:
             sent_in = led.get((partition.topic_id, partition.topic_partition.partition), -1)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minikafka.log.errors import LogError
-from minikafka.replication.hosted import HostedPartition
-
 if TYPE_CHECKING:
     from minikafka.groups.host import GroupHost
 
@@ -46,11 +43,6 @@ def host(broker: SimBroker) -> GroupHost:
         state = broker.image.topics.get(topic)
         return 0 if state is None else len(state.partitions)
 
-    def log_failed(partition: HostedPartition, error: LogError) -> None:
-        if not broker.disk_may_refuse:
-            raise error
-        broker.log_dir.log_failed(partition, error)
-
     def later(seconds: float, event: Callable[[], None]) -> None:
         broker.later(seconds or world.load_pause(), event)
 
@@ -58,7 +50,7 @@ def host(broker: SimBroker) -> GroupHost:
         config=world.group_config,
         offsets_partitions=world.offsets_partitions,
         clock=broker.leading.clock._replace(later=later),
-        log=world.rules.internal_log(broker.leading.replicas, log_failed),
+        log=world.rules.internal_log(broker.leading.replicas, broker.log_dir.log_failed),
         partition_count=partition_count,
         new_id=world.new_member_id,
         told=_Told(broker),

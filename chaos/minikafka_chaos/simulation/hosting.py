@@ -108,12 +108,14 @@ class Hosting:
                 case TopicDeleted():
                     broker.groups.topics_deleted([effect.topic])
                 case TopicFailed():
-                    if not isinstance(effect.error, (LogError, OSError)) or not broker.disk_may_refuse:
+                    if not isinstance(effect.error, (LogError, OSError)):
                         raise effect.error
+                    broker.tolerate(effect.error)
                     world.note(f"b{broker.id} topic {effect.topic} is looked at again: {effect.error}")
                 case MetadataBehind():
                     raise effect.error
                 case LogRefused():
+                    broker.tolerate(effect.failure)
                     world.note(f"b{broker.id} {effect.topic_partition}: {effect.what}: {effect.failure}")
                     broker.log_dir.policy.failed(effect.topic_partition, effect.failure)
 

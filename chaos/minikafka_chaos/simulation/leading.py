@@ -93,8 +93,7 @@ class Leading:
 
     def _file_failed(self, answer: FetchTopics, error: OSError) -> None:
         """The disk could not read what was to be sent: there is no answer, as when production's connection ends."""
-        if not self.broker.disk_may_refuse:
-            raise error
+        self.broker.tolerate(error)
         files = {id(file): file for _, row in answer for part in row for file, *_ in part.ranges}
         for partition in self.replicas.all():
             if any(partition.log.reads_from(file) for file in files.values()):

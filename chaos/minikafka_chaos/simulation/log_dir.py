@@ -23,6 +23,7 @@ class SimLogDir:
 
     def log_failed(self, partition: HostedPartition, error: LogError) -> None:
         """A log refused an append, a read or a flush."""
+        self.broker.tolerate(error)
         self.broker.world.note(f"b{self.broker.id} {partition.topic_partition} refused: {error}")
         if isinstance(error, LogDirFailure):
             self.policy.failed(partition.topic_partition, error)
@@ -31,8 +32,7 @@ class SimLogDir:
 
     @property
     def is_fenced(self) -> bool:
-        me = self.broker.membership.lifecycle.in_image(self.broker.image)
-        return me is not None and me.fenced
+        return self.broker.membership.lifecycle.is_fenced(self.broker.image)
 
     @property
     def is_ending(self) -> bool:
