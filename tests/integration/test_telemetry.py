@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 from minikafka.cli.connection import Connection
 from minikafka.local.cluster import LocalCluster
@@ -78,9 +78,11 @@ class Witness:
         self.values: dict[str, dict[tuple[int, Labels], list[float]]] = defaultdict(lambda: defaultdict(list))
         self.event_files: list[Path] = []
 
-    def look(self) -> None:
-        """Take in the page of every broker that answers."""
+    def look(self, *only: int) -> None:
+        """Take in the page of every broker that answers, or of some: one that is paused takes two seconds."""
         for broker in self.cluster.info().brokers:
+            if only and broker.id not in only:
+                continue
             try:
                 with urllib.request.urlopen(f"http://{HOST}:{broker.metrics_port}/metrics", timeout=2) as answer:
                     page = answer.read().decode()
@@ -92,7 +94,7 @@ class Witness:
 
     def latest(self, name: str, broker: int, **labels: str) -> float:
         """The value of now; 0 for what a page does not have yet."""
-        self.look()
+        self.look(broker)
         seen = self.values[name].get((broker, tuple(sorted(labels.items()))))
         return seen[-1] if seen else 0.0
 
@@ -150,7 +152,15 @@ class Story:
         raise AssertionError("no broker answers")
 
     def led_by(self, broker: int, topic: str, index: int = 0) -> PartitionInfo:
-        found = self.until(lambda: self.partition(topic, index), lambda p: p.leader == broker, seconds=DEADLINE)
+        """Wait until it leads; its preferred leader is asked for, for a broker may have been fenced on a slow machine."""
+
+        def seen() -> PartitionInfo:
+            found = self.partition(topic, index)
+            if found.leader not in (-1, broker):
+                self.admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, index)]).result(30)
+            return found
+
+        found = self.until(seen, lambda p: p.leader == broker, seconds=DEADLINE)
         assert isinstance(found, PartitionInfo)
         return found
 
@@ -429,13 +439,20 @@ class Story:
         self.until(self._forge_isr_changes, seconds=DEADLINE)
 
     def _forge_isr_changes(self) -> bool:
-        """In the leader's name, so fast that its own are out of date when they come. True once one was refused."""
+        """In the leader's name, so fast that its own are out of date when they come. True once one was refused.
+
+        A record before each has the followers fetch, which is when the leader asks for those that were taken out.
+        """
         ours = self.partition("main")
         with contextlib.closing(sqlite3.connect(self.cluster.data / "metadata.sqlite")) as store:
             (record,) = store.execute("SELECT value FROM records WHERE key = ?", (f"{BROKER}{ours.leader}",)).fetchone()
             broker_epoch = json.loads(record)["epoch"]
         port = self.cluster.broker(self.controller()).port
-        with Connection(HOST, port, 30) as client, Connection(HOST, port + INTER_BROKER_PORT_OFFSET, 30) as connection:
+        with (
+            Connection(HOST, port, 30) as client,
+            Connection(HOST, port + INTER_BROKER_PORT_OFFSET, 30) as connection,
+            RawConnection(self.address(ours.leader), 30) as leader,
+        ):
             answer = client.request(
                 DESCRIBE_TOPIC_PARTITIONS,
                 0,
@@ -459,6 +476,7 @@ class Story:
                     "broker_epoch": broker_epoch,
                     "topics": [{"topic_id": topic_id, "partitions": [part]}],
                 }
+                leader.call(produce_request("main", 0, record_batch([b"fetch this"]), acks=1))
                 row = connection.request(ALTER_PARTITION, 2, values).topics[0].partitions[0]
                 if int(row.error_code):
                     break

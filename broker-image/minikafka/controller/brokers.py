@@ -132,14 +132,18 @@ class BrokerRegistry:
 
     def connection_lost(self, broker_id: int, broker_epoch: int) -> None:
         """The connection that carried its heartbeats is closed: act on it now, unless the classic rules are wanted."""
+        if self.disconnected(broker_id, broker_epoch) and not self.workspace.config.trust_isr:
+            self.fence(self.workspace.image.brokers[broker_id], "connection closed")
+
+    def disconnected(self, broker_id: int, broker_epoch: int) -> bool:
+        """It has no connection; its session goes on. False when this is not its live incarnation."""
         broker = self.workspace.image.brokers.get(broker_id)
         if broker is None or broker.epoch != broker_epoch:
-            return
+            return False
         session = self.sessions.get(broker_id)
         if session is not None:
             session.connected = False
-        if not self.workspace.config.trust_isr:
-            self.fence(broker, "connection closed")
+        return True
 
     def connection_refused(self, broker_id: int) -> None:
         """Nobody listens at the broker's address: the process is gone (asked by a new controller that never met it)."""

@@ -98,6 +98,7 @@ class ControllerTerm:
         self._events: list[Event] = []
         self._committing = False
         self._tick_due: float | None = None
+        self._trusts_ends_from = 0.0
         session = controller.config.session_timeout
         self.tick_seconds = min(session / 8, TICK_SECONDS_MAX)
         self.renew_seconds = session / RENEWALS_A_SESSION
@@ -161,11 +162,16 @@ class ControllerTerm:
 
     def woke(self, now: float) -> None:
         """A tick is due. When it comes late, this process was paused or had no processor, and cannot know who spoke meanwhile."""
-        if self._tick_due is not None and now - self._tick_due > self.tick_seconds:
+        if self._is_late(now):
+            assert self._tick_due is not None
             self.controller.brokers.excuse(now - self._tick_due)
+            self._trusts_ends_from = now + self.tick_seconds
+
+    def _is_late(self, now: float) -> bool:
+        return self._tick_due is not None and now - self._tick_due > self.tick_seconds
 
     def strangers(self) -> list[int]:
-        """Brokers in session that never spoke to this controller: is anybody there? Ask, and tell :meth:`connection_refused`."""
+        """Brokers in session that have no connection to this controller: is anybody there? Ask, and tell :meth:`connection_refused`."""
         sessions = self.controller.brokers.sessions
         return [broker for broker, session in sessions.items() if not session.connected and broker != self.broker_id]
 
@@ -173,12 +179,16 @@ class ControllerTerm:
         """A stranger's process is gone; one that is merely silent is judged by its session."""
         return self.submit(lambda controller: controller.brokers.connection_refused(broker_id), _nobody)
 
-    def connection_lost(self, lost: Heartbeats) -> list[Effect]:
-        """The connection with a broker's heartbeats has ended. One of an earlier term says nothing: brokers close it themselves
-        when nobody answers them.
+    def connection_lost(self, lost: Heartbeats, now: float) -> list[Effect]:
+        """The connection with a broker's heartbeats has ended: the broker is dead.
+
+        But brokers close it themselves when nobody answers them. So one of an earlier term says nothing; and after this process
+        stood still, the broker is a stranger that is asked (:meth:`strangers`).
         """
         if lost.controller_epoch != self.epoch:
             return []
+        if self._is_late(now) or now < self._trusts_ends_from:
+            return self.submit(lambda c: c.brokers.disconnected(lost.broker_id, lost.broker_epoch), _nobody)
         return self.submit(lambda c: c.brokers.connection_lost(lost.broker_id, lost.broker_epoch), _nobody)
 
     def tick(self, now: float) -> list[Effect]:

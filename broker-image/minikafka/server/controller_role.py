@@ -103,7 +103,7 @@ class ControllerRole:
 
     def connection_lost(self, lost: Heartbeats) -> None:
         """The connection that carried a broker's heartbeats has ended."""
-        self._ask(self.term.connection_lost(lost))
+        self._ask(self.term.connection_lost(lost, time.monotonic()))
 
     def has_registered(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether this is the live incarnation of a broker, as far as this controller has decided."""

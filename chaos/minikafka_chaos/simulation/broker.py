@@ -203,7 +203,7 @@ class SimBroker:
         """Another broker's connection has ended."""
         lost = self.heartbeats.closed(connection)
         if lost is not None and self.role is not None:
-            self.role.ask(self.role.term.connection_lost(lost))
+            self.role.ask(self.role.term.connection_lost(lost, self.world.now))
 
     def pause(self) -> None:
         if self.up and not self.paused:

@@ -194,13 +194,33 @@ class TestTime:
 
 class TestConnections:
     def test_the_end_of_one_is_a_death(self, at: Term) -> None:
-        at.run(at.term.connection_lost(Heartbeats(2, 20, 5)))
+        at.run(at.term.connection_lost(Heartbeats(2, 20, 5), 0.0))
         assert at.decide()[0].records["broker/2"]["fenced"] is True
 
     def test_one_of_an_earlier_term_says_nothing(self, at: Term) -> None:
         """That term ended, brokers hung up for want of answers, and this broker is the controller again."""
-        at.run(at.term.connection_lost(Heartbeats(2, 20, 4)))
+        at.run(at.term.connection_lost(Heartbeats(2, 20, 4), 0.0))
         assert at.decide() == []
+
+    @pytest.mark.parametrize("woken", [False, True], ids=["before the tick", "after the tick"])
+    def test_one_that_ended_while_this_process_stood_still_makes_a_stranger(self, at: Term, woken: bool) -> None:
+        """Found by a test on processes: a paused controller woke up and fenced everybody that had hung up for want of answers."""
+        at.term.tick(0.0)
+        if woken:
+            at.term.woke(100.0)
+            at.run(at.term.tick(100.0))
+        at.run(at.term.connection_lost(Heartbeats(2, 20, 5), 100.1))
+        assert at.decide(100.1) == []
+        assert at.term.strangers() == [2]
+        at.run(at.term.connection_refused(2))
+        assert at.decide(100.2)[0].records["broker/2"]["fenced"] is True
+
+    def test_soon_after_it_an_end_is_a_death_again(self, at: Term) -> None:
+        at.term.tick(0.0)
+        at.term.woke(100.0)
+        at.run(at.term.tick(100.0))
+        at.run(at.term.connection_lost(Heartbeats(2, 20, 5), 100.0 + at.term.tick_seconds))
+        assert at.decide(100.6)[0].records["broker/2"]["fenced"] is True
 
     def test_whose_heartbeats_count(self, at: Term) -> None:
         assert at.term.has_registered(2, 20)
