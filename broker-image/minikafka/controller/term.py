@@ -171,7 +171,7 @@ class ControllerTerm:
         return self._tick_due is not None and now - self._tick_due > self.tick_seconds
 
     def strangers(self) -> list[int]:
-        """Brokers in session that have no connection to this controller: is anybody there? Ask, and tell :meth:`connection_refused`."""
+        """Brokers in session that are not connected: is anybody there? Ask, and tell :meth:`connection_refused`."""
         sessions = self.controller.brokers.sessions
         return [broker for broker, session in sessions.items() if not session.connected and broker != self.broker_id]
 
