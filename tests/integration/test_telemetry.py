@@ -151,6 +151,12 @@ class Story:
                 continue
         raise AssertionError("no broker answers")
 
+    def led(self, topic: str, index: int = 0) -> PartitionInfo:
+        """Once anybody leads it: its log may just come back."""
+        found = self.until(lambda: self.partition(topic, index), lambda p: p.leader > 0, seconds=DEADLINE)
+        assert isinstance(found, PartitionInfo)
+        return found
+
     def led_by(self, broker: int, topic: str, index: int = 0) -> PartitionInfo:
         """Wait until it leads; its preferred leader is asked for, for a broker may have been fenced on a slow machine."""
 
@@ -169,7 +175,7 @@ class Story:
 
         def sent() -> int:
             request = produce_request(topic, index, record_batch(values), acks=acks)
-            return read_produce_answer(self.ask(self.partition(topic, index).leader, request)).error_code
+            return read_produce_answer(self.ask(self.led(topic, index).leader, request)).error_code
 
         self.until(sent, lambda code: code == 0, seconds=DEADLINE)
 
@@ -218,7 +224,7 @@ class Story:
             consumer.subscribe(["main"])
             self.until(lambda: consumer.poll(1.0), lambda m: m is not None and m.error() is None, seconds=DEADLINE)  # noqa: B023
             consumer.commit(asynchronous=False)
-            coordinator = self.partition(OFFSETS_TOPIC).leader
+            coordinator = self.led(OFFSETS_TOPIC).leader
             assert self.witness.latest("minikafka_group_members", coordinator, group=group) == 1
             committed = {"group": group, "topic": "main", "partition": "0"}
             assert self.witness.latest("minikafka_group_committed_offset", coordinator, **committed) >= 1
@@ -261,7 +267,7 @@ class Story:
             body = group + struct.pack(">ii", session_ms, 60_000) + nobody + kind + protocol
             return bytes(request(JOIN_GROUP, 3, body, flexible=False))
 
-        coordinator = self.partition(OFFSETS_TOPIC).leader
+        coordinator = self.led(OFFSETS_TOPIC).leader
 
         def queued() -> float:
             return self.witness.latest("minikafka_request_queue_size", coordinator)
@@ -401,10 +407,8 @@ class Story:
         obstacle.mkdir()
 
         def offline() -> float:
-            self.ask(
-                self.partition("rolling").leader if self.partition("rolling").leader > 0 else 1,
-                produce_request("rolling", 0, record, acks=1),
-            )
+            leader = self.partition("rolling").leader
+            self.ask(leader if leader > 0 else 1, produce_request("rolling", 0, record, acks=1))
             return self.witness.latest("minikafka_offline_logs", 3)
 
         self.until(offline, seconds=DEADLINE)
@@ -433,7 +437,7 @@ class Story:
 
     def old_epochs(self) -> None:
         """A client that believes in a leader of the past; a leader whose ISR changes are overtaken."""
-        leader = self.partition("main").leader
+        leader = self.led("main").leader
         assert read_fetch_answer(self.ask(leader, fetch_request("main", 0, 0, leader_epoch=0))).error_code == 74
         self.witness.look()
         self.until(self._forge_isr_changes, seconds=DEADLINE)
@@ -443,7 +447,7 @@ class Story:
 
         A record before each has the followers fetch, which is when the leader asks for those that were taken out.
         """
-        ours = self.partition("main")
+        ours = self.led("main")
         with contextlib.closing(sqlite3.connect(self.cluster.data / "metadata.sqlite")) as store:
             (record,) = store.execute("SELECT value FROM records WHERE key = ?", (f"{BROKER}{ours.leader}",)).fetchone()
             broker_epoch = json.loads(record)["epoch"]

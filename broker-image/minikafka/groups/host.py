@@ -48,6 +48,10 @@ class InternalTopic(Protocol):
         is in its log."""
         ...
 
+    def when_committed(self, topic: str, partition: int, done: Callable[[ErrorCode], None]) -> None:
+        """Call `done` once: NONE when the high watermark has passed all that the log holds now, else the error."""
+        ...
+
 
 class LedPartition(Protocol):
     """A replica of this broker, as far as groups must know it."""
@@ -221,13 +225,37 @@ class GroupHost:
         if self._loads.get(load.partition) is not load:
             return  # given up meanwhile
         try:
-            if not load.read(self._clock.now, self._load_slice):
-                self._clock.later(0.0, lambda: self._go_on_loading(load))
-                return
-            self._loaded(load)
+            read_all = load.read(self._clock.now, self._load_slice)
         except Exception as error:
             self._load_failed(load.partition, error)
-        self._arm()
+            return
+        if read_all:
+            self._await_commit(load)
+        else:
+            self._clock.later(0.0, lambda: self._go_on_loading(load))
+
+    def _await_commit(self, load: _Load) -> None:
+        """Until all that was read is committed.
+
+        A new leader may hold records that never are. Who was told of them (a share of a generation, an offset) would be
+        contradicted by the next coordinator, in the same generation. Kafka's coordinators hold such answers back (KIP-848,
+        CoordinatorRuntime); here all groups of the partition wait.
+        """
+
+        def answered(error: ErrorCode) -> None:
+            if self._loads.get(load.partition) is not load:
+                return  # given up meanwhile
+            if error is not ErrorCode.NONE:  # it leads in another epoch by now, or is about to hear that it does not
+                self._clock.later(LOAD_RETRY_SECONDS_FIRST, lambda: self._await_commit(load))
+                return
+            try:
+                self._loaded(load)
+            except Exception as problem:
+                self._load_failed(load.partition, problem)
+            self._arm()
+
+        if self._loads.get(load.partition) is load:
+            self._log.when_committed(OFFSETS_TOPIC, load.partition, answered)
 
     def _loaded(self, load: _Load) -> None:
         replay = load.replay

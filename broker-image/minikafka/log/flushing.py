@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from minikafka.log.log import Log
 
+FSYNC_FAILED = "fsync-failed"
+"""In the log's directory after a failed fsync: the kernel may take pages for written that are not, and shows them all the same.
+No fsync writes them then ("fsyncgate", 2018); who believes what he reads loses it with the next power loss. A file in the page
+cache is remembered just as long as such pages are seen. (Kafka trusts them.)"""
+
 
 class FlushJob:
     """What has to be made durable so that all records below `end_offset` are.

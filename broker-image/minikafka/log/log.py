@@ -270,9 +270,18 @@ class Log:
     def go_offline(self, what: str, error: OSError | LogDirFailure, *, permanent: bool = False) -> LogDirFailure:
         """Something was left half done, or cannot be trusted: refuse everything from now on. The error to raise."""
         permanent |= isinstance(error, FsyncFailed)
+        if permanent:
+            self._note_failed_fsync()
         if self.failure is None or permanent > self.failure.permanent:
             self.failure = self.refused(what, error, permanent=permanent)
         return self.refused(what, error, permanent=permanent)
+
+    def _note_failed_fsync(self) -> None:
+        """For the next opening (`recovery.FSYNC_FAILED`). A disk that takes no file either leaves nothing to be noted."""
+        try:
+            self.fs.write_atomic(f"{self.directory}/{flushing.FSYNC_FAILED}", b"", durable=False)
+        except OSError:
+            pass
 
     def lower_recovery_point(self, offset: int) -> None:
         """Before the log is cut to `offset`. Raises LogDirFailure; nothing was changed then."""

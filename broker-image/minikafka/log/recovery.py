@@ -15,6 +15,7 @@ from crc32c import crc32c
 from minikafka.log.checkpoints import PARTITION_METADATA
 from minikafka.log.epochs import CHECKPOINT_NAME, LeaderEpochCache
 from minikafka.log.errors import CorruptBatch, DataDirRefused, MalformedCheckpoint
+from minikafka.log.flushing import FSYNC_FAILED
 from minikafka.log.index import CorruptIndex
 from minikafka.log.producer_state import CorruptSnapshot, decode_snapshot
 from minikafka.log.results import RecoveryInfo
@@ -26,7 +27,7 @@ from minikafka.log.truncation import (
     snapshot_offsets,
     truncate_fully_and_start_at,
 )
-from minikafka.log.unflushed import parse_tail_name, restore_tails
+from minikafka.log.unflushed import COPY_CHUNK_BYTES, parse_tail_name, restore_tails
 from minikafka.protocol.records import CRC_START
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ class _Loader:
             log_start_offset = restart
         bases = self._list_segments()
         restored = self._restore_unflushed(unflushed_dir)
+        fsync_failed = fs.exists(f"{log.directory}/{FSYNC_FAILED}")
+        if fsync_failed:
+            self.clean = False
+            self._write_again(bases)
         self._load_epochs()
         if restart is not None:
             log.epochs.clear()
@@ -110,6 +115,9 @@ class _Loader:
             log.flushed_offset = min(log.flushed_offset, self.recovery_point)
             log.new_files = True
             log.flush()  # what survived the process is from now on as safe as what was flushed
+        if fsync_failed:
+            fs.remove(f"{log.directory}/{FSYNC_FAILED}")
+            fs.fsync_dir(log.directory)
         if restart is not None:
             if log.tail_directory is not None:
                 fs.fsync_dir(log.tail_directory)
@@ -147,13 +155,31 @@ class _Loader:
             elif parsed is not None:
                 if parsed[1] == "log":
                     bases.append(parsed[0])
-            elif name not in (CHECKPOINT_NAME, PARTITION_METADATA, RESTART):
+            elif name not in (CHECKPOINT_NAME, PARTITION_METADATA, RESTART, FSYNC_FAILED):
                 raise DataDirRefused(f"{log.directory}/{name}: not a file of a log; move it away")
         for name in fs.listdir(log.directory):
             parsed = parse_segment_name(name)
             if parsed is not None and parsed[1] in ("index", "timeindex", "txnindex") and parsed[0] not in bases:
                 fs.remove(f"{log.directory}/{name}")
         return bases
+
+    def _write_again(self, bases: list[int]) -> None:
+        """Give what may be in memory only to the disk, as new files: records from the recovery point on, and the epochs."""
+        self.notes.append("an fsync had failed: what was not flushed is written again")
+        log, fs = self.log, self.fs
+        first = max((base for base in bases if base <= self.recovery_point), default=0)
+        paths = [segment_path(log.directory, base, "log") for base in bases if base >= first]
+        epochs = f"{log.directory}/{CHECKPOINT_NAME}"
+        for path in [*paths, *([epochs] if fs.exists(epochs) else [])]:
+            old, new = fs.open_read(path), fs.open_append(f"{path}.tmp")
+            try:
+                for position in range(0, old.size, COPY_CHUNK_BYTES):
+                    new.append(old.pread(COPY_CHUNK_BYTES, position))
+                new.fsync()
+            finally:
+                old.close()
+                new.close()
+            fs.rename(f"{path}.tmp", path)
 
     def _restore_unflushed(self, unflushed_dir: str | None) -> int:
         if unflushed_dir is None:
@@ -306,6 +332,6 @@ def replay_producers(log: Log, start: int) -> None:
     """Feed the batches from `start` on to the producer state: headers only, but for transaction markers."""
     for segment in log.segments[log.segment_number(start) :]:
         for found in segment.walk(segment.locate(start), REBUILD_READ_BYTES):
-            if found.header.producer_id >= 0 and found.header.base_offset >= start:
+            if found.header.producer_id >= 0 and found.header.last_offset >= start:  # the log may start inside it
                 batch = segment.read_batch(found) if found.header.control else None
                 log.producers.apply(found.header, batch)

@@ -89,8 +89,9 @@ class _Handle:
             return
         if n < inode.durable_size:
             if inode.undo is None:
-                inode.undo = bytes(inode.data[: inode.durable_size])
+                inode.undo = bytes(inode.durable())
             inode.durable_size = n
+        inode.lost = [(start, min(end, n)) for start, end in inode.lost if start < n]
         del inode.data[n:]
 
     def fsync(self) -> None:

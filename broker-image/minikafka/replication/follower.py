@@ -72,15 +72,17 @@ class FollowerState:
     def cut(self, offset: int, reason: str, leader_start: int | None = None) -> bool:
         """Truncate and remember it for the event log; True when records went away.
 
-        What leaves nothing of this log is no truncation: the log begins anew at the leader's start (``leader_start``).
-        Begun at the cut, it would lack what the leader has before it, and be let into the ISR all the same.
+        Below this log's start there is nothing to cut: the log begins anew at the leader's start (``leader_start``). Begun at
+        the cut, it would lack what the leader has before it and nobody deleted, and be let into the ISR all the same. At its very
+        start it is cut: what is before was committed and deleted here, and whoever may lead must not end below it (found by
+        simulation: retention had deleted more here than at the leader).
         """
         partition = self.partition
         log, before = partition.log, partition.log.log_end_offset
         if offset >= before:
             log.truncate_to(before)  # an epoch may have been assigned with no record in it
             return False
-        if leader_start is not None and offset <= log.log_start_offset and leader_start < offset:
+        if leader_start is not None and leader_start < offset < log.log_start_offset:
             self.begin_at(leader_start, reason)
             return True
         removed = partition.truncate_to(offset)

@@ -6,8 +6,9 @@ from collections import deque
 from typing import Any
 
 from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.produce import PartitionResult
 from minikafka.replication.partition import Partition
-from minikafka.replication.purgatory import DelayedFetch, ProduceWaiter
+from minikafka.replication.purgatory import DelayedFetch, DelayedProduce, ProduceDone, ProduceWaiter
 from minikafka.telemetry.stats import TopicTraffic
 
 
@@ -40,6 +41,13 @@ class HostedPartition(Partition):
                 return
             producers.popleft()
             waiter.delayed.settle(waiter.result, code)
+
+    def await_commit(self, result: PartitionResult, done: ProduceDone) -> None:
+        """Call ``done`` as for an acks=all produce that ends where the log ends now, with its outcome in ``result``."""
+        delayed = DelayedProduce(float("inf"), done)
+        delayed.left = 1
+        self.producers.append(ProduceWaiter(self.log.log_end_offset, delayed, result))
+        self.settle_producers()
 
     def settle_unflushed_producers(self) -> None:
         """Answer the acks=1 produces whose records this leader's log has safely by now (R17)."""

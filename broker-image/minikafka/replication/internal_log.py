@@ -42,6 +42,24 @@ class InternalLog:
         self._replicas.produce(request, answered, internal=True)
         self._replicas.flush_ready()
 
+    def when_committed(self, topic: str, partition: int, done: Callable[[ErrorCode], None]) -> None:
+        """``done`` gets NONE once the high watermark has passed all that the log holds now, however late that is.
+
+        Another error: this broker no longer leads the partition, or never did.
+        """
+        hosted = self._replicas.get(topic, partition)
+        if hosted is None or hosted.leader is None:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        result = PartitionResult(partition, ErrorCode.NONE)
+
+        def settled() -> None:
+            # passed while the ISR is too small for another write: passed all the same
+            late = result.error == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            done(ErrorCode.NONE if late else ErrorCode(result.error))
+
+        hosted.await_commit(result, settled)
+
     def read(self, topic: str, partition: int) -> Iterator[RecordBatch]:
         """All batches of a partition hosted here, committed or not: a new leader's log is the truth. Raises LogError."""
         hosted = self._replicas.get(topic, partition)

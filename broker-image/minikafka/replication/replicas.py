@@ -164,11 +164,10 @@ class ReplicaManager:
         traffic.messages_in += info.records
         log = partition.log
         result = PartitionResult(index, 0, info.first_offset, info.log_append_time, log.log_start_offset)
-        if not info.duplicate:
-            if partition.followers:
-                self.wake(partition.followers)
-            if partition.high_watermark != before:
-                self.high_watermark_moved(partition)
+        if partition.followers and not info.duplicate:
+            self.wake(partition.followers)
+        if partition.high_watermark != before:  # by a duplicate, too: since the last look a follower may count no more
+            self.high_watermark_moved(partition)
         owes_flush = log.owes_flush
         if owes_flush:
             self.flush_soon(partition)

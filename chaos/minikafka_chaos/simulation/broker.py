@@ -236,8 +236,7 @@ class SimBroker:
         clean = self.broker_epoch >= 0
         self.log_dir.policy.stop()
         try:
-            self.logs.checkpoint_high_watermarks(self.hosting.host.high_watermarks())
-            self.world.watcher.checkpointed(self)
+            self._write_high_watermarks()
             self.logs.close(clean=clean, broker_epoch=self.broker_epoch)
         except (LogError, OSError) as error:
             self.tolerate(error)
@@ -293,8 +292,16 @@ class SimBroker:
     def write_checkpoints(self) -> None:
         """All of them, now. Raises LogDirFailure or OSError: the disk takes no writes."""
         assert self.logs is not None
-        self.logs.checkpoint_high_watermarks(self.hosting.host.high_watermarks())
+        self._write_high_watermarks()
         self.logs.checkpoint_recovery_points()
+
+    def _write_high_watermarks(self) -> None:
+        assert self.logs is not None
+        try:
+            self.logs.checkpoint_high_watermarks(self.hosting.host.high_watermarks())
+        except (LogError, OSError):
+            self.world.watcher.checkpointed(self, perhaps=True)
+            raise
         self.world.watcher.checkpointed(self)
 
     def _checkpoint(self) -> None:

@@ -156,7 +156,7 @@ class Checker(Watcher):
     def _remembers_right(self, broker: SimBroker, tp: TopicPartition, log: Log, view: View) -> None:
         """Epoch cache and producer state are those of the batches (B21, B22)."""
         led = {epoch for (of, epoch), leader in self.leaders.items() if of == tp and leader == broker.id}
-        if (difference := epochs_differ(log, view, led)) is not None:
+        if (difference := epochs_differ(log, view, led, broker.disk_may_refuse)) is not None:
             self.fail("B21 EpochCache", f"broker {broker.id} {tp}: {difference}")
         if (difference := producers_differ(log, view)) is not None:
             self.fail("B22 ProducerState", f"broker {broker.id} {tp}: {difference}")
@@ -171,6 +171,7 @@ class Checker(Watcher):
         tp = partition.topic_partition
         self.views.setdefault((broker.id, tp), View())
         mark = min(self.marks.get((broker.id, tp), 0), partition.log.log_end_offset)
+        self.marks[broker.id, tp] = mark  # a log that was made anew has forgotten the rest
         if partition.high_watermark < mark:
             self.fail(
                 "B17 restored high watermark",
@@ -191,11 +192,12 @@ class Checker(Watcher):
         """A coordinator has forgotten a group."""
         self.groups.group_deleted(group)
 
-    def checkpointed(self, broker: SimBroker) -> None:
+    def checkpointed(self, broker: SimBroker, perhaps: bool = False) -> None:
         """Remember what a restart must find at least."""
         for tp, partition in broker.partitions.items():
             if self._exists(tp, partition):
-                self.marks[broker.id, tp] = partition.high_watermark
+                written, before = partition.high_watermark, self.marks.get((broker.id, tp), 0)
+                self.marks[broker.id, tp] = min(written, before) if perhaps else written
 
     def after(self, broker: SimBroker) -> None:
         """After every event on a broker: its own replicas, and the candidates for leadership."""
@@ -203,7 +205,7 @@ class Checker(Watcher):
             return
         for partition in broker.leading.replicas.all():
             tp = partition.topic_partition
-            if partition.log.failure is not None:
+            if partition.log.failure is not None or tp in broker.log_dir.policy:
                 continue  # memory and disk may differ; nobody is told anything of it
             if self._exists(tp, partition) and self._has_changed(broker, tp, partition):
                 with unrefused(broker.disk):

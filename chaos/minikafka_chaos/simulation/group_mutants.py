@@ -54,6 +54,7 @@ class _LoadsTheBeginning(GroupHost):
 
         class Beginning:
             append = self._log.append
+            when_committed = self._log.when_committed
 
             @staticmethod
             def read(topic: str, index: int) -> Iterator[RecordBatch]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from minikafka.log.errors import LogError
+
 if TYPE_CHECKING:
     from minikafka.groups.host import GroupHost
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Told:
-    """What the groups of a broker tell. Nothing may fail here: the simulated disk takes everything, and mistakes end the run."""
+    """What the groups of a broker tell. Nothing may fail here but a disk that refuses; mistakes end the run."""
 
     def __init__(self, broker: SimBroker) -> None:
         self._broker = broker
@@ -29,7 +31,9 @@ class _Told:
 
     def failed(self, work: str, error: Exception) -> None:
         del work
-        raise error
+        if not isinstance(error, (LogError, OSError)):
+            raise error
+        self._broker.tolerate(error)
 
     def recovered(self, work: str) -> None:
         """Nothing had failed."""

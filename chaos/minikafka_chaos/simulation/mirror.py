@@ -139,11 +139,12 @@ class View:
 # -- what a broker remembers beside its log, compared with the log ---------------------------------------------------------------
 
 
-def epochs_differ(log: Log, view: View, led: set[int]) -> str | None:
+def epochs_differ(log: Log, view: View, led: set[int], disk_may_refuse: bool) -> str | None:
     """How the epoch cache differs from the epochs in the batches, or None.
 
     Its last entry may have no record yet: a leader notes its epoch before it appends (KIP-279). ``led`` are the epochs that
-    this broker has led.
+    this broker has led. A follower notes it before it appends, too, and the disk may refuse what comes then
+    (``disk_may_refuse``); or it refuses to forget what is before the log start. Neither misleads anybody.
     """
     start, end = log.log_start_offset, log.log_end_offset
     wanted: list[tuple[int, int]] = []
@@ -153,8 +154,10 @@ def epochs_differ(log: Log, view: View, led: set[int]) -> str | None:
             wanted.append((epoch, offset))
     found = [(entry.epoch, entry.start_offset) for entry in log.epochs.entries]
     shown = f"the epoch cache has {found}, the batches from {start} to {end} have {wanted}"
-    if found and found[-1][1] == end and (found[-1][0] in led or start == end):
+    if found and found[-1][1] == end and (found[-1][0] in led or start == end or disk_may_refuse):
         found.pop()
+    if disk_may_refuse:
+        found = found[sum(offset <= start for _, offset in found[1:]) :]
     if found and wanted and found[0][0] == wanted[0][0] and found[0][1] <= start:
         found[0] = wanted[0]
     return None if found == wanted else shown

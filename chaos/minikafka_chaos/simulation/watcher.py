@@ -35,8 +35,8 @@ class Watcher:
     def reset(self, broker: SimBroker, tp: TopicPartition) -> None:
         """The replica waits for a new registration."""
 
-    def checkpointed(self, broker: SimBroker) -> None:
-        """High watermarks were written."""
+    def checkpointed(self, broker: SimBroker, perhaps: bool = False) -> None:
+        """High watermarks were written; ``perhaps``: the disk refused something, and the file is the new one or the old one."""
 
     def after(self, broker: SimBroker) -> None:
         """An event on a broker is over."""

@@ -37,6 +37,7 @@ class OneBroker:
         self.append_error = ErrorCode.NONE
         self.read_error: Exception | None = None
         self.hold: list[Callable[[ErrorCode], None]] | None = None
+        self.hold_commit: list[Callable[[ErrorCode], None]] | None = None
         self.events: list[str] = []
         self.warnings: list[str] = []
         self.groups = GroupService(
@@ -71,6 +72,12 @@ class OneBroker:
             yield from iterate_batches(batch)
         if self.read_error is not None:
             raise self.read_error
+
+    def when_committed(self, topic: str, partition: int, done: Callable[[ErrorCode], None]) -> None:
+        if self.hold_commit is not None:
+            self.hold_commit.append(done)
+        else:
+            done(ErrorCode.NONE)
 
     async def _ensure(self) -> None:
         if self.topic_error is not None:
@@ -456,6 +463,24 @@ async def test_a_log_that_can_be_read_again_is_loaded_again(monkeypatch: pytest.
             broker.read_error = None
             await until(lambda: broker.groups.coordinator.owned == set(range(PARTITIONS)))
             assert broker.events[PARTITIONS:] == ["component_recovered"] * PARTITIONS
+
+
+async def test_what_is_not_committed_yet_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new leader may hold records that never are committed; the next coordinator would contradict it (schedule 108484)."""
+    monkeypatch.setattr(group_host, "LOAD_RETRY_SECONDS_FIRST", 0.001)
+    async with one_broker(leads=False) as broker:
+        broker.hold_commit = []
+        broker.lead()
+        answer = await broker.ask("OffsetFetch", 7, group_id="bank", topics=None)
+        assert error_of(answer) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        waiting, broker.hold_commit = broker.hold_commit, None
+        assert len(waiting) == PARTITIONS
+        waiting[0](ErrorCode.NOT_LEADER_OR_FOLLOWER)  # it leads in another epoch already: it waits again
+        broker.groups._host.on_leadership_change(1, False)
+        for committed in waiting[1:]:
+            committed(ErrorCode.NONE)
+        await until(lambda: broker.groups.coordinator.owned == {0, 2, 3})
+        assert broker.events == []
 
 
 async def test_leadership_lost_while_it_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

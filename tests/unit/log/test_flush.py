@@ -131,6 +131,39 @@ class TestFailedFsync:
         fs.rmtree(UNFLUSHED)
         assert open_log(fs, clean=False, unflushed=unflushed).log_end_offset == 0
 
+    @pytest.mark.parametrize("unflushed", [False, True])
+    @pytest.mark.parametrize("suffix", [".log", "leader-epoch-checkpoint", ".timeindex"])
+    def test_the_next_process_writes_again_what_it_reads(self, suffix: str, unflushed: bool) -> None:
+        """Its fsync would succeed, for the kernel takes those pages for written (simulated schedules 102010 and 102948)."""
+        fs, log = filled(12, SMALL, unflushed=unflushed)
+        refuse_fsync(fs, suffix)
+        with pytest.raises(LogDirFailure):
+            log.flush()
+        fs.fault_hook = None
+        fs.kill()
+        found = open_log(fs, SMALL, clean=False, recovery_point=log.recovery_point, unflushed=unflushed)
+        assert (found.log_end_offset, found.flushed_offset) == (log.log_end_offset, log.log_end_offset)
+        assert any("fsync had failed" in note for note in found.recovery.notes)
+        before = contents(found)
+        fs.power_loss()
+        after = open_log(fs, SMALL, clean=False, recovery_point=found.recovery_point, unflushed=unflushed)
+        assert contents(after) == before
+        assert after.epochs.entries == found.epochs.entries
+        assert not any("fsync" in note for note in after.recovery.notes), "it is done"
+
+    def test_a_disk_that_takes_no_file_either(self) -> None:
+        """Then nothing is noted; the log is as offline as it was."""
+        fs, log = filled(3)
+
+        def hook(operation: str, path: str) -> None:
+            if operation in ("fsync", "write_atomic"):
+                raise OSError(errno.EIO, "Input/output error", path)
+
+        fs.fault_hook = hook
+        with pytest.raises(LogDirFailure) as failure:
+            log.flush()
+        assert failure.value.permanent
+
     def test_an_epoch_checkpoint_that_cannot_be_fsynced_counts_too(self) -> None:
         fs, log = filled(3)
         refuse_fsync(fs, "leader-epoch-checkpoint")
@@ -163,6 +196,21 @@ class TestFailedFsync:
         assert fs.read_bytes("/x") == b"abcdef"
         fs.power_loss()
         assert fs.read_bytes("/x") == b"\0\0\0\0ef"
+
+    def test_what_is_cut_and_written_again_is_written(self) -> None:
+        fs = MemoryFileSystem()
+        file = fs.open_append("/x")
+        file.append(b"abcd")
+        refuse_fsync(fs)
+        with pytest.raises(OSError, match="Input/output"):
+            file.fsync()
+        fs.fault_hook = None
+        file.truncate(2)
+        file.append(b"CD")
+        file.fsync()
+        fs.fsync_dir("/")
+        fs.power_loss()
+        assert fs.read_bytes("/x") == b"\0\0CD"
 
 
 class TestUnflushedVolume:

@@ -321,6 +321,18 @@ class TestProducerSnapshots:
         assert not fs.exists(middle)
         assert any("removed" in note for note in opened.recovery.notes)
 
+    def test_the_batch_that_the_log_starts_in_is_remembered(self) -> None:
+        """After DeleteRecords a log may start inside a batch, which may still be sent again (simulated schedule 106160)."""
+        fs = MemoryFileSystem()
+        log = open_log(fs)
+        log.append_as_leader(batch(3, producer=5, sequence=0), 0, NOW_MS)
+        log.increment_log_start_offset(1)
+        before = log.producers.get(5)
+        fs.kill()
+        after = open_log(fs, clean=False, log_start_offset=1).producers.get(5)
+        assert before is not None and after is not None
+        assert after.batches == before.batches
+
     def test_a_snapshot_beyond_the_end_is_removed(self) -> None:
         fs, log = filled(3)
         log.close()

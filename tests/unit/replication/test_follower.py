@@ -350,15 +350,20 @@ class TestNothingIsLeft:
         assert one.partition.leader is not None and one.partition.leader.isr.pending is not None
         assert (two.partition.log.log_start_offset, two.values()) == (0, one.values())
 
-    def test_a_divergence_below_the_own_start(self) -> None:
-        """Records 5 to 7 of epoch 3 are nobody else's; records 0 to 4 were deleted here, and not at the leader."""
+    @pytest.mark.parametrize(("deleted", "kept"), [(6, 0), (5, 5)])
+    def test_a_divergence_at_the_own_start_or_below(self, deleted: int, kept: int) -> None:
+        """Records 5 to 7 of epoch 3 are nobody else's; those before ``deleted`` were deleted here, and not at the leader.
+
+        What begins anew has all that the leader has; what is cut never ends below what it deleted.
+        """
         leader, follower = pair(5)
         catch_up(follower, leader)
         states([follower], PartitionState((1, 2), (2,), 2, 3, 3))
         for number in range(3):
             follower.produce(f"alone-{number}")
-        follower.partition.log.increment_log_start_offset(5)
+        follower.partition.log.increment_log_start_offset(deleted)
         states([leader, follower], PartitionState((1, 2), (1,), 1, 4, 4))
         leader.produce("m5")
         catch_up(follower, leader)
-        assert follower.values() == leader.values() == [f"m{number}" for number in range(6)]
+        assert leader.values() == [f"m{number}" for number in range(6)]
+        assert follower.values() == leader.values()[kept:]

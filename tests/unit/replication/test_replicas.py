@@ -121,6 +121,21 @@ class TestProduce:
         lab.follower_has(1)
         assert first == again == [[(0, 0)]]
 
+    def test_a_repeated_batch_that_finds_the_high_watermark_free_answers_who_waits(self) -> None:
+        """Broker 2 is no more waited for once it lags; the append that notices it may be one that writes nothing.
+
+        Found by simulation (schedule 101553): the high watermark moved, and nobody was told until it moved again.
+        """
+        lab = Lab(isr=(1,))
+        lab.follower_has(0)
+        lab.replicas.isr_answered(lab.proposals[0], AlterPartitionAnswer(ErrorCode.INELIGIBLE_REPLICA))
+        once = bytes(batch("a", producer=(7, 0, 0)))
+        first = lab.produce(records=once)
+        assert first == []
+        lab.now += 10.1
+        again = lab.produce(records=once)
+        assert first == again == [[(0, 0)]]
+
     def test_a_request_is_answered_with_its_last_partition_and_once(self) -> None:
         """Bug seed forget-acknowledgement: what the high watermark has passed is answered, whatever else waits."""
         lab = Lab()
