@@ -56,7 +56,7 @@ SHELL = (
         "                    effects = lifecycle.lease_taken(lease)\n"
         "                case to_do.ReadSnapshot():\n                    snapshot = self.early\n",
         (f"{WIRE}/test_controller.py",)),
-    Bug("s13", "a commit into SQLite without fencing", "R15", "metadata/sqlite.py",
+    Bug("s13", "a commit into SQLite without fencing", "R15", "metadata/database.py",
         "            if held is None or held.epoch != controller_epoch:\n", "            if held is None:\n",
         ("tests/unit/metadata/test_stores.py",)),
     Bug("s14", "a follower's fetches turn the check for divergence off", "R13, KIP-595", "server/fetchers.py",
@@ -151,7 +151,7 @@ SHELL = (
     Bug("s38", "a disk that cannot read a coordinator's log leaves it in use", "R17", "replication/internal_log.py",
         "            self._log_failed(hosted, error)\n            raise\n", "            raise\n",
         (f"{SERVER}/test_offline_logs.py",)),
-    Bug("s39", "a store that was put back to an earlier state is read on", "R12, R15", "metadata/sqlite.py",
+    Bug("s39", "a store that was put back to an earlier state is read on", "R12, R15", "metadata/database.py",
         "            if revision < since:\n", "            if False:\n",
         ("tests/unit/metadata/test_stores.py", f"{SERVER}/test_stale_metadata.py")),
     Bug("s40", "acks=1 is answered before the flush that flush.messages wants", "R16, R17", "replication/replicas.py",

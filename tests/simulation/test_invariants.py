@@ -444,7 +444,7 @@ def unfenced_before_it_has_looked_at_the_image(scene: Scene) -> None:
 
 def a_term_goes_on_though_another_has_the_lease(scene: Scene) -> None:
     controller = next(broker for broker in scene.world.brokers.values() if broker.role is not None)
-    store = scene.world.store.inner
+    store = scene.world.store
     assert store.held is not None
     store.held = replace(store.held, holder=scene.follower.id, epoch=store.held.epoch + 1)
     scene.checker.after(controller)

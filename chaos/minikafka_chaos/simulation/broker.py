@@ -258,7 +258,7 @@ class SimBroker:
         except StoreError:
             self.later(0.1, self.sync)
             return
-        changes = world.store.inner.changes_now(self.image.revision)
+        changes = world.store.changes(self.image.revision)
         if changes.revision != self.image.revision:
             for key, value in changes.records.items():
                 self.image.apply(key, value)

@@ -11,7 +11,6 @@ from minikafka.controller.heartbeats import Heartbeats
 from minikafka.controller.resignation import ControllerResignation
 from minikafka.membership import lifecycle as to_do
 from minikafka.membership.lifecycle import Effect, LifecycleSettings, Step
-from minikafka.metadata.store import Snapshot
 from minikafka.protocol.errors import ErrorCode, KafkaError
 
 from minikafka_chaos.simulation.network import Reply
@@ -91,21 +90,21 @@ class Membership:
             case to_do.ReadLease():
                 store.ask(
                     broker,
-                    lambda: store.inner.held,
+                    store.lease,
                     lambda lease: self._done(step, lambda: lifecycle.lease_read(lease, world.now)),
                     store_failed,
                 )
             case to_do.TakeLease():
                 store.ask(
                     broker,
-                    lambda: store.inner.acquire_now(broker.id, "sim", broker.id, step.expected_epoch),
+                    lambda: store.acquire(broker.id, "sim", broker.id, step.expected_epoch),
                     lambda lease: self._done(step, lambda: lifecycle.lease_taken(lease)),
                     store_failed,
                 )
             case to_do.ReadSnapshot():
                 store.ask(
                     broker,
-                    lambda: Snapshot(store.inner.revision, _records(store.inner.changes_now(-1).records)),
+                    store.snapshot,
                     lambda snapshot: self._done(step, lambda: lifecycle.snapshot_read(step.lease, snapshot, world.now)),
                     store_failed,
                 )
@@ -294,7 +293,3 @@ class Membership:
             ),
             took,
         )
-
-
-def _records(records: Any) -> dict[str, Any]:
-    return {key: value for key, value in records.items() if value is not None}

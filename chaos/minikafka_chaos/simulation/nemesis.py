@@ -117,7 +117,7 @@ class Nemesis:
         return broker if broker is not None and broker.up else None
 
     def _controller(self) -> SimBroker | None:
-        held = self.world.store.inner.held
+        held = self.world.store.held
         broker = None if held is None else self.world.brokers[held.holder]
         return broker if broker is not None and broker.up else None
 
@@ -385,7 +385,7 @@ class Nemesis:
         self._set_min_isr("1")
         lag, store = self.world.lag, self.world.store
         others = [i for i in self.world.brokers if i != leader.id]
-        held = store.inner.held
+        held = store.held
         links = [link for o in others if held is None or o != held.holder for link in ((o, leader.id), (leader.id, o))]
         late = lag * random.uniform(2.0, 4.0)
 

@@ -80,7 +80,7 @@ class SimRole:
         world, image = self.broker.world, self.controller.image
 
         def write() -> None:
-            world.store.inner.commit_now(commit.controller_epoch, commit.records)
+            world.store.commit(commit.controller_epoch, commit.records)
             world.store.committed()
             world.watcher.committed(list(commit.events), image)
 
@@ -119,5 +119,5 @@ class SimRole:
         def failed(error: StoreError) -> None:
             self.carry_out(self.term.renewal_failed(error))
 
-        store.ask(self.broker, lambda: store.inner.renew_now(lease), self.term.renewed, failed)
+        store.ask(self.broker, lambda: store.renew(lease), self.term.renewed, failed)
         self.broker.later(self.term.renew_seconds, self._renew)

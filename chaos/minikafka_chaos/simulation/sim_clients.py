@@ -55,7 +55,7 @@ class SimView:
 
     def controller(self) -> int:
         cluster = self._cluster()
-        held = cluster.store.inner.held
+        held = cluster.store.held
         return NO_BROKER if held is None or self._informed() is None else held.holder
 
 
@@ -112,7 +112,7 @@ class SimClients:
     def _ask_for(self, wish: NewTopic) -> KafkaError | None:
         """Have the controller create a topic; why it did not, or None."""
         cluster = self._cluster()
-        held = cluster.store.inner.held
+        held = cluster.store.held
         if held is None:
             return NOT_CONTROLLER
         answers: list[Any] = []

@@ -1,13 +1,13 @@
-"""The cluster store of a simulation: the production memory store, behind delays and outages."""
+"""The cluster store of a simulation: the transactions of production's SQLite store, behind delays and outages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from minikafka.metadata.memory import MemoryStore
-from minikafka.metadata.store import FencedControllerError, StoreError
+from minikafka.metadata.database import IN_MEMORY, Database
+from minikafka.metadata.store import Changes, FencedControllerError, Lease, Snapshot, StoreError
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -23,13 +23,56 @@ class SimStore:
 
     def __init__(self, world: SimCluster) -> None:
         self.world = world
-        self.inner = MemoryStore()
-        self.inner.cluster_id = CLUSTER_ID
+        self._database = Database(IN_MEMORY)
+        self._database.open(CLUSTER_ID)
+        self._read: dict[int, Changes] = {}
+        """What brokers have read since the last commit: most of them ask for the same."""
+        self.held: Lease | None = None
+        """As the database has it."""
         self.down = False
         self.unreachable: set[int] = set()
         self.slow: dict[int, float] = {}
         self.failed_at: dict[int, float] = {}
         """When the store was last out of reach of each broker, or its answer was lost."""
+
+    # -- at the store, at once ----------------------------------------------------------------------------------------------
+
+    def changes(self, since: int) -> Changes:
+        """What was written after a revision."""
+        found = self._read.get(since)
+        if found is None:
+            found = self._read[since] = self._database.changes(since)
+        return found
+
+    def snapshot(self) -> Snapshot:
+        """All that is written."""
+        return self._database.snapshot()
+
+    def commit(self, controller_epoch: int, records: Mapping[str, Any]) -> int:
+        """Raises FencedControllerError."""
+        self._read.clear()
+        return self._database.commit(controller_epoch, records)
+
+    def lease(self) -> Lease | None:
+        """Who is the controller."""
+        return self._database.lease()
+
+    def acquire(self, holder: int, host: str, port: int, expected_epoch: int) -> Lease | None:
+        """None when somebody else was faster."""
+        taken = self._database.acquire(holder, host, port, expected_epoch)
+        self.held = taken or self.held
+        return taken
+
+    def renew(self, lease: Lease) -> Lease:
+        """Raises FencedControllerError."""
+        self.held = self._database.renew(lease)
+        return self.held
+
+    def close(self) -> None:
+        """The run is over."""
+        self._database.close()
+
+    # -- the way there ------------------------------------------------------------------------------------------------------
 
     def check(self, broker_id: int) -> None:
         """Raises StoreError during an outage."""

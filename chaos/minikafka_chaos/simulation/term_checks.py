@@ -59,7 +59,7 @@ class TermChecks:
     def after(self, broker: SimBroker) -> None:
         """An event on a broker is over."""
         role, store = broker.role, self._world.store
-        held = store.inner.held
+        held = store.held
         if role is None or held is None or held.epoch <= role.term.epoch:
             return
         now, key = self._world.now, (broker.id, role.term.epoch)

@@ -239,7 +239,7 @@ class World(SimCluster):
 
     def _begin(self) -> None:
         """Create the topic as soon as there is a controller and everybody is there, then let clients and faults loose."""
-        held = self.store.inner.held
+        held = self.store.held
         role = self.brokers[held.holder].role if held is not None else None
         if role is None or len(list(role.controller.image.active_brokers())) < len(self.brokers):
             self.scheduler.at(0.05, self._begin)

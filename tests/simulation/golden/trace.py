@@ -146,7 +146,7 @@ class Trace:
         return changed
 
     def _metadata(self) -> str:
-        changes = self.cluster.store.inner.changes_now(self._image.revision)
+        changes = self.cluster.store.changes(self._image.revision)
         for key, value in changes.records.items():
             self._image.apply(key, value)
         self._image.revision = changes.revision

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from minikafka.metadata import sqlite
+from minikafka.metadata import database
 from minikafka.metadata.memory import MemoryStore
 from minikafka.metadata.sqlite import SqliteStore
 from minikafka.metadata.store import ClusterStore, StoreError, StoreWentBackError
@@ -107,9 +107,9 @@ class TestSqlite:
     async def test_all_but_signs_of_life_outlive_a_power_loss(self, tmp_path: Path) -> None:
         store = SqliteStore(tmp_path / "store.db", 1)
         await store.open("c")
-        assert store._db is not None
+        assert store._database._db is not None
         statements: list[str] = []
-        store._db.set_trace_callback(statements.append)
+        store._database._db.set_trace_callback(statements.append)
         lease = await store.acquire(1, "h", 1, 0)
         assert lease is not None
         await store.renew(lease)
@@ -141,7 +141,7 @@ class TestSqlite:
         ]
         for operation in operations:
             with monkeypatch.context() as broken:
-                broken.setattr(sqlite, failing, busy)
+                broken.setattr(database, failing, busy)
                 with contextlib.suppress(StoreError):
                     await operation()
             for later in operations:
@@ -152,8 +152,8 @@ class TestSqlite:
         store = SqliteStore(tmp_path / "store.db", 1)
         await store.open(None)
         lease = await controller(store)
-        assert store._db is not None
-        await asyncio.to_thread(store._db.execute, "BEGIN IMMEDIATE")
+        assert store._database._db is not None
+        await asyncio.to_thread(store._database._db.execute, "BEGIN IMMEDIATE")
         assert await store.commit(lease.epoch, {"a": 1}) == 1
         assert (await store.changes(0)).records == {"a": 1}
         await store.close()
@@ -164,8 +164,8 @@ class TestSqlite:
         await store.open(None)
         lease = await controller(store)
         await store.commit(lease.epoch, {"a": 1})
-        assert store._db is not None
-        await asyncio.to_thread(store._db.execute, "UPDATE records SET value='{' WHERE key='a'")
+        assert store._database._db is not None
+        await asyncio.to_thread(store._database._db.execute, "UPDATE records SET value='{' WHERE key='a'")
         with pytest.raises(StoreError, match=r"store\.db"):
             await store.changes(0)
         await store.close()
@@ -237,7 +237,7 @@ class TestSqlite:
         await store.open(None)
         lease = await controller(store)
         revision = await store.commit(lease.epoch, {"a": 1})
-        db = store._db
+        db = store._database._db
         assert db is not None
         pages = db.execute("PRAGMA page_count").fetchone()[0]
         db.execute(f"PRAGMA max_page_count={pages}")
@@ -252,7 +252,7 @@ class TestSqlite:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """R15: another process that holds the file for too long is a store that cannot be reached."""
-        monkeypatch.setattr("minikafka.metadata.sqlite._BUSY_TIMEOUT_S", 0.05)
+        monkeypatch.setattr("minikafka.metadata.database._BUSY_TIMEOUT_S", 0.05)
         path = tmp_path / "metadata.sqlite"
         store = SqliteStore(path, 1)
         await store.open(None)

@@ -12,7 +12,6 @@ from typing import Any, cast
 import pytest
 from minikafka.config import BrokerConfig
 from minikafka.metadata.memory import MemoryStore
-from minikafka.metadata.store import Lease
 from minikafka.protocol.errors import KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.follower import FetchPosition
@@ -182,7 +181,8 @@ class Unanswered:
             {**properties, **{name.replace("_", "."): value for name, value in settings.items()}}
         )
         self.store = MemoryStore()
-        self.store.held = Lease(2, 1, 0, *peer.address)
+        self.store.open_now(None)
+        self.store.acquire_now(2, *peer.address, 0)
         self.broker = Broker(config, self.store)
         self.membership: Membership = self.broker.membership
 
@@ -191,7 +191,7 @@ class Unanswered:
         while True:
             held = self.store.held
             assert held is not None
-            self.store.held = Lease(held.holder, held.epoch, held.renewed + 1, held.host, held.port)
+            await self.store.renew(held)
             await asyncio.sleep(0.02)
 
 

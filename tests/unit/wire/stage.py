@@ -30,6 +30,7 @@ class Stage:
     def __init__(self, data: Path, store: MemoryStore | None = None) -> None:
         self.data = data
         self.store = store or MemoryStore()
+        self.store.open_now(None)
         self.peer = Peer(self.store)
         self.broker: Broker
         self._clients: list[Client] = []

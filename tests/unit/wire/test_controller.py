@@ -58,7 +58,7 @@ async def ruler(tmp_path: Path) -> Any:
 def registration(stage: Stage, incarnation: int) -> dict[str, Any]:
     return {
         "broker_id": 2,
-        "cluster_id": stage.store.cluster_id,
+        "cluster_id": stage.store.open_now(None),
         "incarnation_id": UUID(int=incarnation),
         "listeners": [{"name": LISTENER, "host": "127.0.0.1", "port": 1, "security_protocol": 0}],
         "rack": None,
@@ -136,11 +136,11 @@ async def test_no_answer_before_the_commit(ruler: Stage) -> None:
     answer = other.send(ALTER_PARTITION, alteration(ruler, topic, epoch), 3)
     gate = await begun(waiting)
     await ruler.still_waits(answer)
-    assert ruler.store.records[TOPIC + "t"][1]["partitions"][0]["isr"] == [2]
+    assert ruler.store.record(TOPIC + "t")["partitions"][0]["isr"] == [2]
     gate.set_result(None)
     row = (await answered(answer)).topics[0].partitions[0]
     assert (int(row.error_code), tuple(row.isr), row.partition_epoch) == (0, (2, 1), 5)
-    assert ruler.store.records[TOPIC + "t"][1]["partitions"][0]["isr"] == [2, 1]
+    assert ruler.store.record(TOPIC + "t")["partitions"][0]["isr"] == [2, 1]
 
 
 @pytest.mark.parametrize("failure", [FencedControllerError("another took the lease"), StoreError("the store is away")])
@@ -177,7 +177,7 @@ async def test_a_topic_exists_when_it_is_written(ruler: Stage) -> None:
     await ruler.still_waits(answer)
     gate.set_result(None)
     assert int((await answered(answer)).topics[0].error_code) == 0
-    assert TOPIC + "t" in ruler.store.records
+    assert ruler.store.record(TOPIC + "t") is not None
 
 
 async def test_what_the_controller_before_wrote_last_is_known(ruler: Stage) -> None:
@@ -189,4 +189,4 @@ async def test_what_the_controller_before_wrote_last_is_known(ruler: Stage) -> N
     client = await ruler.client()
     answer = await client.ask(CREATE_TOPICS, create("t"))
     assert ErrorCode(int(answer.topics[0].error_code)) is ErrorCode.TOPIC_ALREADY_EXISTS
-    assert ruler.store.records[TOPIC + "t"][1]["topicId"] == str(topic.topic_id)
+    assert ruler.store.record(TOPIC + "t")["topicId"] == str(topic.topic_id)
