@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka.kubernetes import Access, KubernetesStore
+from minikafka.kubernetes import Access, KubernetesApi, KubernetesStore
 
 from tests.apiserver.brokers import Brokers
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane, program_folder
@@ -114,7 +114,7 @@ async def open_store(plane: ControlPlane, namespace: str) -> AsyncIterator[OpenS
         server: str | None = None, token: str = ADMIN_TOKEN, patience: float = 5.0, cluster_id: str | None = None
     ) -> KubernetesStore:
         access = Access(server or plane.url, plane.tls, token=token)
-        store = KubernetesStore(access, namespace, CLUSTER, patience=patience)
+        store = KubernetesStore(KubernetesApi(access, namespace), CLUSTER, patience=patience)
         opened.append(store)
         await store.open(cluster_id)
         return store

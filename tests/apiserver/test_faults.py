@@ -8,7 +8,7 @@ import time
 from uuid import UUID
 
 import pytest
-from minikafka.kubernetes import Access, KubernetesStore
+from minikafka.kubernetes import Access, KubernetesApi, KubernetesStore
 from minikafka.kubernetes.api import ApiError
 from minikafka.metadata.store import FencedControllerError, Lease, StoreError
 
@@ -219,7 +219,7 @@ class TestRefusals:
 
     async def test_a_namespace_that_is_not_there(self, plane: ControlPlane) -> None:
         """One clear line."""
-        store = KubernetesStore(Access(plane.url, plane.tls, token=ADMIN_TOKEN), "nowhere", CLUSTER)
+        store = KubernetesStore(KubernetesApi(Access(plane.url, plane.tls, token=ADMIN_TOKEN), "nowhere"), CLUSTER)
         with pytest.raises(StoreError, match='namespaces "nowhere" not found'):
             await store.open(None)
         await store.close()
@@ -320,8 +320,8 @@ class TestServerLife:
         plane = stoppable_plane
         proxy = FaultyProxy("127.0.0.1", plane.port, plane.tls)
         await proxy.start()
-        reader = KubernetesStore(Access(proxy.url, None, token=ADMIN_TOKEN), namespace, CLUSTER)
-        store = KubernetesStore(Access(plane.url, plane.tls, token=ADMIN_TOKEN), namespace, CLUSTER)
+        reader = KubernetesStore(KubernetesApi(Access(proxy.url, None, token=ADMIN_TOKEN), namespace), CLUSTER)
+        store = KubernetesStore(KubernetesApi(Access(plane.url, plane.tls, token=ADMIN_TOKEN), namespace), CLUSTER)
         await store.open(None)
         await reader.open(None)
         lease = await controller(store)
@@ -350,7 +350,9 @@ class TestServerLife:
     async def test_a_server_that_says_nothing(self, stoppable_plane: ControlPlane, namespace: str) -> None:
         """R15: a paused server keeps its connections; a commit ends in time, and all goes on afterwards."""
         store = KubernetesStore(
-            Access(stoppable_plane.url, stoppable_plane.tls, token=ADMIN_TOKEN), namespace, CLUSTER, patience=1.5
+            KubernetesApi(Access(stoppable_plane.url, stoppable_plane.tls, token=ADMIN_TOKEN), namespace),
+            CLUSTER,
+            patience=1.5,
         )
         await store.open(None)
         lease = await controller(store)
@@ -370,7 +372,9 @@ class TestServerLife:
         stoppable_plane.stop_server()
         lines: list[str] = []
         store = KubernetesStore(
-            Access(stoppable_plane.url, stoppable_plane.tls, token=ADMIN_TOKEN), namespace, CLUSTER, warn=lines.append
+            KubernetesApi(Access(stoppable_plane.url, stoppable_plane.tls, token=ADMIN_TOKEN), namespace),
+            CLUSTER,
+            warn=lines.append,
         )
         opening = asyncio.ensure_future(store.open("mine"))
         await asyncio.sleep(1.0)

@@ -10,7 +10,7 @@ from minikafka_chaos.simulation.invariants import INVARIANTS
 from minikafka_chaos.simulation.mutants import BUG_SEEDS
 from minikafka_chaos.simulation.runs import first_violation
 
-SCHEDULES_MAX = 70
+SCHEDULES_MAX = 120
 
 LOST_BEFORE_ELECTED = {"B4 ValidHighWatermark", "B5 LeaderCompleteness", "B6 LeaderCandidateCompleteness"}
 STUCK = {"L2 full ISR", "B8 LogMatching"}
@@ -60,6 +60,14 @@ QUICK = {
     "stay-offline": STUCK,
     "retain-to-log-end": {"B14 offsets", "B20 DeletedByRequest", "E1 no exception"},
     "ready-while-offline": STUCK,
+    "sqlite-commit-unfenced": {"B13 epochs"},
+    "sqlite-changes-latest": {"B9 ValidControllerState", *STUCK},
+    "sqlite-renew-for-anybody": {"B28 OneController", *STUCK},
+    "kubernetes-commit-unfenced": {"B13 epochs"},
+    "kubernetes-seal-nothing": {"B13 epochs"},
+    "kubernetes-drop-events": STUCK,
+    "kubernetes-lost-is-refused": {"B26 ToldWhenWritten"},
+    "kubernetes-lease-of-others": STUCK,
     "answer-before-commit": {"B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},
     "tell-before-commit": {"B26 ToldWhenWritten"},
     "tell-of-failed-commit": {"B26 ToldWhenWritten"},
@@ -97,6 +105,7 @@ SLOW = {
     "trust-old-positions",
     "shrink-without-leader",
     "keep-lost-lease",
+    "sqlite-lease-to-anybody",
     "keep-lost-registration",
     "group-commit-early",
     "group-keep-deposed",

@@ -5,7 +5,8 @@ reader knows), :mod:`topics` (a topic as an object), :mod:`topic_reconciler` (wh
 :mod:`reflector`, :mod:`api`, :mod:`connection` and :mod:`credentials` are the way to the API server.
 """
 
+from minikafka.kubernetes.api import KubernetesApi
 from minikafka.kubernetes.credentials import Access, find_access
 from minikafka.kubernetes.store import KubernetesStore
 
-__all__ = ["Access", "KubernetesStore", "find_access"]
+__all__ = ["Access", "KubernetesApi", "KubernetesStore", "find_access"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -102,14 +102,32 @@ class KubernetesApi:
 
     Reads are repeated after throttling and lost answers, until their time is over. Writes are repeated only when it is
     certain that they were not carried out; what else to do is the caller's decision.
+
+    Args:
+        http: the way to the server; one of its own unless given (the simulator's).
+        jitter: a random number from 0 to 1 each time. utc_now: the wall clock. All other times are those of the event loop.
     """
 
-    def __init__(self, access: Access, namespace: str) -> None:
+    def __init__(
+        self,
+        access: Access,
+        namespace: str,
+        *,
+        http: HttpClient | None = None,
+        jitter: Callable[[], float] = random.random,
+        utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self.namespace = namespace
-        self._http = HttpClient(access)
+        self.jitter = jitter
+        self.utc_now = utc_now
+        self._http = HttpClient(access) if http is None else http
 
     def close(self) -> None:
         self._http.close()
+
+    def backoff(self) -> Backoff:
+        """For whoever tries again."""
+        return Backoff(self.jitter)
 
     # -- reads --------------------------------------------------------------------------------------------------------
 
@@ -128,7 +146,7 @@ class KubernetesApi:
         self, kind: Kind, field_selector: str | None = None, timeout: float = 4 * REQUEST_SECONDS_MAX
     ) -> Listing:
         """All objects at one point in time, as a quorum read, page by page."""
-        deadline = time.monotonic() + timeout
+        deadline = _now() + timeout
         objects: list[Object] = []
         after = ""
         while True:
@@ -136,7 +154,7 @@ class KubernetesApi:
             query |= {"fieldSelector": field_selector} if field_selector is not None else {}
             query |= {"continue": after} if after else {}
             target = f"{kind.path(self.namespace)}?{urlencode(query)}"
-            page = await self._patiently("GET", target, None, max(deadline - time.monotonic(), 0.01))
+            page = await self._patiently("GET", target, None, max(deadline - _now(), 0.01))
             objects += page.get("items") or ()
             after = page["metadata"].get("continue") or ""
             if not after:
@@ -159,7 +177,7 @@ class KubernetesApi:
             "watch": "true",
             "resourceVersion": resource_version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
+            "timeoutSeconds": str(int(WATCH_SECONDS[0] + self.jitter() * (WATCH_SECONDS[1] - WATCH_SECONDS[0]))),
         }
         query |= {"fieldSelector": field_selector} if field_selector is not None else {}
         target = f"{kind.path(self.namespace)}?{urlencode(query)}"
@@ -209,11 +227,11 @@ class KubernetesApi:
 
     async def _patiently(self, method: str, target: str, body: Mapping[str, Any] | None, timeout: float) -> Object:
         """A read: repeated until it succeeds, is refused for good, or its time is over."""
-        deadline = time.monotonic() + timeout
-        backoff = Backoff()
+        deadline = _now() + timeout
+        backoff = self.backoff()
         while True:
             try:
-                return await self._once(method, target, body, max(deadline - time.monotonic(), 0.01))
+                return await self._once(method, target, body, max(deadline - _now(), 0.01))
             except ApiUnreachable as error:
                 problem: StoreError = error
                 pause = backoff.next()
@@ -222,17 +240,17 @@ class KubernetesApi:
                     raise
                 problem = error
                 pause = backoff.next(error.retry_after)
-            if time.monotonic() + pause > deadline:
+            if _now() + pause > deadline:
                 raise problem
             await asyncio.sleep(pause)
 
     async def _write(self, method: str, target: str, body: Mapping[str, Any], timeout: float) -> Object:
         """A write: repeated when the server refused to look at it (429), or no connection could be made."""
-        deadline = time.monotonic() + timeout
-        backoff = Backoff()
+        deadline = _now() + timeout
+        backoff = self.backoff()
         while True:
             try:
-                return await self._once(method, target, body, max(deadline - time.monotonic(), 0.01))
+                return await self._once(method, target, body, max(deadline - _now(), 0.01))
             except ApiUnreachable as error:
                 if error.sent:
                     raise
@@ -243,7 +261,7 @@ class KubernetesApi:
                     raise
                 problem = error
                 pause = backoff.next(error.retry_after)
-            if time.monotonic() + pause > deadline:
+            if _now() + pause > deadline:
                 raise problem
             await asyncio.sleep(pause)
 
@@ -270,6 +288,11 @@ class KubernetesApi:
         except ValueError:
             status = {}
         return _status_error(answer.status, status, answer.headers.get("retry-after"))
+
+
+def _now() -> float:
+    """Monotonic seconds, as the event loop has them."""
+    return asyncio.get_running_loop().time()
 
 
 def _status_error(code: int, status: object, retry_after: str | None) -> ApiError:
@@ -299,15 +322,16 @@ class Backoff:
     FIRST_SECONDS = 0.05
     SECONDS_MAX = 2.0
 
-    def __init__(self) -> None:
+    def __init__(self, jitter: Callable[[], float] = random.random) -> None:
+        self._jitter = jitter
         self._pause = self.FIRST_SECONDS
 
     def next(self, asked: float | None = None) -> float:
         """Seconds to wait now; at least what the server ``asked`` for."""
-        pause = self._pause * (0.5 + random.random() / 2)
+        pause = self._pause * (0.5 + self._jitter() / 2)
         self._pause = min(self._pause * 2, self.SECONDS_MAX)
         if asked is not None:
-            return min(asked, RETRY_AFTER_SECONDS_MAX) * (1 + random.random() / 10)
+            return min(asked, RETRY_AFTER_SECONDS_MAX) * (1 + self._jitter() / 10)
         return pause
 
     def reset(self) -> None:

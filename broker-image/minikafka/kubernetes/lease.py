@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from minikafka.kubernetes.topics import labels_of
@@ -22,9 +22,9 @@ TERM = "minikafka.dev/term"
 """A random word of the one who took it, by which it recognises its own write when the answer was lost."""
 
 
-def micro_time() -> str:
-    """Now, as Kubernetes' MicroTime."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def micro_time(when: datetime) -> str:
+    """As Kubernetes' MicroTime."""
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def to_object(
@@ -34,10 +34,11 @@ def to_object(
     term: str,
     duration_seconds: float,
     old: Mapping[str, Any] | None,
-    pod_uid: str = "",
+    pod_uid: str,
+    utc_now: datetime,
 ) -> dict[str, Any]:
     """The Lease to write; over ``old`` as a compare-and-set, or None to create it."""
-    now = micro_time()
+    now = micro_time(utc_now)
     metadata: dict[str, Any] = {
         "name": name,
         "labels": labels_of(cluster),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from minikafka.kubernetes.api import (
     ApiError,
-    Backoff,
     Gone,
     Kind,
     KubernetesApi,
@@ -57,7 +55,7 @@ class Reflector:
         self._warn = warn
         self._broke = broke
         self._version: str | None = None
-        self._backoff = Backoff()
+        self._backoff = api.backoff()
         self._opened_at = float("-inf")
         self._failing_since: float | None = None
         self._complained = float("-inf")
@@ -71,11 +69,11 @@ class Reflector:
         if listed is not None:
             self._version = listed.resource_version
         while True:
-            began = time.monotonic()
+            began = asyncio.get_running_loop().time()
             try:
                 if self._version is None:
                     await self._list()
-                if await self._watch() or time.monotonic() - began > SHORT_SECONDS:
+                if await self._watch() or asyncio.get_running_loop().time() - began > SHORT_SECONDS:
                     self._backoff.reset()
                     continue
                 await asyncio.sleep(self._backoff.next())
@@ -110,13 +108,14 @@ class Reflector:
         return heard
 
     def _opened(self) -> None:
-        self._opened_at = time.monotonic()
+        self._opened_at = asyncio.get_running_loop().time()
         if self._failing_since is not None and self._complained > self._failing_since:
-            self._warn(f"watching {self._kind.plural} again after {time.monotonic() - self._failing_since:.1f} s")
+            seconds = self._opened_at - self._failing_since
+            self._warn(f"watching {self._kind.plural} again after {seconds:.1f} s")
         self._failing_since = None
 
     async def _failed(self, error: StoreError) -> None:
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         if now - self._opened_at > SHORT_SECONDS and self._failing_since is None:
             self._backoff.reset()  # it went well until now
         if self._failing_since is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -25,7 +24,6 @@ from minikafka.kubernetes.api import (
     WatchEvent,
 )
 from minikafka.kubernetes.connection import ApiUnreachable
-from minikafka.kubernetes.credentials import Access
 from minikafka.kubernetes.document import Document
 from minikafka.kubernetes.records import Records
 from minikafka.kubernetes.reflector import Reflector, Warn
@@ -52,8 +50,7 @@ class KubernetesStore:
     """See :class:`~minikafka.metadata.store.ClusterStore`.
 
     Args:
-        access: the API server and our credentials.
-        namespace: where the cluster's objects are.
+        api: the objects of the cluster's namespace.
         cluster: the MiniKafkaCluster's name, from which the other names follow.
         patience: seconds for a write, with all its attempts; then the outcome is unknown and StoreError says so.
             Less than what brokers wait for a heartbeat's answer, or they would take a slow commit for a dead controller.
@@ -64,8 +61,7 @@ class KubernetesStore:
 
     def __init__(
         self,
-        access: Access,
-        namespace: str,
+        api: KubernetesApi,
         cluster: str,
         *,
         patience: float = 3.0,
@@ -74,7 +70,7 @@ class KubernetesStore:
         warn: Warn = lambda _: None,
     ) -> None:
         self.cluster = cluster
-        self.api = KubernetesApi(access, namespace)
+        self.api = api
         self.warn = warn
         self.document_name = f"{cluster}-metadata"
         self.lease_name = f"{cluster}-controller"
@@ -99,8 +95,8 @@ class KubernetesStore:
 
     async def open(self, cluster_id: str | None) -> str:
         """Waits for an API server that is away; what it refuses is a StoreError."""
-        backoff = Backoff()
-        complained = time.monotonic()
+        backoff = self.api.backoff()
+        complained = asyncio.get_running_loop().time()
         while True:
             try:
                 found = await self._open(cluster_id)
@@ -111,8 +107,8 @@ class KubernetesStore:
                 if error.status < 500 and error.status != 429:
                     raise
                 problem = error
-            if time.monotonic() - complained > OPEN_WARNING_SECONDS:
-                complained = time.monotonic()
+            if asyncio.get_running_loop().time() - complained > OPEN_WARNING_SECONDS:
+                complained = asyncio.get_running_loop().time()
                 self.warn(f"waiting for the cluster store: {problem}")
             await asyncio.sleep(backoff.next())
         return found
@@ -315,9 +311,9 @@ class KubernetesStore:
             StoreError: the outcome is not known after all of ``patience``; or what ``change`` raises.
         """
         async with self._writing:
-            deadline = time.monotonic() + self._patience
+            deadline = asyncio.get_running_loop().time() + self._patience
             base = self.document
-            backoff = Backoff()
+            backoff = self.api.backoff()
             uncertain = False
             while True:
                 wanted = change(base)
@@ -332,7 +328,7 @@ class KubernetesStore:
                     if uncertain and done(base):
                         return base
                     uncertain = False  # what was under way was of an older resourceVersion, and can come no more
-                    if time.monotonic() > deadline:
+                    if asyncio.get_running_loop().time() > deadline:
                         raise
                     continue
                 except NotFound:
@@ -347,7 +343,7 @@ class KubernetesStore:
                     uncertain = True
                     problem = error
                 pause = backoff.next()
-                if time.monotonic() + pause > deadline:
+                if asyncio.get_running_loop().time() + pause > deadline:
                     raise problem
                 await asyncio.sleep(pause)
 
@@ -365,7 +361,7 @@ class KubernetesStore:
 
     async def _replace(self, document: Document, deadline: float) -> Document:
         value = document.to_config_map(self.document_name, topics.labels_of(self.cluster))
-        timeout = min(ATTEMPT_SECONDS_MAX, max(deadline - time.monotonic(), 0.01))
+        timeout = min(ATTEMPT_SECONDS_MAX, max(deadline - asyncio.get_running_loop().time(), 0.01))
         return self._read(await self.api.replace(CONFIG_MAP, value, timeout=timeout))
 
     async def commit(self, controller_epoch: int, records: Mapping[str, Any]) -> int:
@@ -478,8 +474,8 @@ class KubernetesStore:
 
     async def _write_lease(self, term: str, wish: Callable[[Object | None], Lease | None]) -> Lease | None:
         """Compare-and-set of the Lease, settled as :meth:`write` is; None when ``wish`` has none."""
-        deadline = time.monotonic() + self._patience
-        backoff = Backoff()
+        deadline = asyncio.get_running_loop().time() + self._patience
+        backoff = self.api.backoff()
         attempted: Lease | None = None
         old, fresh = self._lease, False
         while True:
@@ -496,9 +492,9 @@ class KubernetesStore:
                 old = None
                 continue
             value = leases.to_object(
-                self.lease_name, self.cluster, wanted, term, self._lease_seconds, old, self._pod_uid
+                self.lease_name, self.cluster, wanted, term, self._lease_seconds, old, self._pod_uid, self.api.utc_now()
             )
-            timeout = min(ATTEMPT_SECONDS_MAX, max(deadline - time.monotonic(), 0.01))
+            timeout = min(ATTEMPT_SECONDS_MAX, max(deadline - asyncio.get_running_loop().time(), 0.01))
             try:
                 if old is None:
                     self._lease = await self.api.create(LEASE, value, timeout)
@@ -506,7 +502,7 @@ class KubernetesStore:
                     self._lease = await self.api.replace(LEASE, value, timeout=timeout)
                 return wanted
             except (Conflict, NotFound):
-                if time.monotonic() > deadline:
+                if asyncio.get_running_loop().time() > deadline:
                     raise
                 old, fresh = None, False
                 continue
@@ -519,7 +515,7 @@ class KubernetesStore:
                 attempted = wanted
                 problem = error
             pause = backoff.next()
-            if time.monotonic() + pause > deadline:
+            if asyncio.get_running_loop().time() + pause > deadline:
                 raise problem
             await asyncio.sleep(pause)
 

@@ -7,10 +7,8 @@ and looks again. What it does not find missing it does not write, so a quiet clu
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.controller.controller import Controller
@@ -105,13 +103,13 @@ class TopicReconciler:
     # -- what happens -------------------------------------------------------------------------------------------------
 
     async def _took_list(self, listing: Listing) -> None:
-        before = set(self._by_topic)
+        before = list(self._by_topic)
         self.desk.clear(WATCHING)
         self._objects.clear()
         self._by_topic.clear()
         for value in listing.objects:
             self._note(value)
-        known = {k.removeprefix(TOPIC) for k in self.store.records.values if k.startswith(TOPIC)}
+        known = [k.removeprefix(TOPIC) for k in self.store.records.values if k.startswith(TOPIC)]
         await self._mark(*before, *self._by_topic, *known)
 
     async def _took_event(self, event: WatchEvent) -> None:
@@ -165,6 +163,10 @@ class TopicReconciler:
             refused.again_at = 0.0
         return [topics.topic_name(v) for v in self._objects.values() if v["metadata"]["uid"] in self._refused]
 
+    def _now(self) -> str:
+        """The time of a condition."""
+        return self.store.api.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
     # -- the queue ----------------------------------------------------------------------------------------------------
 
     async def _mark(self, *names: str) -> None:
@@ -209,12 +211,12 @@ class TopicReconciler:
             await self._look_again(name)
         except (StoreError, KafkaError) as error:
             self.desk.complain(f"topic {name}", f"MiniKafkaTopic of {name}: {error}")
-            self._mark_later(name, self._backoff.setdefault(name, Backoff()).next())
+            self._mark_later(name, self._backoff.setdefault(name, self.store.api.backoff()).next())
         except _TermOver:
             raise
         except Exception as error:  # one object that nobody expected must not keep all others from being attended to
             self.desk.report(_component(name), error)
-            self._mark_later(name, self._backoff.setdefault(name, Backoff()).next())
+            self._mark_later(name, self._backoff.setdefault(name, self.store.api.backoff()).next())
         else:
             self.desk.clear(_component(name))
 
@@ -229,7 +231,7 @@ class TopicReconciler:
                 self._forget(self._objects[held])
             else:
                 self._note(value)
-        self._mark_later(name, self._backoff.setdefault(name, Backoff()).next())
+        self._mark_later(name, self._backoff.setdefault(name, self.store.api.backoff()).next())
 
     # -- one topic ----------------------------------------------------------------------------------------------------
 
@@ -286,7 +288,7 @@ class TopicReconciler:
             return False
         if not self.desk.may_delete_topics:
             refusal = Refusal("TopicDeletionDisabled", "delete.topic.enable=false: topics of this cluster stay")
-            await self._put_status(main, topics.status_of(main, found[1], found[0], refusal, _now()))
+            await self._put_status(main, topics.status_of(main, found[1], found[0], refusal, self._now()))
             return False
         await self._submit(desired.deletion(found[1].name, found[1].topic_id))
         return True
@@ -317,7 +319,7 @@ class TopicReconciler:
             await self._submit(desired.creation(name, topics.wish_of(main)))
         except KafkaError as error:
             refusal = self._refuse(name, main, error)
-            await self._put_status(main, topics.refused_status(main, refusal, _now()))
+            await self._put_status(main, topics.refused_status(main, refusal, self._now()))
             return False
         self._refused.pop(main["metadata"]["uid"], None)
         return True
@@ -358,7 +360,7 @@ class TopicReconciler:
             # The spec first: a status that is ahead of it would make an old spec look like a wish to go back.
             await self._merge(main, {"metadata": metadata, **({"spec": spec} if spec else {})})
             return True
-        await self._put_status(main, topics.status_of(main, state, revision, refusal, _now()))
+        await self._put_status(main, topics.status_of(main, state, revision, refusal, self._now()))
         return False
 
     async def _refuse_duplicate(self, other: Object, main: Object) -> None:
@@ -369,7 +371,7 @@ class TopicReconciler:
         refusal = Refusal(
             "Duplicate", f"MiniKafkaTopic {main['metadata']['name']} is topic {topics.topic_name(main)} already"
         )
-        await self._put_status(other, topics.refused_status(other, refusal, _now()))
+        await self._put_status(other, topics.refused_status(other, refusal, self._now()))
 
     # -- the controller's word ------------------------------------------------------------------------------------------
 
@@ -387,7 +389,7 @@ class TopicReconciler:
         refused = self._refused.get(value["metadata"]["uid"])
         if refused is None or refused.generation != value["metadata"].get("generation"):
             return None
-        return refused.refusal if time.monotonic() < refused.again_at else None
+        return refused.refusal if asyncio.get_running_loop().time() < refused.again_at else None
 
     def _refuse(self, name: str, value: Object, error: KafkaError) -> Refusal:
         uid, generation = value["metadata"]["uid"], value["metadata"].get("generation")
@@ -396,7 +398,7 @@ class TopicReconciler:
         pause = REFUSED_SECONDS_FIRST
         if before is not None and before.generation == generation:
             pause = min(before.pause * 2, REFUSED_SECONDS_MAX)
-        self._refused[uid] = _Refused(generation, refusal, time.monotonic() + pause, pause)
+        self._refused[uid] = _Refused(generation, refusal, asyncio.get_running_loop().time() + pause, pause)
         self._mark_later(name, pause)
         return refusal
 
@@ -487,7 +489,3 @@ def _is_older(value: Object, known: Object) -> bool:
     if one["uid"] != other["uid"]:
         return False
     return int(one["resourceVersion"]) < int(other["resourceVersion"])
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -45,15 +45,14 @@ def open_store(config: BrokerConfig) -> ClusterStore:
 
 
 def _open_kubernetes(config: BrokerConfig) -> ClusterStore:
-    from minikafka.kubernetes import KubernetesStore, find_access
+    from minikafka.kubernetes import KubernetesApi, KubernetesStore, find_access
 
     access = find_access()
     namespace = config.minikafka_kubernetes_namespace or access.namespace
     cluster = config.minikafka_kubernetes_cluster
     assert cluster is not None, "the configuration was checked"
     return KubernetesStore(
-        access,
-        namespace,
+        KubernetesApi(access, namespace),
         cluster,
         patience=max(HEARTBEATS_OF_PATIENCE * config.broker_heartbeat_interval_ms / 1000, STORE_PATIENCE_SECONDS_MIN),
         lease_seconds=config.broker_session_timeout_ms / 1000,

@@ -142,13 +142,17 @@ class SimBroker:
         world.watcher.started(self)
         world.event(self, "broker_starting", version=__version__, cluster_id=CLUSTER_ID)
         reports.recovered(self)
-        self.later(0.0, self.sync)
-        self.later(0.0, self.membership.start)
+        world.store.connect(self)
         self.later(world.lag / 2, self.isr.tick)
         self.later(world.checkpoint_pause(first=True), self._checkpoint)
         self.later(world.flush_pause(first=True), self.flushing.look)
         if (pause := world.retention_pause()) is not None:
             self.later(pause, self._retain)
+
+    def begin(self) -> None:
+        """The store is open."""
+        self.later(0.0, self.sync)
+        self.later(0.0, self.membership.start)
 
     def _ends(self) -> str:
         assert self.logs is not None
@@ -174,6 +178,7 @@ class SimBroker:
     def _connections_close(self) -> None:
         """Who has a connection to this broker sees it close, as far as the links let that through."""
         self.world.connections_closed(self)
+        self.world.store.disconnect(self)
         self.membership.hang_up()
         for other in self.world.brokers.values():
             connection = other.membership.connection
@@ -254,11 +259,10 @@ class SimBroker:
         """Read what changed in the store."""
         world = self.world
         try:
-            world.store.check(self.id)
+            changes = world.store.changes_for(self)
         except StoreError:
             self.later(0.1, self.sync)
             return
-        changes = world.store.changes(self.image.revision)
         if changes.revision != self.image.revision:
             for key, value in changes.records.items():
                 self.image.apply(key, value)

@@ -12,8 +12,10 @@ from minikafka.controller.term import ControllerTerm
 from minikafka.controller.topics import TopicRegistry
 from minikafka.groups.coordinator import GroupCoordinator
 from minikafka.groups.host import GroupHost
+from minikafka.kubernetes.store import KubernetesStore
 from minikafka.log.manager import LogManager
 from minikafka.membership.lifecycle import BrokerLifecycle
+from minikafka.metadata.database import Database
 from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.replication.fetch_loop import FetchLoop
 from minikafka.replication.follower import FollowerState
@@ -60,6 +62,8 @@ def rules_with(
     internal_log: type[InternalLog] | None = None,
     offline: type[OfflineLogs] | None = None,
     retain: Callable[[HostedPartition, int], None] | None = None,
+    database: type[Database] | None = None,
+    kubernetes_store: type[KubernetesStore] | None = None,
 ) -> Callable[[], Rules]:
     """What makes the rules with these classes and functions in the place of production's."""
 
@@ -101,6 +105,10 @@ def rules_with(
             rules.retain = retain  # type: ignore[method-assign, assignment]
         if offline:
             rules.offline_logs = offline
+        if database:
+            rules.database = database
+        if kubernetes_store:
+            rules.kubernetes_store = kubernetes_store
         if manager:
             rules.log_manager = manager
         if host:

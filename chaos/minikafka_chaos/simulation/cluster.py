@@ -19,7 +19,7 @@ from minikafka.replication.partition import TruncationMode
 
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.scheduler import Scheduler
-from minikafka_chaos.simulation.store import SimStore
+from minikafka_chaos.simulation.store import SimStore, SqliteStores
 from minikafka_chaos.simulation.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -58,10 +58,14 @@ class SimCluster:
         self.scheduler = scheduler
         self.random = scheduler.random
         self.rules = rules
-        self.store = SimStore(self)
+        self.store = self.open_store()
         self.watcher = Watcher()
         self.brokers: dict[int, SimBroker] = {}
         self._member_ids = 0
+
+    def open_store(self) -> SimStore:
+        """The cluster store of this run."""
+        return SqliteStores(self)
 
     @property
     def now(self) -> float:

@@ -11,6 +11,7 @@ from minikafka.controller.heartbeats import Heartbeats
 from minikafka.controller.resignation import ControllerResignation
 from minikafka.membership import lifecycle as to_do
 from minikafka.membership.lifecycle import Effect, LifecycleSettings, Step
+from minikafka.metadata.store import Lease, Snapshot
 from minikafka.protocol.errors import ErrorCode, KafkaError
 
 from minikafka_chaos.simulation.network import Reply
@@ -88,26 +89,24 @@ class Membership:
 
         match step:
             case to_do.ReadLease():
-                store.ask(
-                    broker,
-                    store.lease,
-                    lambda lease: self._done(step, lambda: lifecycle.lease_read(lease, world.now)),
-                    store_failed,
-                )
+
+                def read(lease: Lease | None) -> None:
+                    self._done(step, lambda: lifecycle.lease_read(lease, world.now))
+
+                store.read_lease(broker, read, store_failed)
             case to_do.TakeLease():
-                store.ask(
-                    broker,
-                    lambda: store.acquire(broker.id, "sim", broker.id, step.expected_epoch),
-                    lambda lease: self._done(step, lambda: lifecycle.lease_taken(lease)),
-                    store_failed,
-                )
+
+                def taken(lease: Lease | None) -> None:
+                    self._done(step, lambda: lifecycle.lease_taken(lease))
+
+                store.take_lease(broker, step.expected_epoch, taken, store_failed)
             case to_do.ReadSnapshot():
-                store.ask(
-                    broker,
-                    store.snapshot,
-                    lambda snapshot: self._done(step, lambda: lifecycle.snapshot_read(step.lease, snapshot, world.now)),
-                    store_failed,
-                )
+                held = step.lease
+
+                def seen(snapshot: Snapshot) -> None:
+                    self._done(step, lambda: lifecycle.snapshot_read(held, snapshot, world.now))
+
+                store.read_snapshot(broker, seen, store_failed)
             case to_do.Connect():
                 self._connect(step)
             case to_do.Register():

@@ -35,6 +35,7 @@ class SimRole:
         )
         self.term = world.rules.controller_term(broker.id, lease, self.controller, resignation)
         self._will_decide = False
+        world.store.attend(self)
         broker.later(0.0, self._tick)
         broker.later(self.term.renew_seconds, self._renew)
 
@@ -70,6 +71,7 @@ class SimRole:
                 case Ended():
                     world.note(f"b{broker.id} resigns: {effect.reason}")
                     world.event(broker, "controller_resigned", controller_epoch=self.term.epoch, reason=effect.reason)
+                    world.store.leave(self)
                     broker.membership.term_ended(self)
 
     def _decide(self) -> None:
@@ -79,16 +81,17 @@ class SimRole:
     def _commit(self, commit: Commit) -> None:
         world, image = self.broker.world, self.controller.image
 
-        def write() -> None:
-            world.store.commit(commit.controller_epoch, commit.records)
-            world.store.committed()
+        def written() -> None:
             world.watcher.committed(list(commit.events), image)
 
-        def written(_: None) -> None:
+        def done() -> None:
             self.carry_out(self.term.committed())
             self.carry_out(self.term.decide(world.now))
 
-        world.store.ask(self.broker, write, written, lambda error: self.carry_out(self.term.commit_failed(error)))
+        def failed(error: StoreError) -> None:
+            self.carry_out(self.term.commit_failed(error))
+
+        world.store.commit(self.broker, commit.controller_epoch, commit.records, written, done, failed)
 
     def _tick(self) -> None:
         if self.term.over:
@@ -119,5 +122,5 @@ class SimRole:
         def failed(error: StoreError) -> None:
             self.carry_out(self.term.renewal_failed(error))
 
-        store.ask(self.broker, lambda: store.renew(lease), self.term.renewed, failed)
+        store.renew_lease(self.broker, lease, self.term.renewed, failed)
         self.broker.later(self.term.renew_seconds, self._renew)

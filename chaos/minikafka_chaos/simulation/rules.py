@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from minikafka.controller.controller import Controller
 from minikafka.controller.term import ControllerTerm
 from minikafka.groups.host import GroupHost
+from minikafka.kubernetes.store import KubernetesStore
 from minikafka.log.manager import LogManager
 from minikafka.membership.lifecycle import BrokerLifecycle
+from minikafka.metadata.database import Database
 from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.replication.fetch_loop import FetchLoop
 from minikafka.replication.hosted import HostedPartition
@@ -38,6 +40,8 @@ class Rules:
     group_host: type[GroupHost] = GroupHost
     internal_log: type[InternalLog] = InternalLog
     offline_logs: type[OfflineLogs] = OfflineLogs
+    database: type[Database] = Database
+    kubernetes_store: type[KubernetesStore] = KubernetesStore
 
     def retain(self, partition: HostedPartition, now_ms: int) -> None:
         """See :func:`minikafka.replication.retention.retain`."""

@@ -1,4 +1,7 @@
-"""The cluster store of a simulation: the transactions of production's SQLite store, behind delays and outages."""
+"""The cluster store of a simulation, behind delays, outages and lost answers: the transactions of production's SQLite store.
+
+:mod:`kubernetes_store` is the other one.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +9,108 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from minikafka.metadata.database import IN_MEMORY, Database
+from minikafka.metadata.database import IN_MEMORY
 from minikafka.metadata.store import Changes, FencedControllerError, Lease, Snapshot, StoreError
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.cluster import SimCluster
+    from minikafka_chaos.simulation.role import SimRole
 
 T = TypeVar("T")
+Failed = Callable[[StoreError], None]
 
 CLUSTER_ID = "simulated"
 
 
 class SimStore:
-    """Says whether it can be reached, and tells brokers of commits after a while."""
+    """What brokers ask of the store, and whether they reach it. Answers come after a while, to the incarnation that asked."""
 
     def __init__(self, world: SimCluster) -> None:
         self.world = world
-        self._database = Database(IN_MEMORY)
-        self._database.open(CLUSTER_ID)
-        self._read: dict[int, Changes] = {}
-        """What brokers have read since the last commit: most of them ask for the same."""
-        self.held: Lease | None = None
-        """As the database has it."""
         self.down = False
         self.unreachable: set[int] = set()
         self.slow: dict[int, float] = {}
         self.failed_at: dict[int, float] = {}
         """When the store was last out of reach of each broker, or its answer was lost."""
+        self.held: Lease | None = None
+        """As the store has it."""
 
-    # -- at the store, at once ----------------------------------------------------------------------------------------------
+    def check(self, broker_id: int) -> None:
+        """Raises StoreError during an outage."""
+        if self.down or broker_id in self.unreachable:
+            raise StoreError("store outage")
+
+    def on_time(self, broker_id: int) -> None:
+        """The broker hears of commits as soon as the others again."""
+        self.slow.pop(broker_id, None)
+
+    def noted(self, broker: SimBroker, error: StoreError) -> None:
+        """An operation has failed."""
+        if not isinstance(error, FencedControllerError):
+            self.failed_at[broker.id] = self.world.now
+
+    # -- what brokers ask -----------------------------------------------------------------------------------------------
+
+    def connect(self, broker: SimBroker) -> None:
+        """A new incarnation opens the store; then it begins (:meth:`SimBroker.begin`)."""
+        raise NotImplementedError
+
+    def disconnect(self, broker: SimBroker) -> None:
+        """An incarnation is gone."""
+
+    def changes_for(self, broker: SimBroker) -> Changes:
+        """What the broker has not seen, as far as it can know by now. Raises StoreError."""
+        raise NotImplementedError
+
+    def read_lease(self, broker: SimBroker, done: Callable[[Lease | None], None], failed: Failed) -> None:
+        raise NotImplementedError
+
+    def take_lease(
+        self, broker: SimBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
+    ) -> None:
+        raise NotImplementedError
+
+    def renew_lease(self, broker: SimBroker, lease: Lease, done: Callable[[Lease], None], failed: Failed) -> None:
+        raise NotImplementedError
+
+    def read_snapshot(self, broker: SimBroker, done: Callable[[Snapshot], None], failed: Failed) -> None:
+        raise NotImplementedError
+
+    def commit(
+        self,
+        broker: SimBroker,
+        controller_epoch: int,
+        records: Mapping[str, Any],
+        written: Callable[[], None],
+        done: Callable[[], None],
+        failed: Failed,
+    ) -> None:
+        """``written`` is called at the moment when the records are in the store, whatever the broker hears of it."""
+        raise NotImplementedError
+
+    def attend(self, role: SimRole) -> None:
+        """A term begins."""
+
+    def leave(self, role: SimRole) -> None:
+        """A term is over."""
+
+    def close(self) -> None:
+        """The run is over."""
+
+
+class SqliteStores(SimStore):
+    """One database, in memory."""
+
+    def __init__(self, world: SimCluster) -> None:
+        super().__init__(world)
+        self._database = world.rules.database(IN_MEMORY)
+        self._database.open(CLUSTER_ID)
+        self._read: dict[int, Changes] = {}
+        """What brokers have read since the last commit: most of them ask for the same."""
+
+    def close(self) -> None:
+        self._database.close()
 
     def changes(self, since: int) -> Changes:
         """What was written after a revision."""
@@ -44,48 +119,7 @@ class SimStore:
             found = self._read[since] = self._database.changes(since)
         return found
 
-    def snapshot(self) -> Snapshot:
-        """All that is written."""
-        return self._database.snapshot()
-
-    def commit(self, controller_epoch: int, records: Mapping[str, Any]) -> int:
-        """Raises FencedControllerError."""
-        self._read.clear()
-        return self._database.commit(controller_epoch, records)
-
-    def lease(self) -> Lease | None:
-        """Who is the controller."""
-        return self._database.lease()
-
-    def acquire(self, holder: int, host: str, port: int, expected_epoch: int) -> Lease | None:
-        """None when somebody else was faster."""
-        taken = self._database.acquire(holder, host, port, expected_epoch)
-        self.held = taken or self.held
-        return taken
-
-    def renew(self, lease: Lease) -> Lease:
-        """Raises FencedControllerError."""
-        self.held = self._database.renew(lease)
-        return self.held
-
-    def close(self) -> None:
-        """The run is over."""
-        self._database.close()
-
-    # -- the way there ------------------------------------------------------------------------------------------------------
-
-    def check(self, broker_id: int) -> None:
-        """Raises StoreError during an outage."""
-        if self.down or broker_id in self.unreachable:
-            raise StoreError("store outage")
-
-    def ask(
-        self,
-        broker: SimBroker,
-        work: Callable[[], T],
-        done: Callable[[T], None],
-        failed: Callable[[StoreError], None],
-    ) -> None:
+    def _ask(self, broker: SimBroker, work: Callable[[], T], done: Callable[[T], None], failed: Failed) -> None:
         """Have something done at the store after a while, even if the broker has died by then, and tell its incarnation."""
         incarnation = broker.incarnation
 
@@ -96,20 +130,64 @@ class SimStore:
                 if self.world.outcome_is_lost():
                     raise StoreError("the answer of the store was lost")
             except StoreError as error:
-                if not isinstance(error, FencedControllerError):
-                    self.failed_at[broker.id] = self.world.now
+                self.noted(broker, error)
                 broker.run(incarnation, partial(failed, error))
             else:
                 broker.run(incarnation, partial(done, value))
 
         self.world.scheduler.at(self.world.store_time(), arrive)
 
-    def on_time(self, broker_id: int) -> None:
-        """The broker hears of commits as soon as the others again."""
-        self.slow.pop(broker_id, None)
+    # -- what brokers ask -----------------------------------------------------------------------------------------------
 
-    def committed(self) -> None:
-        """Ring every broker's bell, each at its own time."""
+    def connect(self, broker: SimBroker) -> None:
+        broker.begin()
+
+    def changes_for(self, broker: SimBroker) -> Changes:
+        self.check(broker.id)
+        return self.changes(broker.image.revision)
+
+    def read_lease(self, broker: SimBroker, done: Callable[[Lease | None], None], failed: Failed) -> None:
+        self._ask(broker, self._database.lease, done, failed)
+
+    def take_lease(
+        self, broker: SimBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
+    ) -> None:
+        def take() -> Lease | None:
+            taken = self._database.acquire(broker.id, "sim", broker.id, expected_epoch)
+            self.held = taken or self.held
+            return taken
+
+        self._ask(broker, take, done, failed)
+
+    def renew_lease(self, broker: SimBroker, lease: Lease, done: Callable[[Lease], None], failed: Failed) -> None:
+        def renew() -> Lease:
+            self.held = self._database.renew(lease)
+            return self.held
+
+        self._ask(broker, renew, done, failed)
+
+    def read_snapshot(self, broker: SimBroker, done: Callable[[Snapshot], None], failed: Failed) -> None:
+        self._ask(broker, self._database.snapshot, done, failed)
+
+    def commit(
+        self,
+        broker: SimBroker,
+        controller_epoch: int,
+        records: Mapping[str, Any],
+        written: Callable[[], None],
+        done: Callable[[], None],
+        failed: Failed,
+    ) -> None:
+        def write() -> None:
+            self._read.clear()
+            self._database.commit(controller_epoch, records)
+            self._ring()
+            written()
+
+        self._ask(broker, write, lambda _: done(), failed)
+
+    def _ring(self) -> None:
+        """Every broker's bell, each at its own time."""
         for broker in self.world.brokers.values():
             if broker.up:
                 late = self.slow.get(broker.id, 0.0)

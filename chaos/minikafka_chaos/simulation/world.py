@@ -22,11 +22,13 @@ from minikafka_chaos.simulation.checker import Checker, Violation
 from minikafka_chaos.simulation.clients import Consumer, EndOffsetWatcher, Producer
 from minikafka_chaos.simulation.cluster import SimCluster
 from minikafka_chaos.simulation.disk_faults import DiskFaults
+from minikafka_chaos.simulation.kubernetes_store import KubernetesStores
 from minikafka_chaos.simulation.members import GroupMember
 from minikafka_chaos.simulation.nemesis import Nemesis
 from minikafka_chaos.simulation.network import Network
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.scheduler import Scheduler
+from minikafka_chaos.simulation.store import SimStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,9 @@ FLUSH_MESSAGES = (FOREVER, FOREVER, FOREVER, 1, 3)
 
 GROUP_SHARE = 0.3
 """The share of runs that have a consumer group, too."""
+
+KUBERNETES_SHARE = 0.15
+"""The share of runs whose cluster store is the one on Kubernetes."""
 
 RETENTION_SHARE = 0.1
 """The share of runs in which records get old soon."""
@@ -188,6 +193,12 @@ class World(SimCluster):
         for broker in self.brokers.values():
             broker.start()
         self.scheduler.at(0.2, self._begin)
+
+    def open_store(self) -> SimStore:
+        seed = self.scheduler.seed
+        if Random(f"store {seed}").random() < KUBERNETES_SHARE:
+            return KubernetesStores(self, seed)
+        return super().open_store()
 
     # -- chance decides -------------------------------------------------------------------------------------------------
 
@@ -332,6 +343,7 @@ def simulate(seed: int, rules: Rules | None = None, plan: Plan | None = None, tr
     except Exception as error:
         violation = Violation(EVENT_FAILED, _described(error))
         world.note(f"VIOLATION {violation}")
+    world.store.close()
     scheduler = world.scheduler
     return Result(
         seed,

@@ -114,10 +114,10 @@ class TestWaiting:
         assert passed and "does not hold" in told[1]
 
     def test_it_is_prolonged(self, path: Path) -> None:
-        write_gate(path, Hold(time.time() + 2 * SOON))
-        until = time.time() + 4 * SOON
-        self.after(lambda: path.write_text(json.dumps({"until": until})))
-        assert self.passes(path)[0]
+        first = time.time() + 6 * SOON
+        write_gate(path, Hold(first))
+        until = first + SOON
+        assert wait_at_gate(path, lambda _: path.write_text(json.dumps({"until": until})) and None)
         assert time.time() >= until
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

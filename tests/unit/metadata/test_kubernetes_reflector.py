@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from minikafka.kubernetes import api
-from minikafka.kubernetes.api import CONFIG_MAP, Listing, WatchEvent
+from minikafka.kubernetes.api import CONFIG_MAP, KubernetesApi, Listing, WatchEvent
 from minikafka.kubernetes.credentials import Access
 from minikafka.kubernetes.reflector import Reflector
 from minikafka.kubernetes.store import KubernetesStore
@@ -68,7 +68,7 @@ async def test_what_cannot_be_taken_in_is_told_and_listed_anew(monkeypatch: pyte
 
 async def test_a_broker_that_cannot_follow_learns_it() -> None:
     """What it knows is old, and nothing would ever tell it so."""
-    store = KubernetesStore(cast(Access, SimpleNamespace(address="nowhere")), "default", "demo")
+    store = KubernetesStore(KubernetesApi(cast(Access, SimpleNamespace(address="nowhere")), "default"), "demo")
     assert (await store.changes(-1)).records == {}
     store.reflector = cast(Any, SimpleNamespace(broken=KeyError("spec")))
     with pytest.raises(RuntimeError, match="demo-metadata cannot be followed: KeyError"):
