@@ -38,7 +38,7 @@ QUICK = {
     "lagging-end-offset": {"A14 end offset monotone"},
     "keep-deleted-log": {"E1 no exception", "B25 OwnLogsOnly"},
     "keep-stray-log": {"E1 no exception", "B25 OwnLogsOnly"},
-    "topic-by-name": {"E1 no exception", "B25 OwnLogsOnly", *OF_ANOTHER_TERM, *STUCK},
+    "topic-by-name": {"E1 no exception", "B7 ReplicationQuorumSuperset", "B25 OwnLogsOnly", *OF_ANOTHER_TERM, *STUCK},
     "tell-nobody": {"B24 Purgatory"},
     "follow-old-leader": {"B25 OwnLogsOnly", *OF_ANOTHER_TERM, *STUCK},
     "read-to-log-end": {"A18 uncommitted read"},

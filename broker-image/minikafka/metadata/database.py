@@ -30,6 +30,11 @@ CREATE TABLE IF NOT EXISTS lease (
 );
 """
 
+_PUT = """
+INSERT INTO records VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET revision = excluded.revision, value = excluded.value
+"""
+"""A record keeps its place: readers hear of all in the order in which they first came."""
+
 _BUSY_TIMEOUT_S = 5.0
 """How long a write waits for another broker's; commits take about a millisecond."""
 
@@ -127,7 +132,7 @@ class Database:
             revision = _revision(db)
             if revision < since:
                 raise StoreWentBackError(str(self._path), revision, since)
-            rows = db.execute("SELECT key, value FROM records WHERE revision > ?", (since,)).fetchall()
+            rows = db.execute("SELECT key, value FROM records WHERE revision > ? ORDER BY rowid", (since,)).fetchall()
             return Changes(revision, {k: None if v is None else json.loads(v) for k, v in rows})
 
         return self._read(read)
@@ -147,7 +152,7 @@ class Database:
                 raise FencedControllerError(f"controller epoch {controller_epoch} is over")
             revision = _revision(db) + 1
             db.execute("UPDATE meta SET value=? WHERE name='revision'", (str(revision),))
-            db.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", [(k, revision, v) for k, v in rows])
+            db.executemany(_PUT, [(k, revision, v) for k, v in rows])
             return revision
 
         return self._write(write)
