@@ -66,6 +66,7 @@ QUICK = {
     "kubernetes-commit-unfenced": {"B13 epochs"},
     "kubernetes-seal-nothing": {"B13 epochs"},
     "kubernetes-drop-events": STUCK,
+    "kubernetes-show-nothing": {"L6 TopicObjects"},
     "kubernetes-lost-is-refused": {"B26 ToldWhenWritten"},
     "kubernetes-lease-of-others": STUCK,
     "answer-before-commit": {"B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},

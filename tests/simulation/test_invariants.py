@@ -478,6 +478,12 @@ def unanswered_in_the_end(scene: Scene) -> None:
     scene.checker.final()
 
 
+def a_topic_that_is_not_shown_in_the_end(scene: Scene) -> None:
+    """What is out of line is looked for in `test_kubernetes_store.py`."""
+    scene.world.store.out_of_line = lambda: "one is missing"  # type: ignore[method-assign]
+    scene.checker.final()
+
+
 def _commits(scene: Scene, times: int) -> tuple[GroupMember, TopicPartition, list[SentCommit]]:
     """Commits of a member, one after the other, each known to be written; the last is not answered yet."""
     groups = scene.checker.groups
@@ -648,6 +654,7 @@ WRONG: dict[str, Callable[[Scene], None]] = {
     "G3 FencedGeneration": a_commit_of_the_past,
     "G4 MemoryIsLog": a_coordinator_that_remembers_too_much,
     "G4 MemoryIsLog, share": a_coordinator_that_forgot_a_share,
+    "L6 TopicObjects": a_topic_that_is_not_shown_in_the_end,
     "L5 groups": a_member_without_a_share_in_the_end,
     "L5 groups, generations": members_of_two_generations_in_the_end,
     "L5 groups, coordinator": nobody_coordinates_in_the_end,

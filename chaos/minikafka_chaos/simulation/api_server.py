@@ -60,6 +60,10 @@ class ApiServer:
         """An object as it is now."""
         return self._objects.get((plural, name))
 
+    def all(self, plural: str) -> list[Object]:
+        """All objects of a kind as they are now."""
+        return [value for (kind, _), value in sorted(self._objects.items()) if kind == plural]
+
     def after(self, version: int, plural: str, selector: str | None) -> list[Change]:
         """What a watch from a resourceVersion tells by now."""
         return [
@@ -93,11 +97,7 @@ class ApiServer:
         return deepcopy(found)
 
     def _list(self, plural: str, selector: str | None) -> Object:
-        items = [
-            deepcopy(value)
-            for (kind, _), value in sorted(self._objects.items())
-            if kind == plural and _selected(value, selector)
-        ]
+        items = [deepcopy(value) for value in self.all(plural) if _selected(value, selector)]
         return {"metadata": {"resourceVersion": str(self.version)}, "items": items}
 
     def _create(self, plural: str, body: Object) -> Object:

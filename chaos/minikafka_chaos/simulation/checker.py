@@ -642,6 +642,8 @@ class Checker(Watcher):
         for reader in self.world.consumers:
             self.clients.seen_by(reader.tp, reader)
         self.groups.final()
+        if (difference := self.world.store.out_of_line()) is not None:
+            self.fail("L6 TopicObjects", f"after everything was healed {difference}")
         for producer in self.world.producers:
             if not producer.idle:
                 self.fail("L3 progress", f"{producer.values} of {producer.tp} are still unanswered")

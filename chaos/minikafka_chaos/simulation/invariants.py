@@ -158,6 +158,9 @@ INVARIANTS: Mapping[str, Invariant] = {
     "L5 groups": Invariant(
         "after healing the members of a group share all there is, in one generation, and what they commit is acknowledged", "own"
     ),
+    "L6 TopicObjects": Invariant(
+        "after healing each topic has a MiniKafkaTopic that shows its last change, and one that is gone has none", "own"
+    ),
     "L4 bounded": Invariant("a run makes no more events than a healthy cluster could", "own"),
     "E1 no exception": Invariant("no event raises, not even an error of the log, while the disk takes everything", "own"),
 }  # fmt: skip

@@ -18,7 +18,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from minikafka.controller.controller import Controller
 from minikafka.kubernetes import lease as leases
-from minikafka.kubernetes.api import KubernetesApi
+from minikafka.kubernetes import topics
+from minikafka.kubernetes.api import CONFIG_MAP, LEASE, TOPIC, KubernetesApi
 from minikafka.kubernetes.connection import Answer, ApiUnreachable, HttpClient
 from minikafka.kubernetes.credentials import Access
 from minikafka.kubernetes.document import PLAIN
@@ -73,9 +74,9 @@ class KubernetesStores(SimStore):
             self._writer = None
 
     def _changed(self, change: Change) -> None:
-        if change.plural == "leases":
+        if change.plural == LEASE.plural:
             self.held = leases.from_object(change.object)
-        elif change.plural == "configmaps":
+        elif change.plural == CONFIG_MAP.plural:
             revision = json.loads(change.object["data"][PLAIN])["revision"]
             writer = self._writer
             if revision > self._revision and writer is not None and writer.committing is not None:
@@ -167,6 +168,17 @@ class KubernetesStores(SimStore):
 
         client.committing = written
         self._ask(broker, client.store.commit(controller_epoch, records), accepted, refused)
+
+    def out_of_line(self) -> str | None:
+        found = self.server.find(CONFIG_MAP.plural, f"{CLUSTER}-metadata")
+        wanted = {} if found is None else json.loads(found["data"][PLAIN])["topics"]
+        shown = {}
+        for value in self.server.all(TOPIC.plural):
+            state = topics.state_of(value)
+            shown[topics.topic_name(value)] = None if state is None else state[0]
+        if shown == wanted:
+            return None
+        return f"the objects of topics show the revisions {shown}, the topics are at {wanted}"
 
     def attend(self, role: SimRole) -> None:
         client = self._clients[role.broker.id]

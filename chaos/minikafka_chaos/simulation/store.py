@@ -95,6 +95,10 @@ class SimStore:
     def leave(self, role: SimRole) -> None:
         """A term is over."""
 
+    def out_of_line(self) -> str | None:
+        """What the store shows to people that is not so; None when all is as it should be in the end."""
+        return None
+
     def close(self) -> None:
         """The run is over."""
 

@@ -12,7 +12,7 @@ from minikafka.kubernetes.connection import ApiUnreachable
 from minikafka.kubernetes.document import Document
 from minikafka.kubernetes.store import KubernetesStore
 from minikafka.metadata.database import Database
-from minikafka.metadata.store import Changes, FencedControllerError, Lease
+from minikafka.metadata.store import Changes, Desk, FencedControllerError, Lease
 
 from minikafka_chaos.simulation.bug_seed import BugSeed, rules_with
 
@@ -96,6 +96,13 @@ class _HearsListsOnly(KubernetesStore):
         del event
 
 
+class _ShowsNothing(KubernetesStore):
+    """Nobody tells people what became of a topic."""
+
+    async def attend(self, desk: Desk) -> None:
+        del desk
+
+
 STORE_SEEDS = (
     BugSeed("sqlite-commit-unfenced", "SQLite: a commit of an old controller epoch is written", "R15",
             rules_with(database=_CommitsUnfenced)),
@@ -115,4 +122,6 @@ STORE_SEEDS = (
             rules_with(kubernetes_store=_RecognisesNoLeaseOfItsOwn)),
     BugSeed("kubernetes-drop-events", "Kubernetes: the events of a watch are dropped", "client-go's Reflector",
             rules_with(kubernetes_store=_HearsListsOnly)),
+    BugSeed("kubernetes-show-nothing", "Kubernetes: the objects of topics are never written", "level-triggered controllers",
+            rules_with(kubernetes_store=_ShowsNothing)),
 )  # fmt: skip

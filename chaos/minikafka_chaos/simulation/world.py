@@ -314,7 +314,7 @@ class World(SimCluster):
                 return False
             if not all(tp in self.brokers[r].partitions for r in state.replicas):
                 return False
-        if not self.checker.groups.settled:
+        if not self.checker.groups.settled or self.store.out_of_line() is not None:
             return False
         return all(self.checker.stray_log(broker) is None for broker in self.brokers.values())
 

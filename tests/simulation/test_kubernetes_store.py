@@ -1,0 +1,77 @@
+"""The cluster store on Kubernetes in the simulation: it is production's, and its troubles come."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from copy import deepcopy
+
+import pytest
+from minikafka.kubernetes.api import CONFIG_MAP, LEASE, TOPIC
+from minikafka_chaos.simulation.api_server import Refusal
+from minikafka_chaos.simulation.kubernetes_store import CLUSTER, KubernetesStores
+from minikafka_chaos.simulation.world import World
+
+SEEDS = (10, 18, 26, 33)
+"""Of runs that have this store."""
+
+
+def finished(seed: int) -> tuple[World, KubernetesStores]:
+    world = World(seed)
+    assert isinstance(world.store, KubernetesStores)
+    world.run()
+    return world, world.store
+
+
+def test_what_the_cluster_did_is_written_there() -> None:
+    world, store = finished(SEEDS[0])
+    kinds = Counter(change.plural for change in store.server.history)
+    assert kinds[CONFIG_MAP.plural] > 10 and kinds[LEASE.plural] > 10 and kinds[TOPIC.plural] > 1
+    assert {value["metadata"]["name"] for value in store.server.all(TOPIC.plural)} >= {"t"}
+    assert store.held is not None and world.brokers[store.held.holder].role is not None
+    store.close()
+
+
+def test_what_is_out_of_line_is_seen() -> None:
+    _, store = finished(SEEDS[0])
+    assert store.out_of_line() is None
+    kept = deepcopy(store.server.find(TOPIC.plural, "t"))
+    assert kept is not None
+    path = TOPIC.path(CLUSTER, "t")
+
+    def write(revision: int) -> None:
+        body = deepcopy(store.server.find(TOPIC.plural, "t"))
+        assert body is not None
+        body["status"]["revision"] = revision
+        store.server.request("PUT", f"{path}/status", json.dumps(body).encode())
+
+    write(kept["status"]["revision"] - 1)
+    assert store.out_of_line() is not None, "an old state is shown"
+    write(kept["status"]["revision"])
+    assert store.out_of_line() is None
+    store.server.request("PATCH", path, b'{"metadata": {"finalizers": null}}')
+    store.server.request("DELETE", path, b"{}")
+    assert store.out_of_line() is not None, "it is not shown at all"
+    other = TOPIC.path(CLUSTER)
+    store.server.request("POST", other, b'{"metadata": {"name": "left"}, "spec": {}}')
+    assert "left" in str(store.out_of_line())
+    store.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_troubles_come(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conflicts are what a compare-and-set is for; a store without any would not have been tried."""
+    refused: Counter[int] = Counter()
+    carry_out = KubernetesStores.carry_out
+
+    def counting(self: KubernetesStores, *args: object) -> object:
+        try:
+            return carry_out(self, *args)  # type: ignore[arg-type]
+        except Refusal as refusal:
+            refused[refusal.status] += 1
+            raise
+
+    monkeypatch.setattr(KubernetesStores, "carry_out", counting)
+    _, store = finished(seed)
+    store.close()
+    assert refused[409] > 0
