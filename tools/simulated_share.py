@@ -17,7 +17,7 @@ import coverage
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "broker-image" / "minikafka"
-PACKAGES = ("replication", "controller", "membership", "log", "metadata", "groups", "server")
+PACKAGES = ("replication", "controller", "membership", "log", "metadata", "kubernetes", "groups", "server")
 
 
 class Share(NamedTuple):

@@ -27,6 +27,7 @@ from minikafka.metadata.store import Changes, Lease, Snapshot, StoreError, Store
 from minikafka.protocol.errors import KafkaError
 
 from minikafka_chaos.simulation.api_server import ApiServer, Change, Refusal
+from minikafka_chaos.simulation.people import People
 from minikafka_chaos.simulation.store import CLUSTER_ID, Failed, SimStore
 from minikafka_chaos.simulation.virtual_loop import VirtualLoop
 
@@ -60,6 +61,7 @@ class KubernetesStores(SimStore):
         super().__init__(world)
         self.random = Random(f"kubernetes {seed}")
         self.server = ApiServer(self._changed)
+        self.people = People(world, self.server, CLUSTER, Random(f"people {seed}"))
         self._clients: dict[int, _Client] = {}
         self._writer: _Client | None = None
         """Whose request the server carries out."""
@@ -87,6 +89,10 @@ class KubernetesStores(SimStore):
             client.wake()
 
     # -- what brokers ask -----------------------------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        super().heal()
+        self.people.stop()
 
     def connect(self, broker: SimBroker) -> None:
         client = self._clients[broker.id] = _Client(self, broker)
@@ -175,6 +181,8 @@ class KubernetesStores(SimStore):
         shown = {}
         for value in self.server.all(TOPIC.plural):
             state = topics.state_of(value)
+            if state is None and (value.get("status") or {}).get("conditions"):
+                continue  # it was refused, and says why
             shown[topics.topic_name(value)] = None if state is None else state[0]
         if shown == wanted:
             return None

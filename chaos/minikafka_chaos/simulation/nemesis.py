@@ -90,9 +90,7 @@ class Nemesis:
         self.active = False
         self.world.note("-- heal --")
         self.world.network.heal()
-        self.world.store.down = False
-        self.world.store.unreachable.clear()
-        self.world.store.slow.clear()
+        self.world.store.heal()
         self.world.disk_faults.heal()
         for broker in self.world.brokers.values():
             broker.resume()

@@ -41,6 +41,12 @@ class SimStore:
         if self.down or broker_id in self.unreachable:
             raise StoreError("store outage")
 
+    def heal(self) -> None:
+        """Everybody reaches it, in time."""
+        self.down = False
+        self.unreachable.clear()
+        self.slow.clear()
+
     def on_time(self, broker_id: int) -> None:
         """The broker hears of commits as soon as the others again."""
         self.slow.pop(broker_id, None)
