@@ -359,7 +359,8 @@ class Nemesis:
         """Reorder the replicas and elect the preferred one, as two requests of an admin."""
 
         def decide(controller: Controller) -> None:
-            replicas = controller.workspace.image.topics[tp.topic].partitions[tp.partition].replicas
+            state = controller.workspace.image.partition(tp.topic, tp.partition)  # people may have deleted its topic
+            replicas = () if state is None else state.replicas
             if leader in replicas:
                 order = (leader, *(r for r in replicas if r != leader))
                 controller.partitions.reassign(tp.topic, tp.partition, order)
