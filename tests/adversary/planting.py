@@ -51,8 +51,9 @@ class Bug(NamedTuple):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether `minikafka simulate` runs the file at all: it brings its own connections and stores."""
-        return self.is_of_the_broker and not self.file.startswith(("server/", "metadata/sqlite", "kubernetes/"))
+        """Whether `minikafka simulate` runs the file at all: it brings its own connections, disk and database."""
+        apart = ("server/", "metadata/sqlite", "kubernetes/connection", "kubernetes/credentials")
+        return self.is_of_the_broker and not self.file.startswith(apart)
 
 
 def planted(bug: Bug, source: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from minikafka.protocol.errors import ErrorCode
@@ -15,7 +16,9 @@ from minikafka.telemetry.stats import TopicTraffic
 class HostedPartition(Partition):
     """Adds the waiters to :class:`~minikafka.replication.partition.Partition`."""
 
-    __slots__ = ("consumers", "flushing", "followers", "producers", "topic_config", "traffic", "unflushed_producers")
+    __slots__ = (
+        "consumers", "flushing", "followers", "on_moved", "producers", "topic_config", "traffic", "unflushed_producers",
+    )  # fmt: skip
 
     def __init__(self, *args: Any, topic_config: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -29,6 +32,12 @@ class HostedPartition(Partition):
         self.traffic = TopicTraffic()
         """The replica manager gives it that of its topic."""
         self.flushing = False
+        self.on_moved: Callable[[HostedPartition], None] | None = None
+        """Told that the high watermark has moved while somebody waits for that."""
+
+    def high_watermark_moved(self) -> None:
+        if self.on_moved is not None and (self.producers or self.consumers):
+            self.on_moved(self)
 
     def settle_producers(self) -> None:
         """Answer the acks=all produces that the high watermark has passed (R4)."""

@@ -199,6 +199,7 @@ class LeaderState:
         if new <= partition.high_watermark:
             return False
         partition.high_watermark = new
+        partition.high_watermark_moved()
         return True
 
     def end_offset_for_clients(self) -> int | None:

@@ -220,6 +220,9 @@ class Partition:
         """(epoch, end offset) of the largest epoch known here that is not above ``epoch``; (-1, -1) when undefined (R13)."""
         return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
 
+    def high_watermark_moved(self) -> None:
+        """Told by a leader whenever its high watermark has moved, in the middle of whatever moved it."""
+
     def set_high_watermark(self, offset: int) -> None:
         """Clamp to what the log holds: log start <= HW <= LEO (R3)."""
         log = self.log

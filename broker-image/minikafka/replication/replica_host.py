@@ -307,7 +307,6 @@ class ReplicaHost:
             partition.log.configure(settings.log_config())
         was = partition.role
         known = partition.leader.isr.committed if partition.leader is not None else None
-        before = partition.high_watermark
         try:
             changed = partition.apply_state(state, self._clock.now())
         except LogDirFailure as failure:
@@ -327,8 +326,7 @@ class ReplicaHost:
             self._role_changed(partition, was)
         elif known is not None and partition.leader is not None and partition.leader.isr.committed != known:
             self._effects.append(IsrChanged(partition, known, partition.leader.isr.committed))
-        if partition.high_watermark != before:
-            self._replicas.high_watermark_moved(partition)
+        self._replicas.settle_moved()
 
     def _metadata_is_old(self, partition: HostedPartition, state: PartitionState, error: FencedLeaderEpoch) -> None:
         """Somebody has put an older state of the cluster store in its place (proposal 012).

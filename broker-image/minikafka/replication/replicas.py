@@ -57,6 +57,8 @@ class ReplicaManager:
         self.log_failed: Callable[[HostedPartition, LogError], None] = lambda _partition, _error: None
         self.flush_soon: Callable[[HostedPartition], None] = lambda _partition: None
         self._ready: list[DelayedFetch] = []
+        self._moved: list[HostedPartition] = []
+        """Whose high watermark has moved, and who waits for it does not know yet."""
         self._delayed: set[DelayedProduce] = set()
         self._sweeps = False
         self._now, self._unix_ms, self._later = clock
@@ -67,6 +69,7 @@ class ReplicaManager:
         topic, index = partition.topic_partition
         self.by_name.setdefault(topic, {})[index] = partition
         self.by_id.setdefault(partition.topic_id, {})[index] = partition
+        partition.on_moved = self._moved.append
         partition.traffic = self.traffic[topic] = self.traffic[partition.topic_id] = self.stats.topic(topic)
 
     def remove(self, partition: HostedPartition) -> None:
@@ -153,7 +156,6 @@ class ReplicaManager:
             return PartitionResult(index, refused), -1
         if records is None or len(records) == 0:
             return PartitionResult(index, ErrorCode.INVALID_RECORD, message="no record batch in the request"), -1
-        before = partition.high_watermark
         try:
             info = leader.append(records, now_ms, now)
         except LogError as error:
@@ -166,8 +168,8 @@ class ReplicaManager:
         result = PartitionResult(index, 0, info.first_offset, info.log_append_time, log.log_start_offset)
         if partition.followers and not info.duplicate:
             self.wake(partition.followers)
-        if partition.high_watermark != before:  # by a duplicate, too: since the last look a follower may count no more
-            self.high_watermark_moved(partition)
+        if self._moved:
+            self.settle_moved()
         owes_flush = log.owes_flush
         if owes_flush:
             self.flush_soon(partition)
@@ -225,23 +227,26 @@ class ReplicaManager:
         leader = partition.leader
         if leader is None:
             return
-        before = partition.high_watermark
         leader.maybe_advance_high_watermark(self._now())
-        if partition.high_watermark != before:
-            self.high_watermark_moved(partition)
+        self.settle_moved()
         if partition.unflushed_producers:
             partition.settle_unflushed_producers()
         self.flush_ready()
 
-    def high_watermark_moved(self, partition: HostedPartition) -> None:
-        """Settle producers and wake consumers."""
-        if partition.producers:
-            partition.settle_producers()
-        if partition.consumers:
-            self.wake(partition.consumers)
+    def settle_moved(self) -> None:
+        """Settle producers and wake consumers where the high watermark has moved. Not in the middle of what moves it: who is
+        answered may append again, as a coordinator does. Where nobody asks for it, the end of the round does.
+        """
+        while self._moved:
+            partition = self._moved.pop()
+            if partition.producers:
+                partition.settle_producers()
+            if partition.consumers:
+                self.wake(partition.consumers)
 
     def flush_ready(self) -> None:
-        """Try woken fetches again."""
+        """The end of a round of events: tell whoever waits for a high watermark that has moved, try woken fetches again."""
+        self.settle_moved()
         while self._ready:
             ready, self._ready = self._ready, []
             for fetch in ready:
@@ -286,7 +291,6 @@ class ReplicaManager:
         leader = partition.leader
         if code or leader is None:
             return PartitionData(asked.partition, code)
-        before = partition.high_watermark
         outcome = leader.follower_fetch(
             request.replica_id,
             request.replica_epoch,
@@ -295,8 +299,8 @@ class ReplicaManager:
             asked.last_fetched_epoch,
             now,
         )
-        if partition.high_watermark != before:
-            self.high_watermark_moved(partition)
+        if self._moved:
+            self.settle_moved()
         if outcome.error or outcome.diverging:
             data = PartitionData(
                 asked.partition, outcome.error, partition.high_watermark, partition.log.log_start_offset
@@ -434,10 +438,8 @@ class ReplicaManager:
         proposal = leader.maybe_shrink(now)
         if proposal is not None:
             self.propose(proposal)
-        before = partition.high_watermark
         leader.maybe_advance_high_watermark(now)
-        if partition.high_watermark != before:
-            self.high_watermark_moved(partition)
+        self.settle_moved()
 
     # -- ISR changes ------------------------------------------------------------------------------------------------------
 
@@ -449,10 +451,9 @@ class ReplicaManager:
             return None
         if answer is None:
             answer = AlterPartitionAnswer(ErrorCode.REQUEST_TIMED_OUT)
-        before, committed = partition.high_watermark, leader.isr.committed
+        committed = leader.isr.committed
         after = leader.answered(proposal, answer, self._now())
-        if partition.high_watermark != before:
-            self.high_watermark_moved(partition)
+        self.settle_moved()
         return IsrAnswered(partition, answer.error, committed, leader.isr.committed, after is AfterAnswer.RETRY)
 
     def topic_partitions(self) -> list[TopicPartition]:

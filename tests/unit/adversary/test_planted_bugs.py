@@ -140,6 +140,6 @@ class TestTheHunt:
         assert (
             not BUGS["s30"].is_simulated
             and BUGS["s01"].is_simulated
-            and not BUGS["s13"].is_simulated
+            and BUGS["s13"].is_simulated
             and BUGS["m01"].is_simulated
         )

@@ -83,12 +83,10 @@ class Coordinator:
             return (await self.groups.commit(request))[LEDGER]
 
     def follower_fetches(self) -> None:
-        before = self.partition.high_watermark
         leader = self.partition.leader
         assert leader is not None
         leader.follower_fetch(2, 1, 0, self.log.log_end_offset, -1, time.monotonic())
-        if self.partition.high_watermark != before:
-            self.replicas.high_watermark_moved(self.partition)
+        self.replicas.flush_ready()
 
     def an_hour_later(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Requests that have waited too long are swept out."""
