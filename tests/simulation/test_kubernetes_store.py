@@ -9,7 +9,9 @@ from copy import deepcopy
 import pytest
 from minikafka.kubernetes.api import CONFIG_MAP, LEASE, TOPIC
 from minikafka_chaos.simulation.api_server import Refusal
-from minikafka_chaos.simulation.kubernetes_store import CLUSTER, KubernetesStores
+from minikafka_chaos.simulation.kubernetes_client import CLUSTER
+from minikafka_chaos.simulation.kubernetes_store import KubernetesStores
+from minikafka_chaos.simulation.people import NAME
 from minikafka_chaos.simulation.world import World
 
 SEEDS = (10, 18, 26, 33)
@@ -75,3 +77,20 @@ def test_troubles_come(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     _, store = finished(seed)
     store.close()
     assert refused[409] > 0
+
+
+def test_people_have_their_way() -> None:
+    """What they make becomes a topic, what they delete goes, and what cannot be had is refused with a reason."""
+    seen: Counter[str] = Counter()
+    for seed in SEEDS:
+        _, store = finished(seed)
+        for change in store.server.history:
+            if change.plural != TOPIC.plural or change.object["metadata"]["name"] != NAME:
+                continue
+            status = change.object.get("status") or {}
+            refused = any(condition["status"] == "False" for condition in status.get("conditions", ()))
+            seen[change.type] += 1
+            seen["refused"] += refused
+            seen["shown"] += "topicId" in status
+        store.close()
+    assert min(seen[kind] for kind in ("ADDED", "MODIFIED", "DELETED", "refused", "shown")) > 0, seen
