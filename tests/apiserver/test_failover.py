@@ -19,11 +19,11 @@ from tests.apiserver.producing import SteadyProducer
 from tests.apiserver.waiting import until_now
 
 TOPIC = "steady"
-GAP_SECONDS_MAX = 2.0
-"""Acknowledgements resume within this after a leader's process was killed."""
+GAP_SECONDS_MAX = 4.0
+"""Acknowledgements resume within this after a leader's process was killed: 0.04 to 0.3 s as a rule; three suites run side by side."""
 
-UNDISTURBED_SECONDS_MAX = 4.0
-"""Far below every time-out that could be behind a pause (a session takes 9 s), above the hiccups of a busy machine."""
+UNDISTURBED_SECONDS_MAX = 8.0
+"""Below every time-out that could be behind a pause (a session takes 9 s), above the hiccups of a busy machine."""
 
 BROKER_RSS_MIB_MAX = 60.0
 WARM_UP = 100

@@ -111,7 +111,7 @@ class TestUnknownOutcome:
         began = time.monotonic()
         with pytest.raises(StoreError):
             await store.commit(lease.epoch, {"a": 1})
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < 10
 
 
 class TestRaces:
@@ -192,7 +192,7 @@ class TestRefusals:
         proxy.rule = once(Fault.THROTTLE, "PUT", DOCUMENT)
         began = time.monotonic()
         await store.commit(lease.epoch, {"a": 1})
-        assert 0.9 < time.monotonic() - began < 3
+        assert 0.9 < time.monotonic() - began < 4.5
         proxy.rule = once(Fault.THROTTLE, "GET", LEASE)
         assert await store.lease() == lease
 
@@ -360,7 +360,7 @@ class TestServerLife:
         began = time.monotonic()
         with pytest.raises(StoreError):
             await store.commit(lease.epoch, {"a": 1})
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 10
         stoppable_plane.resume_server()
         lease = await controller(store)
         await store.commit(lease.epoch, {"b": 1})
