@@ -20,7 +20,7 @@ from tests.apiserver.waiting import until_now
 
 TOPIC = "steady"
 GAP_SECONDS_MAX = 4.0
-"""Acknowledgements resume within this after a leader's process was killed: 0.04 to 0.3 s as a rule; three suites run side by side."""
+"""Acknowledgements resume within this after a leader's process was killed; 0.04 to 0.3 s when nothing runs beside it."""
 
 UNDISTURBED_SECONDS_MAX = 8.0
 """Below every time-out that could be behind a pause (a session takes 9 s), above the hiccups of a busy machine."""
