@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.journeys, pytest.mark.alone]
 
 AWAY_SECONDS = 30
 HEAL_SECONDS_MAX = 120
-PAUSE_SECONDS_MAX = 2.0
+PAUSE_SECONDS_MAX = 4.0
 WATCHERS = (
     ("kube-system", "deployment/coredns"),
     ("kube-system", "daemonset/kube-proxy"),
