@@ -13,7 +13,7 @@ from tests.e2e.machine import say
 
 pytestmark = pytest.mark.journeys
 
-RESUME_SECONDS_MAX = 4.0
+RESUME_SECONDS_MAX = 2.0
 """The issue's own limit for a killed container of a leader."""
 HEAL_SECONDS_MAX = 90
 
