@@ -41,13 +41,14 @@ class LeaderEpochCache:
     Raises OSError when the disk refuses; nothing has changed then.
     """
 
-    __slots__ = ("_epochs", "_fs", "_path", "_starts", "dirty", "latest")
+    __slots__ = ("_epochs", "_fs", "_held", "_path", "_starts", "dirty", "latest")
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._fs = fs
         self._path = path
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self._held = False
         self.latest = UNDEFINED_EPOCH
         """The latest epoch, or -1. A plain attribute: every append compares with it."""
         self.dirty = False
@@ -153,9 +154,21 @@ class LeaderEpochCache:
         self._fs.fsync_path(self._path)
         self._fs.fsync_dir(self._path.rpartition("/")[0])
 
+    def hold(self) -> None:
+        """Begin anew, in memory only: the file stays as it is until :meth:`release`."""
+        self._held = True
+        self._replace([], [], durable=True)
+
+    def release(self) -> None:
+        """Write down what there is, if it was held back."""
+        if self._held:
+            self._held = False
+            self._replace(self._epochs, self._starts, durable=True)
+
     def _replace(self, epochs: list[int], starts: list[int], *, durable: bool) -> None:
         """Disk first: when it refuses, memory still says what the disk says."""
-        self._fs.write_atomic(self._path, format_checkpoint(zip(epochs, starts, strict=True)), durable=durable)
+        if not self._held:
+            self._fs.write_atomic(self._path, format_checkpoint(zip(epochs, starts, strict=True)), durable=durable)
         self._epochs, self._starts = epochs, starts
         self.latest = epochs[-1] if epochs else UNDEFINED_EPOCH
         self.dirty = not durable

@@ -20,6 +20,7 @@ from minikafka.log.simulated_disk import MemoryFileSystem
 __all__ = ["Buffer", "File", "FileLock", "FileSystem", "MemoryFileSystem", "RealFileSystem"]
 
 Buffer = bytes | bytearray | memoryview
+REWRITE_CHUNK_BYTES = 1 << 20
 
 
 class File(Protocol):
@@ -102,6 +103,10 @@ class FileSystem(Protocol):
 
     def fsync_path(self, path: str) -> None:
         """Make a closed file durable; no error when it is gone."""
+
+    def write_again(self, path: str) -> None:
+        """Write all bytes of a closed file once more, in place, and make them durable: some may be in memory only, and taken for
+        written. Needs no room on the disk."""
 
     def fsync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
@@ -267,6 +272,16 @@ class RealFileSystem:
         except FileNotFoundError:
             return
         try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def write_again(self, path: str) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            position = 0
+            while chunk := os.pread(fd, REWRITE_CHUNK_BYTES, position):
+                position += os.pwrite(fd, chunk, position)
             os.fsync(fd)
         finally:
             os.close(fd)

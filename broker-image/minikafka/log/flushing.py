@@ -99,6 +99,7 @@ def complete(log: Log, job: FlushJob) -> float:
         return job.seconds  # a truncation has settled it already
     log.flush_job = None
     if job.error is not None:
+        log.unsynced_paths = job.paths + log.unsynced_paths
         raise log.go_offline("flush failed", job.error, permanent=True) from job.error
     if not job.done:
         log.unsynced_paths = job.paths + log.unsynced_paths

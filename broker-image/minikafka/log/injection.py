@@ -122,6 +122,11 @@ class FaultyFileSystem(RealFileSystem):
         self._faults.before_fsync(path)
         super().fsync_path(path)
 
+    def write_again(self, path: str) -> None:
+        self._faults.before_write(path)
+        self._faults.before_fsync(path)
+        super().write_again(path)
+
     def makedirs(self, path: str) -> None:
         if not os.path.isdir(path):
             self._faults.before_write(path)

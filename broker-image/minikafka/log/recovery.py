@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from minikafka.log.checkpoints import PARTITION_METADATA
 from minikafka.log.epochs import CHECKPOINT_NAME, LeaderEpochCache
-from minikafka.log.errors import CorruptBatch, DataDirRefused, MalformedCheckpoint
+from minikafka.log.errors import CorruptBatch, DataDirRefused, FsyncFailed, MalformedCheckpoint
 from minikafka.log.flushing import FSYNC_FAILED
 from minikafka.log.index import CorruptIndex
 from minikafka.log.producer_state import CorruptSnapshot, decode_snapshot
@@ -27,7 +27,7 @@ from minikafka.log.truncation import (
     snapshot_offsets,
     truncate_fully_and_start_at,
 )
-from minikafka.log.unflushed import COPY_CHUNK_BYTES, parse_tail_name, restore_tails
+from minikafka.log.unflushed import parse_tail_name, restore_tails
 from minikafka.protocol.records import CRC_START
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def open_log(
     """See `Log.open`."""
     try:
         return _Loader(log, clean, recovery_point, now_ms).open(unflushed_dir, log_start_offset)
+    except FsyncFailed as error:
+        raise log.go_offline("cannot be opened", error) from error
     except OSError as error:
         raise log.refused("cannot be opened", error) from error
 
@@ -108,7 +110,9 @@ class _Loader:
             truncate_fully_and_start_at(log, log.log_start_offset)
         log.epochs.truncate_from_end(log.log_end_offset)
         log.epochs.truncate_from_start(log.log_start_offset)
+        log.epochs.release()
         if not self.clean:
+            log.epochs.dirty = True  # what the process before wrote need not be on the disk
             self._check_snapshots()
         rebuild_producers(log, self.now_ms)
         if not self.clean or restored:
@@ -164,22 +168,14 @@ class _Loader:
         return bases
 
     def _write_again(self, bases: list[int]) -> None:
-        """Give what may be in memory only to the disk, as new files: records from the recovery point on, and the epochs."""
+        """Give what may be in memory only to the disk: the segments from the recovery point on, and the epochs."""
         self.notes.append("an fsync had failed: what was not flushed is written again")
         log, fs = self.log, self.fs
         first = max((base for base in bases if base <= self.recovery_point), default=0)
         paths = [segment_path(log.directory, base, "log") for base in bases if base >= first]
         epochs = f"{log.directory}/{CHECKPOINT_NAME}"
         for path in [*paths, *([epochs] if fs.exists(epochs) else [])]:
-            old, new = fs.open_read(path), fs.open_append(f"{path}.tmp")
-            try:
-                for position in range(0, old.size, COPY_CHUNK_BYTES):
-                    new.append(old.pread(COPY_CHUNK_BYTES, position))
-                new.fsync()
-            finally:
-                old.close()
-                new.close()
-            fs.rename(f"{path}.tmp", path)
+            fs.write_again(path)
 
     def _restore_unflushed(self, unflushed_dir: str | None) -> int:
         if unflushed_dir is None:
@@ -209,7 +205,7 @@ class _Loader:
             self.notes.append(f"{error}: rebuilt from the records")
             self.clean = False
             self.recovery_point = 0
-            log.epochs.clear()
+            log.epochs.hold()  # the damaged file says that this is to be done, until it is done
 
     # -- segments
 

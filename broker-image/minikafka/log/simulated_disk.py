@@ -120,7 +120,7 @@ class MemoryFileSystem:
     """A simulated disk (see the module). Implements the `FileSystem` protocol; paths are absolute POSIX paths.
 
     Faults: set `capacity` (bytes, None = endless) for ENOSPC, and `fault_hook(operation, path)` to raise an OSError
-    from any of `append`, `pread`, `truncate`, `fsync`, `fsync_dir`, `rename`, `remove`, `open`, `write_atomic`.
+    from any of `append`, `pread`, `truncate`, `fsync`, `fsync_dir`, `rename`, `remove`, `open`, `write_atomic`, `write_again`.
     """
 
     def __init__(self, *, capacity: int | None = None) -> None:
@@ -290,6 +290,16 @@ class MemoryFileSystem:
     def fsync_path(self, path: str) -> None:
         if path in self._files:
             self.sync(self._files[path], path)
+
+    def write_again(self, path: str) -> None:
+        inode = self._inode(path)
+        self.fault("write_again", path)
+        lost, inode.lost = inode.lost, []
+        try:
+            self.sync(inode, path)
+        except OSError:
+            inode.lost = lost
+            raise
 
     def fsync_dir(self, path: str) -> None:
         self.fault("fsync_dir", path)

@@ -18,6 +18,7 @@ import errno
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from minikafka.log.errors import FsyncFailed
 from minikafka.log.filesystem import Buffer, File, FileSystem
 
 COPY_CHUNK_BYTES = 1 << 20
@@ -165,7 +166,7 @@ def restore_tails(fs: FileSystem, tail_directory: str, data_directory: str) -> i
     """Move surviving tail files into their data files, before a log is opened; returns how many bytes were restored.
 
     A tail that does not continue its data file is stale (its copy had been completed, or the data volume is another
-    one) and is dropped. Raises OSError; nothing is removed before its copy is durable.
+    one) and is dropped. Raises OSError, FsyncFailed; nothing is removed before its copy is durable.
     """
     if not fs.is_dir(tail_directory):
         return 0
@@ -191,7 +192,10 @@ def _restore_tail(fs: FileSystem, tail_path: str, data_path: str, start: int) ->
                 return 0  # only a power loss does this; what the data volume says then counts
         for position in range(copied, tail.size, COPY_CHUNK_BYTES):
             data.append(tail.pread(COPY_CHUNK_BYTES, position))
-        data.fsync()
+        try:
+            data.fsync()
+        except OSError as error:
+            raise FsyncFailed(*error.args) from error
         return tail.size - copied
     finally:
         tail.close()

@@ -41,6 +41,12 @@ class TestBoth:
         again = fs.open_append(f"{root}/f")
         again.append(b"!")
         assert fs.read_bytes(f"{root}/f") == b"abcZ\0\0!"
+        fs.write_again(f"{root}/f")
+        assert fs.read_bytes(f"{root}/f") == b"abcZ\0\0!"
+        large = bytes(range(256)) * 10_000
+        fs.write_atomic(f"{root}/large", large)
+        fs.write_again(f"{root}/large")
+        assert fs.read_bytes(f"{root}/large") == large
 
     def test_directories_and_names(self, disk: tuple[FileSystem, str]) -> None:
         fs, root = disk

@@ -151,6 +151,37 @@ class TestFailedFsync:
         assert after.epochs.entries == found.epochs.entries
         assert not any("fsync" in note for note in after.recovery.notes), "it is done"
 
+    @pytest.mark.parametrize("unflushed", [False, True])
+    def test_one_in_the_middle_of_recovery_counts_too(self, unflushed: bool) -> None:
+        """Found by an attack: the next opening was told that all is well, and trusted what it read."""
+        fs, log = filled(3, unflushed=unflushed)
+        if not unflushed:
+            fs.open_append(f"{DIR}/{0:020d}.log").append(b"x" * 40)  # to be cut off, durably
+        fs.kill()
+        refuse_fsync(fs, ".log")
+        with pytest.raises(LogDirFailure) as failure:
+            open_log(fs, clean=False, unflushed=unflushed)
+        assert failure.value.permanent
+        fs.fault_hook = None
+        fs.kill()
+        found = open_log(fs, clean=False, unflushed=unflushed)
+        assert found.flushed_offset == log.log_end_offset
+        fs.power_loss()
+        again = open_log(fs, clean=False, recovery_point=found.recovery_point, unflushed=unflushed)
+        assert again.log_end_offset == log.log_end_offset and not again.recovery.lost
+
+    def test_a_disk_without_room_is_no_obstacle(self) -> None:
+        """When the disk was full, that may be why the fsync failed: what is there is written again where it is."""
+        fs, log = filled(50)
+        refuse_fsync(fs, ".log")
+        with pytest.raises(LogDirFailure):
+            log.flush()
+        fs.fault_hook, fs.capacity = None, fs.used() + 2000
+        fs.kill()
+        found = open_log(fs, clean=False)
+        fs.power_loss()
+        assert open_log(fs, clean=False, recovery_point=found.recovery_point).log_end_offset == log.log_end_offset
+
     def test_a_disk_that_takes_no_file_either(self) -> None:
         """Then nothing is noted; the log is as offline as it was."""
         fs, log = filled(3)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 
 import pytest
-from minikafka.log.epochs import CHECKPOINT_NAME
+from minikafka.log.epochs import CHECKPOINT_NAME, EpochEntry
 from minikafka.log.errors import DataDirRefused, LogDirFailure
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.log import LogConfig
@@ -361,3 +362,52 @@ def test_recovery_makes_durable_what_it_found() -> None:
     assert open_log(fs, config, clean=False).flushed_offset == 24
     fs.power_loss()
     assert open_log(fs, config, clean=False).log_end_offset == 24
+
+
+class TestEpochCheckpoint:
+    """The checkpoint of epochs is a file like others: it may be damaged, or not be on the disk yet."""
+
+    def _log(self) -> tuple[MemoryFileSystem, LogConfig, list[EpochEntry]]:
+        fs, config = MemoryFileSystem(), LogConfig(segment_bytes=300)
+        log = open_log(fs, config)
+        for epoch, count in ((0, 5), (1, 5), (2, 3)):
+            for _ in range(count):
+                log.append_as_leader(batch(), epoch, NOW_MS)
+        log.flush()
+        fs.kill()
+        return fs, config, log.epochs.entries
+
+    @pytest.mark.parametrize("writes", range(1, 6))
+    def test_a_rebuild_that_is_cut_short_is_done_again(self, writes: int) -> None:
+        """Found by an attack: half of the epochs were a whole checkpoint, and nobody ever looked for the other half."""
+
+        class Killed(BaseException):
+            pass
+
+        fs, config, epochs = self._log()
+        fs.write_atomic(f"{DIR}/leader-epoch-checkpoint", b"")
+        left = writes
+
+        def hook(operation: str, path: str) -> None:
+            nonlocal left
+            left -= operation == "write_atomic" and path.endswith("leader-epoch-checkpoint")
+            if left == 0 and operation == "write_atomic":
+                raise Killed
+
+        fs.fault_hook = hook
+        with contextlib.suppress(Killed):
+            open_log(fs, config, clean=False, recovery_point=13)
+        fs.fault_hook = None
+        fs.kill()
+        found = open_log(fs, config, clean=False, recovery_point=13)
+        assert found.epochs.entries == epochs
+        assert found.epochs.end_offset_for(0, 13).end_offset == 5
+
+    def test_what_another_process_wrote_is_made_durable(self) -> None:
+        """Found by an attack: kill -9, start, clean stop, power loss; all was recovered again, for the checkpoint was empty."""
+        fs, log = filled(3)
+        fs.kill()
+        open_log(fs, clean=False).close()
+        fs.power_loss()
+        found = open_log(fs, clean=True, recovery_point=9)
+        assert found.recovery.notes == () and found.epochs.entries == log.epochs.entries
