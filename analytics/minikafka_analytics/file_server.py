@@ -31,6 +31,7 @@ BLOCK_BYTES: Final = 128 << 20
 """What HDFS has by default; Spark splits files by settings of its own."""
 COPY_BYTES: Final = 256 << 10
 CHUNK_LINE_MAX: Final = 1024
+DIGITS_MAX: Final = 18
 JAVA: Final = {
     HTTPStatus.NOT_FOUND: ("FileNotFoundException", "java.io.FileNotFoundException"),
     HTTPStatus.FORBIDDEN: ("AccessControlException", "org.apache.hadoop.security.AccessControlException"),
@@ -96,6 +97,7 @@ def serving(address: str, readable: Sequence[Path], writable: Sequence[Path]) ->
     finally:
         server.shutdown()
         server.server_close()
+        server.hang_up()
         thread.join()
 
 
@@ -107,7 +109,24 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], key: str, folders: Folders) -> None:
         self.key = key
         self.folders = folders
+        self.naming = threading.Lock()
+        """Held by who looks whether a name is free and then takes it."""
+        self._open: set[socket.socket] = set()
         super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """An executor that lingers must not change what is finished."""
+        for connection in list(self._open):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is none of ours: Hadoop's leaves the rest of a file unread when it looks elsewhere."""
@@ -151,11 +170,12 @@ class _Handler(BaseHTTPRequestHandler):
     # -- what is asked -------------------------------------------------------------------------------------------------
 
     def _answer(self, known: dict[str, Any]) -> None:
-        url = urlsplit(self.path)
-        self.asked = {name.lower(): values[-1] for name, values in parse_qs(url.query).items()}
-        self.name = decoded(unquote(url.path.removeprefix(ROOT)))
-        operation = self.asked.get("op", "").upper()
+        self.name = self.path
         try:
+            url = urlsplit(self.path)
+            self.asked = {name.lower(): values[-1] for name, values in parse_qs(url.query).items()}
+            self.name = decoded(unquote(url.path.removeprefix(ROOT)))
+            operation = self.asked.get("op", "").upper()
             if self.headers.get(self.server.key) is None:
                 raise Refused(HTTPStatus.FORBIDDEN, "only this analysis's own executors are answered")
             if operation not in known:
@@ -163,6 +183,8 @@ class _Handler(BaseHTTPRequestHandler):
             known[operation]()
         except Refused as refused:
             self._fail(refused.status, str(refused))
+        except ValueError as error:  # a path with a NUL, or what is no URL
+            self._fail(HTTPStatus.BAD_REQUEST, f"{self.name!r}: {error}")
         except (FileNotFoundError, NotADirectoryError):
             self._fail(HTTPStatus.NOT_FOUND, f"{self.name}: no such file or folder")
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
@@ -181,24 +203,47 @@ class _Handler(BaseHTTPRequestHandler):
         if path.is_dir():
             found = []
             for each in sorted(path.iterdir()):
-                with suppress(FileNotFoundError):  # removed since
+                try:
                     found.append(_told(each, encoded(each.name)))
+                except OSError as error:
+                    if error.errno not in (errno.ENOENT, errno.ELOOP):  # removed since, or a link to itself
+                        raise
         else:
             found = [_told(path, "")]
         self._tell({"FileStatuses": {"FileStatus": found}})
 
     def _open(self) -> None:
         path = self.server.folders.to_read(self.name)
+        if path.exists() and not path.is_file():
+            raise Refused(HTTPStatus.FORBIDDEN, f"{self.name}: no file")
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            begin = min(int(self.asked.get("offset", 0)), size)
-            length = min(int(self.asked.get("length", size)), size - begin)
+            begin = min(self._number("offset", 0), size)
+            length = min(self._number("length", size), size - begin)
             self.send_response(HTTPStatus.OK)
             self.send_header("Content-Length", str(length))
             self.end_headers()
             if length:  # a count of 0 would be refused
-                self.wfile.flush()
-                self.connection.sendfile(file, begin, length)
+                self._send(file, begin, length)
+
+    def _send(self, file: BinaryIO, begin: int, length: int) -> None:
+        """The answer has begun: whatever fails now can only be told by ending the connection before its time. Another answer
+        would be taken for the file's bytes.
+        """
+        try:
+            self.wfile.flush()
+            sent = self.connection.sendfile(file, begin, length)
+        except OSError:
+            sent = -1
+        if sent != length:  # it has shrunk since, or cannot be read
+            self.close_connection = True
+
+    def _number(self, name: str, default: int) -> int:
+        """A parameter of the request. Raises Refused."""
+        text = self.asked.get(name, str(default))
+        if not (text.isascii() and text.isdecimal()) or len(text) > DIGITS_MAX:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{name}={text[:40]!r}: allowed is a number from 0 on")
+        return int(text)
 
     def _create(self) -> None:
         path = self.server.folders.to_write(self.name)
@@ -210,11 +255,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        if path.exists() and self.asked.get("overwrite", "false") != "true":
-            raise Refused(HTTPStatus.FORBIDDEN, f"{self.name}: is there already")
+        length = self._told_length()
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            self._receive(file)
+        try:
+            with self.server.naming:
+                file = path.open("wb" if self.asked.get("overwrite", "false") == "true" else "xb")
+        except FileExistsError:
+            raise Refused(HTTPStatus.FORBIDDEN, f"{self.name}: is there already") from None
+        with file:
+            self._receive(file, length)
         self._tell(None, HTTPStatus.CREATED)
 
     def _mkdirs(self) -> None:
@@ -227,13 +276,18 @@ class _Handler(BaseHTTPRequestHandler):
         target = self.server.folders.to_write(decoded(self.asked.get("destination", "")))
         if target.is_dir():
             target = target / path.name
-        if not path.exists() or target.exists() or not target.parent.is_dir():
-            self._tell({"boolean": False})
-            return
-        path.rename(target)
-        self._tell({"boolean": True})
+        with self.server.naming:
+            may = path.exists() and not target.exists() and target.parent.is_dir()
+            if may:
+                path.rename(target)
+        self._tell({"boolean": may})
 
     def _delete(self) -> None:
+        named = Path(self.name)
+        if named.is_symlink():  # the link goes, not what it points to
+            (self.server.folders.to_write(str(named.parent)) / named.name).unlink()
+            self._tell({"boolean": True})
+            return
         path = self.server.folders.to_write(self.name)
         there = path.exists()
         if path.is_dir():
@@ -266,10 +320,19 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):
             self._tell({"RemoteException": {"exception": name, "javaClassName": java, "message": message}}, status)
 
-    def _receive(self, file: BinaryIO) -> None:
+    def _told_length(self) -> int | None:
+        """Of the request's body; None when it comes in chunks. Raises Refused."""
+        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+            return None
+        text = self.headers.get("Content-Length", "0")
+        if not (text.isascii() and text.isdecimal()) or len(text) > DIGITS_MAX:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"Content-Length {text[:40]!r}: allowed is a number from 0 on")
+        return int(text)
+
+    def _receive(self, file: BinaryIO, length_told: int | None) -> None:
         """The request's body, in chunks or of a told length. Raises OSError for one that is cut short."""
-        if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
-            self._copy(file, int(self.headers.get("Content-Length", 0)))
+        if length_told is not None:
+            self._copy(file, length_told)
             return
         while length := int(self.rfile.readline(CHUNK_LINE_MAX).split(b";")[0].strip() or b"-1", 16):
             if length < 0:

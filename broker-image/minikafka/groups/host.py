@@ -32,6 +32,8 @@ LOAD_SLICE_SECONDS: Final = 0.005
 """How long loading may keep the thread before it lets others run."""
 LOAD_RETRY_SECONDS_FIRST, LOAD_RETRY_SECONDS_MAX = 0.5, 30.0
 TICK_RETRY_SECONDS = 1.0
+COMMIT_WAIT_WARNING_SECONDS = 10.0
+"""After which people are told that the groups of a partition wait for a commit."""
 
 TIMERS: Final = "group timers"
 
@@ -117,6 +119,8 @@ class GroupHost:
         self._load_slice = load_slice
         self._leading: set[int] = set()
         self._loads: dict[int, _Load] = {}
+        self._deleted_meanwhile: dict[int, set[str]] = {}
+        """Topics that were deleted while a partition was being loaded."""
         self._retries: dict[int, object] = {}
         self._retry_seconds: dict[int, float] = {}
         self._armed_for: float | None = None
@@ -197,6 +201,7 @@ class GroupHost:
         if not is_leader:
             self._leading.discard(partition)
             self._loads.pop(partition, None)
+            self._deleted_meanwhile.pop(partition, None)
             self._forget_failures(partition)
             self.coordinator.unload(partition, self._now())
         elif not self._is_loaded(partition):
@@ -254,8 +259,22 @@ class GroupHost:
                 self._load_failed(load.partition, problem)
             self._arm()
 
-        if self._loads.get(load.partition) is load:
+        if self._loads.get(load.partition) is not load:
+            return  # given up meanwhile
+        if not load.waits:
+            load.waits = True
+            self._clock.later(COMMIT_WAIT_WARNING_SECONDS, lambda: self._tell_of_waiting(load))
+        try:
             self._log.when_committed(OFFSETS_TOPIC, load.partition, answered)
+        except Exception as problem:
+            self._load_failed(load.partition, problem)
+
+    def _tell_of_waiting(self, load: _Load) -> None:
+        if self._loads.get(load.partition) is load:
+            self._told.warn(
+                f"{OFFSETS_TOPIC}-{load.partition}: its groups wait until all that was read of it is committed; "
+                "are as many replicas in sync as min.insync.replicas asks for?"
+            )
 
     def _loaded(self, load: _Load) -> None:
         replay = load.replay
@@ -263,6 +282,8 @@ class GroupHost:
             self._told.warn(f"{OFFSETS_TOPIC}-{load.partition} offset {offset} was passed over: {reason}")
         self.coordinator.finish_loading(load.partition, replay, self._now())
         del self._loads[load.partition]
+        if gone := self._deleted_meanwhile.pop(load.partition, None):
+            self.coordinator.forget_topics(sorted(gone), self._now())
         self._forget_failures(load.partition)
         if replay.records:
             self._told.emit(
@@ -299,7 +320,9 @@ class GroupHost:
             self._told.recovered(_loading_of(partition))
 
     def topics_deleted(self, topics: Collection[str]) -> None:
-        """Offsets in topics that no longer exist go with them."""
+        """Offsets in topics that no longer exist go with them; of groups that are being loaded, when they are."""
+        for partition in (*self._loads, *self._retries):
+            self._deleted_meanwhile.setdefault(partition, set()).update(topics)
         self.coordinator.forget_topics(topics, self._now())
         self._arm()
 
@@ -382,6 +405,8 @@ class _Load:
         self.partition = partition
         self.replay = replay
         self.began = began
+        self.waits = False
+        """All is read, and not all of it committed."""
         self._batches = batches
 
     def read(self, now: Callable[[], float], seconds: float) -> bool:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
+import os
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -126,3 +131,97 @@ def test_who_does_not_know_the_header_is_not_answered(client: Client, folders: P
 def test_what_is_not_served_is_said(client: Client, folders: Path) -> None:
     code, said = client.ask("PUT", folders / OUT, "SETQUOTA")
     assert code == 400 and b"SETQUOTA: not served" in said
+
+
+@pytest.mark.parametrize("trouble", ["error", "shrinks"])
+def test_a_file_that_cannot_be_sent_to_its_end(
+    client: Client, folders: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """The answer has begun; words about the error would be taken for the rest of the file (found by an attack)."""
+    path = folders / RUN / "history.jsonl"
+    path.write_bytes(b"x" * 1000)
+    sends = socket.socket.sendfile
+
+    def sendfile(self: socket.socket, file: BinaryIO, offset: int = 0, count: int | None = None) -> int:
+        sent = sends(self, file, offset, 700)
+        if trouble == "error":
+            raise OSError(errno.EIO, "Input/output error")
+        return sent
+
+    monkeypatch.setattr(socket.socket, "sendfile", sendfile)
+    connection = http.client.HTTPConnection(client.host, timeout=10)
+    connection.request("GET", f"/webhdfs/v1{encoded(str(path))}?op=OPEN", headers=client.headers)
+    with pytest.raises(http.client.IncompleteRead) as cut:
+        connection.getresponse().read()
+    assert cut.value.partial == b"x" * 700
+    connection.close()
+
+
+def test_nobody_is_served_on_when_it_is_over(folders: Path) -> None:
+    """An executor that lingers on a connection of its own must not change a finished report."""
+    with serving(LOOPBACK, [], [folders / OUT]) as settings:
+        client = Client(settings)
+        connection = http.client.HTTPConnection(client.host, timeout=10)
+        where = f"/webhdfs/v1{encoded(str(folders / OUT / 'history.jsonl'))}"
+        connection.request("GET", f"{where}?op=GETFILESTATUS", headers=client.headers)
+        assert connection.getresponse().read()
+
+    def delete() -> None:
+        connection.request("DELETE", f"{where}?op=DELETE", headers=client.headers)
+        connection.getresponse()
+
+    with pytest.raises((http.client.HTTPException, OSError)):
+        delete()
+    assert (folders / OUT / "history.jsonl").exists()
+
+
+@pytest.mark.parametrize("asked", ["offset=-5", "offset=x", "length=-1", "length=" + "9" * 5000, "offset=%D9%A1"])
+def test_bad_numbers_are_told(client: Client, folders: Path, asked: str) -> None:
+    name, _, value = asked.partition("=")
+    code, said = client.ask("GET", folders / RUN / "history.jsonl", "OPEN", **{name: value.replace("%D9%A1", "١")})
+    assert code == 400 and b"allowed is a number from 0 on" in said
+
+
+def test_a_bad_length_costs_no_file(client: Client, folders: Path) -> None:
+    path = folders / OUT / "history.jsonl"
+    connection = http.client.HTTPConnection(client.host, timeout=10)
+    connection.putrequest("PUT", f"/webhdfs/v1{encoded(str(path))}?op=CREATE&data=true&overwrite=true")
+    for name, value in (*client.headers.items(), ("Content-Length", "-1")):
+        connection.putheader(name, value)
+    connection.endheaders()
+    assert connection.getresponse().status == 400
+    assert path.read_text() == "0123456789"
+    connection.close()
+
+
+def test_a_name_that_is_none(client: Client, folders: Path) -> None:
+    code, said = client.ask("GET", f"{folders}/{RUN}/a\0b", "OPEN")
+    assert code == 400 and b"null" in said
+
+
+def test_what_is_no_file_holds_nobody(client: Client, folders: Path) -> None:
+    """A pipe would wait for its other end, a link to itself has none."""
+    os.mkfifo(folders / RUN / "pipe")
+    (folders / RUN / "loop").symlink_to("loop")
+    assert client.ask("GET", folders / RUN / "pipe", "OPEN")[0] == 403
+    assert client.ask("GET", folders / RUN, "OPEN")[0] == 403
+    found = json.loads(client.ask("GET", folders / RUN, "LISTSTATUS")[1])["FileStatuses"]["FileStatus"]
+    assert "history.jsonl" in [each["pathSuffix"] for each in found]
+
+
+def test_a_link_goes_and_not_what_it_points_to(client: Client, folders: Path) -> None:
+    (folders / OUT / "link").symlink_to(folders / OUT / "history.jsonl")
+    assert json.loads(client.ask("DELETE", folders / OUT / "link", "DELETE")[1]) == {"boolean": True}
+    assert (folders / OUT / "history.jsonl").exists() and not (folders / OUT / "link").is_symlink()
+    (folders / OUT / "out").symlink_to(folders / "others")
+    assert client.ask("DELETE", folders / OUT / "out" / "history.jsonl", "DELETE")[0] == 403
+    assert (folders / "others" / "history.jsonl").exists()
+
+
+def test_one_of_two_gets_a_name(client: Client, folders: Path) -> None:
+    """Two that create one file without overwrite, and two that rename to one name."""
+    for number in range(20):
+        path = folders / OUT / f"part-{number}"
+        with ThreadPoolExecutor(2) as pool:
+            codes = sorted(pool.map(lambda data, at=path: client.create(at, data), (b"a", b"b")))
+        assert codes == [201, 403]

@@ -483,6 +483,48 @@ async def test_what_is_not_committed_yet_is_not_told(monkeypatch: pytest.MonkeyP
         assert broker.events == []
 
 
+async def test_people_are_told_of_groups_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_host, "COMMIT_WAIT_WARNING_SECONDS", 0.001)
+    async with one_broker(leads=False) as broker:
+        broker.hold_commit = []
+        broker.lead()
+        await until(lambda: len(broker.warnings) == PARTITIONS)
+        assert "min.insync.replicas" in broker.warnings[0]
+
+
+async def test_a_topic_that_is_deleted_while_its_offsets_are_loaded() -> None:
+    """A new topic of its name was read from the old one's offset (found by an attack)."""
+    async with one_broker() as first:
+        rows = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
+        topics = [{"name": "ledger", "partitions": rows}]
+        await first.ask("OffsetCommit", 9, group_id="g", member_id="", topics=topics)
+        async with one_broker(log=first.log, leads=False) as heir:
+            heir.hold_commit = []
+            heir.lead()
+            heir.groups.topics_deleted(["ledger"])
+            waiting, heir.hold_commit = heir.hold_commit, None
+            for committed in waiting:
+                committed(ErrorCode.NONE)
+            answer = await heir.ask("OffsetFetch", 7, group_id="g", topics=None)
+            assert error_of(answer) is ErrorCode.NONE and not answer.topics
+
+
+async def test_a_log_that_cannot_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake there is told, and tried again."""
+    monkeypatch.setattr(group_host, "LOAD_RETRY_SECONDS_FIRST", 0.001)
+    async with one_broker(leads=False) as broker:
+        waits = broker.when_committed
+
+        def mistake(*_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(broker, "when_committed", mistake)
+        broker.lead()
+        monkeypatch.setattr(broker, "when_committed", waits)
+        await until(lambda: broker.groups.coordinator.owned == set(range(PARTITIONS)))
+        assert broker.events == ["component_failed"] * PARTITIONS + ["component_recovered"] * PARTITIONS
+
+
 async def test_leadership_lost_while_it_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_host, "LOAD_RETRY_SECONDS_FIRST", 0.001)
     async with one_broker(leads=False) as broker:
