@@ -23,6 +23,8 @@ class Server:
     def __init__(self) -> None:
         self.version = 0
 
+    backoff = api.Backoff
+
     async def list(self, *_: object) -> Listing:
         self.version += 1
         return Listing([{"metadata": {"resourceVersion": str(self.version)}}], str(self.version))
