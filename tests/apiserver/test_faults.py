@@ -255,12 +255,14 @@ class TestWatches:
 
     async def test_bookmarks_move_the_place_to_resume_from(self, open_store: OpenStore, proxy: FaultyProxy) -> None:
         """KEP-956: a bookmark carries a resourceVersion and no change."""
-        from minikafka.kubernetes.api import WatchEvent
+        from minikafka.kubernetes.api import Backoff, WatchEvent
         from minikafka.kubernetes.reflector import Reflector
 
         taken: list[str] = []
 
         class Api:
+            backoff = Backoff
+
             def __init__(self) -> None:
                 self.asked: list[str] = []
 
