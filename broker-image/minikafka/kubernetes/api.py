@@ -146,7 +146,7 @@ class KubernetesApi:
         self, kind: Kind, field_selector: str | None = None, timeout: float = 4 * REQUEST_SECONDS_MAX
     ) -> Listing:
         """All objects at one point in time, as a quorum read, page by page."""
-        deadline = _now() + timeout
+        deadline = now() + timeout
         objects: list[Object] = []
         after = ""
         while True:
@@ -154,7 +154,7 @@ class KubernetesApi:
             query |= {"fieldSelector": field_selector} if field_selector is not None else {}
             query |= {"continue": after} if after else {}
             target = f"{kind.path(self.namespace)}?{urlencode(query)}"
-            page = await self._patiently("GET", target, None, max(deadline - _now(), 0.01))
+            page = await self._patiently("GET", target, None, max(deadline - now(), 0.01))
             objects += page.get("items") or ()
             after = page["metadata"].get("continue") or ""
             if not after:
@@ -227,11 +227,11 @@ class KubernetesApi:
 
     async def _patiently(self, method: str, target: str, body: Mapping[str, Any] | None, timeout: float) -> Object:
         """A read: repeated until it succeeds, is refused for good, or its time is over."""
-        deadline = _now() + timeout
+        deadline = now() + timeout
         backoff = self.backoff()
         while True:
             try:
-                return await self._once(method, target, body, max(deadline - _now(), 0.01))
+                return await self._once(method, target, body, max(deadline - now(), 0.01))
             except ApiUnreachable as error:
                 problem: StoreError = error
                 pause = backoff.next()
@@ -240,17 +240,17 @@ class KubernetesApi:
                     raise
                 problem = error
                 pause = backoff.next(error.retry_after)
-            if _now() + pause > deadline:
+            if now() + pause > deadline:
                 raise problem
             await asyncio.sleep(pause)
 
     async def _write(self, method: str, target: str, body: Mapping[str, Any], timeout: float) -> Object:
         """A write: repeated when the server refused to look at it (429), or no connection could be made."""
-        deadline = _now() + timeout
+        deadline = now() + timeout
         backoff = self.backoff()
         while True:
             try:
-                return await self._once(method, target, body, max(deadline - _now(), 0.01))
+                return await self._once(method, target, body, max(deadline - now(), 0.01))
             except ApiUnreachable as error:
                 if error.sent:
                     raise
@@ -261,7 +261,7 @@ class KubernetesApi:
                     raise
                 problem = error
                 pause = backoff.next(error.retry_after)
-            if _now() + pause > deadline:
+            if now() + pause > deadline:
                 raise problem
             await asyncio.sleep(pause)
 
@@ -290,7 +290,7 @@ class KubernetesApi:
         return _status_error(answer.status, status, answer.headers.get("retry-after"))
 
 
-def _now() -> float:
+def now() -> float:
     """Monotonic seconds, as the event loop has them."""
     return asyncio.get_running_loop().time()
 

@@ -14,6 +14,7 @@ from minikafka.kubernetes.api import (
     Listing,
     Object,
     WatchEvent,
+    now,
 )
 from minikafka.kubernetes.connection import ApiUnreachable
 from minikafka.metadata.store import StoreError
@@ -69,11 +70,11 @@ class Reflector:
         if listed is not None:
             self._version = listed.resource_version
         while True:
-            began = asyncio.get_running_loop().time()
+            began = now()
             try:
                 if self._version is None:
                     await self._list()
-                if await self._watch() or asyncio.get_running_loop().time() - began > SHORT_SECONDS:
+                if await self._watch() or now() - began > SHORT_SECONDS:
                     self._backoff.reset()
                     continue
                 await asyncio.sleep(self._backoff.next())
@@ -108,21 +109,21 @@ class Reflector:
         return heard
 
     def _opened(self) -> None:
-        self._opened_at = asyncio.get_running_loop().time()
+        self._opened_at = now()
         if self._failing_since is not None and self._complained > self._failing_since:
             seconds = self._opened_at - self._failing_since
             self._warn(f"watching {self._kind.plural} again after {seconds:.1f} s")
         self._failing_since = None
 
     async def _failed(self, error: StoreError) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._opened_at > SHORT_SECONDS and self._failing_since is None:
+        at = now()
+        if at - self._opened_at > SHORT_SECONDS and self._failing_since is None:
             self._backoff.reset()  # it went well until now
         if self._failing_since is None:
-            self._failing_since = now
+            self._failing_since = at
         damaged = not isinstance(error, ApiError | ApiUnreachable)  # the server answers, and the content is wrong
-        if (damaged or now - self._failing_since > SHORT_SECONDS) and now - self._complained > COMPLAINT_SECONDS:
-            self._complained = now
+        if (damaged or at - self._failing_since > SHORT_SECONDS) and at - self._complained > COMPLAINT_SECONDS:
+            self._complained = at
             self._warn(f"cannot watch {self._kind.plural}, trying on: {error}")
         asked = error.retry_after if isinstance(error, ApiError) else None
         await asyncio.sleep(self._backoff.next(asked))

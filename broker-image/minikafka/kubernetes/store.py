@@ -22,6 +22,7 @@ from minikafka.kubernetes.api import (
     NotFound,
     Object,
     WatchEvent,
+    now,
 )
 from minikafka.kubernetes.connection import ApiUnreachable
 from minikafka.kubernetes.document import Document
@@ -96,7 +97,7 @@ class KubernetesStore:
     async def open(self, cluster_id: str | None) -> str:
         """Waits for an API server that is away; what it refuses is a StoreError."""
         backoff = self.api.backoff()
-        complained = asyncio.get_running_loop().time()
+        complained = now()
         while True:
             try:
                 found = await self._open(cluster_id)
@@ -107,8 +108,8 @@ class KubernetesStore:
                 if error.status < 500 and error.status != 429:
                     raise
                 problem = error
-            if asyncio.get_running_loop().time() - complained > OPEN_WARNING_SECONDS:
-                complained = asyncio.get_running_loop().time()
+            if now() - complained > OPEN_WARNING_SECONDS:
+                complained = now()
                 self.warn(f"waiting for the cluster store: {problem}")
             await asyncio.sleep(backoff.next())
         return found
@@ -311,7 +312,7 @@ class KubernetesStore:
             StoreError: the outcome is not known after all of ``patience``; or what ``change`` raises.
         """
         async with self._writing:
-            deadline = asyncio.get_running_loop().time() + self._patience
+            deadline = now() + self._patience
             base = self.document
             backoff = self.api.backoff()
             uncertain = False
@@ -328,7 +329,7 @@ class KubernetesStore:
                     if uncertain and done(base):
                         return base
                     uncertain = False  # what was under way was of an older resourceVersion, and can come no more
-                    if asyncio.get_running_loop().time() > deadline:
+                    if now() > deadline:
                         raise
                     continue
                 except NotFound:
@@ -343,7 +344,7 @@ class KubernetesStore:
                     uncertain = True
                     problem = error
                 pause = backoff.next()
-                if asyncio.get_running_loop().time() + pause > deadline:
+                if now() + pause > deadline:
                     raise problem
                 await asyncio.sleep(pause)
 
@@ -361,7 +362,7 @@ class KubernetesStore:
 
     async def _replace(self, document: Document, deadline: float) -> Document:
         value = document.to_config_map(self.document_name, topics.labels_of(self.cluster))
-        timeout = min(ATTEMPT_SECONDS_MAX, max(deadline - asyncio.get_running_loop().time(), 0.01))
+        timeout = min(ATTEMPT_SECONDS_MAX, max(deadline - now(), 0.01))
         return self._read(await self.api.replace(CONFIG_MAP, value, timeout=timeout))
 
     async def commit(self, controller_epoch: int, records: Mapping[str, Any]) -> int:
@@ -474,7 +475,7 @@ class KubernetesStore:
 
     async def _write_lease(self, term: str, wish: Callable[[Object | None], Lease | None]) -> Lease | None:
         """Compare-and-set of the Lease, settled as :meth:`write` is; None when ``wish`` has none."""
-        deadline = asyncio.get_running_loop().time() + self._patience
+        deadline = now() + self._patience
         backoff = self.api.backoff()
         attempted: Lease | None = None
         old, fresh = self._lease, False
@@ -494,7 +495,7 @@ class KubernetesStore:
             value = leases.to_object(
                 self.lease_name, self.cluster, wanted, term, self._lease_seconds, old, self._pod_uid, self.api.utc_now()
             )
-            timeout = min(ATTEMPT_SECONDS_MAX, max(deadline - asyncio.get_running_loop().time(), 0.01))
+            timeout = min(ATTEMPT_SECONDS_MAX, max(deadline - now(), 0.01))
             try:
                 if old is None:
                     self._lease = await self.api.create(LEASE, value, timeout)
@@ -502,7 +503,7 @@ class KubernetesStore:
                     self._lease = await self.api.replace(LEASE, value, timeout=timeout)
                 return wanted
             except (Conflict, NotFound):
-                if asyncio.get_running_loop().time() > deadline:
+                if now() > deadline:
                     raise
                 old, fresh = None, False
                 continue
@@ -515,7 +516,7 @@ class KubernetesStore:
                 attempted = wanted
                 problem = error
             pause = backoff.next()
-            if asyncio.get_running_loop().time() + pause > deadline:
+            if now() + pause > deadline:
                 raise problem
             await asyncio.sleep(pause)
 

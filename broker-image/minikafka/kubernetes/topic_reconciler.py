@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from minikafka.controller.controller import Controller
 from minikafka.kubernetes import desired, topics
 from minikafka.kubernetes.api import TOPIC as TOPICS
-from minikafka.kubernetes.api import Backoff, Conflict, Listing, NotFound, Object, WatchEvent
+from minikafka.kubernetes.api import Backoff, Conflict, Listing, NotFound, Object, WatchEvent, now
 from minikafka.kubernetes.reflector import Reflector
 from minikafka.kubernetes.topics import Refusal
 from minikafka.metadata.image import BROKER, TOPIC, TopicState
@@ -389,7 +389,7 @@ class TopicReconciler:
         refused = self._refused.get(value["metadata"]["uid"])
         if refused is None or refused.generation != value["metadata"].get("generation"):
             return None
-        return refused.refusal if asyncio.get_running_loop().time() < refused.again_at else None
+        return refused.refusal if now() < refused.again_at else None
 
     def _refuse(self, name: str, value: Object, error: KafkaError) -> Refusal:
         uid, generation = value["metadata"]["uid"], value["metadata"].get("generation")
@@ -398,7 +398,7 @@ class TopicReconciler:
         pause = REFUSED_SECONDS_FIRST
         if before is not None and before.generation == generation:
             pause = min(before.pause * 2, REFUSED_SECONDS_MAX)
-        self._refused[uid] = _Refused(generation, refusal, asyncio.get_running_loop().time() + pause, pause)
+        self._refused[uid] = _Refused(generation, refusal, now() + pause, pause)
         self._mark_later(name, pause)
         return refusal
 

@@ -277,7 +277,7 @@ class Log:
         return self.refused(what, error, permanent=permanent)
 
     def _note_failed_fsync(self) -> None:
-        """For the next opening (`recovery.FSYNC_FAILED`). A disk that takes no file either leaves nothing to be noted."""
+        """For the next opening (`flushing.FSYNC_FAILED`). A disk that takes no file either leaves nothing to be noted."""
         try:
             self.fs.write_atomic(f"{self.directory}/{flushing.FSYNC_FAILED}", b"", durable=False)
         except OSError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +17,7 @@ from minikafka.kubernetes import lease as leases
 from minikafka.kubernetes import topics
 from minikafka.kubernetes.api import CONFIG_MAP, LEASE, TOPIC
 from minikafka.kubernetes.document import PLAIN
-from minikafka.metadata.store import Changes, Lease, Snapshot, StoreError, StoreWentBackError
+from minikafka.metadata.store import Changes, StoreError, StoreWentBackError
 from minikafka.protocol.errors import KafkaError
 
 from minikafka_chaos.simulation.api_server import ApiServer, Change
@@ -26,6 +26,8 @@ from minikafka_chaos.simulation.people import People
 from minikafka_chaos.simulation.store import Failed, SimStore
 
 if TYPE_CHECKING:
+    from minikafka.controller.term import Commit
+
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.cluster import SimCluster
     from minikafka_chaos.simulation.role import SimRole
@@ -101,10 +103,10 @@ class KubernetesStores(SimStore):
             raise AssertionError(f"nobody put an earlier state back: {error}") from error
         raise AssertionError("what was seen is told at once")
 
-    def _ask(self, broker: SimBroker, work: Coroutine[Any, Any, T], done: Callable[[T], None], failed: Failed) -> None:
+    def _ask(self, broker: SimBroker, work: Callable[[Any], Any], done: Callable[[Any], None], failed: Failed) -> None:
         client = self._clients[broker.id]
 
-        def over(task: asyncio.Task[T]) -> None:
+        def over(task: asyncio.Task[Any]) -> None:
             if task.cancelled():
                 return
             error = task.exception()
@@ -116,47 +118,17 @@ class KubernetesStores(SimStore):
             else:
                 raise error
 
-        client.run(work).add_done_callback(over)
+        client.run(work(client.store)).add_done_callback(over)
 
-    def read_lease(self, broker: SimBroker, done: Callable[[Lease | None], None], failed: Failed) -> None:
-        self._ask(broker, self._clients[broker.id].store.lease(), done, failed)
-
-    def take_lease(
-        self, broker: SimBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
-    ) -> None:
-        taking = self._clients[broker.id].store.acquire(broker.id, "sim", broker.id, expected_epoch)
-        self._ask(broker, taking, done, failed)
-
-    def renew_lease(self, broker: SimBroker, lease: Lease, done: Callable[[Lease], None], failed: Failed) -> None:
-        self._ask(broker, self._clients[broker.id].store.renew(lease), done, failed)
-
-    def read_snapshot(self, broker: SimBroker, done: Callable[[Snapshot], None], failed: Failed) -> None:
-        self._ask(broker, self._clients[broker.id].store.snapshot(), done, failed)
-
-    def commit(
-        self,
-        broker: SimBroker,
-        controller_epoch: int,
-        records: Mapping[str, Any],
-        written: Callable[[], None],
-        done: Callable[[], None],
-        failed: Failed,
-    ) -> None:
+    async def _write(self, broker: SimBroker, store: Any, commit: Commit, written: Callable[[], None]) -> None:
         client = self._clients[broker.id]
-
-        def over() -> None:
-            client.committing = None
-
-        def refused(error: StoreError) -> None:
-            over()
-            failed(error)
-
-        def accepted(_: int) -> None:
-            over()
-            done()
-
         client.committing = written
-        self._ask(broker, client.store.commit(controller_epoch, records), accepted, refused)
+        try:
+            await store.commit(commit.controller_epoch, commit.records)
+        except StoreError:
+            client.committing = None
+            raise
+        client.committing = None  # not when the process dies: what is under way to the server may be written after that
 
     def out_of_line(self) -> str | None:
         found = self.server.find(CONFIG_MAP.plural, f"{CLUSTER}-metadata")

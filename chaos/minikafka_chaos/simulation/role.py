@@ -91,7 +91,7 @@ class SimRole:
         def failed(error: StoreError) -> None:
             self.carry_out(self.term.commit_failed(error))
 
-        world.store.commit(self.broker, commit.controller_epoch, commit.records, written, done, failed)
+        world.store.commit(self.broker, commit, written, done, failed)
 
     def _tick(self) -> None:
         if self.term.over:

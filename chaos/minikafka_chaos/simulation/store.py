@@ -5,19 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from minikafka.metadata.database import IN_MEMORY
 from minikafka.metadata.store import Changes, FencedControllerError, Lease, Snapshot, StoreError
 
 if TYPE_CHECKING:
+    from minikafka.controller.term import Commit
+
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.cluster import SimCluster
     from minikafka_chaos.simulation.role import SimRole
 
-T = TypeVar("T")
+Done = Callable[[], None]
 Failed = Callable[[StoreError], None]
 
 CLUSTER_ID = "simulated"
@@ -70,29 +72,31 @@ class SimStore:
         raise NotImplementedError
 
     def read_lease(self, broker: SimBroker, done: Callable[[Lease | None], None], failed: Failed) -> None:
-        raise NotImplementedError
+        self._ask(broker, lambda store: store.lease(), done, failed)
 
     def take_lease(
         self, broker: SimBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
     ) -> None:
-        raise NotImplementedError
+        self._ask(broker, lambda store: store.acquire(broker.id, "sim", broker.id, expected_epoch), done, failed)
 
     def renew_lease(self, broker: SimBroker, lease: Lease, done: Callable[[Lease], None], failed: Failed) -> None:
-        raise NotImplementedError
+        self._ask(broker, lambda store: store.renew(lease), done, failed)
 
     def read_snapshot(self, broker: SimBroker, done: Callable[[Snapshot], None], failed: Failed) -> None:
-        raise NotImplementedError
+        self._ask(broker, lambda store: store.snapshot(), done, failed)
 
     def commit(
-        self,
-        broker: SimBroker,
-        controller_epoch: int,
-        records: Mapping[str, Any],
-        written: Callable[[], None],
-        done: Callable[[], None],
-        failed: Failed,
+        self, broker: SimBroker, commit: Commit, written: Callable[[], None], done: Done, failed: Failed
     ) -> None:
         """``written`` is called at the moment when the records are in the store, whatever the broker hears of it."""
+        self._ask(broker, lambda store: self._write(broker, store, commit, written), lambda _: done(), failed)
+
+    def _ask(self, broker: SimBroker, work: Callable[[Any], Any], done: Callable[[Any], None], failed: Failed) -> None:
+        """Have something done with the broker's store, and tell the incarnation that asked what came of it."""
+        raise NotImplementedError
+
+    def _write(self, broker: SimBroker, store: Any, commit: Commit, written: Callable[[], None]) -> Any:
+        """Work for :meth:`_ask`."""
         raise NotImplementedError
 
     def attend(self, role: SimRole) -> None:
@@ -129,14 +133,15 @@ class SqliteStores(SimStore):
             found = self._read[since] = self._database.changes(since)
         return found
 
-    def _ask(self, broker: SimBroker, work: Callable[[], T], done: Callable[[T], None], failed: Failed) -> None:
-        """Have something done at the store after a while, even if the broker has died by then, and tell its incarnation."""
+    def _ask(self, broker: SimBroker, work: Callable[[Any], Any], done: Callable[[Any], None], failed: Failed) -> None:
+        """It is done after a while, even if the broker has died by then."""
         incarnation = broker.incarnation
 
         def arrive() -> None:
             try:
                 self.check(broker.id)
-                value = work()
+                value = work(self._database)
+                self.held = self._database.lease()
                 if self.world.outcome_is_lost():
                     raise StoreError("the answer of the store was lost")
             except StoreError as error:
@@ -147,6 +152,13 @@ class SqliteStores(SimStore):
 
         self.world.scheduler.at(self.world.store_time(), arrive)
 
+    def _write(self, broker: SimBroker, store: Any, commit: Commit, written: Callable[[], None]) -> None:
+        del broker
+        self._read.clear()
+        store.commit(commit.controller_epoch, commit.records)
+        self._ring()
+        written()
+
     # -- what brokers ask -----------------------------------------------------------------------------------------------
 
     def connect(self, broker: SimBroker) -> None:
@@ -155,46 +167,6 @@ class SqliteStores(SimStore):
     def changes_for(self, broker: SimBroker) -> Changes:
         self.check(broker.id)
         return self.changes(broker.image.revision)
-
-    def read_lease(self, broker: SimBroker, done: Callable[[Lease | None], None], failed: Failed) -> None:
-        self._ask(broker, self._database.lease, done, failed)
-
-    def take_lease(
-        self, broker: SimBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
-    ) -> None:
-        def take() -> Lease | None:
-            taken = self._database.acquire(broker.id, "sim", broker.id, expected_epoch)
-            self.held = taken or self.held
-            return taken
-
-        self._ask(broker, take, done, failed)
-
-    def renew_lease(self, broker: SimBroker, lease: Lease, done: Callable[[Lease], None], failed: Failed) -> None:
-        def renew() -> Lease:
-            self.held = self._database.renew(lease)
-            return self.held
-
-        self._ask(broker, renew, done, failed)
-
-    def read_snapshot(self, broker: SimBroker, done: Callable[[Snapshot], None], failed: Failed) -> None:
-        self._ask(broker, self._database.snapshot, done, failed)
-
-    def commit(
-        self,
-        broker: SimBroker,
-        controller_epoch: int,
-        records: Mapping[str, Any],
-        written: Callable[[], None],
-        done: Callable[[], None],
-        failed: Failed,
-    ) -> None:
-        def write() -> None:
-            self._read.clear()
-            self._database.commit(controller_epoch, records)
-            self._ring()
-            written()
-
-        self._ask(broker, write, lambda _: done(), failed)
 
     def _ring(self) -> None:
         """Every broker's bell, each at its own time."""
