@@ -58,6 +58,10 @@ QUICK = {
     "keep-role-offline": STUCK,
     "keep-closed-log": STUCK,
     "stay-offline": STUCK,
+    "parked-fetch-holds-back": STUCK,
+    "fetcher-stands-still": STUCK,
+    "never-ask-for-offsets": STUCK,
+    "checkpoint-log-ends": {"B3 StrongIsr", "B14 offsets", *LOST_BEFORE_ELECTED},
     "retain-to-log-end": {"B14 offsets", "B20 DeletedByRequest", "E1 no exception"},
     "ready-while-offline": STUCK,
     "sqlite-commit-unfenced": {"B13 epochs"},
@@ -112,6 +116,7 @@ SLOW = {
     "group-keep-deposed",
     "group-answer-loading",
     "group-show-unwritten",
+    "answers-out-of-order",
 }
 """Mistakes that need a rare constellation; `python -m minikafka_chaos.simulation.docs --write --measure` searches for them."""
 

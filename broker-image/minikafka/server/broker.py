@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,18 +13,14 @@ from minikafka.config import BrokerConfig, ConfigError
 from minikafka.controller.heartbeats import Heartbeats
 from minikafka.controller.topics import NewTopic
 from minikafka.log.errors import LogDirFailure, LogError
-from minikafka.log.filesystem import RealFileSystem
 from minikafka.log.manager import LogManager
 from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR, ClusterImage, TopicState
 from minikafka.metadata.store import ClusterStore, StoreError, StoreWentBackError
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import TopicKey
-from minikafka.replication.clock import Clock
 from minikafka.replication.fetch_loop import FetcherPool
 from minikafka.replication.hosted import HostedPartition
-from minikafka.replication.internal_log import InternalLog
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
-from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.api import load_handlers
 from minikafka.server.api.fetch import FOLLOWER_FETCH
 from minikafka.server.connection import API_VERSIONS, PRODUCE, ClientConnection
@@ -37,13 +32,14 @@ from minikafka.server.health import Health
 from minikafka.server.hosting import PartitionHost
 from minikafka.server.housekeeping import Housekeeping
 from minikafka.server.http import MetricsServer
+from minikafka.server.machine import Machine
 from minikafka.server.membership import AlterPartitionSender, Membership
 from minikafka.server.observation import observe
 from minikafka.server.offline_logs import LogDirShell
+from minikafka.server.parts import Parts
 from minikafka.server.readiness import Readiness
 from minikafka.server.supervision import Supervisor
 from minikafka.telemetry.console import tell
-from minikafka.telemetry.events import EventLog
 from minikafka.telemetry.exposition import BrokerCollector
 from minikafka.telemetry.stats import BrokerStats, ReplicaStatus
 
@@ -68,42 +64,44 @@ WATCH_SECONDS = 2.0
 """How long a lost bell of the store can go unnoticed."""
 
 
-CLOCK = Clock(
-    time.monotonic,
-    lambda: int(time.time() * 1000),
-    lambda seconds, event: asyncio.get_running_loop().call_later(seconds, event),
-)
-"""The time of this machine, and of its event loop."""
-
-
 class Broker:
     """One broker process. ``start`` returns when it is registered and unfenced; ``stop`` is a controlled shutdown."""
 
-    def __init__(self, config: BrokerConfig, store: ClusterStore) -> None:
+    client_connection: type[ClientConnection] = ClientConnection
+    controller_role: type[ControllerRole] = ControllerRole
+    replica_fetcher: type[ReplicaFetcher] = ReplicaFetcher
+    partition_host: type[PartitionHost] = PartitionHost
+    its_housekeeping: type[Housekeeping] = Housekeeping
+    log_dir_shell: type[LogDirShell] = LogDirShell
+
+    def __init__(
+        self, config: BrokerConfig, store: ClusterStore, machine: Machine | None = None, parts: Parts | None = None
+    ) -> None:
         self.config = config
         self.broker_id: int = config.node_id
         self.store = store
+        self.machine = machine or Machine()
+        self.clock = self.machine.clock
+        self.parts = parts or Parts()
         self.stats = BrokerStats()
-        self.events = EventLog(
-            config.minikafka_events_path or None, self.broker_id, stdout=config.minikafka_events_stdout
-        )
-        self.health = Health(self.events.emit)
+        self.events = self.machine.events(config)
+        self.health = Health(self.events.emit, self.clock.now)
         self.supervisor = Supervisor(self.health, self.handler_failed)
         self.image = ClusterImage("")
         self.handlers = load_handlers()
         self.membership = Membership(self, store)
         self.alter_sender = AlterPartitionSender(self, self.membership)
-        self.replicas = ReplicaManager(self.stats, self.alter_sender.propose, CLOCK)
+        self.replicas = self.parts.replica_manager(self.stats, self.alter_sender.propose, self.clock)
         self.replicas.exists = self.partition_exists
         self.replicas.hint = self.leader_hint
         self.replicas.log_failed = self.log_failed
-        self._log_dir = LogDirShell(self, CLOCK)
+        self._log_dir = self.log_dir_shell(self)
         self.offline_logs = self._log_dir.policy()
-        self.fetchers = FetcherPool[HostedPartition](partial(ReplicaFetcher, self))
-        self.host = PartitionHost(self, CLOCK)
-        self.internal = InternalLog(self.replicas, self.log_failed)
+        self.fetchers = FetcherPool[HostedPartition](partial(self.replica_fetcher, self))
+        self.host = self.partition_host(self)
+        self.internal = self.parts.internal_log(self.replicas, self.log_failed)
         self.groups = GroupService.for_broker(self)
-        self.housekeeping = Housekeeping(self)
+        self.housekeeping = self.its_housekeeping(self)
         self.replicas.flush_soon = self.housekeeping.flush_soon
         self.logs: LogManager
         self.ready = asyncio.Event()
@@ -113,7 +111,9 @@ class Broker:
         self._ports: dict[str, int] = {}
         self.connections = ConnectionRegistry(config, self.stats, self._broker_lost)
         self._metrics: MetricsServer | None = None
-        self._ready_when = Readiness(self.broker_id, config.minikafka_ready_in_sync_timeout_ms / 1000, self.warn)
+        self._ready_when = Readiness(
+            self.broker_id, config.minikafka_ready_in_sync_timeout_ms / 1000, self.warn, self.clock.now
+        )
         self._watcher: asyncio.Task[None] | None = None
         self._stopping = False
         self._image_changed = asyncio.Event()
@@ -130,24 +130,24 @@ class Broker:
         Raises:
             ConfigError, LogError, StoreError, OSError: with one line that says what is wrong; nothing is left running.
         """
-        began = time.monotonic()
+        began = self.clock.now()
         self.events.emit("broker_starting", version=__version__, cluster_id=self.config.cluster_id or "")
         await self._listen()
-        disk = self._open_disk()
+        disk = self.machine.disk(self.config, self.warn)
         on_disk = LogManager.cluster_id_on_disk(self.config.log_dirs, disk)
         cluster_id = await self.store.open(self.config.cluster_id or on_disk)
         self.image = ClusterImage(cluster_id)
-        self.logs = LogManager.open(
+        self.logs = self.parts.log_manager.open(
             self.config.log_dirs,
             disk,
             cluster_id=cluster_id,
             node_id=self.broker_id,
             config_for=lambda _: self.config.topic({}).log_config(),
-            now_ms=int(time.time() * 1000),
+            now_ms=self.clock.unix_ms(),
             unflushed_dir=self.config.minikafka_unflushed_dir or None,
         )
         self.stats.clean_shutdown = int(self.logs.clean)
-        self.stats.recovery_seconds = time.monotonic() - began
+        self.stats.recovery_seconds = self.clock.now() - began
         self.offline_logs.logs = self.logs
         self.host.open(self.logs)
         self._image_changed.set()
@@ -156,26 +156,14 @@ class Broker:
         self.housekeeping.start()
         await self.ready.wait()
         listeners = [f"{n}://{h}:{p}" for n, h, p in self.advertised_endpoints()]
-        self.events.emit("broker_ready", listeners=listeners, seconds=round(time.monotonic() - began, 4))
-
-    def _open_disk(self) -> RealFileSystem:
-        """Raises OSError, without the file of injected faults that the configuration names."""
-        path = self.config.minikafka_test_faults_path
-        if path is None:
-            return RealFileSystem()
-        from minikafka.log.injection import FaultFile, FaultyFileSystem, step_clock
-
-        self.warn(f"faults are injected from {path}")
-        faults = FaultFile(path)
-        step_clock(faults)
-        return FaultyFileSystem(faults)
+        self.events.emit("broker_ready", listeners=listeners, seconds=round(self.clock.now() - began, 4))
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
         for endpoint in self.config.listeners:
             try:
                 server = await loop.create_server(
-                    lambda name=endpoint.name: ClientConnection(self, name),
+                    lambda name=endpoint.name: self.client_connection(self, name),
                     endpoint.host or None,
                     endpoint.port,
                     backlog=self.config.socket_listen_backlog_size,
@@ -297,11 +285,11 @@ class Broker:
     def recently_fenced(self, broker_id: int) -> bool:
         """Whether a broker was seen alive less than :data:`FENCED_LISTED_SECONDS` ago."""
         seen = self._last_alive.get(broker_id)
-        return seen is not None and time.monotonic() - seen < FENCED_LISTED_SECONDS
+        return seen is not None and self.clock.now() - seen < FENCED_LISTED_SECONDS
 
     def suspect(self, broker_id: int) -> None:
         """Our connection to a leader closed: it may be dead, and the controller about to say who leads now."""
-        self._suspects[broker_id] = time.monotonic()
+        self._suspects[broker_id] = self.clock.now()
 
     async def wait_for_successors(self, leaders: Collection[int]) -> None:
         """Give the controller a moment to replace suspected leaders before clients are told of them.
@@ -312,8 +300,8 @@ class Broker:
         # Let the loop read what the kernel already knows: the end of a dead leader's connection, too.
         for _ in range(2):
             await asyncio.sleep(0)
-        deadline = time.monotonic() + SUSPECT_SECONDS
-        while time.monotonic() < deadline and any(self._is_suspect(leader) for leader in leaders):
+        deadline = self.clock.now() + SUSPECT_SECONDS
+        while self.clock.now() < deadline and any(self._is_suspect(leader) for leader in leaders):
             self._image_changed.clear()
             try:
                 async with asyncio.timeout(SUSPECT_SECONDS / 4):
@@ -326,13 +314,13 @@ class Broker:
         if since is None:
             return False
         peer = self.image.brokers.get(broker_id)
-        if peer is None or peer.fenced or time.monotonic() - since > SUSPECT_SECONDS:
+        if peer is None or peer.fenced or self.clock.now() - since > SUSPECT_SECONDS:
             del self._suspects[broker_id]
             return False
         return True
 
     def _took_changes(self, records: Mapping[str, Any]) -> None:
-        now = time.monotonic()
+        now = self.clock.now()
         for broker_id, fenced in [(b.broker_id, b.fenced) for b in self.image.brokers.values()]:
             if not fenced:
                 self._last_alive[broker_id] = float("inf")
@@ -363,10 +351,14 @@ class Broker:
         return self._stopping
 
     def fail(self, reason: str) -> None:
-        """End the process (exit code 3), as one that crashed: its supervisor starts it again."""
+        """End the process (exit code 3), as one that crashed: its supervisor starts it again.
+
+        Nobody is told anything more: what failed may be what the answers would be made of (Kafka halts).
+        """
         self.failure = reason
         self.health.report("broker", reason)
         self.failed.set()
+        self.connections.close_all()
 
     def _take_cluster_configs(self) -> None:
         """What must be the same on every broker comes from the image, not from this broker's file (KIP-966)."""
@@ -541,7 +533,7 @@ class Broker:
         topic, index = partition.topic_partition
         truncations, follower.truncations = follower.truncations, []
         for before, after, records, reason in truncations:
-            self.stats.record_truncation(records, time.time())
+            self.stats.record_truncation(records, self.clock.unix_ms() / 1000)
             where: dict[str, Any] = {"topic": topic, "partition": index, "from_offset": before, "to_offset": after}
             if after > before:
                 self.events.emit("log_restarted", **where, reason=reason)

@@ -98,7 +98,7 @@ class ClientConnection(FrameProtocol):
         self.slots: deque[Slot] = deque()
         self._cold: deque[tuple[Slot, RequestHeader, bytes]] = deque()
         self._cold_task: asyncio.Task[None] | None = None
-        self.waiting_fetch = fetch.WaitingFetch()
+        self.waiting_fetch = fetch.WaitingFetch(broker.clock.now)
         self._paused = False
         self._last_request = time.perf_counter()
         self._busy_since = 0.0

@@ -48,7 +48,7 @@ class ConnectionRegistry:
         self._config = config
         self._stats = stats
         self._broker_lost = broker_lost
-        self._open: set[Connection] = set()
+        self._open: dict[Connection, None] = {}
         self._from: Counter[str] = Counter()
         self._heartbeats = HeartbeatConnections[Connection]()
         self._ended = False
@@ -91,7 +91,7 @@ class ConnectionRegistry:
             return False
         if not connection.inter_broker and len(self._open) >= self._config.max_connections:
             return False
-        self._open.add(connection)
+        self._open[connection] = None
         self._from[host] += 1
         self._stats.connections += 1
         self._stats.connections_accepted += 1
@@ -101,7 +101,7 @@ class ConnectionRegistry:
         """Also called for those that were refused."""
         if connection not in self._open:
             return
-        self._open.discard(connection)
+        del self._open[connection]
         host = connection.client_host
         self._from[host] -= 1
         if not self._from[host]:

@@ -6,12 +6,11 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import uuid4
 
 from minikafka.controller.controller import Controller
 from minikafka.controller.heartbeats import Heartbeats
 from minikafka.controller.resignation import ControllerResignation
-from minikafka.controller.term import Answer, Commit, ControllerTerm, Effect, Ended, Failed, Happened
+from minikafka.controller.term import Answer, Commit, Effect, Ended, Failed, Happened
 from minikafka.controller.workspace import Event
 from minikafka.controller_settings import controller_config
 from minikafka.metadata.image import ClusterImage
@@ -42,16 +41,16 @@ class ControllerRole:
         self.broker = broker
         self.resignation = resignation
         self.store = store
-        self.controller = Controller(
+        self.controller = broker.parts.controller(
             image,
             lease.epoch,
             controller_config(broker.config),
-            time.monotonic(),
-            uuid4,
+            broker.clock.now(),
+            broker.machine.new_id,
             broker.check_topic_configs,
             store.check_room,
         )
-        self.term = ControllerTerm(broker.broker_id, lease, self.controller, resignation)
+        self.term = broker.parts.controller_term(broker.broker_id, lease, self.controller, resignation)
         self.over = asyncio.Event()
         self._work = asyncio.Event()
         self._reported: set[str] = set()
@@ -68,11 +67,11 @@ class ControllerRole:
         try:
             await loop
         except Exception as error:
-            self._carry_out(self.term.failed(error, time.monotonic()))
+            self._carry_out(self.term.failed(error, self.broker.clock.now()))
 
     def resign(self, reason: str) -> None:
         """End the term, and leave the lease to the others for a while."""
-        self._carry_out(self.term.resign(reason, time.monotonic()))
+        self._carry_out(self.term.resign(reason, self.broker.clock.now()))
 
     async def stop(self, reason: str) -> None:
         """End the role; waiting requests learn that this is no controller. Returns when nothing of it runs any more."""
@@ -103,7 +102,7 @@ class ControllerRole:
 
     def connection_lost(self, lost: Heartbeats) -> None:
         """The connection that carried a broker's heartbeats has ended."""
-        self._ask(self.term.connection_lost(lost, time.monotonic()))
+        self._ask(self.term.connection_lost(lost, self.broker.clock.now()))
 
     def has_registered(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether this is the live incarnation of a broker, as far as this controller has decided."""
@@ -135,7 +134,7 @@ class ControllerRole:
 
     def _tell(self, event: Event) -> None:
         if event.name == "leader_elected":
-            self.broker.stats.record_election(bool(event.fields["clean"]), time.time())
+            self.broker.stats.record_election(bool(event.fields["clean"]), self.broker.clock.unix_ms() / 1000)
         self.broker.events.emit(event.name, topic=event.topic, partition=event.partition, **event.fields)
 
     def _end(self, reason: str) -> None:
@@ -154,7 +153,7 @@ class ControllerRole:
         while not self.term.over:
             await self._work.wait()
             self._work.clear()
-            commit = self._carry_out(self.term.decide(time.monotonic()))
+            commit = self._carry_out(self.term.decide(self.broker.clock.now()))
             if commit is not None:
                 began = time.perf_counter()
                 try:
@@ -169,9 +168,9 @@ class ControllerRole:
 
     async def _tick_loop(self) -> None:
         while not self.term.over:
-            self.term.woke(time.monotonic())
+            self.term.woke(self.broker.clock.now())
             await self._probe_strangers()
-            self._ask(self.term.tick(time.monotonic()))
+            self._ask(self.term.tick(self.broker.clock.now()))
             await asyncio.sleep(self.term.tick_seconds)
 
     async def _probe_strangers(self) -> None:

@@ -31,12 +31,14 @@ class ReplicaFetcher:
     def __init__(self, broker: Broker, leader_id: int) -> None:
         self.broker = broker
         self.leader_id = leader_id
-        self._loop: FetchLoop[HostedPartition] = FetchLoop(leader_id, broker.config.replica_fetch_backoff_ms / 1000)
+        self._loop: FetchLoop[HostedPartition] = broker.parts.fetch_loop(
+            leader_id, broker.config.replica_fetch_backoff_ms / 1000
+        )
         self._connection: PeerConnection | None = None
         self._connecting: asyncio.Task[bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
-        self._tasks: set[asyncio.Task[bool]] = set()
+        self._tasks: dict[asyncio.Task[bool], None] = {}
 
     # -- membership -----------------------------------------------------------------------------------------------------
 
@@ -213,8 +215,8 @@ class ReplicaFetcher:
             broker.supervisor.clear(f"replica {partition.topic_partition}")
         if taken.outcome is FetchOutcome.OUT_OF_RANGE:
             task = broker.supervisor.once(self._component, self._ask_offsets, partition, taken.position)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
         self._report(taken)
 
     def _report(self, taken: Taken[HostedPartition]) -> None:

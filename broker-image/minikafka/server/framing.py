@@ -12,6 +12,7 @@ import errno
 import os
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 BUFFER_BYTES_START = 1 << 14
@@ -24,6 +25,21 @@ BUFFER_BYTES_KEEP = 1 << 21
 """A buffer over this size is given back once it is empty."""
 
 SEND_RETRY_ERRORS = (errno.EAGAIN, errno.EWOULDBLOCK)
+
+
+class SocketlessTransport(asyncio.Transport):
+    """A transport without a socket of the kernel below it: a simulation's. It never blocks."""
+
+    sender: Any
+    """Has a socket's ``send``, ``close`` and ``family``."""
+
+    def send_file(self, sender: Any, file: Any, position: int, length: int) -> int:
+        """Send a range of a file; how many bytes were sent. Raises OSError as sendfile does."""
+        raise NotImplementedError
+
+
+def _by_the_kernel(sock: Any, file: Any, position: int, length: int) -> int:
+    return os.sendfile(sock.fileno(), file.fileno(), position, length)
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
@@ -42,6 +58,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.socket: socket.socket | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.bytes_sent = 0
+        self._send_file: Callable[[Any, Any, int, int], int] = _by_the_kernel
 
     # -- for subclasses ------------------------------------------------------------------------------------------------
 
@@ -63,6 +80,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.loop = asyncio.get_running_loop()
         self.transport = transport  # type: ignore[assignment]
+        if isinstance(transport, SocketlessTransport):
+            self.socket, self._send_file = transport.sender, transport.send_file
+            return
         original = transport.get_extra_info("socket")
         if original.family != socket.AF_UNIX:
             original.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -185,7 +205,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _send_range(self, sock: socket.socket, part: Any) -> None:
         file, position, length = part
         try:
-            sent = os.sendfile(sock.fileno(), file.fileno(), position, length)
+            sent = self._send_file(sock, file, position, length)
         except OSError as error:
             if error.errno == errno.EIO:  # a socket has no such error: it is the disk's
                 self.unreadable(file, error)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
-from uuid import uuid4
 
 from minikafka.groups.config import GroupConfig
 from minikafka.groups.coordinator import GroupCoordinator
@@ -62,7 +60,8 @@ class GroupService:
         partition_count: partitions of a topic in this broker's metadata, 0 when there is no such topic.
         partition_leader: broker id, -1 when there is none.
         endpoint_of: (host, port) of a live broker for a listener.
-        now: monotonic seconds. now_ms: wall clock, milliseconds.
+        clock: see there.
+        new_id: for members that have none.
         emit: takes an event's name and fields, see ``telemetry/events.py``.
         warn: one line for the operator.
         supervisor: told of what fails here that nobody expected to.
@@ -78,9 +77,9 @@ class GroupService:
         partition_count: Callable[[str], int],
         partition_leader: Callable[[str, int], int],
         endpoint_of: Callable[[int, str], tuple[str, int] | None],
-        now: Callable[[], float] = time.monotonic,
-        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
-        new_id: Callable[[], str] = lambda: str(uuid4()),
+        clock: Clock,
+        new_id: Callable[[], str],
+        group_host: type[GroupHost] = GroupHost,
         emit: Callable[..., None] = lambda *_, **__: None,
         warn: Callable[[str], None] = lambda _: None,
         supervisor: Supervisor | None = None,
@@ -89,10 +88,10 @@ class GroupService:
         self.partition_count = partition_count
         self._partition_leader = partition_leader
         self._endpoint_of = endpoint_of
-        self._host = GroupHost(
+        self.host = group_host(
             config=config,
             offsets_partitions=offsets_partitions,
-            clock=Clock(now, now_ms, lambda seconds, event: asyncio.get_running_loop().call_later(seconds, event)),
+            clock=clock,
             log=log,
             partition_count=partition_count,
             new_id=new_id,
@@ -123,6 +122,9 @@ class GroupService:
             partition_count=partition_count,
             partition_leader=partition_leader,
             endpoint_of=endpoint_of,
+            clock=broker.clock,
+            new_id=lambda: str(broker.machine.new_id()),
+            group_host=broker.parts.group_host,
             emit=broker.events.emit,
             warn=broker.warn,
             supervisor=broker.supervisor,
@@ -131,19 +133,19 @@ class GroupService:
     @property
     def coordinator(self) -> GroupCoordinator:
         """For what only looks: DescribeGroups, ListGroups, metrics."""
-        return self._host.coordinator
+        return self.host.coordinator
 
     def stop(self) -> None:
         """Answer NOT_COORDINATOR to all who wait, and do nothing more."""
-        self._host.stop()
+        self.host.stop()
 
     def role_changed(self, partition: LedPartition) -> None:
         """See :meth:`GroupHost.role_changed`."""
-        self._host.role_changed(partition)
+        self.host.role_changed(partition)
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Offsets in topics that no longer exist go with them."""
-        self._host.topics_deleted(topics)
+        self.host.topics_deleted(topics)
 
     # -- requests -----------------------------------------------------------------------------------
 
@@ -166,45 +168,45 @@ class GroupService:
     async def join(self, request: JoinRequest) -> JoinResult:
         """JoinGroup; returns when the rebalance lets it."""
         reply: Reply[JoinResult] = Reply()
-        self._host.join(request, reply.set)
+        self.host.join(request, reply.set)
         return await reply.future
 
     async def sync(self, request: SyncRequest) -> SyncResult:
         """SyncGroup; returns when the leader's assignment is stored."""
         reply: Reply[SyncResult] = Reply()
-        self._host.sync(request, reply.set)
+        self.host.sync(request, reply.set)
         return await reply.future
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat."""
-        return self._host.heartbeat(group_id, member_id, instance_id, generation)
+        return self.host.heartbeat(group_id, member_id, instance_id, generation)
 
     def leave(self, group_id: str, leaving: Sequence[MemberIdentity]) -> LeaveResult:
         """LeaveGroup."""
-        return self._host.leave(group_id, leaving)
+        return self.host.leave(group_id, leaving)
 
     async def commit(self, request: CommitRequest) -> Mapping[TopicPartition, ErrorCode]:
         """OffsetCommit; returns when the record is replicated."""
         reply: Reply[Mapping[TopicPartition, ErrorCode]] = Reply()
-        self._host.commit(request, reply.set)
+        self.host.commit(request, reply.set)
         return await reply.future
 
     def fetch(self, group_id: str, wanted: Sequence[TopicPartition] | None) -> FetchResult:
         """OffsetFetch; all offsets when `wanted` is None."""
-        return self._host.fetch(group_id, wanted)
+        return self.host.fetch(group_id, wanted)
 
     async def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> tuple[ErrorCode, Mapping[TopicPartition, ErrorCode]]:
         """OffsetDelete; returns when the tombstones are replicated."""
         reply: Reply[tuple[ErrorCode, Mapping[TopicPartition, ErrorCode]]] = Reply()
-        self._host.delete_offsets(group_id, partitions, lambda error, rows: reply.set((error, rows)))
+        self.host.delete_offsets(group_id, partitions, lambda error, rows: reply.set((error, rows)))
         return await reply.future
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """DeleteGroups, one of them; returns when the tombstones are replicated."""
         reply: Reply[ErrorCode] = Reply()
-        self._host.delete_group(group_id, reply.set)
+        self.host.delete_group(group_id, reply.set)
         return await reply.future
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.manager import LogManager
 from minikafka.protocol.types import TopicPartition
-from minikafka.replication.clock import Clock
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.partition import TruncationMode
 from minikafka.replication.replica_host import (
@@ -20,7 +18,6 @@ from minikafka.replication.replica_host import (
     LogRefused,
     MetadataBehind,
     MetadataCaughtUp,
-    ReplicaHost,
     RoleChanged,
     TopicDeleted,
     TopicFailed,
@@ -38,22 +35,23 @@ AHEAD_SHOWN_MAX = 3
 class PartitionHost:
     """Carries out what :class:`~minikafka.replication.replica_host.ReplicaHost` says is to be done and told."""
 
-    def __init__(self, broker: Broker, clock: Clock) -> None:
+    def __init__(self, broker: Broker) -> None:
         self.broker = broker
         config = broker.config
         mode = TruncationMode.LEADER_EPOCH
         if config.minikafka_truncation_mode == "high_watermark":
             mode = TruncationMode.HIGH_WATERMARK
-        self.replicas = ReplicaHost(
+        self.replicas = broker.parts.replica_host(
             broker.broker_id,
             HostSettings(config.replica_lag_time_max_ms / 1000, mode),
-            clock,
+            broker.clock,
             broker.replicas,
             broker.fetchers,
             lambda: broker.image,
             lambda topic: config.topic(topic.configs),
             broker.offline_logs.__contains__,
         )
+        self.replicas.partition_class = broker.parts.partition
 
     def open(self, logs: LogManager) -> None:
         """The logs are open: replicas may be hosted."""
@@ -212,10 +210,10 @@ class PartitionHost:
         removed = [r for r in old if r not in new]
         added = [r for r in new if r not in old]
         if removed:
-            stats.record_isr_shrink(time.time())
+            stats.record_isr_shrink(self.broker.clock.unix_ms() / 1000)
             events.emit("isr_shrunk", topic=topic, partition=index, removed=removed, **common)
         if added:
-            stats.record_isr_expand(time.time())
+            stats.record_isr_expand(self.broker.clock.unix_ms() / 1000)
             events.emit("isr_expanded", topic=topic, partition=index, added=added, **common)
 
     def note_log_start(self, partition: HostedPartition, before: int, reason: str) -> None:

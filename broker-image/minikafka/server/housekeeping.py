@@ -6,7 +6,6 @@ Nothing here blocks the event loop.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 from minikafka.log.config import FOREVER
 from minikafka.log.errors import LogError
 from minikafka.replication.hosted import HostedPartition
-from minikafka.replication.retention import retain
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
@@ -65,7 +63,7 @@ class Housekeeping:
 
     def complain(self, key: str, line: str) -> bool:
         """Warn, at most once a minute for each ``key``: a retry loop must not fill the disk. True when it was told."""
-        now = time.monotonic()
+        now = self.broker.clock.now()
         if now - self._complaints.get(key, float("-inf")) < COMPLAINT_SECONDS:
             return False
         if len(self._complaints) > 1000:
@@ -86,7 +84,7 @@ class Housekeeping:
         self._flush_due()
 
     def _flush_due(self) -> None:
-        now = time.monotonic()
+        now = self.broker.clock.now()
         for partition in self.broker.replicas.all():
             if partition.log.failure is None and partition.log.needs_flush(now):
                 self.flush_soon(partition)
@@ -107,7 +105,7 @@ class Housekeeping:
             while self._is_hosted(partition) and not self._stopped:
                 log = partition.log
                 job = log.start_flush()
-                await loop.run_in_executor(self._pool, job.run, time.monotonic)
+                await loop.run_in_executor(self._pool, job.run, self.broker.clock.now)
                 self.broker.stats.observe_flush(log.complete_flush(job))
                 self.broker.replicas.flushed(partition)
                 self.broker.fetchers.flushed(partition)
@@ -147,7 +145,7 @@ class Housekeeping:
             await loop.run_in_executor(self._pool, write)
 
     def _retain(self) -> None:
-        now_ms = int(time.time() * 1000)
+        now_ms = self.broker.clock.unix_ms()
         problem: Exception | None = None
         for partition in self.broker.replicas.all():
             try:
@@ -160,10 +158,10 @@ class Housekeeping:
     def _retain_one(self, partition: HostedPartition, now_ms: int) -> None:
         before = partition.log.log_start_offset
         try:
-            retain(partition, now_ms)
+            self.broker.parts.retain(partition, now_ms)
         except LogError as error:
             self.broker.log_failed(partition, error)
         self.broker.host.note_log_start(partition, before, "retention")
 
     async def _purge(self) -> None:
-        await self._write(self.broker.logs.prepare_purge(int(time.time() * 1000)))
+        await self._write(self.broker.logs.prepare_purge(self.broker.clock.unix_ms()))

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,17 @@ async def _serve(config: BrokerConfig) -> int:
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGUSR1, _dump_tasks)
     loop.set_exception_handler(lambda _, context: _tell(broker, context))
+    return await live(broker, stop, _settle_memory, tell)
+
+
+async def live(broker: Broker, stop: asyncio.Event, started: Callable[[], None], say: Callable[[str], None]) -> int:
+    """A broker's life, from its start to the exit code of its process.
+
+    Args:
+        stop: set when it is asked to stop.
+        started: called once it serves.
+        say: gets a line when it ends by itself.
+    """
     starting = asyncio.ensure_future(broker.start())
     stopping = asyncio.ensure_future(stop.wait())
     failing = asyncio.ensure_future(broker.failed.wait())
@@ -94,30 +106,34 @@ async def _serve(config: BrokerConfig) -> int:
         await asyncio.wait((starting, stopping, failing), return_when=asyncio.FIRST_COMPLETED)
         if broker.failed.is_set():
             starting.cancel()
-            return await _failed(broker)
+            return await _failed(broker, say)
         if not starting.done():
             starting.cancel()
             await broker.abort()
             return 0
         await starting
     except (ConfigError, LogError, StoreError, OSError) as error:
-        tell(f"minikafka broker: {error}")
+        say(f"minikafka broker: {error}")
         await broker.abort()
         return 2
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    started()
     await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
     if broker.failed.is_set():
-        return await _failed(broker)
+        return await _failed(broker, say)
     await broker.stop("signal")
     return 0
 
 
-async def _failed(broker: Broker) -> int:
-    tell(f"minikafka broker: {broker.failure}")
+async def _failed(broker: Broker, say: Callable[[str], None]) -> int:
+    say(f"minikafka broker: {broker.failure}")
     await broker.abort()
     return 3
+
+
+def _settle_memory() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _tell(broker: Broker, context: dict[str, Any]) -> None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from minikafka.controller.brokers import HeartbeatAnswer, Registration
 from minikafka.controller.resignation import ControllerResignation
 from minikafka.membership import lifecycle as to_do
-from minikafka.membership.lifecycle import BrokerLifecycle, Effect, LifecycleSettings
+from minikafka.membership.lifecycle import Effect, LifecycleSettings
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import ClusterStore, Lease, StoreError
 from minikafka.protocol import messages
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
-from minikafka.replication.isr_requests import RETRY_SECONDS, IsrRequests
+from minikafka.replication.isr_requests import RETRY_SECONDS
 from minikafka.server.controller_role import COMPONENT as CONTROLLER
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.peer import PeerClosed, PeerConnection, connect
@@ -40,12 +39,12 @@ class Membership:
         self.role: ControllerRole | None = None
         self.should_shut_down = asyncio.Event()
         self._resignation = ControllerResignation(config.broker_session_timeout_ms / 1000)
-        self.lifecycle = BrokerLifecycle(
+        self.lifecycle = broker.parts.broker_lifecycle(
             broker.broker_id,
             LifecycleSettings(config.broker_heartbeat_interval_ms / 1000, config.broker_session_timeout_ms / 1000),
             self._resignation,
-            lambda: str(uuid4()),
-            time.monotonic(),
+            lambda: str(broker.machine.new_id()),
+            self.broker.clock.now(),
         )
         self._connection: PeerConnection | None = None
         self._forwarder: PeerConnection | None = None
@@ -122,14 +121,14 @@ class Membership:
             match step:
                 case to_do.ReadLease():
                     lease = await self.store.lease()
-                    effects = lifecycle.lease_read(lease, time.monotonic())
+                    effects = lifecycle.lease_read(lease, self.broker.clock.now())
                 case to_do.TakeLease():
                     host, port = self.broker.inter_broker_address()
                     lease = await self.store.acquire(self.broker.broker_id, host, port, step.expected_epoch)
                     effects = lifecycle.lease_taken(lease)
                 case to_do.ReadSnapshot():
                     snapshot = await self.store.snapshot()
-                    effects = lifecycle.snapshot_read(step.lease, snapshot, time.monotonic())
+                    effects = lifecycle.snapshot_read(step.lease, snapshot, self.broker.clock.now())
                 case to_do.Connect():
                     effects = await self._connect(step)
                 case to_do.Register() | to_do.Heartbeat():
@@ -168,7 +167,7 @@ class Membership:
     async def _begin_term(self, lease: Lease, image: ClusterImage) -> None:
         if self.role is not None:
             await self.role.stop("a new term began")
-        self.role = ControllerRole(self.broker, self.store, lease, image, self._resignation)
+        self.role = self.broker.controller_role(self.broker, self.store, lease, image, self._resignation)
         self.role.start()
         self.broker.events.emit("controller_elected", controller_epoch=lease.epoch)
         self.broker.stats.active_controller = 1
@@ -210,7 +209,7 @@ class Membership:
         except ConnectionRefusedError:
             return self.lifecycle.connection_refused()
         except (OSError, TimeoutError):
-            return self.lifecycle.connect_failed(time.monotonic())
+            return self.lifecycle.connect_failed(self.broker.clock.now())
         self._connection = connection
         self.broker.supervisor.clear(CONTROLLER)  # another broker is, so it is nobody's loss that this one could not be
         effects = self.lifecycle.connected()
@@ -235,7 +234,7 @@ class Membership:
             async with asyncio.timeout(step.seconds):
                 if isinstance(step, to_do.Register):
                     error, epoch = await self._register(step)
-                    return lifecycle.registered(error, epoch, time.monotonic())
+                    return lifecycle.registered(error, epoch, self.broker.clock.now())
                 answer = await self._heartbeat(step)
         except TimeoutError:
             return lifecycle.unanswered()
@@ -243,9 +242,9 @@ class Membership:
             return []  # it was told as the connection closed
         except KafkaError as refused:
             if isinstance(step, to_do.Register):
-                return lifecycle.registered(refused.code, -1, time.monotonic())
+                return lifecycle.registered(refused.code, -1, self.broker.clock.now())
             answer = HeartbeatAnswer(refused.code)
-        return lifecycle.heartbeat_answered(answer, time.monotonic())
+        return lifecycle.heartbeat_answered(answer, self.broker.clock.now())
 
     def _controller(self) -> PeerConnection:
         """Raises PeerClosed."""
@@ -265,7 +264,7 @@ class Membership:
                 broker.config.broker_rack or None,
                 step.previous_broker_epoch,
             )
-            return await self.role.submit(lambda c: c.brokers.register(registration, time.monotonic()))
+            return await self.role.submit(lambda c: c.brokers.register(registration, self.broker.clock.now()))
         answer = await self._controller().request(
             BROKER_REGISTRATION,
             3,
@@ -288,7 +287,7 @@ class Membership:
         fence, shut_down = step.want_fence, step.want_shut_down
         if self.role is not None:
             return await self.role.submit(
-                lambda c: c.brokers.heartbeat(broker_id, epoch, fence, shut_down, time.monotonic())
+                lambda c: c.brokers.heartbeat(broker_id, epoch, fence, shut_down, self.broker.clock.now())
             )
         answer = await self._controller().request(
             BROKER_HEARTBEAT,
@@ -400,7 +399,7 @@ class AlterPartitionSender:
     def __init__(self, broker: Broker, membership: Membership) -> None:
         self._broker = broker
         self._membership = membership
-        self._requests = IsrRequests()
+        self._requests = broker.parts.isr_requests()
         self._task: asyncio.Task[bool] | None = None
 
     def propose(self, proposal: IsrProposal) -> None:

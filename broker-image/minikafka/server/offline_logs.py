@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from minikafka.log.errors import LogDirFailure
 from minikafka.log.log import Log
 from minikafka.protocol.types import TopicPartition
-from minikafka.replication.clock import Clock
 from minikafka.replication.offline_logs import OfflineLogs
 
 if TYPE_CHECKING:
@@ -24,9 +23,9 @@ RECOVERY, DISK_WORK = COMPONENT + " recovery", COMPONENT + " work"
 class LogDirShell:
     """What the policy asks of a broker, on its event loop and its disk threads."""
 
-    def __init__(self, broker: Broker, clock: Clock) -> None:
+    def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self._clock = clock
+        self._clock = broker.clock
         self._tasks: set[asyncio.Task[bool]] = set()
 
     def policy(self) -> OfflineLogs:
@@ -38,7 +37,7 @@ class LogDirShell:
 
             self._clock.later(seconds, supervised)
 
-        return OfflineLogs(self, self.broker.replicas, self._clock._replace(later=later))
+        return self.broker.parts.offline_logs(self, self.broker.replicas, self._clock._replace(later=later))
 
     @property
     def is_fenced(self) -> bool:

@@ -63,6 +63,7 @@ class SimBroker:
         self.log_dir = SimLogDir(self)
         self.leading.replicas.log_failed = self.log_dir.log_failed
         self.groups = groups.host(self)
+        self.coordinator = groups.Coordinator(self.groups)
         self.fetchers = fetchers(self)
         self.hosting = Hosting(self)
         self.membership = Membership(self)
@@ -100,6 +101,9 @@ class SimBroker:
         if self.paused:
             self._backlog.append(lambda: self.run(incarnation, event))
             return
+        self._do(event)
+
+    def _do(self, event: Callable[[], None]) -> None:
         event()
         self.leading.replicas.flush_ready()
         self.world.watcher.after(self)
@@ -149,6 +153,12 @@ class SimBroker:
         if (pause := world.retention_pause()) is not None:
             self.later(pause, self._retain)
 
+    def cannot_open_store(self, why: str) -> None:
+        """Exit code 2."""
+        self.world.note(f"b{self.id} cannot open the store: {why}")
+        self.crash(False, False)
+        self.world.gave_up(self)
+
     def begin(self) -> None:
         """The store is open."""
         self.later(0.0, self.sync)
@@ -157,6 +167,9 @@ class SimBroker:
     def _ends(self) -> str:
         assert self.logs is not None
         return " ".join(f"{tp}:{log.log_end_offset}" for tp, log in sorted(self.logs.logs.items()))
+
+    def close(self) -> None:
+        """The run is over."""
 
     def crash(self, lossy: bool, torn: bool) -> None:
         """The process dies; with ``lossy`` the machine does, and what was not flushed is gone (``torn``: in part)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from minikafka.controller.brokers import BrokerRegistry
 from minikafka.controller.controller import Controller
@@ -27,10 +27,8 @@ from minikafka.replication.offline_logs import OfflineLogs
 from minikafka.replication.replica_host import ReplicaHost
 from minikafka.replication.replicas import ReplicaManager
 
+from minikafka_chaos.simulation.processes.watched import WatchedBroker
 from minikafka_chaos.simulation.rules import Rules
-
-if TYPE_CHECKING:
-    pass
 
 
 class BugSeed(NamedTuple):
@@ -64,6 +62,7 @@ def rules_with(
     retain: Callable[[HostedPartition, int], None] | None = None,
     database: type[Database] | None = None,
     kubernetes_store: type[KubernetesStore] | None = None,
+    process: type[WatchedBroker] | None = None,
 ) -> Callable[[], Rules]:
     """What makes the rules with these classes and functions in the place of production's."""
 
@@ -109,6 +108,8 @@ def rules_with(
             rules.database = database
         if kubernetes_store:
             rules.kubernetes_store = kubernetes_store
+        if process:
+            rules.process, rules.of_processes = process, True
         if manager:
             rules.log_manager = manager
         if host:

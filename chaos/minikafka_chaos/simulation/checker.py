@@ -10,6 +10,7 @@ by request is accounted for, too: a record that a log no longer has is missed fr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -192,11 +193,15 @@ class Checker(Watcher):
         """A coordinator has forgotten a group."""
         self.groups.group_deleted(group)
 
-    def checkpointed(self, broker: SimBroker, perhaps: bool = False) -> None:
+    def checkpointed(
+        self, broker: SimBroker, perhaps: bool = False, marks: Mapping[TopicPartition, int] | None = None
+    ) -> None:
         """Remember what a restart must find at least."""
         for tp, partition in broker.partitions.items():
-            if self._exists(tp, partition):
+            if self._exists(tp, partition) and (marks is None or tp in marks):
                 written, before = partition.high_watermark, self.marks.get((broker.id, tp), 0)
+                if marks is not None:
+                    written = marks[tp]
                 self.marks[broker.id, tp] = min(written, before) if perhaps else written
 
     def after(self, broker: SimBroker) -> None:

@@ -44,6 +44,8 @@ class GroupClient(Client):
         self.member_id = UNKNOWN_MEMBER
         self.generation = -1
         self.assigned: tuple[TopicPartition, ...] = ()
+        self.protocol: tuple[str | None, str | None] = (None, None)
+        """Type and name, as the coordinator has chosen."""
         self.stable = False
         self._session_ms, self._rebalance_ms = session_ms, rebalance_ms
         self._step = 0
@@ -120,7 +122,10 @@ class GroupClient(Client):
             require_known_member_id=True,
         )
         self.ask(
-            lambda broker, reply: broker.groups.join(request, reply), self._joined, self._join_again, self._patience
+            lambda broker, reply: broker.coordinator.join(request, reply),
+            self._joined,
+            self._join_again,
+            self._patience,
         )
 
     def _join_again(self) -> None:
@@ -132,6 +137,7 @@ class GroupClient(Client):
             self.join()
         elif result.error is ErrorCode.NONE:
             self.member_id, self.generation = result.member_id, result.generation
+            self.protocol = result.protocol_type, result.protocol_name
             members = [member.member_id for member in result.members]
             self._sync(self._shares(members) if result.leader == self.member_id else {})
         else:
@@ -146,9 +152,12 @@ class GroupClient(Client):
         }
 
     def _sync(self, assignments: dict[str, bytes]) -> None:
-        request = SyncRequest(self.group, self.member_id, self.generation, assignments)
+        request = SyncRequest(self.group, self.member_id, self.generation, assignments, None, *self.protocol)
         self.ask(
-            lambda broker, reply: broker.groups.sync(request, reply), self._synced, self._join_again, self._patience
+            lambda broker, reply: broker.coordinator.sync(request, reply),
+            self._synced,
+            self._join_again,
+            self._patience,
         )
 
     def _synced(self, result: SyncResult) -> None:
@@ -183,7 +192,7 @@ class GroupClient(Client):
                 self.refused(error)
 
         self.ask(
-            lambda broker, reply: reply(broker.groups.heartbeat(self.group, member_id, None, generation)),
+            lambda broker, reply: broker.coordinator.heartbeat(self.group, member_id, generation, reply),
             answered,
             self.go_on,
             TIMEOUT_S,

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from minikafka.groups.requests import (
+    CommitRequest,
+    FetchResult,
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    MemberIdentity,
+    SyncRequest,
+    SyncResult,
+)
 from minikafka.log.errors import LogError
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
     from minikafka.groups.host import GroupHost
@@ -39,6 +51,31 @@ class _Told:
 
     def recovered(self, work: str) -> None:
         """Nothing had failed."""
+
+
+class Coordinator:
+    """What members ask of a broker's coordinator; the answer comes to ``reply``, now or later."""
+
+    def __init__(self, host: GroupHost) -> None:
+        self._host = host
+
+    def join(self, request: JoinRequest, reply: Callable[[JoinResult], None]) -> None:
+        self._host.join(request, reply)
+
+    def sync(self, request: SyncRequest, reply: Callable[[SyncResult], None]) -> None:
+        self._host.sync(request, reply)
+
+    def commit(self, request: CommitRequest, reply: Callable[[Mapping[TopicPartition, ErrorCode]], None]) -> None:
+        self._host.commit(request, reply)
+
+    def heartbeat(self, group: str, member_id: str, generation: int, reply: Callable[[ErrorCode], None]) -> None:
+        reply(self._host.heartbeat(group, member_id, None, generation))
+
+    def fetch(self, group: str, wanted: Sequence[TopicPartition], reply: Callable[[FetchResult], None]) -> None:
+        reply(self._host.fetch(group, wanted))
+
+    def leave(self, group: str, member: MemberIdentity, reply: Callable[[LeaveResult], None]) -> None:
+        reply(self._host.leave(group, [member]))
 
 
 def host(broker: SimBroker) -> GroupHost:

@@ -79,7 +79,12 @@ class StoreClient:
 
     async def live(self) -> None:
         """Open the store, begin, and tell the broker whenever there is something new."""
-        await self.store.open(CLUSTER_ID)
+        try:
+            await self.store.open(CLUSTER_ID)
+        except StoreError as error:
+            why = str(error)
+            self.later(0.0, lambda: self.broker.cannot_open_store(why))
+            return
         self.later(0.0, self.broker.begin)
         seen = -1
         while True:

@@ -74,7 +74,7 @@ class GroupMember(GroupClient):
             self.go_on()
 
         self.ask(
-            lambda broker, reply: reply(broker.groups.fetch(self.group, self.assigned)),
+            lambda broker, reply: broker.coordinator.fetch(self.group, self.assigned, reply),
             answered,
             lambda: self.later(RETRY_S, self.join),
             TIMEOUT_S,
@@ -107,7 +107,7 @@ class GroupMember(GroupClient):
             self.go_on()
 
         # without an answer nobody knows what became of it: a client closes the connection, and this one its membership
-        self.ask(lambda broker, reply: broker.groups.commit(request, reply), answered, self.anew, TIMEOUT_S)
+        self.ask(lambda broker, reply: broker.coordinator.commit(request, reply), answered, self.anew, TIMEOUT_S)
 
     def _acknowledged(self, tp: TopicPartition, sent: SentCommit) -> None:
         self.world.checker.groups.acknowledged(self, tp, sent, self._fetched.pop(tp, None))

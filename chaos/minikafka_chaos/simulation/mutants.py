@@ -28,6 +28,7 @@ from minikafka_chaos.simulation.bug_seed import BugSeed, rules_with
 from minikafka_chaos.simulation.disk_mutants import DISK_SEEDS
 from minikafka_chaos.simulation.group_mutants import GROUP_SEEDS
 from minikafka_chaos.simulation.membership_mutants import MEMBERSHIP_SEEDS
+from minikafka_chaos.simulation.processes.server_mutants import SERVER_SEEDS
 from minikafka_chaos.simulation.shell_mutants import SHELL_SEEDS
 from minikafka_chaos.simulation.store_mutants import STORE_SEEDS
 
@@ -344,6 +345,7 @@ BUG_SEEDS: Mapping[str, BugSeed] = {
         *GROUP_SEEDS,
         *DISK_SEEDS,
         *STORE_SEEDS,
+        *SERVER_SEEDS,
         BugSeed("truncate-to-hw", "follower truncates to its HW instead of the end of the epoch", "before KIP-101",
                 rules_with(follower=_TruncatesToHighWatermark)),
         BugSeed("no-epoch-at-become-leader", "no epoch entry when a leader takes over", "KAFKA-6361, KIP-279",

@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from minikafka.controller.controller import Controller
-from minikafka.controller.term import ControllerTerm
-from minikafka.groups.host import GroupHost
 from minikafka.kubernetes.store import KubernetesStore
-from minikafka.log.manager import LogManager
-from minikafka.membership.lifecycle import BrokerLifecycle
 from minikafka.metadata.database import Database
 from minikafka.metadata.image import ClusterImage, TopicState
-from minikafka.replication.fetch_loop import FetchLoop
-from minikafka.replication.hosted import HostedPartition
-from minikafka.replication.internal_log import InternalLog
-from minikafka.replication.isr_requests import IsrRequests
-from minikafka.replication.offline_logs import OfflineLogs
-from minikafka.replication.replica_host import ReplicaHost
-from minikafka.replication.replicas import ReplicaManager
-from minikafka.replication.retention import retain
+from minikafka.server.parts import Parts
 
-if TYPE_CHECKING:
-    pass
+from minikafka_chaos.simulation.processes.watched import WatchedBroker
 
 
-class Rules:
+class Rules(Parts):
     """Production as it is."""
 
-    partition: type[HostedPartition] = HostedPartition
-    replica_manager: type[ReplicaManager] = ReplicaManager
-    isr_requests: type[IsrRequests] = IsrRequests
-    fetch_loop: type[FetchLoop[HostedPartition]] = FetchLoop
-    replica_host: type[ReplicaHost] = ReplicaHost
-    controller: type[Controller] = Controller
-    controller_term: type[ControllerTerm] = ControllerTerm
-    broker_lifecycle: type[BrokerLifecycle] = BrokerLifecycle
-    log_manager: type[LogManager] = LogManager
-    group_host: type[GroupHost] = GroupHost
-    internal_log: type[InternalLog] = InternalLog
-    offline_logs: type[OfflineLogs] = OfflineLogs
+    of_processes = False
+    """It is about the server: all runs are of production's whole processes."""
+    process: type[WatchedBroker] = WatchedBroker
     database: type[Database] = Database
     kubernetes_store: type[KubernetesStore] = KubernetesStore
-
-    def retain(self, partition: HostedPartition, now_ms: int) -> None:
-        """See :func:`minikafka.replication.retention.retain`."""
-        retain(partition, now_ms)
 
     def min_insync_replicas(self, image: ClusterImage, topic: TopicState, own: int) -> int:
         """What a leader goes by: the cluster's word, whatever its ``own`` file says."""

@@ -98,7 +98,7 @@ class SimMember(GroupClient):
             self.go_on()
 
         self.ask(
-            lambda broker, reply: reply(broker.groups.fetch(self.group, self.assigned)),
+            lambda broker, reply: broker.coordinator.fetch(self.group, self.assigned, reply),
             answered,
             lambda: self.later(RETRY_S, self.join),
             TIMEOUT_S,
@@ -215,7 +215,7 @@ class SimMember(GroupClient):
             told("_TIMED_OUT")
             then()
 
-        self.ask(lambda broker, reply: broker.groups.commit(request, reply), answered, lost, COMMIT_TIMEOUT_S)
+        self.ask(lambda broker, reply: broker.coordinator.commit(request, reply), answered, lost, COMMIT_TIMEOUT_S)
 
     def _leave(self) -> None:
         identity = MemberIdentity(self.member_id)
@@ -224,7 +224,7 @@ class SimMember(GroupClient):
             self._ends()
 
         self.ask(
-            lambda broker, reply: reply(broker.groups.leave(self.group, [identity])), answered, self._ends, TIMEOUT_S
+            lambda broker, reply: broker.coordinator.leave(self.group, identity, reply), answered, self._ends, TIMEOUT_S
         )
 
 

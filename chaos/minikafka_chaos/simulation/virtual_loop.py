@@ -74,7 +74,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _run(self) -> None:
         self._due = False
-        with _running(self):
+        with running(self):
             while self._ready:
                 handle = self._ready.popleft()
                 if not handle.cancelled():
@@ -101,7 +101,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         name: str | None = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        with _running(self):
+        with running(self):
             task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=name, context=context)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
@@ -115,8 +115,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
 
 @contextmanager
-def _running(loop: asyncio.AbstractEventLoop) -> Generator[None, None, None]:
-    """A simulation may itself run inside a coroutine, of a test."""
+def running(loop: asyncio.AbstractEventLoop) -> Generator[None, None, None]:
+    """What is done here is done on this loop. A simulation may itself run inside a coroutine, of a test."""
     outer = asyncio._get_running_loop()
     asyncio._set_running_loop(loop)
     try:

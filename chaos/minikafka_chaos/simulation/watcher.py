@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from minikafka.controller.workspace import Event
@@ -35,8 +36,13 @@ class Watcher:
     def reset(self, broker: SimBroker, tp: TopicPartition) -> None:
         """The replica waits for a new registration."""
 
-    def checkpointed(self, broker: SimBroker, perhaps: bool = False) -> None:
-        """High watermarks were written; ``perhaps``: the disk refused something, and the file is the new one or the old one."""
+    def checkpointed(
+        self, broker: SimBroker, perhaps: bool = False, marks: Mapping[TopicPartition, int] | None = None
+    ) -> None:
+        """High watermarks were written (``marks``; None: those of now).
+
+        ``perhaps``: the disk refused something, and the file is the new one or the old one.
+        """
 
     def after(self, broker: SimBroker) -> None:
         """An event on a broker is over."""

@@ -22,10 +22,13 @@ from minikafka_chaos.simulation.checker import Checker, Violation
 from minikafka_chaos.simulation.clients import Consumer, EndOffsetWatcher, Producer
 from minikafka_chaos.simulation.cluster import SimCluster
 from minikafka_chaos.simulation.disk_faults import DiskFaults
+from minikafka_chaos.simulation.group_checks import SHARED
 from minikafka_chaos.simulation.kubernetes_store import KubernetesStores
 from minikafka_chaos.simulation.members import GroupMember
 from minikafka_chaos.simulation.nemesis import Nemesis
 from minikafka_chaos.simulation.network import Network
+from minikafka_chaos.simulation.processes.broker import WholeBroker
+from minikafka_chaos.simulation.processes.streams import Streams
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.scheduler import Scheduler
 from minikafka_chaos.simulation.store import SimStore
@@ -85,6 +88,9 @@ FLUSH_MESSAGES = (FOREVER, FOREVER, FOREVER, 1, 3)
 GROUP_SHARE = 0.3
 """The share of runs that have a consumer group, too."""
 
+WHOLE_SHARE = 0.05
+"""The share of runs whose brokers are production's whole processes."""
+
 KUBERNETES_SHARE = 0.15
 """The share of runs whose cluster store is the one on Kubernetes."""
 
@@ -109,6 +115,7 @@ class Plan:
     settle: float = 12.0
     profiles: tuple[Profile, ...] = PROFILES
     unknown_commit: float = 0.01
+    whole: float = WHOLE_SHARE
     gentle: float = 0.7
     """The share of runs in which one broker at a time is down."""
     steps: int | None = None
@@ -185,7 +192,11 @@ class World(SimCluster):
         self.watcher = self.checker = Checker(self)
         self.min_isr_of = dict.fromkeys(range(1, count + 1), self.min_isr)
         """min.insync.replicas by each broker's own file, of which an admin changes one after the other."""
-        self.brokers = {i: SimBroker(self, i) for i in range(1, count + 1)}
+        self.whole = Random(f"whole {seed}")
+        self.streams = Streams(self, seed)
+        self.of_processes = self.rules.of_processes or self.whole.random() < self.plan.whole
+        kind = WholeBroker if self.of_processes else SimBroker
+        self.brokers = {i: kind(self, i) for i in range(1, count + 1)}
         self.topic = [TopicPartition("t", i) for i in range(random.choice((1, 1, 2)))]
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
@@ -199,6 +210,12 @@ class World(SimCluster):
         if Random(f"store {seed}").random() < KUBERNETES_SHARE:
             return KubernetesStores(self, seed)
         return super().open_store()
+
+    def close(self) -> None:
+        """The run is over."""
+        for broker in self.brokers.values():
+            broker.close()
+        self.store.close()
 
     # -- chance decides -------------------------------------------------------------------------------------------------
 
@@ -262,6 +279,11 @@ class World(SimCluster):
             offsets = NewTopic(OFFSETS_TOPIC, self.offsets_partitions, 3, configs={"cleanup.policy": "compact"})
             role.submit(lambda c: c.topics.create(offsets), lambda _: None)
         wanted = len(self.topic) + (self.offsets_partitions if self.groups else 0)
+        if self.groups and self.of_processes:  # a server takes no offsets of a topic that it does not know
+            wanted += len(SHARED)
+            if SHARED[0].topic not in role.controller.image.topics:
+                shared = NewTopic(SHARED[0].topic, len(SHARED), 3)
+                role.submit(lambda c: c.topics.create(shared), lambda _: None)
         if len(self.checker.states) < wanted:  # not in the store yet, or its commit was refused
             self.scheduler.at(0.05, self._begin)
             return
@@ -343,7 +365,7 @@ def simulate(seed: int, rules: Rules | None = None, plan: Plan | None = None, tr
     except Exception as error:
         violation = Violation(EVENT_FAILED, _described(error))
         world.note(f"VIOLATION {violation}")
-    world.store.close()
+    world.close()
     scheduler = world.scheduler
     return Result(
         seed,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from minikafka.groups import host as group_host
@@ -19,6 +20,7 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.records import RecordBatch, iterate_batches
 from minikafka.server.api.groups import SPECS
 from minikafka.server.group_service import GroupService
+from minikafka.server.machine import Machine
 
 from .dialogue import RANGE, subscription
 
@@ -29,6 +31,8 @@ BROKER_ID = 7
 
 class OneBroker:
     """A broker that leads every partition of ``__consumer_offsets``, with its log in memory."""
+
+    clock = Machine.clock
 
     def __init__(self, log: dict[int, list[bytes]] | None = None, **config: Any) -> None:
         self.log: dict[int, list[bytes]] = {} if log is None else log
@@ -48,6 +52,8 @@ class OneBroker:
             partition_count=lambda topic: self.topics.get(topic, 0),
             partition_leader=lambda _topic, partition: BROKER_ID if partition in self.log_leaders else -1,
             endpoint_of=lambda broker, listener: ("host", 9092) if (broker, listener) == (BROKER_ID, "PLAIN") else None,
+            clock=Machine.clock,
+            new_id=lambda: str(uuid4()),
             emit=lambda event, **fields: self.events.append(event),
             warn=self.warnings.append,
         )
@@ -56,7 +62,7 @@ class OneBroker:
     def lead(self) -> None:
         for partition in range(PARTITIONS):
             self.log_leaders.add(partition)
-            self.groups._host.on_leadership_change(partition, True)
+            self.groups.host.on_leadership_change(partition, True)
 
     def append(self, topic: str, partition: int, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
         assert topic == OFFSETS_TOPIC
@@ -432,10 +438,10 @@ async def test_leadership_lost_while_loading() -> None:
         partition = partition_for("simple", PARTITIONS)
         first.log[partition] *= 2000
         async with one_broker(log=first.log) as heir:
-            heir.groups._host.on_leadership_change(partition, False)
+            heir.groups.host.on_leadership_change(partition, False)
             answer = await heir.ask("OffsetFetch", 7, group_id="simple", topics=None)
             assert error_of(answer) is ErrorCode.NOT_COORDINATOR
-            heir.groups._host.on_leadership_change(partition, True)
+            heir.groups.host.on_leadership_change(partition, True)
             await until(lambda: partition in heir.groups.coordinator.owned)
 
 
@@ -476,7 +482,7 @@ async def test_what_is_not_committed_yet_is_not_told(monkeypatch: pytest.MonkeyP
         waiting, broker.hold_commit = broker.hold_commit, None
         assert len(waiting) == PARTITIONS
         waiting[0](ErrorCode.NOT_LEADER_OR_FOLLOWER)  # it leads in another epoch already: it waits again
-        broker.groups._host.on_leadership_change(1, False)
+        broker.groups.host.on_leadership_change(1, False)
         for committed in waiting[1:]:
             committed(ErrorCode.NONE)
         await until(lambda: broker.groups.coordinator.owned == {0, 2, 3})
@@ -531,9 +537,9 @@ async def test_leadership_lost_while_it_cannot_be_loaded(monkeypatch: pytest.Mon
         broker.read_error = LogDirFailure("disk", permanent=False)
         broker.lead()
         for partition in range(PARTITIONS):
-            broker.groups._host.on_leadership_change(partition, False)
+            broker.groups.host.on_leadership_change(partition, False)
         assert broker.events.count("component_recovered") == PARTITIONS, "it is the next leader's"
-        assert broker.groups._host._retries == {}
+        assert broker.groups.host._retries == {}
         assert broker.groups.coordinator.owned == set()
 
 
@@ -553,7 +559,7 @@ async def test_the_clock_goes_on_after_a_mistake(monkeypatch: pytest.MonkeyPatch
 
         monkeypatch.setattr(coordinator, "tick", fail)
         await member(broker)
-        broker.groups._host._wake_at(0.0)
+        broker.groups.host._wake_at(0.0)
         await until(lambda: calls > 3)
         assert broker.events.count("component_failed") == broker.events.count("component_recovered") == 1
 
@@ -579,7 +585,7 @@ async def test_requests_that_wait_are_answered_when_leadership_is_lost() -> None
         request = JoinRequest("bank", "", "consumer", RANGE, 10_000, 60_000)
         waiting = asyncio.ensure_future(broker.groups.join(request))
         await until(lambda: broker.groups.coordinator.describe_group("bank").state == "PreparingRebalance")
-        broker.groups._host.on_leadership_change(partition_for("bank", PARTITIONS), False)
+        broker.groups.host.on_leadership_change(partition_for("bank", PARTITIONS), False)
         assert (await waiting).error is ErrorCode.NOT_COORDINATOR
 
 

@@ -20,6 +20,7 @@ from minikafka.server.broker import Broker
 from minikafka.server.fetchers import ReplicaFetcher
 from minikafka.server.health import Health
 from minikafka.server.membership import Membership
+from minikafka.server.parts import Parts
 from minikafka.server.peer import PeerClosed, connect
 from minikafka.server.supervision import Supervisor
 
@@ -154,6 +155,7 @@ async def test_a_follower_connects_anew(peer: HalfOpen) -> None:
     told: list[tuple[Any, ...]] = []
     broker = SimpleNamespace(
         config=config,
+        parts=Parts(),
         supervisor=Supervisor(Health(lambda *_, **__: None), lambda error: told.append((error,))),
         address_of=lambda _: peer.address,
         client_id=lambda purpose: purpose,

@@ -13,6 +13,7 @@ from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.server import membership
 from minikafka.server.health import Health
 from minikafka.server.membership import AlterPartitionSender
+from minikafka.server.parts import Parts
 from minikafka.server.supervision import Supervisor
 
 OK = AlterPartitionAnswer(ErrorCode.NONE, 0, 1, (1,))
@@ -49,6 +50,8 @@ class Controller:
 
 class Leader:
     """The broker's side: what came back for which proposal; asks again as long as told to."""
+
+    parts = Parts()
 
     def __init__(self) -> None:
         self.heard: list[tuple[int, AlterPartitionAnswer | None]] = []

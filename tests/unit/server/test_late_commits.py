@@ -21,6 +21,7 @@ from minikafka.replication.internal_log import InternalLog
 from minikafka.replication.partition import ReplicationConfig
 from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.group_service import GroupService
+from minikafka.server.machine import Machine
 from minikafka.telemetry.stats import BrokerStats
 
 from tests.unit.replication.cluster import NOW_MS, AllAlive
@@ -73,8 +74,10 @@ class Coordinator:
             partition_count=lambda _: 1,
             partition_leader=lambda _topic, _index: 1,
             endpoint_of=lambda _id, _listener: ("h", 1),
+            clock=Machine.clock._replace(now=self.now),
+            new_id=lambda: "m",
         )
-        service._host.on_leadership_change(0, True)
+        service.host.on_leadership_change(0, True)
         return service
 
     async def commit(self, offset: int) -> ErrorCode:
@@ -130,7 +133,7 @@ async def test_what_was_never_replicated_stays_unseen_here() -> None:
     """Leadership is lost before a follower has it: whether the record survives is the next leader's to say."""
     one = Coordinator()
     assert await one.commit(10) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    one.groups._host.on_leadership_change(0, False)
+    one.groups.host.on_leadership_change(0, False)
     one.partition.fail_producers(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert one.partition.producers == type(one.partition.producers)()
     assert one.groups.fetch("g", [LEDGER]).error is not ErrorCode.NONE

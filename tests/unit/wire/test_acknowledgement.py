@@ -223,3 +223,15 @@ async def test_the_minimum_of_replicas(stage: Stage) -> None:
     assert await produced(client.produce(b"a")) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
     assert (await stage.has(follower, 0)).high_watermark == 0
     assert stage.broker.replicas.get("t", 0).log.log_end_offset == 0
+
+
+async def test_a_broker_that_must_end_tells_nobody_anything_more(stage: Stage) -> None:
+    """After a failed fsync what it reads back may be anything: the end of its process is too late to hang up."""
+    client, follower = await lead(stage)
+    answer = client.produce(b"a")
+    await stage.until(lambda: stage.broker.replicas.get("t", 0).log.log_end_offset == 1)
+    stage.broker.fail("its disk failed")
+    asked = follower.fetch(TOPIC_ID, 1, stage.peer.me)
+    for waiting in (answer, asked):
+        with pytest.raises(ConnectionError):
+            await answered(waiting)

@@ -50,6 +50,15 @@ async def test_a_consumer_gets_nothing_above_the_high_watermark(stage: Stage) ->
     assert (await fetched(waiting))[:3] == (ErrorCode.NONE, 3, 3), "one record more is committed"
 
 
+async def test_a_fetch_that_waits_does_not_hold_back_the_next_one(stage: Stage) -> None:
+    """Answers come in order. A follower that waits for nothing else to come asks on as soon as its flush is done."""
+    consumer, _ = await paused(stage)
+    waiting = consumer.fetch(TOPIC_ID, 2, wait=True)
+    await stage.still_waits(waiting)
+    assert (await stage.sees(consumer, 0)).end_offset == 2
+    assert (await fetched(waiting)).end_offset == -1
+
+
 @pytest.mark.parametrize("version", [4, 5, 11, 12, 17])
 async def test_nor_by_another_version_of_the_request(stage: Stage, version: int) -> None:
     """R3: topics by name or by id, fixed or compact lengths; READ_COMMITTED's end is not above it either."""

@@ -6,7 +6,6 @@ Version 2 of AlterPartition carries no broker epochs.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.brokers import Registration
@@ -54,7 +53,7 @@ async def register(broker: Broker, ctx: RequestContext, request: Any) -> dict[st
     )
     try:
         role = broker.require_controller()
-        error, epoch = await role.submit(lambda c: c.brokers.register(registration, time.monotonic()))
+        error, epoch = await role.submit(lambda c: c.brokers.register(registration, broker.clock.now()))
     except KafkaError as refused:
         return {"error_code": refused.code, "broker_epoch": -1}
     return {"error_code": error, "broker_epoch": epoch}
@@ -67,7 +66,9 @@ async def heartbeat(broker: Broker, ctx: RequestContext, request: Any) -> dict[s
         role = broker.require_controller()
         if role.has_registered(broker_id, epoch):  # before anything moves: who says so may be of the past, or nobody
             broker.connections.heard_from(ctx.connection, Heartbeats(broker_id, epoch, role.controller_epoch))
-        answer = await role.submit(lambda c: c.brokers.heartbeat(broker_id, epoch, fence, shut_down, time.monotonic()))
+        answer = await role.submit(
+            lambda c: c.brokers.heartbeat(broker_id, epoch, fence, shut_down, broker.clock.now())
+        )
     except KafkaError as refused:
         return {"error_code": refused.code, "should_shut_down": False}
     return {

@@ -7,7 +7,7 @@ only one may wait, and one timer follows its deadline. Only the inter-broker lis
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +36,10 @@ TIMER_SECONDS_MIN = 0.001
 class WaitingFetch:
     """The one Fetch of a connection that waits in the purgatory. One timer, which follows the deadline of whatever waits."""
 
-    __slots__ = ("_fetch", "_timer")
+    __slots__ = ("_fetch", "_now", "_timer")
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
         self._fetch: DelayedFetch | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -46,10 +47,12 @@ class WaitingFetch:
     def is_waiting(self) -> bool:
         return self._fetch is not None and not self._fetch.is_over
 
-    def wait(self, fetch: DelayedFetch, max_wait_ms: int, loop: asyncio.AbstractEventLoop | None) -> None:
-        """A client that pipelines fetches has the one before answered with what there is."""
+    def overtaken(self) -> None:
+        """A client that pipelines fetches has the one before answered with what there is: the next answer comes after it."""
         if self._fetch is not None:
             self._fetch.retry(True)
+
+    def wait(self, fetch: DelayedFetch, max_wait_ms: int, loop: asyncio.AbstractEventLoop | None) -> None:
         self._fetch = fetch
         if self._timer is None and loop is not None:
             self._timer = loop.call_later(max_wait_ms / 1000, self._due, loop)
@@ -59,7 +62,7 @@ class WaitingFetch:
         fetch = self._fetch
         if fetch is None or fetch.is_over:
             return
-        left = fetch.deadline - time.monotonic()
+        left = fetch.deadline - self._now()
         if left <= TIMER_SECONDS_MIN:
             fetch.retry(True)
         else:
@@ -86,6 +89,7 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     if request.replica_id >= 0 and not connection.inter_broker:
         _answer(connection, header, request, slot, _refused(request), 0)
         return
+    connection.waiting_fetch.overtaken()
     waiting = connection.broker.replicas.fetch(request, partial(_answer, connection, header, request, slot))
     if waiting is not None:
         connection.waiting_fetch.wait(waiting, request.max_wait_ms, connection.loop)

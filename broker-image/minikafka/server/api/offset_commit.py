@@ -6,7 +6,6 @@ Versions 2 to 4 may bring a retention of their own; 6 and up bring leader epochs
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from minikafka.groups.records import NO_EPOCH, NO_TIMESTAMP, CommittedOffset
@@ -25,7 +24,7 @@ SPEC = ApiSpec(8, "OffsetCommit", 2, 9)
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    now_ms = int(time.time() * 1000)
+    now_ms = broker.clock.unix_ms()
     retention_ms = millis(getattr(request, "retention_time", -1))
     expires = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
     offsets: dict[TopicPartition, CommittedOffset] = {}

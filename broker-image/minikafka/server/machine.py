@@ -1,0 +1,43 @@
+"""What a broker has of the machine it runs on. A simulation brings its own, and with it everything that chance decides."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+from minikafka.config import BrokerConfig
+from minikafka.log.filesystem import FileSystem, RealFileSystem
+from minikafka.replication.clock import Clock
+from minikafka.telemetry.events import EventLog
+
+
+class Machine:
+    """This machine. Sockets and threads are the event loop's."""
+
+    clock = Clock(
+        time.monotonic,
+        lambda: int(time.time() * 1000),
+        lambda seconds, event: asyncio.get_running_loop().call_later(seconds, event),
+    )
+
+    def new_id(self) -> UUID:
+        """That nobody had before."""
+        return uuid4()
+
+    def events(self, config: BrokerConfig) -> EventLog:
+        """Where events are told. Raises OSError."""
+        return EventLog(config.minikafka_events_path or None, config.node_id, stdout=config.minikafka_events_stdout)
+
+    def disk(self, config: BrokerConfig, warn: Callable[[str], None]) -> FileSystem:
+        """Raises OSError, without the file of injected faults that the configuration names."""
+        path = config.minikafka_test_faults_path
+        if path is None:
+            return RealFileSystem()
+        from minikafka.log.injection import FaultFile, FaultyFileSystem, step_clock
+
+        warn(f"faults are injected from {path}")
+        faults = FaultFile(path)
+        step_clock(faults)
+        return FaultyFileSystem(faults)

@@ -1,0 +1,231 @@
+"""How the simulation's clients reach a whole broker: their requests, in Kafka's bytes, over connections without a network.
+
+The way there is the simulated network's, which loses and delays whole requests.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from minikafka.protocol import messages, wire
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.types import TopicPartition
+from minikafka.replication.replicas import ReplicaManager
+from minikafka.server.framing import SocketlessTransport
+
+from minikafka_chaos.simulation.leading import FETCH_BYTES_MAX, Waiting
+from minikafka_chaos.simulation.network import Reply
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.processes.broker import WholeBroker
+
+PRODUCE, FETCH, LIST_OFFSETS = (0, 9), (1, 12), (2, 7)
+"""API keys and the versions that are asked in."""
+EARLIEST, LATEST = -2, -1
+CLIENT_LISTENER = "CLIENTS"
+
+Answered = Callable[[messages.Entity], None]
+
+
+class _Connection(SocketlessTransport):
+    """A client's, with one request under way at most."""
+
+    family = socket.AF_UNIX
+
+    def __init__(self, broker: WholeBroker) -> None:
+        super().__init__()
+        self.sender = self
+        self.open = True
+        self._came = bytearray()
+        self._answered: Callable[[bytes], None] | None = None
+        self._lost: Callable[[], None] | None = None
+        assert broker.server is not None
+        self._served = broker.server.client_connection(broker.server, CLIENT_LISTENER)
+        self._served.connection_made(self)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("client", 0) if name == "peername" else default
+
+    def ask(self, frame: bytes, answered: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        """``lost``: the broker has closed the connection instead."""
+        if not self.open:
+            lost()
+            return
+        self._answered, self._lost = answered, lost
+        left = memoryview(frame)
+        while left and self.open:
+            buffer = self._served.get_buffer(-1)
+            size = min(len(buffer), len(left))
+            buffer[:size] = left[:size]
+            self._served.buffer_updated(size)
+            left = left[size:]
+
+    @property
+    def idle(self) -> bool:
+        return self.open and self._answered is None
+
+    def send(self, data: bytes | bytearray | memoryview[Any], flags: int = 0) -> int:
+        del flags
+        self._came += data
+        if len(self._came) >= 4:
+            size = 4 + int.from_bytes(self._came[:4], "big")
+            if len(self._came) >= size:
+                frame = bytes(self._came[4:size])
+                del self._came[:size]
+                answered, self._answered = self._answered, None
+                assert answered is not None
+                answered(frame)
+        return len(data)
+
+    def send_file(self, sender: Any, file: Any, position: int, length: int) -> int:
+        del sender
+        return self.send(file.pread(length, position))
+
+    def pause_reading(self) -> None:
+        """One request at a time is never too much."""
+
+    def resume_reading(self) -> None:
+        """See above."""
+
+    def close(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        if self.open:
+            self.open = False
+            self._served.connection_lost(None)
+            if self._answered is not None and self._lost is not None:
+                self._lost()
+
+
+class Gate:
+    """The place of :class:`~minikafka_chaos.simulation.leading.Leading` in a whole broker."""
+
+    def __init__(self, broker: WholeBroker) -> None:
+        self.broker = broker
+        self._connections: list[_Connection] = []
+        self._waiting: list[Waiting] = []
+        self._nothing = ReplicaManager.__new__(ReplicaManager)
+        self._nothing.by_name = {}
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        server = self.broker.server
+        return self._nothing if server is None else server.replicas
+
+    def overdue(self, awake_since: float) -> str | None:
+        """A request that should have been answered by now; ``awake_since``: the broker ran without a pause."""
+        self._waiting = [waiting for waiting in self._waiting if not waiting.answered]
+        now = self.broker.world.now
+        return next(filter(None, (waiting.overdue(now, awake_since) for waiting in self._waiting)), None)
+
+    def ask(
+        self, api: tuple[int, int], values: dict[str, Any], answered: Answered, waiting: Waiting | None = None
+    ) -> None:
+        """One request of a client, and its answer if there is one."""
+        assert self.broker.server is not None
+        key, version = api
+        flexible = messages.is_flexible(key, version)
+        frame = wire.request_frame(key, version, 0, "client", messages.encode_request(key, version, values), flexible)
+
+        def came(raw: bytes) -> None:
+            answered(messages.decode_response(key, version, raw[wire.skip_tags(raw, 4) if flexible else 4 :]))
+
+        self._connections = [connection for connection in self._connections if connection.open]
+        connection = next((one for one in self._connections if one.idle), None)
+        if connection is None:
+            connection = _Connection(self.broker)
+            self._connections.append(connection)
+
+        def lost() -> None:
+            if waiting is not None:
+                waiting.answered = True
+
+        connection.ask(frame, came, lost)
+
+    # -- what clients ask -----------------------------------------------------------------------------------------------
+
+    def produce(self, tp: TopicPartition, batch: bytes, acks: int, reply: Reply) -> None:
+        """A client's batch; ``reply`` gets (error, base offset)."""
+        world, partition = self.broker.world, self.broker.partitions.get(tp)
+        before = -1 if partition is None else partition.log.log_end_offset
+        waiting = Waiting(world.now + world.produce_timeout, partition)
+        part = {"index": tp.partition, "records": batch}
+
+        def answered(answer: messages.Entity) -> None:
+            waiting.answered = True
+            result = answer.responses[0].partition_responses[0]
+            reply((ErrorCode(int(result.error_code)), result.base_offset))
+
+        values = {
+            "transactional_id": None,
+            "acks": acks,
+            "timeout": int(world.produce_timeout * 1000),
+            "topic_data": [{"name": tp.topic, "partition_data": [part]}],
+        }
+        self.ask(PRODUCE, values, answered, waiting)
+        if partition is not None and not waiting.answered:
+            waiting.required = partition.log.log_end_offset
+            self._waiting.append(waiting)
+        if partition is not None and partition.log.log_end_offset > before:
+            world.note(f"b{self.broker.id} {tp} leads append {before}..{partition.log.log_end_offset}")
+
+    def serve_reader(
+        self, tp: TopicPartition, leader_epoch: int, position: int, last_epoch: int, limit: int, reply: Reply
+    ) -> None:
+        """A client's fetch; ``reply`` gets (error, records below the high watermark, where the log parts or None)."""
+        world = self.broker.world
+        waiting = Waiting(world.now + (wait := world.reader_wait()))
+        asked = {
+            "partition": tp.partition,
+            "current_leader_epoch": leader_epoch,
+            "fetch_offset": position,
+            "last_fetched_epoch": last_epoch,
+            "log_start_offset": -1,
+            "partition_max_bytes": limit,
+        }
+
+        def answered(answer: messages.Entity) -> None:
+            waiting.answered = True
+            part = answer.responses[0].partitions[0]
+            parts = part.diverging_epoch
+            diverging = None if parts is None or parts.end_offset < 0 else (parts.epoch, parts.end_offset)
+            reply((ErrorCode(int(part.error_code)), part.records or b"", diverging))
+
+        values = {
+            "replica_id": -1,
+            "max_wait": int(wait * 1000),
+            "min_bytes": 1,
+            "max_bytes": FETCH_BYTES_MAX,
+            "isolation_level": 0,
+            "session_id": 0,
+            "session_epoch": -1,
+            "topics": [{"topic": tp.topic, "partitions": [asked]}],
+            "forgotten_topics_data": [],
+            "rack_id": "",
+        }
+        self.ask(FETCH, values, answered, waiting)
+        if not waiting.answered:
+            self._waiting.append(waiting)
+
+    def serve_bounds(self, tp: TopicPartition, leader_epoch: int, reply: Reply) -> None:
+        """ListOffsets, earliest and latest; ``reply`` gets (start, end, leader epoch) when this leader knows them."""
+
+        def bound(timestamp: int, known: Callable[[int, int], None]) -> None:
+            asked = {
+                "partition_index": tp.partition,
+                "current_leader_epoch": leader_epoch,
+                "timestamp": timestamp,
+            }
+            topics = [{"name": tp.topic, "partitions": [asked]}]
+
+            def answered(answer: messages.Entity) -> None:
+                part = answer.topics[0].partitions[0]
+                if not int(part.error_code):
+                    known(part.offset, part.leader_epoch)
+
+            self.ask(LIST_OFFSETS, {"replica_id": -1, "isolation_level": 0, "topics": topics}, answered)
+
+        bound(EARLIEST, lambda start, _: bound(LATEST, lambda end, epoch: reply((start, end, epoch))))

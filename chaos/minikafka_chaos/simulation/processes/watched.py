@@ -1,0 +1,210 @@
+"""Production's broker, which tells the simulation what it does: for the trace, for the checker, and that mistakes end the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from minikafka.config import BrokerConfig
+from minikafka.controller.term import Commit, Effect, Failed, Happened
+from minikafka.log.errors import LogError
+from minikafka.log.filesystem import FileSystem
+from minikafka.log.log import Log
+from minikafka.log.manager import LogManager
+from minikafka.metadata.store import ClusterStore
+from minikafka.protocol.types import TopicPartition
+from minikafka.replication.clock import Clock
+from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.isr import IsrProposal
+from minikafka.replication.replica_host import Dropped, Opened
+from minikafka.replication.replica_host import Effect as HostEffect
+from minikafka.server.broker import Broker
+from minikafka.server.controller_role import ControllerRole
+from minikafka.server.hosting import PartitionHost
+from minikafka.server.housekeeping import Housekeeping
+from minikafka.server.machine import Machine
+from minikafka.server.offline_logs import LogDirShell
+from minikafka.telemetry.events import EventLog
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.processes.broker import WholeBroker
+
+
+class SimMachine(Machine):
+    """The machine of a simulated broker."""
+
+    def __init__(self, broker: WholeBroker) -> None:
+        self._broker = broker
+        world = broker.world
+
+        def later(seconds: float, event: Callable[[], None]) -> object:
+            return broker.loop.call_later(seconds, event)
+
+        self.clock = Clock(lambda: world.now, lambda: broker.now_ms, later)
+
+    def new_id(self) -> UUID:
+        return UUID(int=self._broker.world.random.getrandbits(128), version=4)
+
+    def events(self, config: BrokerConfig) -> EventLog:
+        return _Events(self._broker, config.node_id)
+
+    def disk(self, config: BrokerConfig, warn: Callable[[str], None]) -> FileSystem:
+        del config, warn
+        return self._broker.disk
+
+
+class _Events(EventLog):
+    """Into the trace, and to whoever looks for events in the world."""
+
+    __slots__ = ("_broker",)
+
+    def __init__(self, broker: WholeBroker, broker_id: int) -> None:
+        super().__init__(None, broker_id)
+        self._broker = broker
+
+    def emit(self, event: str, *, topic: str | None = None, partition: int | None = None, **fields: Any) -> None:
+        super().emit(event, topic=topic, partition=partition, **fields)
+        broker = self._broker
+        where = "" if topic is None else f" {topic}-{partition}"
+        broker.world.note(f"b{broker.id}{where} {event} " + " ".join(f"{k}={v}" for k, v in fields.items()))
+        broker.world.event(broker, event, topic, partition, **fields)
+        if event == "group_deleted":
+            broker.world.watcher.group_deleted(str(fields["group"]))
+
+
+class Role(ControllerRole):
+    """A term."""
+
+    broker: WatchedBroker
+
+    def start(self) -> None:
+        super().start()
+        sim = self.broker.sim
+        sim.world.store.attend(sim.role_of(self))  # type: ignore[arg-type]
+
+    def _end(self, reason: str) -> None:
+        sim = self.broker.sim
+        sim.world.store.leave(sim.role_of(self))  # type: ignore[arg-type]
+        super()._end(reason)
+
+    def _carry_out(self, effects: list[Effect]) -> Commit | None:
+        sim = self.broker.sim
+        for effect in effects:
+            match effect:
+                case Commit():
+                    sim.committing, sim.deciding = effect, self.controller.image
+                case Happened():
+                    sim.world.watcher.told(sim, effect.event)
+                case Failed():
+                    sim.broke(effect.error)
+        return super()._carry_out(effects)
+
+
+class Host(PartitionHost):
+    broker: WatchedBroker
+
+    def open(self, logs: LogManager) -> None:
+        sim = self.broker.sim
+        sim.logs = logs
+        sim.world.watcher.started(sim)
+        super().open(logs)
+
+    def reset(self) -> None:
+        sim = self.broker.sim
+        for partition in self.broker.replicas.all():
+            sim.world.watcher.reset(sim, partition.topic_partition)
+        super().reset()
+
+    def _carry_out_one(self, effect: HostEffect) -> None:
+        sim = self.broker.sim
+        if isinstance(effect, Opened):
+            sim.world.watcher.hosted(sim, effect.partition)
+        super()._carry_out_one(effect)
+        if isinstance(effect, Dropped):
+            sim.world.watcher.dropped(sim, effect.partition.topic_partition)
+
+
+class WatchedHousekeeping(Housekeeping):
+    broker: WatchedBroker
+
+    async def _checkpoint_hw(self) -> None:
+        sim, marks = self.broker.sim, self.broker.host.high_watermarks()
+        try:
+            await super()._checkpoint_hw()
+        except Exception:
+            sim.world.watcher.checkpointed(sim, perhaps=True, marks=marks)
+            raise
+        sim.world.watcher.checkpointed(sim, marks=marks)
+
+    def _retain_one(self, partition: HostedPartition, now_ms: int) -> None:
+        sim, log = self.broker.sim, partition.log
+        if log.failure is not None:
+            super()._retain_one(partition, now_ms)
+            return
+        before, least = log.log_start_offset, min(partition.high_watermark, log.segments[-1].base_offset)
+        super()._retain_one(partition, now_ms)
+        if log.failure is not None:
+            sim.world.watcher.retained(sim, partition, least)
+        elif log.log_start_offset > before:
+            sim.world.watcher.retained(sim, partition, log.log_start_offset)
+
+
+class LogDir(LogDirShell):
+    broker: WatchedBroker
+
+    def open_anew(self, topic_partition: TopicPartition, done: Callable[[Log | Exception], None]) -> None:
+        sim = self.broker.sim
+
+        def opened(found: Log | Exception) -> None:
+            done(found)
+            if not isinstance(found, Exception):
+                sim.world.watcher.reopened(sim, topic_partition)
+
+        super().open_anew(topic_partition, opened)
+
+
+class WatchedBroker(Broker):
+    """See the module."""
+
+    controller_role = Role
+    partition_host = Host
+    its_housekeeping = WatchedHousekeeping
+    log_dir_shell = LogDir
+
+    def __init__(self, sim: WholeBroker, config: BrokerConfig, store: ClusterStore) -> None:
+        self.sim = sim
+        super().__init__(config, store, SimMachine(sim), sim.world.rules)
+        self.replicas.propose = self._propose
+
+    def _propose(self, proposal: IsrProposal) -> None:
+        members = [member for member, _ in proposal.isr]
+        self.sim.world.note(f"b{self.sim.id} {proposal.topic_partition} proposes isr {members}")
+        self.sim.world.isr_proposed(self.sim, proposal)
+        self.alter_sender.propose(proposal)
+
+    def _took_changes(self, records: Mapping[str, Any]) -> None:
+        super()._took_changes(records)
+        if self.membership.lifecycle.in_image(self.image) is not None:
+            self.sim.world.watcher.settled(self.sim)
+
+    async def abort(self) -> bool:
+        clean = await super().abort()
+        if hasattr(self, "logs"):
+            marks = self.host.high_watermarks()
+            self.sim.world.watcher.checkpointed(self.sim, perhaps=not clean, marks=marks)
+        return clean
+
+    def log_failed(self, partition: HostedPartition, error: LogError) -> None:
+        self.sim.tolerate(error)
+        super().log_failed(partition, error)
+
+    def handler_failed(self, error: BaseException) -> None:
+        """A mistake of the program ends the run; a disk that refuses does not."""
+        self.sim.broke(error)
+        super().handler_failed(error)
+
+    def warn(self, line: str) -> None:
+        if "was passed over" in line:  # a record of groups that cannot be read
+            self.sim.broke(AssertionError(line))
+        self.sim.world.note(f"b{self.sim.id} {line}")
