@@ -28,6 +28,7 @@ from minikafka_chaos.simulation.members import GroupMember
 from minikafka_chaos.simulation.nemesis import Nemesis
 from minikafka_chaos.simulation.network import Network
 from minikafka_chaos.simulation.processes.broker import WholeBroker
+from minikafka_chaos.simulation.processes.curious import Curious
 from minikafka_chaos.simulation.processes.streams import Streams
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.scheduler import Scheduler
@@ -299,6 +300,8 @@ class World(SimCluster):
         ]
         if self.groups:
             self.checker.groups.look()
+        if self.of_processes:
+            Curious(self, self.scheduler.seed)
         self.nemesis = Nemesis(self)
         self.disk_faults = DiskFaults(self, self.scheduler.seed)
 

@@ -71,19 +71,19 @@ async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -
             }
         )
     folder = str(broker.data_dirs[0])
-    disk = os.statvfs(folder)
-    return {
-        "error_code": ErrorCode.NONE,
-        "results": [
-            {
-                "error_code": ErrorCode.NONE,
-                "log_dir": os.path.abspath(folder),
-                "topics": [{"name": t, "partitions": rows} for t, rows in topics.items()],
-                "total_bytes": disk.f_blocks * disk.f_frsize,
-                "usable_bytes": disk.f_bavail * disk.f_frsize,
-            }
-        ],
-    }
+    found: dict[str, Any] = {"log_dir": os.path.abspath(folder)}
+    try:
+        disk = os.statvfs(folder)
+    except OSError:  # it is gone, or cannot be looked at: Kafka's answer for such a directory
+        found |= {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "topics": [], "total_bytes": -1, "usable_bytes": -1}
+    else:
+        found |= {
+            "error_code": ErrorCode.NONE,
+            "topics": [{"name": t, "partitions": rows} for t, rows in topics.items()],
+            "total_bytes": disk.f_blocks * disk.f_frsize,
+            "usable_bytes": disk.f_bavail * disk.f_frsize,
+        }
+    return {"error_code": ErrorCode.NONE, "results": [found]}
 
 
 SPECS = (

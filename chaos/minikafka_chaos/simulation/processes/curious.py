@@ -1,0 +1,78 @@
+"""Somebody who asks whole brokers what clients and administrators ask, all the time: that must never fail inside a broker."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from minikafka.groups.placement import OFFSETS_TOPIC
+from minikafka.protocol import messages
+
+from minikafka_chaos.simulation.network import CLIENT, Reply
+from minikafka_chaos.simulation.processes.broker import WholeBroker
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.broker import SimBroker
+    from minikafka_chaos.simulation.world import World
+
+PAUSE_SECONDS: Final = 0.15
+"""Mean time between two questions."""
+
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+
+
+def questions(topic: str, group: str, broker: int) -> dict[tuple[int, int], dict[str, Any]]:
+    """By API key and version."""
+    asked = {"topic": topic, "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 1}]}
+    return {
+        (3, 12): {"topics": [{"topic_id": None, "name": topic}], "allow_auto_topic_creation": False},
+        (3, 9): {"topics": None, "allow_auto_topic_creation": False},
+        (15, 5): {"groups": [group], "include_authorized_operations": False},
+        (16, 4): {"states_filter": []},
+        (18, 3): {"client_software_name": "curious", "client_software_version": "1"},
+        (23, 4): {"replica_id": -1, "topics": [asked]},
+        (32, 4): {
+            "resources": [
+                {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": None},
+                {"resource_type": BROKER_RESOURCE, "resource_name": str(broker), "configuration_keys": None},
+            ],
+            "include_synonyms": True,
+            "include_documentation": False,
+        },
+        (35, 4): {"topics": None},
+        (60, 1): {"include_cluster_authorized_operations": False, "endpoint_type": 1},
+        (75, 0): {"topics": [{"name": topic}], "response_partition_limit": 10, "cursor": None},
+    }
+
+
+class Curious:
+    """One question after the other, each to any broker that is up."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self._world = world
+        self._random = Random(f"curious {seed}")
+        self._later()
+
+    def _later(self) -> None:
+        self._world.scheduler.at(self._random.expovariate(1 / PAUSE_SECONDS), self._ask)
+
+    def _ask(self) -> None:
+        world, random = self._world, self._random
+        self._later()
+        up = [number for number, broker in world.brokers.items() if broker.up]
+        if not up:
+            return
+        number = random.choice(up)
+        topic = random.choice(("t", OFFSETS_TOPIC, "nobody's"))
+        asked = questions(topic, random.choice(("g", "nobody's")), number)
+        api = random.choice(sorted(asked))
+
+        def serve(broker: SimBroker, reply: Reply) -> None:
+            assert isinstance(broker, WholeBroker)
+            broker.leading.ask(api, asked[api], reply)  # type: ignore[attr-defined]
+
+        def answered(answer: messages.Entity) -> None:
+            if "unknown_server_error" in repr(answer):
+                world.checker.fail("E1 no exception", f"broker {number} fails on API {api[0]}: {answer!r}")
+
+        world.network.request(CLIENT, number, serve, answered)
