@@ -108,7 +108,12 @@ def test_the_demo_passes(lab: Lab) -> None:
     ]
     order = [told.index(f" {word} ") for word in ("Started", "FaultInjected", "FaultRecovered", "Completed")]
     assert order == sorted(order), f"the Events are not in the order of time:\n{told}"
-    assert "minikafka.dev/chaos" not in str(lab.kubectl.objects.there("mkx", "demo")["metadata"].get("finalizers"))
+    eventually(  # the write after the one that says Completed
+        lambda: lab.kubectl.objects.there("mkx", "demo")["metadata"].get("finalizers") or [],
+        lambda finalizers: "minikafka.dev/chaos" not in finalizers,
+        seconds=30,
+        what="the experiment that is over has no finalizer of chaos",
+    )
     lab.must_be_gone(found["cluster"])
 
 

@@ -58,7 +58,6 @@ QUICK = {
     "keep-role-offline": STUCK,
     "keep-closed-log": STUCK,
     "stay-offline": STUCK,
-    "parked-fetch-holds-back": STUCK,
     "fetcher-stands-still": STUCK,
     "never-ask-for-offsets": STUCK,
     "checkpoint-log-ends": {"B3 StrongIsr", "B14 offsets", *LOST_BEFORE_ELECTED},
@@ -117,6 +116,7 @@ SLOW = {
     "group-answer-loading",
     "group-show-unwritten",
     "answers-out-of-order",
+    "parked-fetch-holds-back",
 }
 """Mistakes that need a rare constellation; `python -m minikafka_chaos.simulation.docs --write --measure` searches for them."""
 

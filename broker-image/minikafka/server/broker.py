@@ -447,8 +447,14 @@ class Broker:
         return code
 
     async def image_caught_up(self) -> None:
-        """Wait (a second at most) until the image has what the store had when this was called."""
-        target = (await self.store.changes(self.image.revision)).revision
+        """Wait (a second at most) until the image has what the store had when this was called.
+
+        What was asked for is done, whether this broker can know it now or not: a store that is away is no error of the request.
+        """
+        try:
+            target = (await self.store.changes(self.image.revision)).revision
+        except StoreError:
+            return
         try:
             async with asyncio.timeout(IMAGE_WAIT_SECONDS):
                 while self.image.revision < target:

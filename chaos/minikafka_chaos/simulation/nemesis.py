@@ -331,6 +331,9 @@ class Nemesis:
 
     def elect(self) -> None:
         """Preferred leaders, at once: elections without any death."""
+        if self.world.admin is not None:
+            self.world.admin.elect()
+            return
         broker = self._controller()
         if broker is not None and broker.role is not None:
             role = broker.role
@@ -374,6 +377,9 @@ class Nemesis:
 
     def _set_min_isr(self, value: str | None) -> None:
         self.world.note(f"min.insync.replicas of the topic: {value}")
+        if self.world.admin is not None:
+            self.world.admin.set_min_isr("t", value)
+            return
         self._ask(lambda c: c.topics.set_configs("t", {} if value is None else {MIN_ISR: value}))
 
     def raise_min_isr_unheard(self) -> None:
@@ -422,6 +428,9 @@ class Nemesis:
         tp = random.choice(sorted(states))
         target = tuple(random.sample(sorted(self.world.brokers), random.choice((2, 3, 3))))
         self.world.note(f"{tp} is to move to {list(target)}")
+        if self.world.admin is not None:
+            self.world.admin.reassign(tp, target)
+            return
         self._ask(lambda c: c.partitions.reassign(tp.topic, tp.partition, target))
 
     def remake_topic(self) -> None:
@@ -429,6 +438,12 @@ class Nemesis:
         wish = NewTopic(UNUSED, self.world.random.choice((1, 2)), self.world.random.choice((2, 3)))
         make_anew = self.world.random.random() < 0.5
         self.world.note(f"topic {UNUSED} is made or deleted{' and made anew' if make_anew else ''}")
+        if self.world.admin is not None:
+            if UNUSED in self.world.checker.topic_ids:
+                self.world.admin.delete(UNUSED, wish if make_anew else None)
+            else:
+                self.world.admin.create(wish)
+            return
 
         def decide(controller: Controller) -> None:
             there = UNUSED in controller.workspace.image.topics
@@ -470,6 +485,9 @@ class Nemesis:
                 start = partition.log.log_start_offset
                 to = start + (partition.high_watermark - start) // 2
                 self.world.checker.records_deleted(tp, to)
+                if self.world.admin is not None:
+                    self.world.admin.delete_records(broker.id, tp, to)
+                    continue
                 try:
                     partition.log.increment_log_start_offset(to)
                     partition.log.delete_old_segments(self.world.now_ms, partition.high_watermark)

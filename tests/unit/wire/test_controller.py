@@ -180,6 +180,24 @@ async def test_a_topic_exists_when_it_is_written(ruler: Stage) -> None:
     assert ruler.store.record(TOPIC + "t") is not None
 
 
+async def test_what_is_written_is_told_though_the_store_is_away_by_then(
+    ruler: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic is there, whether or not this broker can see it yet."""
+    await ruler.start()
+    client = await ruler.client()
+    waiting = await hold(ruler)
+    answer = client.send(CREATE_TOPICS, create("t"))
+    gate = await begun(waiting)
+
+    async def away(since: int) -> None:
+        raise StoreError(f"nothing is known after {since}")
+
+    monkeypatch.setattr(ruler.store, "changes", away)
+    gate.set_result(None)
+    assert int((await answered(answer)).topics[0].error_code) == 0
+
+
 async def test_what_the_controller_before_wrote_last_is_known(ruler: Stage) -> None:
     """R15: records are read after the lease is taken. Read before, the last of them would be overwritten."""
     topic = TopicState("t", UUID(int=7), (PartitionState((2,), (2,), 2, leader_epoch=9, partition_epoch=9),), {})

@@ -1,0 +1,95 @@
+"""An administrator of whole brokers: asks any of them, by Kafka's requests; who is not the controller passes them on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from minikafka.controller.topics import NewTopic
+from minikafka.metadata.image import MIN_ISR
+from minikafka.protocol import messages
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.simulation.network import CLIENT, Reply
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.broker import SimBroker
+    from minikafka_chaos.simulation.world import World
+
+CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = (19, 7), (20, 6), (21, 2)
+ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS, ALTER_PARTITION_REASSIGNMENTS = (43, 2), (44, 1), (45, 0)
+"""API keys and the versions that are asked in."""
+
+TIMEOUT_MS: Final = 1_000
+TOPIC: Final = 2
+SET, DELETE = 0, 1
+PREFERRED: Final = 0
+
+
+class Admin:
+    """Of one world. Nobody waits for the answers: faults may strike at any moment."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self._world = world
+        self._random = Random(f"admin {seed}")
+
+    def create(self, wish: NewTopic) -> None:
+        topic = {
+            "name": wish.name,
+            "num_partitions": wish.partitions,
+            "replication_factor": wish.replication_factor,
+            "assignments": [],
+            "configs": [],
+        }
+        self._ask(CREATE_TOPICS, {"topics": [topic], "timeout": TIMEOUT_MS, "validate_only": False})
+
+    def delete(self, topic: str, then: NewTopic | None) -> None:
+        """And make another, once the answer has come."""
+
+        def answered(answer: messages.Entity) -> None:
+            del answer
+            if then is not None:
+                self.create(then)
+
+        topics = [{"name": topic, "topic_id": None}]
+        self._ask(DELETE_TOPICS, {"topics": topics, "timeout": TIMEOUT_MS}, answered)
+
+    def set_min_isr(self, topic: str, value: str | None) -> None:
+        """None: the cluster's default again."""
+        config = {"name": MIN_ISR, "config_operation": DELETE if value is None else SET, "value": value}
+        resource = {"resource_type": TOPIC, "resource_name": topic, "configs": [config]}
+        self._ask(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
+
+    def reassign(self, tp: TopicPartition, replicas: Sequence[int]) -> None:
+        partition = {"partition_index": tp.partition, "replicas": list(replicas)}
+        topics = [{"name": tp.topic, "partitions": [partition]}]
+        self._ask(ALTER_PARTITION_REASSIGNMENTS, {"timeout": TIMEOUT_MS, "topics": topics})
+
+    def elect(self) -> None:
+        """Preferred leaders, everywhere."""
+        self._ask(ELECT_LEADERS, {"election_type": PREFERRED, "topic_partitions": None, "timeout": TIMEOUT_MS})
+
+    def delete_records(self, leader: int, tp: TopicPartition, before: int) -> None:
+        partition = {"partition_index": tp.partition, "offset": before}
+        topics = [{"name": tp.topic, "partitions": [partition]}]
+        self._ask(DELETE_RECORDS, {"topics": topics, "timeout": TIMEOUT_MS}, broker=leader)
+
+    def _ask(
+        self, api: tuple[int, int], values: dict[str, Any], answered: Reply | None = None, broker: int = 0
+    ) -> None:
+        world = self._world
+        up = [number for number, one in world.brokers.items() if one.up]
+        if not up:
+            return
+
+        def serve(asked: SimBroker, reply: Reply) -> None:
+            asked.leading.ask(api, values, reply)  # type: ignore[attr-defined]
+
+        def done(answer: messages.Entity) -> None:
+            if "unknown_server_error" in repr(answer):
+                world.checker.fail("E1 no exception", f"a broker fails on API {api[0]}: {answer!r}")
+            if answered is not None:
+                answered(answer)
+
+        world.network.request(CLIENT, broker or self._random.choice(up), serve, done)
