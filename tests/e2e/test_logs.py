@@ -50,6 +50,28 @@ class Collector:
         chosen = f"app.kubernetes.io/component={component}"
         where("delete", "pods", "--selector", chosen, "--grace-period=1", "--wait=false")
 
+    def replace_agent(self) -> None:
+        """The same with the agent, and wait for its successor: of a pod that goes while there is none the end is lost."""
+        before = self._ready_agents()
+        self.lose("log-agent")
+        eventually(
+            self._ready_agents,
+            lambda ready: bool(ready) and not ready & before,
+            seconds=READY_SECONDS_MAX,
+            what="another agent is there",
+        )
+
+    def _ready_agents(self) -> set[str]:
+        """By uid."""
+        chosen = "app.kubernetes.io/component=log-agent"
+        pods = json.loads(self.agents("get", "pods", "--selector", chosen, "--output", "json"))["items"]
+        return {
+            pod["metadata"]["uid"]
+            for pod in pods
+            if any(c["ready"] for c in pod["status"].get("containerStatuses", ()))
+            and "deletionTimestamp" not in pod["metadata"]
+        }
+
     def copied(self, folder: Path) -> Path:
         """What the store has, copied out of it."""
         chosen = "app.kubernetes.io/component=log-store"
@@ -105,7 +127,7 @@ def test_every_event_outlives_pods_and_claims(
         cluster.wait_full_isr(TOPIC, HEAL_SECONDS_MAX)
         follower = next(each for each in BROKERS if each != cluster.leader(TOPIC))
         uid = cluster.kubectl.objects.there("pod", cluster.pod_name(follower))["metadata"]["uid"]
-        collector.lose("log-agent")
+        collector.replace_agent()
         cluster.delete_pod(follower)
         cluster.wait_broker_ready(follower, HEAL_SECONDS_MAX)
         assert cluster.kubectl.objects.there("pod", cluster.pod_name(follower))["metadata"]["uid"] != uid
