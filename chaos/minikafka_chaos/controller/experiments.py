@@ -592,14 +592,7 @@ def _told(o: Observed, status: Mapping[str, Any], accepted: Judgement | None = N
     before = o.status.get("conditions") or []
     phase = Phase(status["phase"])
     ending = status.get("ending") or {}
-    left = record.open_faults(status)
-    judgements = [accepted] if accepted is not None else []
-    if left:
-        healing = phase is Phase.HEALING
-        word = Reason.HEALING if healing else Reason.FAULTS_ON
-        judgements.append(Judgement(Type.HEALED, False, word, record.fault_now(left)))
-    else:
-        judgements.append(Judgement(Type.HEALED, True, Reason.NO_FAULTS, "no fault is on"))
+    judgements = [*([accepted] if accepted is not None else []), record.healed(status)]
     if phase is Phase.REFUSED:
         judgements.append(Judgement(Type.COMPLETE, True, Reason.REFUSED, "nothing was touched"))
     elif phase.ended:

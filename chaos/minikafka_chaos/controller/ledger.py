@@ -250,6 +250,12 @@ class StatusLedger:
         if other if other is not None else status.get("runner") != self._runner:
             raise FaultRefused(f"the experiment is run by {status.get('runner') or 'nobody'}")
 
+    def _healed(self, thing: Object, status: dict[str, Any]) -> dict[str, Any]:
+        """Where the faults have changed, the condition Healed with them: the controller writes nothing meanwhile."""
+        if status.get("faults") == (thing.get("status") or {}).get("faults"):
+            return status
+        return record.with_healed(status, int(thing["metadata"].get("generation") or 0), self._now())
+
     def _change(self, change: Callable[[Object], dict[str, Any]]) -> None:
         """Read, change, write, until nobody was in between. Raises ToolTrouble when the API server stays away."""
         deadline = self._monotonic() + PATIENCE_SECONDS
@@ -259,7 +265,7 @@ class StatusLedger:
                     thing = self._store.read()
                     if thing is None:
                         raise FaultRefused("the experiment is gone")
-                    status = change(thing)
+                    status = self._healed(thing, change(thing))
                     if status != (thing.get("status") or {}):
                         self._store.write_status({**thing, "status": status})
                     return

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from minikafka_chaos.controller.api import FAULTS_MAX, FaultState
+from minikafka_operator.conditions import Judgement, written
+
+from minikafka_chaos.controller.api import FAULTS_MAX, FaultState, Phase
+from minikafka_chaos.controller.reasons import Reason, Type
 
 Status = Mapping[str, Any]
 Fault = Mapping[str, Any]
@@ -72,6 +75,22 @@ def fault_now(faults: Iterable[Fault]) -> str:
     ]
     more = f" and {len(told) - _SHOWN_MAX} more" if len(told) > _SHOWN_MAX else ""
     return ", ".join(told[:_SHOWN_MAX]) + more
+
+
+def healed(status: Status) -> Judgement:
+    """The condition Healed, as it follows from the faults and the phase."""
+    left = open_faults(status)
+    if not left:
+        return Judgement(Type.HEALED, True, Reason.NO_FAULTS, "no fault is on")
+    word = Reason.HEALING if status.get("phase") == Phase.HEALING else Reason.FAULTS_ON
+    return Judgement(Type.HEALED, False, word, fault_now(left))
+
+
+def with_healed(status: Status, generation: int, now: datetime) -> dict[str, Any]:
+    """A status whose condition Healed says what its faults say; one that the controller has not told yet stays as it is."""
+    before = status.get("conditions") or ()
+    told = {one["type"]: one for one in written([healed(status)], before, generation, now)}
+    return {**status, "conditions": [told.get(one["type"], one) for one in before]} if before else dict(status)
 
 
 def intended(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -52,6 +53,8 @@ READY_SECONDS: Final = 300.0
 SCRATCH: Final = "cluster"
 """Folder of a run, for what is read of its brokers."""
 COLLECT_STEP: Final = "collect-logs"
+_OF_A_VOLUME: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.ESTALE})
+"""What a write says of a volume that is full, or went away: nothing of it is a defect of the program."""
 
 
 class ObjectStatus:
@@ -302,6 +305,11 @@ def _run(scenario: Scenario, ground: KubernetesGround, out: Path, ledger: Status
         return run_scenario(scenario, ground, out, reporter=told, ledger=TellingLedger(ledger, told)).verdict
     except NotSupported as error:
         return Verdict.trouble(Outcome.ERROR, str(error))
+    except OSError as error:
+        if error.errno not in _OF_A_VOLUME:
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        raise ToolTrouble(f"the run cannot be kept on the volume for runs: {error.strerror}{where}") from error
 
 
 def _guard(brokers: Brokers, safety: SafetySpec, count: int) -> Guard:

@@ -57,8 +57,10 @@ class TestToTheEnd:
         assert FINALIZER in world.experiment["metadata"]["finalizers"]
         make_fault(world)
         assert world.status["faultNow"] == "Kill broker 1"
+        assert world.condition("Healed") == ("False", "FaultsOn", "Kill broker 1")
         world.on.clear()
         world.ledger().recovered(handle(), "step back")
+        assert world.condition("Healed")[:2] == ("True", "NoFaults")
         world.ledger().judging()
         assert world.phase == "Judging"
         world.ledger().tell(verdict="Passed", summary="nothing lost", lost=0, worstGap="0.31 s")

@@ -126,13 +126,13 @@ class TestCompareAndSet:
 
         def once() -> None:
             store.before_write = lambda: None
-            world.experiment["status"]["conditions"] = ["by the controller"]
+            world.experiment["status"]["conditions"] = [{"type": "Accepted", "message": "by the controller"}]
             world.server.touch(EXPERIMENT, world.name)
             world.replace_pod(1)
 
         store.before_write = once
         ledger.intend(KILL, ONE, None)
-        assert world.status["conditions"] == ["by the controller"]
+        assert world.status["conditions"] == [{"type": "Accepted", "message": "by the controller"}]
         assert fault(world)["podUid"] == world.server.objects["Pod", NAMES.pod(1)]["metadata"]["uid"]
 
     @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,23 @@ class TestSharedGround:
         with pytest.raises(ToolTrouble, match="the logs of broker 0 were not read"):
             ground.down()
         assert self.done == []
+
+
+def test_a_volume_that_is_full_is_told_in_one_line(
+    world: World, namespace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last words of the runner are the reason that people read."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/runs/try/runner.json")
+
+    ledger: Any = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate)
+    monkeypatch.setattr(telling, "run_scenario", full)
+    with pytest.raises(ToolTrouble) as said:
+        telling._run(None, None, tmp_path, ledger, None)  # type: ignore[arg-type]
+    assert str(said.value) == (
+        "the run cannot be kept on the volume for runs: No space left on device (/runs/try/runner.json)"
+    )
 
 
 def test_the_result() -> None:
