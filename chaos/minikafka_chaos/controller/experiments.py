@@ -360,6 +360,9 @@ def _running(o: Observed, settings: Settings) -> Step:
     deadline = record.instant(o.status.get("deadline")) or o.now
     if o.now >= deadline:
         return _end(o, Phase.ABORTED, Reason.DEADLINE_EXCEEDED, "it took longer than spec.activeDeadlineSeconds")
+    if o.cluster is None:
+        gone = f"cluster {o.status['cluster']} is gone"
+        return _end_of_job(o, gone) if o.status.get("verdict") else _end(o, Phase.ERROR, Reason.CLUSTER_NOT_FOUND, gone)
     if o.own_job is None:
         if o.job is not None:
             return _end(o, Phase.ERROR, Reason.JOB_NOT_OURS, f"there is a Job {job_name(o.name)} that is not its own")

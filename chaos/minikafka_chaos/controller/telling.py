@@ -270,7 +270,10 @@ def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str, 
         if there is None:
             raise ToolTrouble(f"there is no MiniKafkaCluster {cluster}")
         scenario = on_cluster(scenario, there)
-    guard = _guard(brokers, scenario.spec.safety, scenario.spec.cluster.brokers) if shared else lambda *_: None
+        guard = _guard(brokers, scenario.spec.safety, scenario.spec.cluster.brokers)
+        guard = _only_in(namespace, cluster, there["metadata"]["uid"], guard)
+    else:
+        guard = _no_guard
     ledger = StatusLedger(store, runner, brokers.locate, guard, expiry_s=HOLD_SECONDS)
     ledger.take()
     _make_folder(out)
@@ -324,6 +327,23 @@ def _guard(brokers: Brokers, safety: SafetySpec, count: int) -> Guard:
         # As it will be once all but the experiment's own targets serve again and have caught up.
         then = [replace(one, isr=tuple(set(one.replicas) - set(out))) for one in partitions]
         return Refusal(why, passes=not fault_refusal(verb, out, targets, then, safety))
+
+    return refuse
+
+
+def _no_guard(*_: object) -> None:
+    """Of a cluster that nobody else has."""
+
+
+def _only_in(namespace: Namespace, cluster: str, uid: str, guard: Guard) -> Guard:
+    """No fault in another cluster of that name: the Lease went with the first, and the next may be somebody else's turn."""
+
+    def refuse(verb: Verb, targets: Collection[int], out: Collection[int]) -> Refusal | None:
+        with _patient():
+            there = namespace.get("minikafkaclusters", cluster)
+        if there is None or there["metadata"]["uid"] != uid:
+            return Refusal(f"cluster {cluster}, on which the experiment began, is gone", passes=False)
+        return guard(verb, targets, out)
 
     return refuse
 

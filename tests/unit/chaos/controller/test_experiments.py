@@ -83,6 +83,16 @@ class TestToTheEnd:
         told = [reason for reason, _ in world.server.events]
         assert told == ["Started", "Aborted", "FaultRecovered", "Aborted"]
 
+    async def test_a_cluster_that_is_deleted_meanwhile(self) -> None:
+        world = await running(World())
+        make_fault(world)
+        del world.server.objects["MiniKafkaCluster", NAMES.cluster]
+        for broker in range(3):
+            world.server.objects.pop(("Pod", NAMES.pod(broker)), None)
+        await world.settle()
+        assert (world.phase, world.condition("Complete")[1]) == ("Error", "ClusterNotFound")
+        assert [fault["state"] for fault in world.status["faults"]] == ["Recovered"]
+
     async def test_a_settled_experiment_is_left_alone(self) -> None:
         world = await running(World())
         before = world.server.writes

@@ -32,6 +32,7 @@ KINDS = {
     "configmaps": "ConfigMap",
     "minikafkatopics": "MiniKafkaTopic",
     "chaosexperiments": EXPERIMENT.name,
+    "minikafkaclusters": "MiniKafkaCluster",
 }
 
 
@@ -152,6 +153,22 @@ class TestBrokers:
         world.server.objects[TOPIC.name, "bank-of-others"]["status"]["revision"] = 6
         refusal = _guard(Brokers(namespace, "shop"), SafetySpec(), 3)(Verb.KILL, [0], [])
         assert refusal is not None and "not known now" in refusal.why and refusal.passes
+
+
+def test_no_fault_in_another_cluster_of_that_name(world: World, namespace: Any) -> None:
+    """The Lease went with the first one; whose turn it is with the next is not known here."""
+    here = world.server.objects["MiniKafkaCluster", "shop"]
+    guard = telling._only_in(namespace, "shop", here["metadata"]["uid"], lambda *_: None)
+    assert guard(Verb.KILL, [0], []) is None
+    here["metadata"]["uid"] = "another"
+    refusal = guard(Verb.KILL, [0], [])
+    assert (
+        refusal is not None
+        and refusal.why == "cluster shop, on which the experiment began, is gone"
+        and not refusal.passes
+    )
+    del world.server.objects["MiniKafkaCluster", "shop"]
+    assert guard(Verb.KILL, [0], []) is not None
 
 
 def test_the_story_becomes_events(world: World, namespace: Any) -> None:
