@@ -39,6 +39,7 @@ FOUND_SOMETHING = {
     108484: "groups of a record that is never committed",
     109387: "an epoch before the log start that the disk does not let go",
     109558: "a coordinator that loads from a disk that refuses",
+    900371: "a reassignment drops the last that has what is committed, itself still arriving",
 }
 
 

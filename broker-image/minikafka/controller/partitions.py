@@ -210,8 +210,9 @@ class PartitionRegistry:
         removing = tuple(r for r in stable if r not in target)
         replicas = (*target, *removing)
         isr = tuple(r for r in old.isr if r in replicas)
-        if not isr and old.isr:
-            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        holders = old.isr or old.elr or old.last_known_elr
+        if holders and not set(holders) & set(replicas):
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT  # nobody would be left who has what is committed
         made = change(
             old,
             self.workspace.rules(topic),

@@ -143,6 +143,19 @@ class TestCancel:
         assert at.partitions.reassign("t", 0, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert at.state() == before
 
+    @pytest.mark.parametrize("target", [None, (2, 3)])
+    @pytest.mark.parametrize(("elr", "last"), [((4,), ()), ((), (4,))])
+    def test_when_an_arriving_one_is_the_last_that_has_it(
+        self, target: tuple[int, ...] | None, elr: tuple[int, ...], last: tuple[int, ...]
+    ) -> None:
+        """KIP-966: nobody leads, and the one that may lead again is an arriving one. Its log must stay (a simulated schedule)."""
+        held = PartitionState((4, 1), (), NO_LEADER, adding=(4,), removing=(1,), elr=elr, last_known_elr=last)
+        at = desk(held)
+        assert at.partitions.reassign("t", 0, target) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert at.state() == held
+        assert at.partitions.reassign("t", 0, (2, 4)) is ErrorCode.NONE
+        assert 4 in at.state().replicas
+
     def test_of_a_smaller_assignment(self) -> None:
         """KIP-455: nobody had left yet."""
         at = desk(PartitionState((1, 2, 3), (1, 2), 1))
