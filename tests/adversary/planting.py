@@ -51,8 +51,15 @@ class Bug(NamedTuple):
 
     @property
     def is_simulated(self) -> bool:
-        """Whether `minikafka simulate` runs the file at all: it brings its own connections, disk and database."""
-        apart = ("server/", "metadata/sqlite", "kubernetes/connection", "kubernetes/credentials")
+        """Whether `minikafka simulate` runs the file at all: it brings its own sockets, disk and database."""
+        apart = (
+            "server/http",
+            "server/machine",
+            "log/filesystem",
+            "metadata/sqlite",
+            "kubernetes/connection",
+            "kubernetes/credentials",
+        )
         return self.is_of_the_broker and not self.file.startswith(apart)
 
 
