@@ -9,10 +9,11 @@ from minikafka.controller.change import Election
 from minikafka.controller.controller import Controller
 from minikafka.controller.topics import NewTopic
 from minikafka.groups.placement import OFFSETS_TOPIC
-from minikafka.log.errors import LogError
-from minikafka.metadata.image import MIN_ISR, NO_LEADER
-from minikafka.protocol.errors import KafkaError
+from minikafka.metadata.image import NO_LEADER
 from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.simulation.admin import Admin
+from minikafka_chaos.simulation.processes.admin import WireAdmin
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -31,6 +32,7 @@ class Nemesis:
         self.active = True
         self.count = 0
         self._ambushed: set[int] = set()
+        self._admin = WireAdmin(world, world.scheduler.seed) if world.of_processes else Admin(world, self._ask)
         self.profile = world.random.choice(world.plan.profiles)
         self.minority = self.profile.name == "minority"
         """One broker down at a time, and nothing else ever wrong: clients must hardly notice."""
@@ -331,13 +333,7 @@ class Nemesis:
 
     def elect(self) -> None:
         """Preferred leaders, at once: elections without any death."""
-        if self.world.admin is not None:
-            self.world.admin.elect()
-            return
-        broker = self._controller()
-        if broker is not None and broker.role is not None:
-            role = broker.role
-            broker.later(0.0, lambda: role.submit(lambda c: c.partitions.rebalance_leaders(), lambda _: None))
+        self._admin.elect()
 
     def flip(self) -> None:
         """An admin moves a leader to a follower that lags and soon back, while the old leader hears of it late or never."""
@@ -377,10 +373,7 @@ class Nemesis:
 
     def _set_min_isr(self, value: str | None) -> None:
         self.world.note(f"min.insync.replicas of the topic: {value}")
-        if self.world.admin is not None:
-            self.world.admin.set_min_isr("t", value)
-            return
-        self._ask(lambda c: c.topics.set_configs("t", {} if value is None else {MIN_ISR: value}))
+        self._admin.set_min_isr("t", value)
 
     def raise_min_isr_unheard(self) -> None:
         """An admin raises the minimum; a leader hears of it late, and meanwhile loses its followers."""
@@ -428,34 +421,14 @@ class Nemesis:
         tp = random.choice(sorted(states))
         target = tuple(random.sample(sorted(self.world.brokers), random.choice((2, 3, 3))))
         self.world.note(f"{tp} is to move to {list(target)}")
-        if self.world.admin is not None:
-            self.world.admin.reassign(tp, target)
-            return
-        self._ask(lambda c: c.partitions.reassign(tp.topic, tp.partition, target))
+        self._admin.reassign(tp, target)
 
     def remake_topic(self) -> None:
         """An admin makes a topic that nobody uses, deletes it, or deletes it and makes it anew at once under the same name."""
         wish = NewTopic(UNUSED, self.world.random.choice((1, 2)), self.world.random.choice((2, 3)))
         make_anew = self.world.random.random() < 0.5
         self.world.note(f"topic {UNUSED} is made or deleted{' and made anew' if make_anew else ''}")
-        if self.world.admin is not None:
-            if UNUSED in self.world.checker.topic_ids:
-                self.world.admin.delete(UNUSED, wish if make_anew else None)
-            else:
-                self.world.admin.create(wish)
-            return
-
-        def decide(controller: Controller) -> None:
-            there = UNUSED in controller.workspace.image.topics
-            if there:
-                controller.topics.delete(UNUSED)
-            if not there or make_anew:
-                try:
-                    controller.topics.create(wish)
-                except KafkaError:
-                    return  # too few brokers are active
-
-        self._ask(decide)
+        self._admin.remake(wish, make_anew)
 
     def _ask(self, decide: Callable[[Controller], Any]) -> None:
         """An admin's request to whoever is the controller now."""
@@ -485,13 +458,5 @@ class Nemesis:
                 start = partition.log.log_start_offset
                 to = start + (partition.high_watermark - start) // 2
                 self.world.checker.records_deleted(tp, to)
-                if self.world.admin is not None:
-                    self.world.admin.delete_records(broker.id, tp, to)
-                    continue
-                try:
-                    partition.log.increment_log_start_offset(to)
-                    partition.log.delete_old_segments(self.world.now_ms, partition.high_watermark)
-                except LogError as error:
-                    broker.log_dir.log_failed(partition, error)
-                self.world.note(f"b{broker.id} {tp} log start {start} -> {to}")
+                self._admin.delete_records(broker, tp, to)
         self.world.checker.after(broker)

@@ -27,7 +27,6 @@ from minikafka_chaos.simulation.kubernetes_store import KubernetesStores
 from minikafka_chaos.simulation.members import GroupMember
 from minikafka_chaos.simulation.nemesis import Nemesis
 from minikafka_chaos.simulation.network import Network
-from minikafka_chaos.simulation.processes.admin import Admin
 from minikafka_chaos.simulation.processes.broker import WholeBroker
 from minikafka_chaos.simulation.processes.curious import Curious
 from minikafka_chaos.simulation.processes.streams import Streams
@@ -198,7 +197,6 @@ class World(SimCluster):
         self.streams = Streams(self, seed)
         self.of_processes = self.whole.random() < self.plan.whole or self.rules.of_processes
         kind = WholeBroker if self.of_processes else SimBroker
-        self.admin = Admin(self, seed) if self.of_processes else None
         self.brokers = {i: kind(self, i) for i in range(1, count + 1)}
         self.topic = [TopicPartition("t", i) for i in range(random.choice((1, 1, 2)))]
         self.producers: list[Producer] = []

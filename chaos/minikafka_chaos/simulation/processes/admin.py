@@ -11,7 +11,8 @@ from minikafka.metadata.image import MIN_ISR
 from minikafka.protocol import messages
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_chaos.simulation.network import CLIENT, Reply
+from minikafka_chaos.simulation.network import Reply
+from minikafka_chaos.simulation.processes.asker import Asker
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -27,14 +28,23 @@ SET, DELETE = 0, 1
 PREFERRED: Final = 0
 
 
-class Admin:
-    """Of one world. Nobody waits for the answers: faults may strike at any moment."""
+class WireAdmin(Asker):
+    """The place of :class:`~minikafka_chaos.simulation.admin.Admin` before whole brokers.
+
+    Nobody waits for most answers: faults may strike at any moment.
+    """
 
     def __init__(self, world: World, seed: int) -> None:
-        self._world = world
-        self._random = Random(f"admin {seed}")
+        super().__init__(world, Random(f"admin {seed}"))
 
-    def create(self, wish: NewTopic) -> None:
+    def remake(self, wish: NewTopic, make_anew: bool) -> None:
+        """Make the topic, or delete the one of its name, and then perhaps make it."""
+        if wish.name in self._world.checker.topic_ids:
+            self._delete(wish.name, wish if make_anew else None)
+        else:
+            self._create(wish)
+
+    def _create(self, wish: NewTopic) -> None:
         topic = {
             "name": wish.name,
             "num_partitions": wish.partitions,
@@ -42,54 +52,40 @@ class Admin:
             "assignments": [],
             "configs": [],
         }
-        self._ask(CREATE_TOPICS, {"topics": [topic], "timeout": TIMEOUT_MS, "validate_only": False})
+        self._ask_any(CREATE_TOPICS, {"topics": [topic], "timeout": TIMEOUT_MS, "validate_only": False})
 
-    def delete(self, topic: str, then: NewTopic | None) -> None:
+    def _delete(self, topic: str, then: NewTopic | None) -> None:
         """And make another, once the answer has come."""
 
         def answered(answer: messages.Entity) -> None:
             del answer
             if then is not None:
-                self.create(then)
+                self._create(then)
 
         topics = [{"name": topic, "topic_id": None}]
-        self._ask(DELETE_TOPICS, {"topics": topics, "timeout": TIMEOUT_MS}, answered)
+        self._ask_any(DELETE_TOPICS, {"topics": topics, "timeout": TIMEOUT_MS}, answered)
 
     def set_min_isr(self, topic: str, value: str | None) -> None:
         """None: the cluster's default again."""
         config = {"name": MIN_ISR, "config_operation": DELETE if value is None else SET, "value": value}
         resource = {"resource_type": TOPIC, "resource_name": topic, "configs": [config]}
-        self._ask(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
+        self._ask_any(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
 
     def reassign(self, tp: TopicPartition, replicas: Sequence[int]) -> None:
         partition = {"partition_index": tp.partition, "replicas": list(replicas)}
         topics = [{"name": tp.topic, "partitions": [partition]}]
-        self._ask(ALTER_PARTITION_REASSIGNMENTS, {"timeout": TIMEOUT_MS, "topics": topics})
+        self._ask_any(ALTER_PARTITION_REASSIGNMENTS, {"timeout": TIMEOUT_MS, "topics": topics})
 
     def elect(self) -> None:
         """Preferred leaders, everywhere."""
-        self._ask(ELECT_LEADERS, {"election_type": PREFERRED, "topic_partitions": None, "timeout": TIMEOUT_MS})
+        self._ask_any(ELECT_LEADERS, {"election_type": PREFERRED, "topic_partitions": None, "timeout": TIMEOUT_MS})
 
-    def delete_records(self, leader: int, tp: TopicPartition, before: int) -> None:
+    def delete_records(self, leader: SimBroker, tp: TopicPartition, before: int) -> None:
         partition = {"partition_index": tp.partition, "offset": before}
         topics = [{"name": tp.topic, "partitions": [partition]}]
-        self._ask(DELETE_RECORDS, {"topics": topics, "timeout": TIMEOUT_MS}, broker=leader)
+        self._ask(leader.id, DELETE_RECORDS, {"topics": topics, "timeout": TIMEOUT_MS})
 
-    def _ask(
-        self, api: tuple[int, int], values: dict[str, Any], answered: Reply | None = None, broker: int = 0
-    ) -> None:
-        world = self._world
-        up = [number for number, one in world.brokers.items() if one.up]
-        if not up:
-            return
-
-        def serve(asked: SimBroker, reply: Reply) -> None:
-            asked.leading.ask(api, values, reply)  # type: ignore[attr-defined]
-
-        def done(answer: messages.Entity) -> None:
-            if "unknown_server_error" in repr(answer):
-                world.checker.fail("E1 no exception", f"a broker fails on API {api[0]}: {answer!r}")
-            if answered is not None:
-                answered(answer)
-
-        world.network.request(CLIENT, broker or self._random.choice(up), serve, done)
+    def _ask_any(self, api: tuple[int, int], values: dict[str, Any], answered: Reply | None = None) -> None:
+        broker = self._any()
+        if broker is not None:
+            self._ask(broker, api, values, answered)

@@ -6,13 +6,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.groups.placement import OFFSETS_TOPIC
-from minikafka.protocol import messages
 
-from minikafka_chaos.simulation.network import CLIENT, Reply
-from minikafka_chaos.simulation.processes.broker import WholeBroker
+from minikafka_chaos.simulation.processes.asker import Asker
 
 if TYPE_CHECKING:
-    from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.world import World
 
 PAUSE_SECONDS: Final = 0.15
@@ -45,34 +42,22 @@ def questions(topic: str, group: str, broker: int) -> dict[tuple[int, int], dict
     }
 
 
-class Curious:
+class Curious(Asker):
     """One question after the other, each to any broker that is up."""
 
     def __init__(self, world: World, seed: int) -> None:
-        self._world = world
-        self._random = Random(f"curious {seed}")
+        super().__init__(world, Random(f"curious {seed}"))
         self._later()
 
     def _later(self) -> None:
-        self._world.scheduler.at(self._random.expovariate(1 / PAUSE_SECONDS), self._ask)
+        self._world.scheduler.at(self._random.expovariate(1 / PAUSE_SECONDS), self._question)
 
-    def _ask(self) -> None:
-        world, random = self._world, self._random
+    def _question(self) -> None:
         self._later()
-        up = [number for number, broker in world.brokers.items() if broker.up]
-        if not up:
+        broker = self._any()
+        if broker is None:
             return
-        number = random.choice(up)
-        topic = random.choice(("t", OFFSETS_TOPIC, "nobody's"))
-        asked = questions(topic, random.choice(("g", "nobody's")), number)
-        api = random.choice(sorted(asked))
-
-        def serve(broker: SimBroker, reply: Reply) -> None:
-            assert isinstance(broker, WholeBroker)
-            broker.leading.ask(api, asked[api], reply)  # type: ignore[attr-defined]
-
-        def answered(answer: messages.Entity) -> None:
-            if "unknown_server_error" in repr(answer):
-                world.checker.fail("E1 no exception", f"broker {number} fails on API {api[0]}: {answer!r}")
-
-        world.network.request(CLIENT, number, serve, answered)
+        topic = self._random.choice(("t", OFFSETS_TOPIC, "nobody's"))
+        asked = questions(topic, self._random.choice(("g", "nobody's")), broker)
+        api = self._random.choice(sorted(asked))
+        self._ask(broker, api, asked[api])

@@ -5,7 +5,6 @@ The way there is the simulated network's, which loses and delays whole requests.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,10 @@ from minikafka.protocol import messages, wire
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.replicas import ReplicaManager
-from minikafka.server.framing import SocketlessTransport
 
 from minikafka_chaos.simulation.leading import FETCH_BYTES_MAX, Waiting
 from minikafka_chaos.simulation.network import Reply
+from minikafka_chaos.simulation.processes.transport import MemoryTransport, feed
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.processes.broker import WholeBroker
@@ -29,14 +28,11 @@ CLIENT_LISTENER = "CLIENTS"
 Answered = Callable[[messages.Entity], None]
 
 
-class _Connection(SocketlessTransport):
+class _Connection(MemoryTransport):
     """A client's, with one request under way at most."""
-
-    family = socket.AF_UNIX
 
     def __init__(self, broker: WholeBroker) -> None:
         super().__init__()
-        self.sender = self
         self.open = True
         self._came = bytearray()
         self._answered: Callable[[bytes], None] | None = None
@@ -54,13 +50,7 @@ class _Connection(SocketlessTransport):
             lost()
             return
         self._answered, self._lost = answered, lost
-        left = memoryview(frame)
-        while left and self.open:
-            buffer = self._served.get_buffer(-1)
-            size = min(len(buffer), len(left))
-            buffer[:size] = left[:size]
-            self._served.buffer_updated(size)
-            left = left[size:]
+        feed(self._served, frame, lambda: self.open)
 
     @property
     def idle(self) -> bool:
@@ -79,18 +69,11 @@ class _Connection(SocketlessTransport):
                 answered(frame)
         return len(data)
 
-    def send_file(self, sender: Any, file: Any, position: int, length: int) -> int:
-        del sender
-        return self.send(file.pread(length, position))
-
     def pause_reading(self) -> None:
         """One request at a time is never too much."""
 
     def resume_reading(self) -> None:
         """See above."""
-
-    def close(self) -> None:
-        self.abort()
 
     def abort(self) -> None:
         if self.open:

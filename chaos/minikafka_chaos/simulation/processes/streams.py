@@ -8,13 +8,12 @@ reset.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
-from minikafka.server.framing import SocketlessTransport
+from minikafka_chaos.simulation.processes.transport import MemoryTransport, feed
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.cluster import SimCluster
@@ -151,17 +150,13 @@ class _Fin:
 FIN = _Fin()
 
 
-class End(SocketlessTransport):
+class End(MemoryTransport):
     """One end of a connection."""
-
-    family = socket.AF_UNIX
-    """It has none of TCP's options."""
 
     def __init__(self, streams: Streams, process: Process) -> None:
         super().__init__()
         self._streams = streams
         self.process = process
-        self.sender = self
         self._protocol: asyncio.BaseProtocol | None = None
         self._other: End
         self._under_way: deque[bytes | _Fin] = deque()
@@ -205,10 +200,6 @@ class End(SocketlessTransport):
         for data in unread or ():
             self.process.loop.call_soon(self._received, data)
 
-    def close(self) -> None:
-        """Also what is called of a socket: of its own descriptor, when the connection is lost already."""
-        self.abort()
-
     def abort(self) -> None:
         if not self._closed:
             self._lose(None)
@@ -220,12 +211,6 @@ class End(SocketlessTransport):
         del flags
         if not self._closed:
             self._put(bytes(data))
-        return len(data)
-
-    def send_file(self, sender: Any, file: Any, position: int, length: int) -> int:
-        del sender
-        data = file.pread(length, position)
-        self.send(data)
         return len(data)
 
     # -- on the way -------------------------------------------------------------------------------------------------------
@@ -262,21 +247,13 @@ class End(SocketlessTransport):
         if self._unread is not None:
             self._unread.append(data)
         elif isinstance(self._protocol, asyncio.BufferedProtocol):
-            left = memoryview(data)
-            while left and not self._closed:
-                buffer = memoryview(self._protocol.get_buffer(-1))
-                size = min(len(buffer), len(left))
-                buffer[:size] = left[:size]
-                self._protocol.buffer_updated(size)
-                left = left[size:]
+            feed(self._protocol, data, lambda: not self._closed)
         else:
             assert isinstance(self._protocol, asyncio.Protocol)
             self._protocol.data_received(data)
 
     def _closed_there(self) -> None:
-        if not self._closed:
-            self._lose(None)
-            self._put(FIN)
+        self.abort()
 
     def _lose(self, error: Exception | None) -> None:
         if self._closed:
