@@ -15,9 +15,11 @@ from minikafka_chaos.simulation.runs import Totals, first_violation, run_seeds
 from minikafka_chaos.simulation.world import Plan, simulate
 
 SEEDS_EACH = 10
-RUN = (
-    "from minikafka_chaos.simulation.world import Plan, simulate; print(*(simulate(s).digest for s in (4, 5, 18, 24)))"
-)
+RUNS = {
+    "usual": "from minikafka_chaos.simulation.world import simulate; print(*(simulate(s).digest for s in (4, 5, 18, 24)))",
+    "whole processes": "from minikafka_chaos.simulation.world import Plan, simulate\n"
+    "print(*(simulate(seed, plan=Plan(whole=1.0)).digest for seed in (3, 204)))",
+}
 
 
 @pytest.mark.parametrize("first", range(1, 61, SEEDS_EACH))
@@ -78,10 +80,11 @@ def test_a_seed_is_a_run() -> None:
     assert first.digest != other.digest
 
 
-def test_hash_seeds_of_python_do_not_matter() -> None:
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_hash_seeds_of_python_do_not_matter(run: str) -> None:
     digests = {
         subprocess.run(
-            [sys.executable, "-c", RUN],
+            [sys.executable, "-c", run],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
