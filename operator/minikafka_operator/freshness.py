@@ -22,6 +22,9 @@ from minikafka_operator.conditions import Reason
 from minikafka_operator.kinds import Object
 
 _SHOWN_MAX = 3
+LIVE_SECONDS_MIN = 4.5
+"""As for the default of ``broker.session.timeout.ms``. Looks are a second or two apart, so of a Lease that is renewed more often
+than that one cannot know that it was renewed within half of its duration."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,10 @@ class Signs:
     unchanged: float = 0.0
 
     def live(self, duration_seconds: float) -> bool:
-        """Whether its holder, who renews it three times in its duration, has done so just now."""
-        return self.renewed_within is not None and self.renewed_within <= duration_seconds / 2
+        """Whether its holder, who renews it three times in its duration, has done so just now, as far as looks can tell."""
+        if self.renewed_within is None or self.dead(duration_seconds):
+            return False
+        return self.renewed_within <= max(duration_seconds / 2, LIVE_SECONDS_MIN)
 
     def dead(self, duration_seconds: float) -> bool:
         """Whether its holder has had the time to renew it, and did not. Neither holds as long as that is not known."""

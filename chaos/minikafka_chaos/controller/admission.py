@@ -48,7 +48,7 @@ class Waiting:
     cluster: str = ""
     make: ClusterSpec | None = None
     quiet: bool = False
-    """It comes right by itself within seconds: nobody is told."""
+    """It comes right by itself within seconds: nobody is told, unless it does not."""
     outdated: bool = False
     """The cluster that was made for it has to go first: its template was edited since."""
 

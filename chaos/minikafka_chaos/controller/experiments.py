@@ -48,6 +48,8 @@ START_SECONDS: Final = 15.0
 """How long a Job's pod may take to begin before that is told."""
 START_SECONDS_MAX: Final = 600.0
 """Then the experiment is given up: while it waits for a volume or an image, nobody else may take a broker of its cluster away."""
+QUIET_SECONDS: Final = 15.0
+"""For so long after it was made, what comes right by itself is not told."""
 EXPIRY_MARGIN_SECONDS: Final = 5.0
 LEASE_MARGIN_SECONDS: Final = 2400
 """How long the disruption Lease holds beyond the experiment's deadline: what its faults may take to expire, and then some."""
@@ -311,7 +313,7 @@ def _begin(o: Observed, settings: Settings) -> Step:
         case Waiting(reason, message, seconds):
             if o.own_cluster is not None and o.now > _created(o) + _deadline(o):
                 return _end(o, Phase.ERROR, Reason.DEADLINE_EXCEEDED, f"its own cluster is not ready: {message}")
-            if answer.quiet:
+            if answer.quiet and o.now < _created(o) + timedelta(seconds=QUIET_SECONDS):
                 return Wait(seconds)
             accepted = Judgement(Type.ACCEPTED, None, reason, message)
             status = _told(o, {**o.status, "phase": Phase.PENDING.value, "cluster": answer.cluster}, accepted)

@@ -300,6 +300,15 @@ class TestRenewals:
         assert not Signs(5.0, 1.0).live(9) and not Signs(5.0, 1.0).dead(9)
         assert not Signs(10.0, 9.5).live(9) and Signs(10.0, 9.5).dead(9)
 
+    @pytest.mark.parametrize("duration", [1, 2, 3, 9])
+    def test_looks_that_are_far_apart_for_a_short_lease(self, duration: int) -> None:
+        """With broker.session.timeout.ms=3000 a roll waited for ever: no two looks were within half of that."""
+        seen = Renewals()
+        signs = [seen.look("c", self.lease(number), 1.8 * number) for number in range(3)]
+        assert signs[-1].live(duration)
+        dead = seen.look("c", self.lease(2), 3.6 + duration + 0.1)
+        assert dead.dead(duration) and not dead.live(duration)
+
 
 class TestStuckPods:
     def test_a_wrong_image_is_easy_to_put_right(self) -> None:

@@ -394,6 +394,19 @@ class TestWaiting:
         assert world.condition("Accepted")[1] == "WaitingForMetadata"
         await running(world)
 
+    async def test_what_does_not_come_right_by_itself_is_told(self) -> None:
+        """An experiment waited without a word, for no renewal of the controller's Lease was ever seen."""
+        world = World()
+        world.reconciler = world.new_reconciler()  # it has seen no renewal yet
+        await world.reconciler.reconcile(NAMESPACE, world.name)
+        assert world.phase == ""
+        world.pass_time(16)
+        await world.reconciler.reconcile(NAMESPACE, world.name)
+        assert world.phase == "Pending"
+        reason, message = world.condition("Accepted")[1:]
+        assert (reason, message) == ("WaitingForMetadata", "waiting to see Lease shop-controller renewed")
+        await running(world)
+
 
 class TestWritesThatAreRefused:
     """By a quota, a webhook, a policy: told, and nothing is held meanwhile."""
