@@ -22,23 +22,8 @@ from minikafka_operator.reconciler import Outcome
 from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import cluster_name
 from minikafka_chaos.controller.agents import Answer
-from minikafka_chaos.controller.experiments import (
-    CreateCluster,
-    CreateJob,
-    Emit,
-    Observed,
-    Recover,
-    Remove,
-    RemoveTopics,
-    SetFinalizer,
-    Step,
-    Wait,
-    WriteLease,
-    WriteStatus,
-    decide,
-    not_created,
-    settled,
-)
+from minikafka_chaos.controller.experiments import decide, not_created
+from minikafka_chaos.controller.healing import settled
 from minikafka_chaos.controller.jobs import Settings, belongs, runners_of, runs_claim
 from minikafka_chaos.controller.kinds import (
     EVENT,
@@ -51,6 +36,20 @@ from minikafka_chaos.controller.kinds import (
     report_job_name,
 )
 from minikafka_chaos.controller.network import Network, wants_links, with_links
+from minikafka_chaos.controller.steps import (
+    CreateCluster,
+    CreateJob,
+    Emit,
+    Observed,
+    Recover,
+    Remove,
+    RemoveTopics,
+    SetFinalizer,
+    Step,
+    Wait,
+    WriteLease,
+    WriteStatus,
+)
 from minikafka_chaos.controller.telemetry import Telemetry
 
 STEPS_MAX: Final = 30

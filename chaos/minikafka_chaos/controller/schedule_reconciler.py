@@ -11,11 +11,11 @@ from minikafka_operator.api_server import ApiError, ApiServer
 from minikafka_operator.leadership import Alone, Leadership
 from minikafka_operator.reconciler import Outcome
 
-from minikafka_chaos.controller.experiments import Emit, Remove, Wait
 from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import REFUSALS, STALE_RETRY_SECONDS, Events
 from minikafka_chaos.controller.schedules import Make, Observed, Step, Tell, decide, not_made
+from minikafka_chaos.controller.steps import Emit, Remove, Wait
 from minikafka_chaos.controller.telemetry import Telemetry
 
 STEPS_MAX: Final = 50

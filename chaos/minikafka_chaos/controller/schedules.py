@@ -18,9 +18,9 @@ from pydantic import ValidationError
 
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import Phase, ScheduleSpec
-from minikafka_chaos.controller.experiments import Emit, Remove, Wait
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening, Reason, Type
+from minikafka_chaos.controller.steps import Emit, Remove, Wait
 from minikafka_chaos.scenario.document_lines import explain
 
 BEHIND_MAX: Final = 100

@@ -24,12 +24,12 @@ from rich.text import Text
 
 from minikafka_chaos.controller.admission import on_cluster, scenario_of
 from minikafka_chaos.controller.budget import Refusal, fault_refusal
-from minikafka_chaos.controller.experiments import Emit
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object
 from minikafka_chaos.controller.ledger import Absent, Conflict, FaultRefused, Guard, StatusLedger, Unavailable
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import event_of
 from minikafka_chaos.controller.record import Whereabouts
+from minikafka_chaos.controller.steps import Emit
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
 from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, KubernetesGround, Listener
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refused, connect

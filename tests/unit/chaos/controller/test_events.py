@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from minikafka_chaos.controller.experiments import Emit
 from minikafka_chaos.controller.kinds import EXPERIMENT
 from minikafka_chaos.controller.reconciler import event_of
+from minikafka_chaos.controller.steps import Emit
 
 THING = {"metadata": {"name": "try", "namespace": "lab", "uid": "u", "resourceVersion": "7"}}
 

@@ -1,0 +1,79 @@
+"""What the status of an experiment says beside its faults: the conditions, and what follows from the rest of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from minikafka_operator.conditions import Judgement, written
+
+from minikafka_chaos.controller import record
+from minikafka_chaos.controller.api import FaultState, Phase
+from minikafka_chaos.controller.reasons import Happening, Reason, Type
+from minikafka_chaos.controller.steps import Emit, Observed
+
+
+def told(o: Observed, status: Mapping[str, Any], accepted: Judgement | None = None) -> dict[str, Any]:
+    """The status with its conditions and all that follows from the rest of it."""
+    before = o.status.get("conditions") or []
+    phase = Phase(status["phase"])
+    ending = status.get("ending") or {}
+    judgements = [*([accepted] if accepted is not None else []), record.healed(status)]
+    if phase is Phase.REFUSED:
+        judgements.append(Judgement(Type.COMPLETE, True, Reason.REFUSED, "nothing was touched"))
+    elif phase.ended:
+        judgements.append(Judgement(Type.COMPLETE, True, reason_of(ending), str(ending.get("message") or "")))
+    else:
+        judgements.append(Judgement(Type.COMPLETE, False, Reason.GOING_ON, f"its phase is {phase.value}"))
+    made = written(judgements, before, generation(o), o.now)
+    told = {condition["type"] for condition in made}
+    kept = [dict(condition) for condition in before if condition["type"] not in told]
+    order = [one.value for one in Type]
+    conditions = sorted([*made, *kept], key=lambda condition: order.index(condition["type"]))
+    changed = {**status, "conditions": conditions, "observedGeneration": generation(o)}
+    return {name: value for name, value in changed.items() if value is not None}
+
+
+def recovery_events(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Emit]:
+    """An Event for each fault that is over now and was not before."""
+    was = {(fault["id"], fault.get("broker")): fault["state"] for fault in record.faults_of(before)}
+    return [
+        Emit(
+            Happening.FAULT_RECOVERED,
+            f"{record.fault_now([{**fault, 'state': 'was'}])} ({fault['step']}): {fault['detail']}",
+        )
+        for fault in record.faults_of(after)
+        if fault["state"] == FaultState.RECOVERED
+        and was.get((fault["id"], fault.get("broker"))) != FaultState.RECOVERED
+    ]
+
+
+def differs(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Apart from what is told for the first time only because it was looked at."""
+    return {k: v for k, v in status.items() if k != "faultsMade"} != {
+        k: v for k, v in before.items() if k != "faultsMade"
+    }
+
+
+def accepted_message(status: Mapping[str, Any]) -> str:
+    found = (one for one in status.get("conditions") or () if one["type"] == Type.ACCEPTED)
+    return next((str(one.get("message") or "") for one in found), "")
+
+
+def reason_of(ending: Mapping[str, Any]) -> Reason:
+    """Why it ends; of one that only somebody else can have written down: that no run has come to a verdict."""
+    told = str(ending.get("reason") or "")
+    return Reason(told) if told in {each.value for each in Reason} else Reason.RUNNER_FAILED
+
+
+def generation(o: Observed) -> int:
+    return int(o.experiment["metadata"].get("generation") or 0)
+
+
+def created(o: Observed) -> datetime:
+    return record.instant(o.experiment["metadata"].get("creationTimestamp")) or o.now
+
+
+def time_allowed(o: Observed) -> timedelta:
+    return timedelta(seconds=int(o.experiment["spec"].get("activeDeadlineSeconds") or 3600))

@@ -1,0 +1,143 @@
+"""How an experiment ends: its Job, what is on, its topics or its own cluster, the Lease, the last word; in this order. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from minikafka_operator.conditions import Judgement
+from minikafka_operator.disruption import given_back
+from minikafka_operator.kinds import CLUSTER
+from minikafka_operator.observed import Pod, deleting
+
+from minikafka_chaos.controller import record, topics
+from minikafka_chaos.controller.api import FaultState, Phase
+from minikafka_chaos.controller.conditions import differs, reason_of, recovery_events, told
+from minikafka_chaos.controller.jobs import finished
+from minikafka_chaos.controller.kinds import AGENT_CONTAINER, JOB, Object
+from minikafka_chaos.controller.reasons import Happening, Type
+from minikafka_chaos.controller.steps import (
+    Emit,
+    Observed,
+    Recover,
+    Remove,
+    RemoveTopics,
+    Step,
+    Wait,
+    WriteLease,
+    WriteStatus,
+)
+
+HEAL_SECONDS: Final = 1.0
+"""Between two looks while faults are being undone."""
+EXPIRY_MARGIN_SECONDS: Final = 5.0
+
+
+def heal(o: Observed) -> Step:
+    job = o.own_job
+    if job is not None and not finished(job) and not deleting(job):
+        return Remove(JOB.name, job["metadata"]["name"], job["metadata"]["uid"])
+    left = record.open_faults(o.status)
+    if o.runs:
+        # At once, for seconds count; and again when the runner is gone, for it may have been in the middle of one.
+        return Recover(_agents(o, left), settle=False) if left else Wait(HEAL_SECONDS)
+    if left:
+        return _undo(o, left)
+    if topics.open_topics(o.status):
+        return _remove_topics(o)
+    if o.own_cluster is not None and not deleting(o.own_cluster):
+        return remove_cluster(o.own_cluster)
+    if o.holds_lease:
+        return release(o)
+    return _last_word(o)
+
+
+def remove_cluster(cluster: Object) -> Step:
+    return Remove(CLUSTER.name, cluster["metadata"]["name"], cluster["metadata"]["uid"])
+
+
+def _remove_topics(o: Observed) -> Step:
+    """No runner is left that could make any; so what is written down is all there can be."""
+    assert o.topics is not None
+    plan = topics.look(o.experiment, o.topics, o.now)
+    if plan.status.get("topics") != o.status.get("topics"):
+        events = [Emit(Happening.TOPIC_LEFT, line, warning=True) for line in plan.left]
+        if plan.removed:
+            events.insert(0, Emit(Happening.TOPICS_REMOVED, f"topics of the experiment: {', '.join(plan.removed)}"))
+        return WriteStatus(told(o, plan.status), events)
+    return RemoveTopics(plan.removals) if plan.removals else Wait(HEAL_SECONDS)
+
+
+def _undo(o: Observed, left: Sequence[Mapping[str, Any]]) -> Step:
+    """In a pod that is gone nothing is left. The rest is for the agents."""
+    pods = list(o.brokers.values())
+
+    def gone(fault: Mapping[str, Any]) -> bool:
+        return "podUid" in fault and not any(_may_be_in(fault, pod) for pod in pods)
+
+    if any(gone(fault) for fault in left):
+        status = record.recovered(o.status, gone, "its pod is gone", o.now)
+        return WriteStatus(told(o, status), recovery_events(o.status, status))
+    return Recover(_agents(o, left), settle=True)
+
+
+def _agents(o: Observed, left: Sequence[Mapping[str, Any]]) -> list[Pod]:
+    """The pods whose agents have something to undo. A fault of the whole cluster is everybody's."""
+    everywhere = any("broker" not in fault for fault in left)
+    return [
+        pod
+        for pod in o.brokers.values()
+        if (everywhere or any(_may_be_in(fault, pod) for fault in left)) and has_agent(pod)
+    ]
+
+
+def _may_be_in(fault: Mapping[str, Any], pod: Pod) -> bool:
+    """An agent is asked by the name of its pod. So one that is only intended may have been made in the next pod of that name."""
+    intended = fault.get("state") == FaultState.INTENDED and fault.get("pod") == pod.name
+    return bool(intended or fault.get("podUid") == pod.uid)
+
+
+def settled(o: Observed, answered: Sequence[Pod], *, all_answered: bool) -> WriteStatus | None:
+    """What is over once these pods' agents have undone all there was; None when that changes nothing.
+
+    Where no agent answers, a fault is over when it has expired: then the agent, once it is started again, undoes it first of all.
+    """
+
+    def undone(fault: Mapping[str, Any]) -> bool:
+        return any(_may_be_in(fault, pod) for pod in answered) if "broker" in fault else all_answered
+
+    status = record.recovered(o.status, undone, "undone by the controller", o.now)
+    status = record.recovered(status, lambda fault: _expired(fault, o.now), "it has expired", o.now)
+    if not differs(status, o.status):
+        return None
+    return WriteStatus(told(o, status), recovery_events(o.status, status))
+
+
+def has_agent(pod: Pod) -> bool:
+    """Whether the pod has the container by which faults are made and undone."""
+    return any(container["name"] == AGENT_CONTAINER for container in pod.thing["spec"].get("containers") or ())
+
+
+def _expired(fault: Mapping[str, Any], now: datetime) -> bool:
+    expires = record.instant(fault.get("expiresAt"))
+    return expires is None or now > expires + timedelta(seconds=EXPIRY_MARGIN_SECONDS)
+
+
+def release(o: Observed) -> Step:
+    assert o.lease is not None
+    return WriteLease(given_back(o.lease), new=False)
+
+
+def _last_word(o: Observed) -> Step:
+    ending = o.status.get("ending") or {}
+    phase = Phase(ending.get("phase") or Phase.ERROR)
+    status = {**o.status, "phase": phase.value, "endedAt": record.stamp(o.now)}
+    if phase in (Phase.ABORTED, Phase.ERROR) and not status.get("verdict"):
+        status["verdict"] = "Aborted" if phase is Phase.ABORTED else "Error"
+        status.setdefault("summary", ending.get("message") or "")
+    note = f"{phase.value}: {ending.get('message') or ''}".strip(": ")
+    accepted = None
+    if phase is Phase.REFUSED:
+        accepted = Judgement(Type.ACCEPTED, False, reason_of(ending), str(ending.get("message") or ""))
+    return WriteStatus(told(o, status, accepted), [Emit(phase.value, note, warning=phase is not Phase.COMPLETED)])

@@ -1,0 +1,199 @@
+"""What is seen of an experiment in one look, and what can be done about it then. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Final
+
+from minikafka_operator.disruption import hold_of
+from minikafka_operator.experiments import identity
+from minikafka_operator.freshness import Gap
+from minikafka_operator.observed import PartitionState, Pod, deleting
+
+from minikafka_chaos.controller import record, topics
+from minikafka_chaos.controller.api import Phase
+from minikafka_chaos.controller.jobs import GRACE_SECONDS, belongs
+from minikafka_chaos.controller.kinds import FINALIZER, FORCE_ANNOTATION, Object
+
+RUNNER_SECONDS_MAX: Final = GRACE_SECONDS + 60.0
+"""A runner that is still there so long after it was told to end is on a node that nobody reaches. It cannot begin any fault."""
+
+# --- what is seen -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One look at an experiment and all that it is about. ``cluster`` is the one it names, or its own."""
+
+    experiment: Object
+    now: datetime
+    cluster: Object | None = None
+    lease: Object | None = None
+    job: Object | None = None
+    runner_pods: Sequence[Object] = ()
+    brokers: Mapping[int, Pod] = field(default_factory=dict)
+    partitions: Sequence[PartitionState] = ()
+    gap: Gap | None = None
+    former_cluster: Object | None = None
+    former_lease: Object | None = None
+    """Both of the cluster that its status names, where the spec names another by now: it was edited before it had begun."""
+    claim: Object | None = None
+    """The claim that its run is to be kept on; looked at before it begins."""
+    topics: topics.Seen | None = None
+    """Looked at where the experiment has topics in the cluster that are still to be removed."""
+    network: str = ""
+    """Why the faults of the network that it has cannot be made; looked at before it begins."""
+    report_job: Object | None = None
+    report_pods: Sequence[Object] = ()
+    """Both looked at where a report is still to come."""
+
+    @property
+    def name(self) -> str:
+        return str(self.experiment["metadata"]["name"])
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(self.experiment.get("status") or {})
+
+    @property
+    def phase(self) -> Phase | None:
+        told = self.status.get("phase")
+        return Phase(told) if told else None
+
+    @property
+    def deleting(self) -> bool:
+        return deleting(self.experiment)
+
+    @property
+    def finalized(self) -> bool:
+        """Whether our finalizer is on it."""
+        return FINALIZER in (self.experiment["metadata"].get("finalizers") or ())
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.experiment["metadata"].get("annotations") or {}
+
+    @property
+    def forced(self) -> bool:
+        return self.deleting and self.annotations.get(FORCE_ANNOTATION) == "true"
+
+    @property
+    def identity(self) -> str:
+        return identity(self.experiment)
+
+    @property
+    def holds_lease(self) -> bool:
+        return hold_of(self.lease).holder == self.identity
+
+    @property
+    def runs(self) -> bool:
+        """Whether a runner may still be at work."""
+        return any(_alive(pod, self.now) for pod in self.runner_pods)
+
+    def owns(self, thing: Object | None) -> bool:
+        """Whether something was made for this very experiment, and not for one of its name, or by somebody else."""
+        return thing is not None and belongs(thing, self.experiment)
+
+    @property
+    def own_job(self) -> Object | None:
+        """The experiment's Job, as long as it is there. What only has its name is never touched."""
+        return self.job if self.owns(self.job) else None
+
+    @cached_property
+    def own_cluster(self) -> Object | None:
+        """The experiment's own cluster, as long as it is there."""
+        return self.cluster if self.owns(self.cluster) else None
+
+
+def _alive(pod: Object, now: datetime) -> bool:
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return False
+    told = record.instant(pod["metadata"].get("deletionTimestamp"))
+    return told is None or now < told + timedelta(seconds=RUNNER_SECONDS_MAX)
+
+
+# --- what can be done -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Emit:
+    """A Kubernetes Event about the experiment."""
+
+    reason: str
+    note: str
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class SetFinalizer:
+    """Put our finalizer on, or take it off."""
+
+    on: bool
+    events: Sequence[Emit] = ()
+
+
+@dataclass(frozen=True)
+class WriteStatus:
+    """Replace the status, if the experiment is still as it was looked at."""
+
+    status: Mapping[str, Any]
+    events: Sequence[Emit] = ()
+
+
+@dataclass(frozen=True)
+class WriteLease:
+    """Create or replace the disruption Lease, if it is still as it was looked at."""
+
+    lease: Object
+    new: bool
+
+
+@dataclass(frozen=True)
+class CreateCluster:
+    """Make the experiment's own cluster."""
+
+    thing: Object
+
+
+@dataclass(frozen=True)
+class CreateJob:
+    """Make the Job."""
+
+    thing: Object
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Delete something of the experiment, or the experiment itself."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class RemoveTopics:
+    """Delete topics that the experiment has made, each as it was looked at."""
+
+    removals: Sequence[topics.Removal]
+
+
+@dataclass(frozen=True)
+class Recover:
+    """Have the agents of these pods undo every fault. ``settle``: then the faults in pods that answered are over."""
+
+    pods: Sequence[Pod]
+    settle: bool
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing to be done now; look again after so many seconds at the latest (None: when something happens)."""
+
+    seconds: float | None = None
+
+
+Step = SetFinalizer | WriteStatus | WriteLease | CreateCluster | CreateJob | Remove | RemoveTopics | Recover | Wait
