@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from minikafka_operator.conditions import Judgement, written
@@ -27,10 +28,10 @@ def told(o: Observed, status: Mapping[str, Any], accepted: Judgement | None = No
     else:
         judgements.append(Judgement(Type.COMPLETE, False, Reason.GOING_ON, f"its phase is {phase.value}"))
     made = written(judgements, before, generation(o), o.now)
-    told = {condition["type"] for condition in made}
-    kept = [dict(condition) for condition in before if condition["type"] not in told]
+    new = {one["type"] for one in made}
+    kept = [dict(one) for one in before if one["type"] not in new]
     order = [one.value for one in Type]
-    conditions = sorted([*made, *kept], key=lambda condition: order.index(condition["type"]))
+    conditions = sorted([*made, *kept], key=lambda one: order.index(one["type"]))
     changed = {**status, "conditions": conditions, "observedGeneration": generation(o)}
     return {name: value for name, value in changed.items() if value is not None}
 
@@ -56,9 +57,14 @@ def differs(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     }
 
 
-def accepted_message(status: Mapping[str, Any]) -> str:
-    found = (one for one in status.get("conditions") or () if one["type"] == Type.ACCEPTED)
-    return next((str(one.get("message") or "") for one in found), "")
+def condition(status: Mapping[str, Any], kind: StrEnum) -> Mapping[str, Any]:
+    """One of the conditions that a status has; empty when it has none of that type."""
+    return next((one for one in status.get("conditions") or () if one["type"] == kind), {})
+
+
+def message_of(status: Mapping[str, Any], kind: StrEnum) -> str:
+    """What one of the conditions says."""
+    return str(condition(status, kind).get("message") or "")
 
 
 def reason_of(ending: Mapping[str, Any]) -> Reason:
@@ -68,12 +74,15 @@ def reason_of(ending: Mapping[str, Any]) -> Reason:
 
 
 def generation(o: Observed) -> int:
+    """Of its spec."""
     return int(o.experiment["metadata"].get("generation") or 0)
 
 
 def created(o: Observed) -> datetime:
+    """When the object was made."""
     return record.instant(o.experiment["metadata"].get("creationTimestamp")) or o.now
 
 
 def time_allowed(o: Observed) -> timedelta:
+    """``spec.activeDeadlineSeconds``."""
     return timedelta(seconds=int(o.experiment["spec"].get("activeDeadlineSeconds") or 3600))

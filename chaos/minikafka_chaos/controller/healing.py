@@ -16,7 +16,7 @@ from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.conditions import differs, reason_of, recovery_events, told
 from minikafka_chaos.controller.jobs import finished
 from minikafka_chaos.controller.kinds import AGENT_CONTAINER, JOB, Object
-from minikafka_chaos.controller.reasons import Happening, Type
+from minikafka_chaos.controller.reasons import Happening, Reason, Type
 from minikafka_chaos.controller.steps import (
     Emit,
     Observed,
@@ -32,6 +32,23 @@ from minikafka_chaos.controller.steps import (
 HEAL_SECONDS: Final = 1.0
 """Between two looks while faults are being undone."""
 EXPIRY_MARGIN_SECONDS: Final = 5.0
+
+
+def refuse(o: Observed, reason: Reason, message: str) -> Step:
+    """Nothing was touched, unless a Lease was taken or a cluster made before; then these go first."""
+    if o.own_cluster is not None or o.holds_lease:
+        return end(o, Phase.REFUSED, reason, message)
+    status = {**o.status, "phase": Phase.REFUSED.value, "endedAt": record.stamp(o.now)}
+    accepted = Judgement(Type.ACCEPTED, False, reason, message)
+    return WriteStatus(told(o, status, accepted), [Emit(reason, message, warning=True)])
+
+
+def end(o: Observed, phase: Phase, reason: Reason, why: str) -> Step:
+    """From this write on no fault can begin: the ledger refuses them."""
+    ending = {"phase": phase.value, "reason": reason.value, "message": why}
+    status = {**o.status, "phase": Phase.HEALING.value, "ending": ending}
+    warning = phase is not Phase.COMPLETED
+    return WriteStatus(told(o, status), [Emit(reason, why, warning=warning)])
 
 
 def heal(o: Observed) -> Step:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol
 
-from minikafka_operator.api_server import ApiError, ApiServer
+from minikafka_operator.api_server import REQUEST_SECONDS_MAX, TRANSIENT, ApiError, ApiServer
 from minikafka_operator.freshness import Renewals
 from minikafka_operator.kinds import CLAIM, CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind
 from minikafka_operator.leadership import Alone, Leadership
@@ -22,7 +22,7 @@ from minikafka_operator.reconciler import Outcome
 from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import cluster_name
 from minikafka_chaos.controller.agents import Answer
-from minikafka_chaos.controller.experiments import decide, not_created
+from minikafka_chaos.controller.experiments import decide
 from minikafka_chaos.controller.healing import settled
 from minikafka_chaos.controller.jobs import Settings, belongs, runners_of, runs_claim
 from minikafka_chaos.controller.kinds import (
@@ -36,6 +36,7 @@ from minikafka_chaos.controller.kinds import (
     report_job_name,
 )
 from minikafka_chaos.controller.network import Network, wants_links, with_links
+from minikafka_chaos.controller.starting import WAIT_SECONDS, not_now, refused
 from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
@@ -126,6 +127,14 @@ def event_of(kind: Kind, thing: Object, event: Emit, identity: str, now: datetim
     }
 
 
+def _words(error: Exception) -> str:
+    if isinstance(error, ApiError):
+        return error.message
+    if isinstance(error, TimeoutError):
+        return f"the API server has not answered within {REQUEST_SECONDS_MAX:g} s"
+    return f"the API server was not reached: {error or type(error).__name__}"
+
+
 class Reconciler:
     """Carries experiments through. Between two looks it holds nothing of them but when controllers' Leases were renewed."""
 
@@ -160,17 +169,22 @@ class Reconciler:
             step = decide(observed, self._settings)
             if isinstance(step, Wait):
                 return Outcome("changed" if number else "steady", step.seconds)
+            retry = None
             try:
                 retry = await self._do(observed, step)
-            except ApiError as error:
-                if error.code in (404, 409):
+            except (ApiError, *TRANSIENT) as error:
+                code = error.code if isinstance(error, ApiError) else 0
+                if code in (404, 409):
                     logger.info("%s/%s changed meanwhile: %s", namespace, name, error)
                     return Outcome("changed", STALE_RETRY_SECONDS)
-                wrong = not_created(observed, step, error.message) if error.code in REFUSALS else None
-                if wrong is None:
+                follows = (refused if code in REFUSALS else not_now)(observed, step, _words(error))
+                if follows is None:
                     raise
-                logger.warning("%s/%s: %s", namespace, name, error)
-                retry = await self._do(observed, wrong)
+                logger.warning("%s/%s: %s", namespace, name, _words(error))
+                if not isinstance(follows, Wait):
+                    retry = await self._do(observed, follows)
+                if code not in REFUSALS:
+                    return Outcome("changed", WAIT_SECONDS)
             if retry is not None:
                 return Outcome("changed", retry)
         return Outcome("changed", STALE_RETRY_SECONDS)

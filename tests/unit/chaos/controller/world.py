@@ -59,8 +59,8 @@ class Server:
         self.writes = 0
         self.dies_at: int | None = None
         self.dies_after = False
-        self.refuses: dict[str, ApiError] = {}
-        """Kinds of objects that a quota, a webhook or a policy lets nobody make."""
+        self.refuses: dict[str, Exception] = {}
+        """Kinds of objects that a quota, a webhook or a policy lets nobody make, or that are not made now."""
         self.events: list[tuple[str, str]] = []
         self.log: list[str] = []
 
