@@ -138,6 +138,14 @@ class ReportStatus(Part):
     ] = None
 
 
+class FailingRecovery(Part):
+    """A pod in which a fault is to be undone, and cannot be: its agent does not answer, say."""
+
+    pod: Annotated[str, Field(max_length=253, description="The pod.")]
+    since: Annotated[datetime, Field(description="When that was tried for the first time.")]
+    why: Annotated[str, Field(max_length=1024, description="What went wrong then.")]
+
+
 class ExperimentStatus(Part):
     """The experiment as it is. The controller and the Job's runner write it, each on top of what it has just read."""
 
@@ -170,6 +178,14 @@ class ExperimentStatus(Part):
         Field(
             max_length=FAULTS_MAX,
             description="Every fault; of very many, those that are on and the latest.",
+            json_schema_extra={"x-kubernetes-list-type": "atomic"},
+        ),
+    ] = None
+    recovery_failing: Annotated[
+        list[FailingRecovery] | None,
+        Field(
+            max_length=FAULTS_MAX,
+            description="While faults are being undone: the pods where that fails. It is tried again and again.",
             json_schema_extra={"x-kubernetes-list-type": "atomic"},
         ),
     ] = None

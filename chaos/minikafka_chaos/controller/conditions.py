@@ -33,6 +33,8 @@ def told(o: Observed, status: Mapping[str, Any], accepted: Judgement | None = No
     order = [one.value for one in Type]
     conditions = sorted([*made, *kept], key=lambda one: order.index(one["type"]))
     changed = {**status, "conditions": conditions, "observedGeneration": generation(o)}
+    if not record.open_faults(status):
+        changed["recoveryFailing"] = None
     return {name: value for name, value in changed.items() if value is not None}
 
 

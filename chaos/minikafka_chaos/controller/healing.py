@@ -115,20 +115,32 @@ def _may_be_in(fault: Mapping[str, Any], pod: Pod) -> bool:
     return bool(intended or fault.get("podUid") == pod.uid)
 
 
-def settled(o: Observed, answered: Sequence[Pod], *, all_answered: bool) -> WriteStatus | None:
-    """What is over once these pods' agents have undone all there was; None when that changes nothing.
+def settled(o: Observed, answers: Sequence[tuple[Pod, str]], *, all_answered: bool) -> WriteStatus | None:
+    """What is over once these pods' agents have undone all there was, and where that fails; None when that changes nothing.
 
-    Where no agent answers, a fault is over when it has expired: then the agent, once it is started again, undoes it first of all.
+    With each pod: what went wrong, empty when nothing did. Where no agent answers, a fault is over when it has expired: then the
+    agent, once it is started again, undoes it first of all.
     """
+    answered = [pod for pod, wrong in answers if not wrong]
 
     def undone(fault: Mapping[str, Any]) -> bool:
         return any(_may_be_in(fault, pod) for pod in answered) if "broker" in fault else all_answered
 
     status = record.recovered(o.status, undone, "undone by the controller", o.now)
     status = record.recovered(status, lambda fault: _expired(fault, o.now), "it has expired", o.now)
+    status = record.recovery_failing(status, {pod.name: wrong for pod, wrong in answers if wrong}, o.now)
     if not differs(status, o.status):
         return None
-    return WriteStatus(told(o, status), recovery_events(o.status, status))
+    return WriteStatus(told(o, status), [*recovery_events(o.status, status), *_failures(o.status, status)])
+
+
+def _failures(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Emit]:
+    """An Event when it fails in a pod in which it did not before."""
+    was = {one["pod"] for one in before.get("recoveryFailing") or ()}
+    if all(one["pod"] in was for one in after.get("recoveryFailing") or ()):
+        return []
+    judgement = record.healed(after)
+    return [Emit(judgement.reason.value, judgement.message, warning=True)]
 
 
 def has_agent(pod: Pod) -> bool:

@@ -49,6 +49,7 @@ class Reason(StrEnum):
     NO_FAULTS = "NoFaults"
     FAULTS_ON = "FaultsOn"
     HEALING = "Healing"
+    RECOVERY_FAILING = "RecoveryFailing"
     # Complete
     GOING_ON = "GoingOn"
     VERDICT = "Verdict"

@@ -333,9 +333,8 @@ class Reconciler:
                 logger.warning("%s/%s: the agent of %s: %s", namespace, o.name, pod.name, wrong)
         if not settle:
             return STALE_RETRY_SECONDS
-        answered = [pod for pod, wrong in zip(pods, answers, strict=True) if not wrong]
-        everywhere = len(answered) == len(pods) == len(o.brokers) and bool(pods)
-        write = settled(o, answered, all_answered=everywhere)
+        everywhere = not any(answers) and len(pods) == len(o.brokers) and bool(pods)
+        write = settled(o, list(zip(pods, answers, strict=True)), all_answered=everywhere)
         if write is None:
             return RECOVER_RETRY_SECONDS  # nobody answered; it will expire
         await self._do(o, write)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from minikafka_operator.conditions import Judgement, written
 
 from minikafka_chaos.controller.api import FAULTS_MAX, FaultState, Phase
+from minikafka_chaos.controller.kinds import FORCE_ANNOTATION
 from minikafka_chaos.controller.reasons import Reason, Type
 
 Status = Mapping[str, Any]
@@ -82,8 +83,35 @@ def healed(status: Status) -> Judgement:
     left = open_faults(status)
     if not left:
         return Judgement(Type.HEALED, True, Reason.NO_FAULTS, "no fault is on")
-    word = Reason.HEALING if status.get("phase") == Phase.HEALING else Reason.FAULTS_ON
-    return Judgement(Type.HEALED, False, word, fault_now(left))
+    if status.get("phase") != Phase.HEALING:
+        return Judgement(Type.HEALED, False, Reason.FAULTS_ON, fault_now(left))
+    if status.get("recoveryFailing"):
+        return Judgement(Type.HEALED, False, Reason.RECOVERY_FAILING, _failing(status))
+    return Judgement(Type.HEALED, False, Reason.HEALING, fault_now(left))
+
+
+def _failing(status: Status) -> str:
+    """What is on, where it cannot be undone, when it is over all the same, and what a person can do."""
+    left = open_faults(status)
+    told = [f"{one['pod']} since {one['since']} ({one['why']})" for one in status["recoveryFailing"]]
+    more = f" and {len(told) - _SHOWN_MAX} more" if len(told) > _SHOWN_MAX else ""
+    ends = max((str(fault["expiresAt"]) for fault in left if fault.get("expiresAt")), default="")
+    return (
+        f"{fault_now(left)}: cannot be undone in {', '.join(told[:_SHOWN_MAX])}{more}, and is tried again"
+        + (f"; ends by itself at {ends} at the latest" if ends else "")
+        + f"; to let go at once, with nothing undone: delete the experiment, and annotate it {FORCE_ANNOTATION}=true"
+    )
+
+
+def recovery_failing(status: Status, silent: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """Where nothing can be undone now (pod, and what went wrong): of each pod what was said first, so that it is not written anew
+    with each try. Without a fault that is on nothing fails."""
+    before = {one["pod"]: one for one in status.get("recoveryFailing") or ()}
+    kept = [
+        before.get(pod) or {"pod": pod, "since": stamp(now), "why": why[:_DETAIL_MAX]} for pod, why in silent.items()
+    ]
+    changed = {name: value for name, value in status.items() if name != "recoveryFailing"}
+    return {**changed, "recoveryFailing": kept} if kept and open_faults(status) else changed
 
 
 def with_healed(status: Status, generation: int, now: datetime) -> dict[str, Any]:
