@@ -323,7 +323,7 @@ def test_a_second_experiment_on_the_same_cluster(lab: Lab) -> None:
     found = lab.wait_for("second", "Refused")
     assert found["conditions"][0]["message"] == "experiment first goes on with cluster shop; one at a time"
     lab.plane.request(
-        "PATCH", lab.url("chaosexperiments", "first"), {"metadata": {"annotations": {"minikafka.dev/abort": "now"}}}
+        "PATCH", lab.url("chaosexperiments", "first"), {"metadata": {"annotations": {"minikafka.dev/abort": "true"}}}
     )
     until_now(lambda: lab.find("jobs", "first-run") is None, seconds=PATIENCE)
     lab.pod_ends("first")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from minikafka_operator.conditions import Judgement, written
 
@@ -14,9 +14,17 @@ from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.reasons import Happening, Reason, Type
 from minikafka_chaos.controller.steps import Emit, Observed
 
+_ANNOTATIONS: Final = "; annotation "
+"""Where the condition Complete begins to tell of annotations that do nothing."""
 
-def told(o: Observed, status: Mapping[str, Any], accepted: Judgement | None = None) -> dict[str, Any]:
-    """The status with its conditions and all that follows from the rest of it."""
+
+def told(
+    o: Observed, status: Mapping[str, Any], accepted: Judgement | None = None, *, annotations: str | None = None
+) -> dict[str, Any]:
+    """The status with its conditions and all that follows from the rest of it.
+
+    ``annotations``: those that do nothing; None: what was said of them stays.
+    """
     before = o.status.get("conditions") or []
     phase = Phase(status["phase"])
     ending = status.get("ending") or {}
@@ -26,7 +34,9 @@ def told(o: Observed, status: Mapping[str, Any], accepted: Judgement | None = No
     elif phase.ended:
         judgements.append(Judgement(Type.COMPLETE, True, reason_of(ending), str(ending.get("message") or "")))
     else:
-        judgements.append(Judgement(Type.COMPLETE, False, Reason.GOING_ON, f"its phase is {phase.value}"))
+        wrong = unread_of(o.status) if annotations is None else annotations
+        says = f"its phase is {phase.value}" + (f"; {wrong}" if wrong else "")
+        judgements.append(Judgement(Type.COMPLETE, False, Reason.GOING_ON, says))
     made = written(judgements, before, generation(o), o.now)
     new = {one["type"] for one in made}
     kept = [dict(one) for one in before if one["type"] not in new]
@@ -67,6 +77,14 @@ def condition(status: Mapping[str, Any], kind: StrEnum) -> Mapping[str, Any]:
 def message_of(status: Mapping[str, Any], kind: StrEnum) -> str:
     """What one of the conditions says."""
     return str(condition(status, kind).get("message") or "")
+
+
+def unread_of(status: Mapping[str, Any]) -> str:
+    """What the condition Complete says already of annotations that do nothing."""
+    _, found, after = message_of(status, Type.COMPLETE).partition(_ANNOTATIONS)
+    return (
+        (found + after).removeprefix("; ") if condition(status, Type.COMPLETE).get("reason") == Reason.GOING_ON else ""
+    )
 
 
 def reason_of(ending: Mapping[str, Any]) -> Reason:

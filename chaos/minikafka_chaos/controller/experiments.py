@@ -18,8 +18,9 @@ from minikafka_operator.observed import deleting
 
 from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit
+from minikafka_chaos.controller.annotations import asks, unread
 from minikafka_chaos.controller.api import Phase
-from minikafka_chaos.controller.conditions import created, differs, generation, time_allowed, told
+from minikafka_chaos.controller.conditions import created, differs, generation, time_allowed, told, unread_of
 from minikafka_chaos.controller.healing import HEAL_SECONDS, end, heal, refuse, release, remove_cluster
 from minikafka_chaos.controller.jobs import Settings, finished, job, own_cluster, runs_claim
 from minikafka_chaos.controller.kinds import (
@@ -60,6 +61,8 @@ def decide(o: Observed, settings: Settings) -> Step:
     phase = o.phase
     if phase is not None and phase.ended:
         return _after_the_end(o, settings)
+    if phase is not None and unread(o.experiment) != unread_of(o.status):
+        return _tell_of_annotations(o)
     if phase is Phase.HEALING:
         return heal(o)
     if not o.finalized:
@@ -67,6 +70,13 @@ def decide(o: Observed, settings: Settings) -> Step:
     if phase in (Phase.RUNNING, Phase.JUDGING):
         return _running(o, settings)
     return _leave_former(o) or _begin(o, settings)
+
+
+def _tell_of_annotations(o: Observed) -> Step:
+    """What somebody asked for in words that are not understood, or no longer does."""
+    says = unread(o.experiment)
+    events = [Emit(Happening.ANNOTATION_UNREAD, says, warning=True)] if says else []
+    return WriteStatus(told(o, o.status, annotations=says), events)
 
 
 def _leave_former(o: Observed) -> Step | None:
@@ -211,7 +221,7 @@ def _end_of_job(o: Observed, how: str) -> Step:
 def _called_off(o: Observed) -> tuple[Phase, Reason, str] | None:
     if o.deleting:
         return Phase.ABORTED, Reason.DELETED, "the experiment is being deleted"
-    if ABORT_ANNOTATION in o.annotations:
+    if asks(o.experiment, ABORT_ANNOTATION):
         return Phase.ABORTED, Reason.ABORTED, f"somebody set the annotation {ABORT_ANNOTATION}"
     return None
 

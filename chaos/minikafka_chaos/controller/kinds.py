@@ -23,7 +23,7 @@ EXPERIMENT_LABEL: Final = f"{GROUP}/experiment"
 SCHEDULE_LABEL: Final = f"{GROUP}/schedule"
 
 ABORT_ANNOTATION: Final = f"{GROUP}/abort"
-"""On an experiment, with any value: undo its faults and end it; the object stays."""
+"""On an experiment, with the value ``true``: undo its faults and end it; the object stays."""
 FORCE_ANNOTATION: Final = f"{GROUP}/force-delete"
 """On an experiment that is being deleted, with the value ``true``: let it go without undoing anything. Faults expire."""
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
 from minikafka_chaos.controller import record, topics
+from minikafka_chaos.controller.annotations import asks
 from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.budget import TAKE_OUT, Refusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, Object
@@ -243,7 +244,7 @@ class StatusLedger:
         metadata, status = thing["metadata"], thing.get("status") or {}
         if "deletionTimestamp" in metadata:
             raise FaultRefused("the experiment is being deleted")
-        if ABORT_ANNOTATION in (metadata.get("annotations") or {}):
+        if asks(thing, ABORT_ANNOTATION):
             raise FaultRefused(f"the experiment is being aborted (annotation {ABORT_ANNOTATION})")
         if status.get("phase") != Phase.RUNNING:
             raise FaultRefused(f"the experiment is not running: its phase is {status.get('phase') or 'not set'}")

@@ -77,6 +77,7 @@ class Happening(StrEnum):
     TOPIC_LEFT = "TopicLeft"
     FORCED = "ForceDeleted"
     JOB_WAITS = "JobWaits"
+    ANNOTATION_UNREAD = "AnnotationUnread"
     MADE = "ExperimentMade"
     MISSED = "TimeMissed"
     INVALID = "InvalidSchedule"

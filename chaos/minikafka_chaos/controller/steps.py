@@ -14,6 +14,7 @@ from minikafka_operator.freshness import Gap
 from minikafka_operator.observed import PartitionState, Pod, deleting
 
 from minikafka_chaos.controller import record, topics
+from minikafka_chaos.controller.annotations import asks
 from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.jobs import GRACE_SECONDS, belongs
 from minikafka_chaos.controller.kinds import FINALIZER, FORCE_ANNOTATION, Object
@@ -73,12 +74,8 @@ class Observed:
         return FINALIZER in (self.experiment["metadata"].get("finalizers") or ())
 
     @property
-    def annotations(self) -> Mapping[str, str]:
-        return self.experiment["metadata"].get("annotations") or {}
-
-    @property
     def forced(self) -> bool:
-        return self.deleting and self.annotations.get(FORCE_ANNOTATION) == "true"
+        return self.deleting and asks(self.experiment, FORCE_ANNOTATION)
 
     @property
     def identity(self) -> str:

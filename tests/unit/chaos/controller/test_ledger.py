@@ -139,7 +139,7 @@ class TestCompareAndSet:
         ("change", "says"),
         [
             (lambda thing: thing["metadata"].update(deletionTimestamp="now"), "being deleted"),
-            (lambda thing: thing["metadata"].update(annotations={ABORT_ANNOTATION: ""}), "being aborted"),
+            (lambda thing: thing["metadata"].update(annotations={ABORT_ANNOTATION: "true"}), "being aborted"),
             (lambda thing: thing["status"].update(phase="Healing"), "its phase is Healing"),
             (lambda thing: thing["status"].update(runner="another"), "run by another"),
         ],
