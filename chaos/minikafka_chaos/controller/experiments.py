@@ -8,7 +8,7 @@ removed or own cluster gone, Lease free, last status, finalizer off.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from minikafka_operator.conditions import Judgement
@@ -19,9 +19,9 @@ from minikafka_operator.observed import deleting
 from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit
 from minikafka_chaos.controller.annotations import asks, unread
-from minikafka_chaos.controller.api import Phase
+from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.conditions import created, differs, generation, time_allowed, told, unread_of
-from minikafka_chaos.controller.healing import HEAL_SECONDS, end, heal, refuse, release, remove_cluster
+from minikafka_chaos.controller.healing import HEAL_SECONDS, end, gone_with_pods, heal, refuse, release, remove_cluster
 from minikafka_chaos.controller.jobs import Settings, finished, job, own_cluster, runs_claim
 from minikafka_chaos.controller.kinds import (
     ABORT_ANNOTATION,
@@ -47,6 +47,8 @@ from minikafka_chaos.controller.steps import (
 
 QUIET_SECONDS: Final = 15.0
 """For so long after it was made, what comes right by itself is not told."""
+LOOK_SECONDS: Final = 10.0
+"""While faults may be on: a broker's pod that goes, and a Lease that is deleted, wake nobody."""
 LEASE_MARGIN_SECONDS: Final = 2400
 """How long the disruption Lease holds beyond the experiment's deadline: what its faults may take to expire, and then some."""
 
@@ -204,7 +206,30 @@ def _running(o: Observed, settings: Settings) -> Step:
         return CreateJob(job(o.experiment, str(o.status["cluster"]), left, settings))
     if how := finished(o.own_job):
         return _end_of_job(o, how)
-    return begun(o, o.own_job, (deadline - o.now).total_seconds())
+    patience = (deadline - o.now).total_seconds()
+    if o.phase is Phase.JUDGING:
+        return begun(o, o.own_job, patience)
+    if not o.holds_lease:
+        return _take_again(o, deadline)
+    return gone_with_pods(o, (FaultState.INJECTED,)) or begun(o, o.own_job, min(patience, LOOK_SECONDS))
+
+
+def _take_again(o: Observed, deadline: datetime) -> Step:
+    """Somebody has deleted the Lease, or given it away: without it others may begin to take brokers away."""
+    names, hold = Names(o.experiment["metadata"]["namespace"], str(o.status["cluster"])), hold_of(o.lease)
+    if hold.by_other(o.identity, o.now):
+        says = f"Lease {names.disruption} is held by {hold.holder} now: somebody took it away from this experiment"
+        return end(o, Phase.ERROR, Reason.LEASE_LOST, says)
+    assert o.cluster is not None
+    made = record.instant(o.cluster["metadata"].get("creationTimestamp"))
+    started = record.instant(o.status.get("startedAt"))
+    if made is not None and started is not None and made > started:  # the Lease went with the one before
+        says = f"cluster {names.cluster}, on which it began, is gone; there is another one of that name"
+        return end(o, Phase.ERROR, Reason.CLUSTER_NOT_FOUND, says)
+    seconds = int((deadline - o.now).total_seconds()) + LEASE_MARGIN_SECONDS
+    wish = taken(o.lease, names, o.cluster, o.identity, seconds, o.now)
+    says = f"Lease {names.disruption} was {'deleted' if o.lease is None else 'given away'} meanwhile; taken again"
+    return WriteLease(wish, o.lease is None, [Emit(Happening.LEASE_TAKEN_AGAIN, says, warning=True)])
 
 
 def _end_of_job(o: Observed, how: str) -> Step:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -88,15 +88,24 @@ def _remove_topics(o: Observed) -> Step:
 
 def _undo(o: Observed, left: Sequence[Mapping[str, Any]]) -> Step:
     """In a pod that is gone nothing is left. The rest is for the agents."""
+    return gone_with_pods(o, (FaultState.INTENDED, FaultState.INJECTED)) or Recover(_agents(o, left), settle=True)
+
+
+def gone_with_pods(o: Observed, states: Collection[FaultState]) -> WriteStatus | None:
+    """The faults in these states whose pods are gone are over; None when there are none.
+
+    While a runner is at work only those that were made: of one that is Intended it looks for the pod anew.
+    """
     pods = list(o.brokers.values())
 
     def gone(fault: Mapping[str, Any]) -> bool:
-        return "podUid" in fault and not any(_may_be_in(fault, pod) for pod in pods)
+        known = "podUid" in fault and fault["state"] in states
+        return known and not any(_may_be_in(fault, pod) for pod in pods)
 
-    if any(gone(fault) for fault in left):
-        status = record.recovered(o.status, gone, "its pod is gone", o.now)
-        return WriteStatus(told(o, status), recovery_events(o.status, status))
-    return Recover(_agents(o, left), settle=True)
+    if not any(gone(fault) for fault in record.faults_of(o.status)):
+        return None
+    status = record.recovered(o.status, gone, "its pod is gone", o.now)
+    return WriteStatus(told(o, status), recovery_events(o.status, status))
 
 
 def _agents(o: Observed, left: Sequence[Mapping[str, Any]]) -> list[Pod]:

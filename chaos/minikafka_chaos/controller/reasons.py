@@ -51,6 +51,7 @@ class Reason(StrEnum):
     HEALING = "Healing"
     RECOVERY_FAILING = "RecoveryFailing"
     # Complete
+    LEASE_LOST = "LeaseLost"
     GOING_ON = "GoingOn"
     VERDICT = "Verdict"
     ABORTED = "Aborted"
@@ -77,6 +78,7 @@ class Happening(StrEnum):
     TOPIC_LEFT = "TopicLeft"
     FORCED = "ForceDeleted"
     JOB_WAITS = "JobWaits"
+    LEASE_TAKEN_AGAIN = "LeaseTakenAgain"
     ANNOTATION_UNREAD = "AnnotationUnread"
     MADE = "ExperimentMade"
     MISSED = "TimeMissed"

@@ -283,11 +283,12 @@ class Reconciler:
                 others = [one for one in metadata.get("finalizers") or () if one != FINALIZER]
                 wanted = [*others, FINALIZER] if on else others
                 await self._server.set_finalizers(EXPERIMENT, namespace, o.name, metadata["resourceVersion"], wanted)
-            case WriteLease(lease, new):
+            case WriteLease(lease, new, events):
                 if new:
                     await self._server.create(LEASE, namespace, lease)
                 else:
                     await self._server.replace(LEASE, namespace, lease)
+                await self._events.emit(EXPERIMENT, o.experiment, events)
             case CreateCluster(thing):
                 await self._server.create(CLUSTER, namespace, thing)
             case CreateJob(thing):

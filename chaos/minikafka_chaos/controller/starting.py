@@ -94,6 +94,9 @@ def refused(o: Observed, step: Step, why: str) -> Step | None:
         case CreateCluster(thing):
             says = f"cluster {thing['metadata']['name']}, which is to be made for it, is refused: {why}"
             return refuse(o, Reason.CREATION_REFUSED, says)
+        case WriteLease(lease) if o.phase is Phase.RUNNING:
+            says = f"Lease {lease['metadata']['name']} is gone, and refused when it is to be taken again: {why}"
+            return end(o, Phase.ERROR, Reason.LEASE_LOST, says)
         case WriteLease(lease, new=True):
             return refuse(o, Reason.CREATION_REFUSED, f"Lease {lease['metadata']['name']} is refused: {why}")
         case CreateJob(thing) if o.phase is Phase.COMPLETED:
@@ -127,6 +130,10 @@ def not_now(o: Observed, step: Step, why: str) -> Step | None:
             if o.now >= since + time_allowed(o):
                 return waited_too_long(o, f"{name}{NOT_MADE}{why}")
             return _Lacks(Type.ACCEPTED, None, Reason.WAITING_FOR_LEASE, name, "it may begin").told(o, since, why)
+        case WriteLease(lease) if o.phase is Phase.RUNNING:  # it had it, and somebody deleted it
+            base, name = happens_to(str(o.status["cluster"])), f"Lease {lease['metadata']['name']}"
+            lacks = _Lacks(Type.ACCEPTED, True, Reason.ACCEPTED, name, base, Reason.WAITING_FOR_LEASE)
+            return lacks.told(o, record.instant(o.status.get("startedAt")) or o.now, why)
         case CreateJob(thing) if o.phase is Phase.COMPLETED:
             since, name = _since(o, Type.REPORTED), f"Job {thing['metadata']['name']}"
             if o.now >= since + timedelta(seconds=START_SECONDS_MAX):
@@ -151,7 +158,7 @@ class _Lacks:
     reason: Reason
     thing: str
     base: str = ""
-    event: Happening | None = None
+    event: Happening | Reason | None = None
 
     def told(self, o: Observed, since: datetime, why: str) -> Step | None:
         """In the condition with the latest words, in an Event once."""

@@ -146,6 +146,7 @@ class WriteLease:
 
     lease: Object
     new: bool
+    events: Sequence[Emit] = ()
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION
 from minikafka_chaos.controller.record import stamp
+from minikafka_chaos.scenario.faults import Fault, Handle
+from minikafka_chaos.scenario.verbs import Verb
+from minikafka_operator.kinds import POD
 
-from tests.unit.chaos.controller.test_experiments import make_fault, running
+from tests.unit.chaos.controller.test_experiments import KILL, LEADER, make_fault, running
 from tests.unit.chaos.controller.world import NAMES, World
 
 
@@ -62,3 +65,50 @@ class TestAnAgentThatDoesNotAnswer:
         world.replace_pod(1)
         await world.settle()
         assert world.phase == "Aborted" and "recoveryFailing" not in world.status
+
+
+class TestAPodThatIsGoneWhileItRuns:
+    """Deleted by force, say: the fault stayed Injected in the status until the end of the experiment."""
+
+    async def test_the_fault_is_over(self) -> None:
+        world = await running(World())
+        make_fault(world)
+        outcome = await world.look()
+        assert (outcome.retry_seconds or 1e9) <= 10, "nobody tells of a broker's pod that goes"
+        world.replace_pod(1)
+        await world.look()
+        (fault,) = world.status["faults"]
+        assert (world.phase, fault["state"], fault["detail"]) == ("Running", "Recovered", "its pod is gone")
+        assert world.condition("Healed")[:2] == ("True", "NoFaults") and world.status["faultNow"] == ""
+        assert ("FaultRecovered", "Kill broker 1 (kill): its pod is gone") in world.server.events
+        before = world.server.writes
+        await world.look()
+        assert world.server.writes == before, "told once"
+
+    async def test_what_the_runner_says_later_changes_nothing(self) -> None:
+        """It ends the fault by its story, and goes on with the next one."""
+        world = await running(World())
+        make_fault(world)
+        world.replace_pod(1)
+        await world.look()
+        over = world.status["faults"][0]
+        world.ledger().recovered(Handle(KILL, LEADER), "step back")
+        assert world.status["faults"] == [over]
+        again = Fault("f2", Verb.KILL, step="again")
+        world.ledger().intend(again, LEADER, None)
+        world.ledger().injected(Handle(again, LEADER))
+        await world.look()
+        assert [fault["state"] for fault in world.status["faults"]] == ["Recovered", "Injected"]
+
+    async def test_not_of_one_that_is_still_to_be_made(self) -> None:
+        """The runner waits for the next pod of that name, and makes it there."""
+        world = await running(World())
+        make_fault(world, injected=False)
+        pod = world.server.objects.pop((POD.name, NAMES.pod(1)))
+        await world.look()
+        assert world.status["faults"][0]["state"] == "Intended"
+        world.server.objects[POD.name, NAMES.pod(1)] = pod
+        world.replace_pod(1)
+        world.ledger().injected(Handle(KILL, LEADER))
+        await world.look()
+        assert world.status["faults"][0]["state"] == "Injected"
