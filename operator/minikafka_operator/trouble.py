@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from minikafka.agent.gate import TOLD as GATE_TOLD
+
 from minikafka_operator.conditions import Reason
 from minikafka_operator.experiments import fault_on
 from minikafka_operator.kinds import CLAIM, POD, STATEFUL_SET, Object
@@ -124,7 +126,9 @@ def _container(observed: Observed, pod: Pod) -> Trouble | None:
             pod.broker_id, Reason.OUT_OF_MEMORY, f"{pod.name}: used more memory than spec.brokers.resources allows"
         )
     if reason == "CrashLoopBackOff" or (ended and not reason):
-        last = "; ".join(words.splitlines()[-_LAST_LINES:]) or f"ended ({ended or 'no reason given'})"
+        # A gate at which it waited before it ended is open by now, or another one, and was not what ended it.
+        lines = [line for line in words.splitlines() if not line.startswith(GATE_TOLD)]
+        last = "; ".join(lines[-_LAST_LINES:]) or f"ended ({ended or 'no reason given'})"
         return Trouble(pod.broker_id, Reason.BROKER_CRASHING, f"{pod.name}: {_shortened(last)}")
     if reason:
         return Trouble(pod.broker_id, Reason.CONTAINER_NOT_CREATED, f"{pod.name}: {reason}: {_shortened(message)}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from minikafka.agent.gate import Hold, wait_at_gate
 from minikafka_operator.observed import Warned
 
 from .world import World, stamp
@@ -269,6 +272,24 @@ class TestFaultsOfAnExperiment:
         world = stuck(**KILLED)
         held(world, podUid="of-the-pod-before")
         assert told(world)[0] == "BrokerCrashing"
+
+    @pytest.mark.parametrize(
+        ("more", "says"),
+        [("", "ended (Error)"), ("a\nlog.dirs: no space\n", "a; log.dirs: no space")],
+        ids=["nothing else", "its last words"],
+    )
+    def test_the_gate_of_a_fault_that_is_over_is_not_quoted(self, more: str, says: str) -> None:
+        """Killed once more after it had waited at a gate: the end of its log, which Kubernetes keeps, is of that gate."""
+        gate = Path(__file__).with_name("gate.json")
+        lines: list[str] = []
+        until = [Hold(time.time() + 60, "f1", "kill"), None]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("minikafka.agent.gate.read_gate", lambda _: until.pop(0))
+            assert wait_at_gate(gate, lines.append)
+        assert len(lines) == 2 and "holds until" in lines[0]
+        ended = {"terminated": {"reason": "Error", "message": more + "\n".join(lines)}}
+        world = stuck(containerStatuses=container(state={"running": {}}, lastState=ended))
+        assert told(world) == ("BrokerCrashing", f"2 of 3 brokers are ready; demo-broker-1: {says}")
 
     def test_paused(self) -> None:
         """Nothing has ended: its probes find nobody."""
