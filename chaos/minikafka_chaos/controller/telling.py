@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -38,6 +37,7 @@ from minikafka_chaos.load.clients import TopicPlan
 from minikafka_chaos.load.kafka_clients import KafkaClients
 from minikafka_chaos.load.load import GROUP
 from minikafka_chaos.load.topics import TopicNotMade, create_new_topic, wait_for_leaders
+from minikafka_chaos.run.place import FULL, Place
 from minikafka_chaos.run.reporter import JUDGING
 from minikafka_chaos.run.runner import run_scenario
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
@@ -53,8 +53,6 @@ READY_SECONDS: Final = 300.0
 SCRATCH: Final = "cluster"
 """Folder of a run, for what is read of its brokers."""
 COLLECT_STEP: Final = "collect-logs"
-_OF_A_VOLUME: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.ESTALE})
-"""What a write says of a volume that is full, or went away: nothing of it is a defect of the program."""
 
 
 class ObjectStatus:
@@ -276,7 +274,8 @@ def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str, 
         guard = _no_guard
     ledger = StatusLedger(store, runner, brokers.locate, guard, expiry_s=HOLD_SECONDS)
     ledger.take()
-    _make_folder(out)
+    place = _place(thing, out.parent)
+    _make_folder(out, place)
     ledger.tell(run=out.name)
     told = Told(namespace, thing, runner, ledger.judging)
     listener = Listener.INTERNAL
@@ -286,12 +285,22 @@ def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str, 
         )
     else:
         ground = KubernetesGround(namespace, cluster, out / SCRATCH, existing=True, listener=listener, network=network)
-    verdict = _run(scenario, ground, out, ledger, told)
+    verdict = _run(scenario, ground, out, place, ledger, told)
     ledger.tell(**_result(scenario, verdict))
     return 0
 
 
-def _make_folder(out: Path) -> None:
+def _place(experiment: Object, runs: Path) -> Place:
+    """The claim that the run is on, and what its owner can do."""
+    claim = (experiment.get("status") or {}).get("runsClaim")
+    if not claim:
+        name = "the volume of the Job's pod (emptyDir)"
+        return Place(runs, name, "give runs a claim (spec.runs.claim)", "look at the pod's node, or give runs a claim")
+    advice = "remove runs from it that nobody needs, or make it larger (spec.resources.requests.storage)"
+    return Place(runs, f"PersistentVolumeClaim {claim}", advice, f"look at its volume (kubectl describe pvc {claim})")
+
+
+def _make_folder(out: Path, place: Place) -> None:
     """The run's folder, new. Raises ToolTrouble, before any fault is made, where nothing can be kept there."""
     if out.exists():
         # Half of one run and half of another would be judged as one.
@@ -300,19 +309,23 @@ def _make_folder(out: Path) -> None:
         out.mkdir(parents=True)
     except OSError as error:
         who = f"user {os.getuid()}, group {os.getgid()}"
-        raise ToolTrouble(f"the volume for runs cannot be written by {who}: {error.strerror} ({out})") from error
+        refused = f"{place.name} cannot be written by {who}: {error.strerror} ({out}); {place.look_at}"
+        raise ToolTrouble((error.errno in FULL and place.trouble(error)) or refused) from error
 
 
-def _run(scenario: Scenario, ground: KubernetesGround, out: Path, ledger: StatusLedger, told: Told) -> Verdict:
+def _run(
+    scenario: Scenario, ground: KubernetesGround, out: Path, place: Place, ledger: StatusLedger, told: Told
+) -> Verdict:
+    telling = TellingLedger(ledger, told)
     try:
-        return run_scenario(scenario, ground, out, reporter=told, ledger=TellingLedger(ledger, told)).verdict
+        result = run_scenario(scenario, ground, out, reporter=told, ledger=telling, place=place)
     except NotSupported as error:
         return Verdict.trouble(Outcome.ERROR, str(error))
     except OSError as error:
-        if error.errno not in _OF_A_VOLUME:
+        if (why := place.trouble(error)) is None:
             raise
-        where = f" ({error.filename})" if error.filename else ""
-        raise ToolTrouble(f"the run cannot be kept on the volume for runs: {error.strerror}{where}") from error
+        raise ToolTrouble(why) from error
+    return result.verdict
 
 
 def _guard(brokers: Brokers, safety: SafetySpec, count: int) -> Guard:

@@ -30,6 +30,7 @@ from minikafka_chaos.run.abort import recorded_runner
 from minikafka_chaos.run.conditions import World
 from minikafka_chaos.run.interrupts import Interrupts
 from minikafka_chaos.run.open_faults import OpenFaults
+from minikafka_chaos.run.place import Place
 from minikafka_chaos.run.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.run.reporter import JUDGING, Reporter, Silent
 from minikafka_chaos.run.steady_state import SteadyState
@@ -84,8 +85,10 @@ def run_scenario(
     seed: int | None = None,
     reporter: Reporter | None = None,
     ledger: Ledger | None = None,
+    place: Place | None = None,
 ) -> RunResult:
-    """Run a scenario and judge it. `seed` overrides the scenario's; `ledger` is told of every fault, after the journal.
+    """Run a scenario and judge it. `seed` overrides the scenario's; `ledger` is told of every fault, after the journal;
+    `place` is what people call the place that the directory is in.
 
     Raises NotSupported, before anything is started, when the ground cannot do what is asked for. Everything else that
     goes wrong ends in the verdict: Error for trouble of the tool, Aborted for an interrupt (SIGINT or SIGTERM).
@@ -97,7 +100,14 @@ def run_scenario(
     with on_record, contextlib.closing(Journal(path, ground.clock.time, durable=not ground.replayable)) as journal:
         ledgers = Ledgers([journal] if ledger is None else [journal, ledger])
         run = _Run(
-            scenario, ground, directory, journal, ledgers, scenario.spec.seed if seed is None else seed, reporter
+            scenario,
+            ground,
+            place or Place(directory, str(directory)),
+            directory,
+            journal,
+            ledgers,
+            scenario.spec.seed if seed is None else seed,
+            reporter,
         )
         with run.interrupts.watched():
             verdict = run.run()
@@ -120,6 +130,7 @@ class _Run:
         self,
         scenario: Scenario,
         ground: Ground,
+        place: Place,
         directory: Path,
         journal: Journal,
         ledger: Ledger,
@@ -131,6 +142,7 @@ class _Run:
         self.ground = ground
         self.clock = ground.clock
         self.clients = ground.clients
+        self.place = place
         self.directory = directory
         self.journal = journal
         self.ledger = ledger
@@ -163,6 +175,8 @@ class _Run:
         except Exception as error:
             if self.interrupts.raised:
                 return Verdict.trouble(Outcome.ABORTED, "interrupted")
+            if (why := self.place.trouble(error)) is not None:
+                return Verdict.trouble(Outcome.ERROR, why)
             if isinstance(error, (ToolTrouble, OSError)):
                 return Verdict.trouble(Outcome.ERROR, " ".join(str(error).split()))
             self.journal.note("internal error", traceback=traceback.format_exc())
@@ -221,8 +235,10 @@ class _Run:
             killed = self.ground.down()
             self.ground.collect_events(self.directory / EVENTS_FOLDER)
         except (ToolTrouble, OSError) as error:
-            self.journal.note(f"teardown: {error}")
-            self.reporter.say(f"[yellow]teardown: {escape(str(error))}[/]")
+            if (why := self.place.trouble(error)) is not None:
+                self.problems.append(why)
+            self.reporter.say(f"[yellow]teardown: {escape(why or str(error))}[/]")
+            self.journal.note(f"teardown: {why or error}")
             return
         took = self.clock.monotonic() - began
         self.journal.note("cluster is down", killed=killed, seconds=round(took, 3))
@@ -304,7 +320,7 @@ class _Run:
                     tail.stop()
         for part in (self._load, tail, self._group):
             if part is not None and part.failure is not None:
-                raise ToolTrouble(f"{type(part).__name__} ended: {part.failure!r}")
+                raise ToolTrouble(f"{type(part).__name__} ended: {part.failure!r}") from part.failure
 
     def _client(self) -> ProducerSettings:
         workload = self.spec.workload
@@ -357,11 +373,11 @@ class _Run:
             if self.clock.monotonic() >= deadline:
                 return False
             if self._load is not None and self._load.failure is not None:
-                raise ToolTrouble(f"the load ended: {self._load.failure!r}")
+                raise ToolTrouble(f"the load ended: {self._load.failure!r}") from self._load.failure
             if self._group is not None and self._group.failure is not None:
-                raise ToolTrouble(f"the consumer group ended: {self._group.failure!r}")
+                raise ToolTrouble(f"the consumer group ended: {self._group.failure!r}") from self._group.failure
             if self.faults.failure is not None:
-                raise ToolTrouble(f"a fault could not be undone: {self.faults.failure}")
+                raise ToolTrouble(f"a fault could not be undone: {self.faults.failure}") from self.faults.failure
             outcomes = {outcome: self.tally.total(outcome) for outcome in (OK, FAIL, INFO)}
             self.reporter.status(f"{self.tally.total_sent:,} sent: {told(outcomes)}")
             self.clock.sleep(POLL_S)

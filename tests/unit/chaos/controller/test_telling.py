@@ -18,7 +18,8 @@ from minikafka_chaos.grounds.kubernetes import Listener
 from minikafka_chaos.grounds.kubernetes_api import NotReached, Refused
 from minikafka_chaos.load.clients import TopicPlan
 from minikafka_chaos.load.topics import TopicNotMade
-from minikafka_chaos.run.reporter import JUDGING
+from minikafka_chaos.record.journal import Journal
+from minikafka_chaos.run.reporter import JUDGING, Silent
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.scenario import SafetySpec, parse_scenario
 from minikafka_chaos.scenario.verbs import Verb
@@ -26,6 +27,8 @@ from minikafka_chaos.verdict.verdict import Outcome, Verdict
 from minikafka_operator.kinds import TOPIC, Object
 
 from tests.unit.chaos.controller.world import NAMES, NAMESPACE, World
+from tests.unit.chaos.fake_ground import FakeGround
+from tests.unit.chaos.test_scenario import parse
 
 KINDS = {
     "pods": "Pod",
@@ -258,21 +261,49 @@ class TestSharedGround:
         assert self.done == []
 
 
-def test_a_volume_that_is_full_is_told_in_one_line(
-    world: World, namespace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last words of the runner are the reason that people read."""
+@pytest.mark.parametrize(
+    ("claim", "says"),
+    [
+        (
+            "results",
+            "PersistentVolumeClaim results: No space left on device; remove runs from it that nobody needs, or make it larger "
+            "(spec.resources.requests.storage)",
+        ),
+        (
+            None,
+            "the volume of the Job's pod (emptyDir): No space left on device; give runs a claim (spec.runs.claim)",
+        ),
+    ],
+)
+class TestAVolumeThatIsFull:
+    """Told in one line, with what to do: it is the reason that people read. It was Errno 28."""
 
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", "/runs/try/runner.json")
+    FULL = OSError(errno.ENOSPC, "No space left on device")
 
-    ledger: Any = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate)
-    monkeypatch.setattr(telling, "run_scenario", full)
-    with pytest.raises(ToolTrouble) as said:
-        telling._run(None, None, tmp_path, ledger, None)  # type: ignore[arg-type]
-    assert str(said.value) == (
-        "the run cannot be kept on the volume for runs: No space left on device (/runs/try/runner.json)"
-    )
+    @staticmethod
+    def told(world: World, namespace: Any, out: Path, claim: str | None) -> Verdict:
+        place = telling._place({"status": {"runsClaim": claim}}, out.parent)
+        ledger: Any = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate)
+        ledger.take()
+        return telling._run(parse(), FakeGround(fail_at="up"), out, place, ledger, Silent())  # type: ignore[arg-type]
+
+    def test_in_the_middle_of_the_story(
+        self, world: World, namespace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: str, says: str
+    ) -> None:
+        monkeypatch.setattr(FakeGround, "up", self.full)
+        verdict = self.told(world, namespace, tmp_path, claim)
+        assert (verdict.outcome, verdict.summary) == (Outcome.ERROR, f"the run cannot be kept on {says}")
+
+    def test_when_not_even_the_verdict_can_be_written(
+        self, world: World, namespace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: str, says: str
+    ) -> None:
+        monkeypatch.setattr(Journal, "write", self.full)
+        with pytest.raises(ToolTrouble) as said:
+            self.told(world, namespace, tmp_path, claim)
+        assert str(said.value) == f"the run cannot be kept on {says}"
+
+    def full(self, *_: object, **__: object) -> None:
+        raise TestAVolumeThatIsFull.FULL
 
 
 def test_the_result() -> None:
