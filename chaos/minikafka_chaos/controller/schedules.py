@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import Phase, ScheduleSpec
+from minikafka_chaos.controller.conditions import message_of
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening, Reason, Type
 from minikafka_chaos.controller.steps import Emit, Remove, Wait
@@ -28,6 +29,8 @@ BEHIND_MAX: Final = 100
 CLOCK_SECONDS_MAX: Final = 300
 """By how much clocks of controllers differ at most: what was dealt with later than that from now, was so by a wrong clock."""
 SEED_BITS: Final = 31
+_DOING_MAX: Final = 600
+"""Of what an experiment says; ``status.lastMissed.why`` takes 1024 characters."""
 
 
 class BadSchedule(ValueError):
@@ -202,11 +205,20 @@ def _why_not(o: Observed, spec: ScheduleSpec, due: datetime) -> str:
         return "spec.suspend"
     active = _active(o)
     if active:
-        return f"experiment {active} was still going on (concurrencyPolicy: Forbid)"
+        going = next(one for one in o.experiments if one["metadata"]["name"] == active)
+        return f"experiment {active} was still going on (concurrencyPolicy: Forbid): {_doing(going)}"
     late = (o.now - due).total_seconds()
     if late > spec.starting_deadline_seconds:
         return f"it was {late:.0f} s ago; allowed by spec.startingDeadlineSeconds: {spec.starting_deadline_seconds}"
     return ""
+
+
+def _doing(experiment: Object) -> str:
+    """What an experiment is at, or what it waits for."""
+    status = experiment.get("status") or {}
+    phase = str(status.get("phase") or "new")
+    says = message_of(status, Type.HEALED if phase == Phase.HEALING else Type.ACCEPTED)
+    return f"{phase}, {says}"[:_DOING_MAX] if says else phase
 
 
 def _missed(status: Mapping[str, Any], when: Sequence[datetime], why: str) -> tuple[dict[str, Any], Emit]:
