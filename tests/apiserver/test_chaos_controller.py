@@ -316,6 +316,48 @@ def test_deleted_while_a_fault_is_on_and_the_controller_dies(lab: Lab) -> None:
     assert lab.lease_holder() == ""
 
 
+def test_a_fault_that_cannot_be_undone_is_told_and_let_go(lab: Lab) -> None:
+    """No agent answers here. An annotation that is not understood is told, too."""
+    lab.create("stuck")
+    lab.running("stuck")
+    ledger = lab.ledger("stuck", expiry_s=900)
+    ledger.take()
+    ledger.intend(KILL, LEADER, None)
+    ledger.injected(Handle(KILL, LEADER))
+    url = lab.url("chaosexperiments", "stuck")
+    lab.plane.request("DELETE", url)
+    until_now(lambda: lab.find("jobs", "stuck-run") is None, seconds=PATIENCE)
+    lab.pod_ends("stuck")
+    until_now(lambda: bool(lab.status("stuck").get("recoveryFailing")), seconds=PATIENCE)
+    status = lab.status("stuck")
+    (healed,) = [one for one in status["conditions"] if one["type"] == "Healed"]
+    assert (healed["status"], healed["reason"]) == ("False", "RecoveryFailing")
+    assert f"cannot be undone in {lab.names.pod(1)} since {status['recoveryFailing'][0]['since']}" in healed["message"]
+    lab.plane.request("PATCH", url, {"metadata": {"annotations": {"minikafka.dev/force-delete": "yes"}}})
+    until_now(lambda: "AnnotationUnread" in lab.events("stuck"), seconds=PATIENCE)
+    assert lab.find("chaosexperiments", "stuck") is not None
+    lab.plane.request("PATCH", url, {"metadata": {"annotations": {"minikafka.dev/force-delete": "True"}}})
+    until_now(lambda: lab.find("chaosexperiments", "stuck") is None, seconds=PATIENCE)
+    assert lab.lease_holder() == "" and lab.events("stuck").count("RecoveryFailing") == 1
+
+
+def test_a_lease_that_is_deleted_meanwhile(lab: Lab) -> None:
+    """By an admin, say; the chart's Role lets the controller take it again."""
+    lab.create("goes-on")
+    lab.running("goes-on")
+    holder = lab.lease_holder()
+    assert holder.startswith("experiment/goes-on/")
+    lab.plane.request("DELETE", lab.url("leases", lab.names.disruption))
+    until_now(lambda: lab.find("leases", lab.names.disruption) is not None, seconds=PATIENCE)
+    assert lab.lease_holder() == holder and lab.status("goes-on")["phase"] == "Running"
+    until_now(lambda: "LeaseTakenAgain" in lab.events("goes-on"), seconds=PATIENCE)
+    lab.plane.request("DELETE", lab.url("chaosexperiments", "goes-on"))
+    until_now(lambda: lab.find("jobs", "goes-on-run") is None, seconds=PATIENCE)
+    lab.pod_ends("goes-on")
+    until_now(lambda: lab.find("chaosexperiments", "goes-on") is None, seconds=PATIENCE)
+    assert lab.lease_holder() == ""
+
+
 def test_a_second_experiment_on_the_same_cluster(lab: Lab) -> None:
     lab.create("first")
     lab.running("first")

@@ -31,7 +31,7 @@ from minikafka_chaos.controller.kinds import (
     job_name,
 )
 from minikafka_chaos.controller.reasons import Happening, Reason, Type
-from minikafka_chaos.controller.starting import begun, happens_to, still, waited_too_long, waiting_since
+from minikafka_chaos.controller.starting import begun, given_up, happens_to, still
 from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
@@ -144,8 +144,8 @@ def _begin(o: Observed, settings: Settings) -> Step:
             accepted = Judgement(Type.ACCEPTED, None, reason, message)
             if answer.make is not None:
                 accepted = still(o, accepted)
-            if o.now > waiting_since(o) + time_allowed(o):
-                return waited_too_long(o, accepted.message)
+            if over := given_up(o, accepted.message):
+                return over
             if answer.quiet and o.now < created(o) + timedelta(seconds=QUIET_SECONDS):
                 return Wait(seconds)
             status = told(o, {**o.status, "phase": Phase.PENDING.value, "cluster": answer.cluster}, accepted)

@@ -124,12 +124,11 @@ def not_now(o: Observed, step: Step, why: str) -> Step | None:
         case CreateCluster(thing):
             # That it is not there yet was written down before, and there it is given up.
             lacks = _Lacks(Type.ACCEPTED, None, Reason.WAITING_FOR_CLUSTER, f"cluster {thing['metadata']['name']}")
-            return lacks.told(o, waiting_since(o), why)
+            return lacks.told(o, _since(o, Type.ACCEPTED), why)
         case WriteLease(lease) if o.phase in (None, Phase.PENDING):
-            since, name = waiting_since(o), f"Lease {lease['metadata']['name']}"
-            if o.now >= since + time_allowed(o):
-                return waited_too_long(o, f"{name}{NOT_MADE}{why}")
-            return _Lacks(Type.ACCEPTED, None, Reason.WAITING_FOR_LEASE, name, "it may begin").told(o, since, why)
+            name = f"Lease {lease['metadata']['name']}"
+            lacks = _Lacks(Type.ACCEPTED, None, Reason.WAITING_FOR_LEASE, name, "it may begin")
+            return given_up(o, f"{name}{NOT_MADE}{why}") or lacks.told(o, _since(o, Type.ACCEPTED), why)
         case WriteLease(lease) if o.phase is Phase.RUNNING:  # it had it, and somebody deleted it
             base, name = happens_to(str(o.status["cluster"])), f"Lease {lease['metadata']['name']}"
             lacks = _Lacks(Type.ACCEPTED, True, Reason.ACCEPTED, name, base, Reason.WAITING_FOR_LEASE)
@@ -180,15 +179,17 @@ def still(o: Observed, judgement: Judgement) -> Judgement:
     return replace(judgement, message=before) if fails else judgement
 
 
-def waited_too_long(o: Observed, for_what: str) -> Step:
-    """One that waits to begin is given up after its deadline, too: a schedule would make no other one meanwhile."""
-    says = f"it has not begun within spec.activeDeadlineSeconds: {for_what}"
+def given_up(o: Observed, waits_for: str) -> Step | None:
+    """One that waits to begin ends after its deadline, too: a schedule would make no other one meanwhile. None: not yet.
+
+    The time runs from when it was told that it waits, for no controller may have looked at it before.
+    """
+    if condition(o.status, Type.ACCEPTED).get("status") != "Unknown" or o.now <= _since(
+        o, Type.ACCEPTED
+    ) + time_allowed(o):
+        return None
+    says = f"it has not begun within spec.activeDeadlineSeconds: {waits_for}"
     return end(o, Phase.ERROR, Reason.DEADLINE_EXCEEDED, says)
-
-
-def waiting_since(o: Observed) -> datetime:
-    """Since when it has waited to begin, without having been refused in between."""
-    return _since(o, Type.ACCEPTED)
 
 
 def _since(o: Observed, kind: Type) -> datetime:

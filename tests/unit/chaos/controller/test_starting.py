@@ -10,7 +10,7 @@ from minikafka_chaos.controller.starting import START_SECONDS, START_SECONDS_MAX
 from minikafka_operator.api_server import ApiError
 from minikafka_operator.kinds import CLUSTER, LEASE
 
-from tests.unit.chaos.controller.test_experiments import TestEdited, running
+from tests.unit.chaos.controller.test_experiments import TestEdited, edit, running
 from tests.unit.chaos.controller.test_reports import REPORT
 from tests.unit.chaos.controller.test_reports import world as world_with_claim
 from tests.unit.chaos.controller.world import SCENARIO, World
@@ -119,6 +119,43 @@ class TestItsCluster:
         await tries(world, 65)
         assert (world.phase, world.condition("Complete")[1]) == ("Error", "DeadlineExceeded")
         assert WEBHOOK.message in world.status["summary"]
+
+
+class TestACluster:
+    """Somebody's, that never gets ready."""
+
+    @staticmethod
+    def not_ready() -> World:
+        world = World({**SCENARIO, "activeDeadlineSeconds": 60})
+        condition = world.server.objects[CLUSTER.name, "shop"]["status"]["conditions"][0]
+        condition |= {"status": "False", "message": "1 of 3"}
+        return world
+
+    async def test_given_up(self) -> None:
+        world = self.not_ready()
+        await tries(world, 60)
+        assert world.phase == "Pending"
+        await tries(world, 5)
+        assert (world.phase, world.condition("Complete")[1]) == ("Error", "DeadlineExceeded")
+        assert world.status["summary"].endswith(": cluster shop is not ready: 1 of 3")
+
+    async def test_while_no_controller_was_there_it_did_not_wait(self) -> None:
+        world = self.not_ready()
+        world.pass_time(3600)
+        await tries(world, 30)
+        assert world.phase == "Pending"
+        world.make_ready("shop")
+        await running(world)
+
+    async def test_one_that_was_refused_in_between_waits_anew(self) -> None:
+        world = self.not_ready()
+        await tries(world, 50)
+        edit(world, clusterRef={"name": "nowhere"})
+        await tries(world, 50)
+        assert world.phase == "Refused"
+        edit(world, clusterRef={"name": "shop"})
+        await tries(world, 50)
+        assert world.phase == "Pending"
 
 
 class TestTheLease:
