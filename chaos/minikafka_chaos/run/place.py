@@ -19,7 +19,7 @@ class Place:
 
     directory: Path
     name: str
-    make_room: str = "remove runs there that nobody needs"
+    make_room: str = "make room there"
     look_at: str = "look at that file system"
 
     def trouble(self, error: BaseException) -> str | None:

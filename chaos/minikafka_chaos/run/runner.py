@@ -102,7 +102,7 @@ def run_scenario(
         run = _Run(
             scenario,
             ground,
-            place or Place(directory, str(directory)),
+            place or Place(directory, f"the file system of {directory}"),
             directory,
             journal,
             ledgers,

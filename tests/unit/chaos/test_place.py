@@ -59,7 +59,7 @@ def test_a_load_that_could_not_write(tmp_path: Path) -> None:
     verdict = run_scenario(parse(), FakeGround(fail_at="up", error=error), tmp_path).verdict
     assert verdict.outcome is Outcome.ERROR
     assert verdict.summary == (
-        f"the run cannot be kept on {tmp_path}: No space left on device; remove runs there that nobody needs"
+        f"the run cannot be kept on the file system of {tmp_path}: No space left on device; make room there"
     )
 
 
@@ -76,4 +76,6 @@ def test_brokers_whose_files_found_no_room(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Journal, "note", told)
     run_scenario(parse(), ground, tmp_path)
-    assert any(line.startswith(f"teardown: the run cannot be kept on {tmp_path}: No space left") for line in said)
+    assert any(
+        line.startswith(f"teardown: the run cannot be kept on the file system of {tmp_path}: No space") for line in said
+    )
