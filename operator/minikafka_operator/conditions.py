@@ -104,6 +104,11 @@ class Judgement:
         return "Unknown" if self.holds is None else str(self.holds)
 
 
+def condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """One of the conditions that a status has; empty when it has none of that type."""
+    return next((one for one in status.get("conditions") or () if one["type"] == kind), {})
+
+
 def written(
     judgements: Sequence[Judgement], before: Sequence[Mapping[str, Any]], generation: int, now: datetime
 ) -> list[dict[str, Any]]:

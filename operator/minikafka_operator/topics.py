@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from minikafka_operator.actions import Action, Finalizers, TellTopic
-from minikafka_operator.conditions import TopicReason, time_text
+from minikafka_operator.conditions import TopicReason, condition, time_text
 from minikafka_operator.kinds import CLUSTER, TOPIC, Object
 from minikafka_operator.names import TOPIC_FINALIZER
 from minikafka_operator.observed import Observed, deleting, has_topic_finalizer
@@ -62,7 +62,4 @@ def _told(topic: Object, status: str, reason: TopicReason, message: str, now: da
 
 
 def _ready(topic: Object) -> Mapping[str, Any]:
-    for condition in (topic.get("status") or {}).get("conditions") or ():
-        if condition["type"] == READY:
-            return dict(condition)
-    return {}
+    return condition(topic.get("status") or {}, READY)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from minikafka_operator.conditions import condition
 from minikafka_operator.disruption import hold_of
 from minikafka_operator.experiments import experiment_name, identity, is_experiment
 from minikafka_operator.freshness import Gap
@@ -185,12 +186,9 @@ def _on_its_own(
 def _not_ready(cluster: Object) -> str:
     if "deletionTimestamp" in cluster["metadata"]:
         return "it is being deleted"
-    for condition in (cluster.get("status") or {}).get("conditions") or ():
-        if condition["type"] == "Ready":
-            current = condition.get("observedGeneration") in (None, cluster["metadata"].get("generation"))
-            if condition["status"] == "True" and current:
-                return ""
-            return (
-                str(condition.get("message") or condition.get("reason") or "not ready") if current else "it is changing"
-            )
-    return "the operator has said nothing of it"
+    ready = condition(cluster.get("status") or {}, "Ready")
+    if not ready:
+        return "the operator has said nothing of it"
+    if ready.get("observedGeneration") not in (None, cluster["metadata"].get("generation")):
+        return "it is changing"
+    return "" if ready["status"] == "True" else str(ready.get("message") or ready.get("reason") or "not ready")

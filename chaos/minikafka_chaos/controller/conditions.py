@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from minikafka_operator.conditions import Judgement, written
+from minikafka_operator.conditions import Judgement, condition, written
 
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import FaultState, Phase
@@ -67,11 +67,6 @@ def differs(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     return {k: v for k, v in status.items() if k != "faultsMade"} != {
         k: v for k, v in before.items() if k != "faultsMade"
     }
-
-
-def condition(status: Mapping[str, Any], kind: StrEnum) -> Mapping[str, Any]:
-    """One of the conditions that a status has; empty when it has none of that type."""
-    return next((one for one in status.get("conditions") or () if one["type"] == kind), {})
 
 
 def message_of(status: Mapping[str, Any], kind: StrEnum) -> str:

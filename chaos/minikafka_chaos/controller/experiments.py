@@ -8,6 +8,7 @@ removed or own cluster gone, Lease free, last status, finalizer off.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -171,10 +172,7 @@ def _job_in_the_way(job: Object) -> Refusal | Waiting:
 def _start(o: Observed, cluster: str, settings: Settings) -> Step:
     names = Names(o.experiment["metadata"]["namespace"], cluster)
     if not o.holds_lease:
-        seconds = int(time_allowed(o).total_seconds()) + LEASE_MARGIN_SECONDS
-        assert o.cluster is not None
-        wish = taken(o.lease, names, o.cluster, o.identity, seconds, o.now)
-        return WriteLease(wish, new=o.lease is None)
+        return _take_lease(o, names, time_allowed(o))
     status = {
         **o.status,
         "phase": Phase.RUNNING.value,
@@ -226,10 +224,15 @@ def _take_again(o: Observed, deadline: datetime) -> Step:
     if made is not None and started is not None and made > started:  # the Lease went with the one before
         says = f"cluster {names.cluster}, on which it began, is gone; there is another one of that name"
         return end(o, Phase.ERROR, Reason.CLUSTER_NOT_FOUND, says)
-    seconds = int((deadline - o.now).total_seconds()) + LEASE_MARGIN_SECONDS
-    wish = taken(o.lease, names, o.cluster, o.identity, seconds, o.now)
     says = f"Lease {names.disruption} was {'deleted' if o.lease is None else 'given away'} meanwhile; taken again"
-    return WriteLease(wish, o.lease is None, [Emit(Happening.LEASE_TAKEN_AGAIN, says, warning=True)])
+    return _take_lease(o, names, deadline - o.now, [Emit(Happening.LEASE_TAKEN_AGAIN, says, warning=True)])
+
+
+def _take_lease(o: Observed, names: Names, left: timedelta, events: Sequence[Emit] = ()) -> Step:
+    """Nobody else has it. ``left``: until the experiment's deadline."""
+    assert o.cluster is not None
+    seconds = int(left.total_seconds()) + LEASE_MARGIN_SECONDS
+    return WriteLease(taken(o.lease, names, o.cluster, o.identity, seconds, o.now), o.lease is None, events)
 
 
 def _end_of_job(o: Observed, how: str) -> Step:

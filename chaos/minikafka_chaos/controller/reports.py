@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from minikafka_operator.conditions import Judgement
+from minikafka_operator.conditions import Judgement, condition
 from minikafka_operator.observed import deleting
 
 from minikafka_chaos.controller.api import Phase
@@ -113,10 +113,7 @@ def is_wanted(experiment: Object, settings: Settings) -> bool:
     status = experiment.get("status") or {}
     if settings.report is None or status.get("phase") != Phase.COMPLETED or not status.get("run"):
         return False
-    return not any(
-        condition["type"] == Type.REPORTED and condition["reason"] in FINAL
-        for condition in status.get("conditions") or ()
-    )
+    return condition(status, Type.REPORTED).get("reason") not in FINAL
 
 
 def look(experiment: Object, settings: Settings, job: Object | None, pods: Sequence[Object]) -> Told:

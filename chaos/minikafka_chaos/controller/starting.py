@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from minikafka_operator.conditions import Judgement
+from minikafka_operator.conditions import Judgement, condition
 
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import Phase
-from minikafka_chaos.controller.conditions import condition, created, message_of, time_allowed, told
+from minikafka_chaos.controller.conditions import created, message_of, time_allowed, told
 from minikafka_chaos.controller.healing import end, refuse
 from minikafka_chaos.controller.kinds import Object
 from minikafka_chaos.controller.reasons import Happening, Reason, Type

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from minikafka_operator.conditions import condition
 from minikafka_operator.kinds import Object
 from minikafka_operator.telemetry import Looking
 from prometheus_client import Counter, Gauge
@@ -96,8 +97,7 @@ class Telemetry(Looking):
         if before is None or before == phase or not phase or not Phase(phase).ended:
             return  # seen for the first time: it may have ended long ago
         if phase == Phase.REFUSED:
-            reasons = [one["reason"] for one in status.get("conditions") or () if one["type"] == "Accepted"]
-            self.refusals.labels(*reasons[:1] or ("Unknown",)).inc()
+            self.refusals.labels(condition(status, "Accepted").get("reason", "Unknown")).inc()
         else:
             self.verdicts.labels(str(status.get("verdict") or "Error")).inc()
 
