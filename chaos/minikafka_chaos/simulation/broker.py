@@ -16,7 +16,7 @@ from minikafka.log.errors import LogError
 from minikafka.log.manager import LogManager
 from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.metadata.image import ClusterImage, TopicState
-from minikafka.metadata.store import StoreError
+from minikafka.metadata.store import Changes, StoreError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.hosted import HostedPartition
 
@@ -71,6 +71,9 @@ class SimBroker:
         self.heartbeats = HeartbeatConnections[ControllerConnection]()
         self.ready = False
         self.started_at = self.world.now
+        self._applies = False
+        """What was read from the store is under way to it."""
+        self._rung = False
         self.logs: LogManager | None = None
 
     @property
@@ -271,11 +274,30 @@ class SimBroker:
     def sync(self) -> None:
         """Read what changed in the store."""
         world = self.world
+        if self._applies:
+            self._rung = True
+            return
         try:
             changes = world.store.changes_for(self)
         except StoreError:
             self.later(0.1, self.sync)
             return
+        late = world.applies_late.get(self.id)
+        if late is None:
+            self._take(changes)
+            return
+        self._applies = True
+
+        def arrived() -> None:
+            self._applies = False
+            self._take(changes)
+            if self._rung:
+                self._rung = False
+                self.sync()
+
+        self.later(late, arrived)
+
+    def _take(self, changes: Changes) -> None:
         if changes.revision != self.image.revision:
             for key, value in changes.records.items():
                 self.image.apply(key, value)

@@ -23,7 +23,9 @@ from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
 
 from minikafka_chaos.simulation.client_checks import ClientChecks
+from minikafka_chaos.simulation.disk_checks import DiskChecks
 from minikafka_chaos.simulation.group_checks import GroupChecks
+from minikafka_chaos.simulation.isr_checks import IsrChecks
 from minikafka_chaos.simulation.mirror import (
     GONE,
     Identity,
@@ -64,6 +66,8 @@ class Checker(Watcher):
         self.clients = ClientChecks(world, self)
         self.terms = TermChecks(world, self)
         self.groups = GroupChecks(world, self)
+        self.isr = IsrChecks(world, self)
+        self.disks = DiskChecks(self)
         self.views: dict[tuple[int, TopicPartition], View] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         self.topic_ids: dict[str, UUID] = {}
@@ -91,6 +95,7 @@ class Checker(Watcher):
         with unrefused(broker.disk):
             for tp, log in broker.logs.logs.items():
                 self._opened(broker, tp, log)
+        self.disks.started(broker)
 
     def reopened(self, broker: SimBroker, tp: TopicPartition) -> None:
         """A log that was offline was opened anew, as after a crash of the process."""
@@ -219,6 +224,7 @@ class Checker(Watcher):
         if (overdue := broker.leading.overdue(broker.awake_since)) is not None:
             self.fail("B24 Purgatory", f"broker {broker.id}: {overdue}")
         self.terms.after(broker)
+        self.isr.after(broker)
         while self._moved:
             self.leader_candidates(self._moved.pop())
 
@@ -329,12 +335,18 @@ class Checker(Watcher):
             if other != broker.id:
                 self.fail("B13 epochs", f"{tp}: brokers {other} and {broker.id} both lead epoch {leader.epoch}")
             self._complete(broker, tp, leader.epoch, view)
+        elif leader.partition_epoch < view.leads_in:
+            self.fail(
+                "B13 epochs",
+                f"broker {broker.id} leads {tp} in epoch {leader.epoch}: its partition epoch {view.leads_in} -> "
+                f"{leader.partition_epoch}",
+            )
         elif view.hw_epoch == leader.epoch and partition.high_watermark < view.hw:
             self.fail(
                 "B14 offsets",
                 f"broker {broker.id} {tp}: leader's HW {view.hw} -> {partition.high_watermark} in epoch {leader.epoch}",
             )
-        view.hw_epoch = leader.epoch
+        view.hw_epoch, view.leads_in = leader.epoch, leader.partition_epoch
         if broker.id not in leader.isr.committed:
             self.fail("B1 LeaderInIsr", f"broker {broker.id} leads {tp} with ISR {list(leader.isr.committed)}")
         if partition.log.epochs.latest != leader.epoch:
@@ -439,8 +451,10 @@ class Checker(Watcher):
     def _held_somewhere(self, tp: TopicPartition) -> None:
         """Power losses and truncations leave one replica at least with everything committed (B11)."""
         state = self.states.get(tp)
-        if state is not None and not any(
-            self.holds_all(replica, tp) for replica in state.replicas if replica not in self.without_power
+        if (
+            state is not None
+            and self.truth.get(tp)
+            and not any(self.holds_all(replica, tp) for replica in state.replicas if replica not in self.without_power)
         ):
             self.fail(
                 "B11 NoCommittedRecordLostGlobally",
@@ -451,6 +465,7 @@ class Checker(Watcher):
         """What a broker had not flushed is gone; what is left is known when it starts again."""
         self.power_lost[broker.id] = self.world.now
         self.without_power.add(broker.id)
+        self.disks.lost_power(broker)
         for tp in self.states:
             self._held_somewhere(tp)
 
@@ -535,6 +550,7 @@ class Checker(Watcher):
                 )
             if state.leader not in (old.leader, NO_LEADER) and state.leader_epoch == old.leader_epoch:
                 self.fail("B13 epochs", f"{tp}: leader {old.leader} -> {state.leader} without a new epoch")
+            self.isr.changed(tp, old, state, image)
         if state.leader != NO_LEADER and state.leader not in state.isr:
             self.fail("B1 LeaderInIsr", f"{tp}: leader {state.leader}, ISR {list(state.isr)}")
         fenced = [m for m in state.isr if not image.is_active(m)]
@@ -592,6 +608,7 @@ class Checker(Watcher):
         partition = broker.partitions[proposal.topic_partition]
         leader = partition.leader
         assert leader is not None
+        self.isr.proposed(broker, proposal.topic_partition)
         members = {m for m, _ in proposal.isr}
         removed = [m for m in leader.isr.committed if m not in members]
         began = self.world.term_began.setdefault((broker.id, proposal.topic_partition, leader.epoch), self.world.now)

@@ -62,6 +62,8 @@ class SimCluster:
         self.watcher = Watcher()
         self.brokers: dict[int, SimBroker] = {}
         self._member_ids = 0
+        self.applies_late: dict[int, float] = {}
+        """Seconds from what a broker reads in the store to its replicas, of those that are slow."""
 
     def open_store(self) -> SimStore:
         """The cluster store of this run."""
@@ -141,8 +143,8 @@ class SimCluster:
         """Whether a log is to be flushed now."""
         raise NotImplementedError
 
-    def read_limit(self) -> int:
-        """Bytes that a follower is given at most."""
+    def read_limit(self, follower: int) -> int:
+        """Bytes that a follower is given at most; one batch in any case."""
         raise NotImplementedError
 
     def close_at(self, source: int, other: SimBroker, event: Callable[[], None]) -> None:

@@ -233,7 +233,8 @@ class ConfiguredCluster(SimCluster):
         """The same for all: the first broker of a cluster that starts is its controller, for scenarios that name brokers."""
         return STORE_S
 
-    def read_limit(self) -> int:
+    def read_limit(self, follower: int) -> int:
+        del follower
         return self.config.replica_fetch_max_bytes
 
     # -- what happens -------------------------------------------------------------------------------------------------------

@@ -137,6 +137,16 @@ INVARIANTS: Mapping[str, Invariant] = {
     "B28 OneController": Invariant(
         "a term ends within two renewals of its lease after another broker took it, store and process willing", "KIP-631"
     ),
+    "B29 IsrGoesFirst": Invariant(
+        "nobody from outside the ISR is elected while a member of it lives, and throws that one out", "KIP-966"
+    ),
+    "B30 FlushedIsKept": Invariant(
+        "after a power loss a log and its epoch checkpoint reach as far as the log had said to be flushed",
+        "R11, R17, KAFKA-15046",
+    ),
+    "B31 LaggardsLeave": Invariant(
+        "a leader asks for an ISR without a follower that has for long not had what the leader's log had then", "R8, KIP-16"
+    ),
     "G1 CommittedOffsets": Invariant(
         "a member whose commits are accepted began at the last offset that was written before it asked, or at one whose "
         "commit nobody had been answered",

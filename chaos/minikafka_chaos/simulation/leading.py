@@ -111,7 +111,7 @@ class Leading:
                     position.offset,
                     position.last_fetched_epoch,
                     position.log_start_offset,
-                    world.read_limit(),
+                    world.read_limit(source),
                 )
             )
         wait_ms = int(world.fetch_wait() * 1000)

@@ -60,8 +60,8 @@ class View:
     """What the checker remembers of one hosted replica."""
 
     __slots__ = (
-        "agreed", "checked_start", "hw", "hw_epoch", "identities", "last_batches", "looked_at", "partition_epoch",
-        "producer_batches", "start", "term",
+        "agreed", "checked_start", "hw", "hw_epoch", "identities", "last_batches", "leads_in", "looked_at",
+        "partition_epoch", "producer_batches", "start", "term",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -77,6 +77,8 @@ class View:
         self.hw = 0
         self.hw_epoch = -1
         self.partition_epoch = -1
+        self.leads_in = -1
+        """The partition epoch that it goes by as a leader."""
         self.term = object()
         self.looked_at: tuple[object, ...] | None = None
         """What the replica was like when it was last compared with all that must hold."""

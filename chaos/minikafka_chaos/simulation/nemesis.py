@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.change import Election
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.world import World
 
+
+MORE_THAN_ALL, MORE_THAN_ALL_SHARE = "6", 0.3
+"""A min.insync.replicas above every replication factor, and the share of runs that end with it."""
 
 UNUSED = "unused"
 """A topic without clients."""
@@ -88,12 +92,15 @@ class Nemesis:
         return self.count not in self.world.plan.skip
 
     def heal(self) -> None:
-        """The end of all faults."""
+        """The end of all faults. In some runs more replicas are asked for from here on than there are: that is, all (KIP-966)."""
+        if Random(f"heal {self.world.scheduler.seed}").random() < MORE_THAN_ALL_SHARE:
+            self._set_min_isr(MORE_THAN_ALL)
         self.active = False
         self.world.note("-- heal --")
         self.world.network.heal()
         self.world.store.heal()
         self.world.disk_faults.heal()
+        self.world.ambushes.heal()
         for broker in self.world.brokers.values():
             broker.resume()
             if not broker.up:
@@ -133,11 +140,16 @@ class Nemesis:
         return True
 
     def _back_later(self, broker: SimBroker, soonest: float = 0.05, latest: float = 2.0) -> None:
+        self.back_in(broker, self.world.random.uniform(soonest, latest))
+
+    def back_in(self, broker: SimBroker, seconds: float) -> None:
+        """Start a broker that is down, unless all is healed before."""
+
         def back() -> None:
             if not broker.up and self.active:
                 broker.start()
 
-        self.world.scheduler.at(self.world.random.uniform(soonest, latest), back)
+        self.world.scheduler.at(seconds, back)
 
     def _kill(self, broker: SimBroker | None) -> None:
         if broker is not None and self.spares(broker):
@@ -165,13 +177,14 @@ class Nemesis:
     def power_loss(self) -> None:
         """Unflushed records of one broker go, where another member still holds all that is committed (f = min ISR - 1)."""
         broker = self._any() if self.world.random.random() < 0.5 else self._leader()
-        if broker is not None and self._lose_power(broker):
+        if broker is not None and self.lose_power(broker):
             self._back_later(broker)
 
-    def _lose_power(self, broker: SimBroker) -> bool:
-        if not broker.up or not self.spares(broker) or not self._may_lose(broker):
+    def lose_power(self, broker: SimBroker, torn: bool | None = None) -> bool:
+        """Unless that could take what is committed from all that have it. ``torn``: chance decides by default."""
+        if not broker.up or not self.may_lose(broker):
             return False
-        broker.crash(True, self.world.random.random() < 0.5)
+        broker.crash(True, self.world.random.random() < 0.5 if torn is None else torn)
         return True
 
     def power_loss_on_return(self) -> None:
@@ -182,7 +195,7 @@ class Nemesis:
             return
         links = [link for o in self.world.brokers if o != broker.id for link in ((o, broker.id), (broker.id, o))]
         away = self.world.lag * random.uniform(1.0, 2.0)
-        self._cut(links, f"b{broker.id} off", away)
+        self.cut_links(links, f"b{broker.id} off", away)
         self._ambushed.add(broker.id)
 
     def proposed(self, members: Iterable[int], isr: Collection[int]) -> None:
@@ -194,7 +207,7 @@ class Nemesis:
 
     def _ambush(self, member: int) -> None:
         broker = self.world.brokers[member]
-        if self.active and self._lose_power(broker):
+        if self.active and self.lose_power(broker):
             self._back_later(broker, 0.0, 0.03)
 
     def power_loss_in_recovery(self) -> None:
@@ -207,12 +220,15 @@ class Nemesis:
         self._back_later(broker, back, back)
 
         def lose() -> None:
-            if self.active and self._lose_power(broker):
+            if self.active and self.lose_power(broker):
                 self._back_later(broker)
 
         self.world.scheduler.at(back + random.uniform(0.05, 1.0), lose)
 
-    def _may_lose(self, broker: SimBroker) -> bool:
+    def may_lose(self, broker: SimBroker) -> bool:
+        """Whether others hold what is committed."""
+        if not self.spares(broker):
+            return False
         checker = self.world.checker
         for tp, state in checker.states.items():
             if broker.id not in state.replicas:
@@ -228,7 +244,7 @@ class Nemesis:
             broker.pause()
             self.world.scheduler.at(self.world.random.uniform(0.1, 4.0), broker.resume)
 
-    def _cut(self, links: list[tuple[int, int]], text: str, seconds: float | None = None) -> None:
+    def cut_links(self, links: list[tuple[int, int]], text: str, seconds: float | None = None) -> None:
         cut = self.world.network.cut
         cut.update(links)
         self.world.note(f"cut {text}")
@@ -244,16 +260,16 @@ class Nemesis:
         random = self.world.random
         a, b = random.sample(sorted(self.world.brokers), 2)
         if random.random() < 0.5:
-            self._cut([(a, b)], f"{a}->{b}")
+            self.cut_links([(a, b)], f"{a}->{b}")
         else:
-            self._cut([(a, b), (b, a)], f"{a}<->{b}")
+            self.cut_links([(a, b), (b, a)], f"{a}<->{b}")
 
     def isolate(self) -> None:
         """One broker from all others, not from clients: a zombie leader is born."""
         broker = self._leader() or self._any()
         if broker is not None:
             others = [i for i in self.world.brokers if i != broker.id]
-            self._cut([link for o in others for link in ((o, broker.id), (broker.id, o))], f"b{broker.id} off")
+            self.cut_links([link for o in others for link in ((o, broker.id), (broker.id, o))], f"b{broker.id} off")
 
     def slow_network(self) -> None:
         network, random = self.world.network, self.world.random
@@ -304,7 +320,9 @@ class Nemesis:
             return
         away = self.world.session * random.uniform(1.2, 2.5)
         others = [i for i in self.world.brokers if i != broker.id]
-        self._cut([link for o in others for link in ((o, broker.id), (broker.id, o))], f"b{broker.id} off", away + 1.5)
+        self.cut_links(
+            [link for o in others for link in ((o, broker.id), (broker.id, o))], f"b{broker.id} off", away + 1.5
+        )
         broker.pause()
         self.world.scheduler.at(away, broker.resume)
 
@@ -347,14 +365,14 @@ class Nemesis:
             return
         new = random.choice(others)
         lag, away = random.uniform(0.05, 0.3), random.uniform(0.05, 0.6)
-        self._cut([(new, old), (old, new)], f"{new}<->{old}", lag)
+        self.cut_links([(new, old), (old, new)], f"{new}<->{old}", lag)
         self.world.store.slow[old] = lag + away * random.uniform(0.5, 2.0)
         self.world.note(f"{tp} moves from b{old} to b{new} and back")
-        self.world.scheduler.at(lag, lambda: self._prefer(tp, new))
-        self.world.scheduler.at(lag + away, lambda: self._prefer(tp, old))
+        self.world.scheduler.at(lag, lambda: self.prefer(tp, new))
+        self.world.scheduler.at(lag + away, lambda: self.prefer(tp, old))
         self.world.scheduler.at(lag + away + random.uniform(0.1, 1.0), lambda: self.world.store.on_time(old))
 
-    def _prefer(self, tp: TopicPartition, leader: int) -> None:
+    def prefer(self, tp: TopicPartition, leader: int) -> None:
         """Reorder the replicas and elect the preferred one, as two requests of an admin."""
 
         def decide(controller: Controller) -> None:
@@ -390,7 +408,7 @@ class Nemesis:
         def raise_it() -> None:
             store.slow[leader.id] = late
             self._set_min_isr("2")
-            self._cut(links, f"followers of b{leader.id} off", late)
+            self.cut_links(links, f"followers of b{leader.id} off", late)
 
         at = self.world.scheduler.at
         at(0.2, raise_it)

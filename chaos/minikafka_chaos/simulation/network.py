@@ -28,13 +28,15 @@ class Network:
     def __init__(self, world: SimCluster) -> None:
         self.world = world
         self.cut: set[tuple[int, int]] = set()
+        self.slow: dict[tuple[int, int], float] = {}
+        """Seconds more on the way, by link."""
         self.loss = 0.0
         self.duplication = 0.0
         self.delay_max = 0.01
 
-    def _delay(self) -> float:
+    def _delay(self, source: int, target: int) -> float:
         random = self.world.random
-        delay = random.uniform(0.0005, self.delay_max)
+        delay = random.uniform(0.0005, self.delay_max) + self.slow.get((source, target), 0.0)
         if random.random() < 0.02:
             delay += random.uniform(0.0, 0.2)
         return delay
@@ -59,7 +61,7 @@ class Network:
 
         def answer(value: Any) -> None:
             if not self._lost(target, source):
-                world.scheduler.at(self._delay(), lambda: deliver(value))
+                world.scheduler.at(self._delay(target, source), lambda: deliver(value))
 
         def deliver(value: Any) -> None:
             if sender is None:
@@ -82,11 +84,12 @@ class Network:
 
         if self._lost(source, target):
             return
-        world.scheduler.at(self._delay(), arrive)
+        world.scheduler.at(self._delay(source, target), arrive)
         if self.duplication and source != CLIENT and world.random.random() < self.duplication:
             world.scheduler.at(world.random.uniform(0.0, 3.0), arrive)
 
     def heal(self) -> None:
         self.cut.clear()
+        self.slow.clear()
         self.loss = self.duplication = 0.0
         self.delay_max = 0.01

@@ -17,6 +17,7 @@ from minikafka.log.log import Log
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 
+from minikafka_chaos.simulation.ambushes import Ambushes
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.checker import Checker, Violation
 from minikafka_chaos.simulation.clients import Consumer, EndOffsetWatcher, Producer
@@ -178,6 +179,8 @@ class World(SimCluster):
             unclean_leader_election_interval=1.0,
         )
         self.acked = 0
+        self.slow_followers: set[int] = set()
+        """They are given one batch at a time."""
         self.term_began: dict[tuple[int, TopicPartition, int], float] = {}
         self.nemesis: Nemesis | None = None
         groups = Random(f"groups {seed}")
@@ -252,8 +255,9 @@ class World(SimCluster):
         del log
         return self.random.random() < 0.7
 
-    def read_limit(self) -> int:
-        return self.random.choice((200, 1000, 100_000))
+    def read_limit(self, follower: int) -> int:
+        limit = self.random.choice((200, 1000, 100_000))
+        return 1 if follower in self.slow_followers else limit
 
     def outcome_is_lost(self) -> bool:
         return self.random.random() < self.plan.unknown_commit
@@ -304,6 +308,7 @@ class World(SimCluster):
             Curious(self, self.scheduler.seed)
         self.nemesis = Nemesis(self)
         self.disk_faults = DiskFaults(self, self.scheduler.seed)
+        self.ambushes = Ambushes(self, self.scheduler.seed)
 
     def run(self) -> None:
         """Faults for a while, then heal, then the final look; raises Violation."""

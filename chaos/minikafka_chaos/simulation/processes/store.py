@@ -67,7 +67,10 @@ class ProcessStore:
 
     async def changes(self, since: int) -> Changes:
         del since  # the image's revision, as the simulation's store knows
-        return self._stores.changes_for(self._broker)
+        changes = self._stores.changes_for(self._broker)
+        if (late := self._broker.world.applies_late.get(self._broker.id)) is not None:
+            await asyncio.sleep(late)
+        return changes
 
     async def wait(self, since: int, timeout: float) -> None:
         del since

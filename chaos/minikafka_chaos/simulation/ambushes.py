@@ -1,0 +1,180 @@
+"""Faults at the moments when something is nearly wrong, in a part of the runs.
+
+A fault that strikes at the right moment finds a bug a hundred times sooner than denser faults at random. Each ambush here waits
+for its moment by looking now and again, and strikes at the first that comes. Its choices come from a source of their own, so that
+runs without one are what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from minikafka.metadata.image import NO_LEADER
+from minikafka.protocol.types import TopicPartition
+
+if TYPE_CHECKING:
+    from minikafka_chaos.simulation.broker import SimBroker
+    from minikafka_chaos.simulation.world import World
+
+SHARE = 0.25
+"""Of runs that have one."""
+
+LOOK_SECONDS = 0.02
+
+PAUSE_SECONDS = 0.6
+"""Mean time from one strike to the next."""
+
+SLOW_FOLLOWER_SECONDS = 3.0
+"""More than a follower may be behind."""
+
+
+class Ambushes:
+    """The one of a run, if it has one."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.random = Random(f"ambushes {seed}")
+        kinds: tuple[Callable[[], bool], ...] = (
+            self._power_loss_after_a_cut,
+            self._power_loss_at_the_first_record,
+            self._election_beside_the_isr,
+            self._slow_follower,
+            self._late_metadata,
+        )
+        self._look_for = self.random.choice(kinds)
+        self._ends: dict[tuple[int, int, TopicPartition], int] = {}
+        """Log ends when last looked at, by broker and incarnation."""
+        self.active = self.random.random() < SHARE
+        if self.active:
+            world.scheduler.at(self.random.uniform(0.3, 1.0), self._look)
+
+    def heal(self) -> None:
+        """Nothing more happens."""
+        self.active = False
+        self.world.slow_followers.clear()
+        self.world.applies_late.clear()
+
+    def _look(self) -> None:
+        nemesis = self.world.nemesis
+        if not self.active or nemesis is None or not nemesis.may_strike():
+            return
+        struck = self._look_for()
+        self.world.scheduler.at(self.random.expovariate(1 / PAUSE_SECONDS) if struck else LOOK_SECONDS, self._look)
+
+    # -- loss of power ------------------------------------------------------------------------------------------------
+
+    def _power_loss_after_a_cut(self) -> bool:
+        """A replica that has just cut its log loses power: neither what it cut nor what it wrote over it may come back."""
+        for key, before, end in self._moved():
+            if end < before and self._lose_power(self.world.brokers[key[0]], self.random.uniform(0.0, 0.6)):
+                return True
+        return False
+
+    def _power_loss_at_the_first_record(self) -> bool:
+        """A broker that was just started loses power when it has written anything: what its start did may not be on the disk."""
+        seen = {(broker_id, incarnation) for broker_id, incarnation, _ in self._ends}
+        for broker in self.world.brokers.values():
+            if broker.up and (broker.id, broker.incarnation) not in seen:
+                self._remember(broker)
+        for key, before, end in self._moved():
+            broker = self.world.brokers[key[0]]
+            young = self.world.now - broker.started_at < 1.0
+            if end > before and young and self._lose_power(broker, 0.0):
+                return True
+        return False
+
+    def _moved(self) -> list[tuple[tuple[int, int, TopicPartition], int, int]]:
+        """Logs whose end is another than when last looked at: (whose, end before, end)."""
+        before, self._ends = self._ends, {}
+        for broker in self.world.brokers.values():
+            self._remember(broker)
+        return [(key, before[key], end) for key, end in self._ends.items() if key in before and before[key] != end]
+
+    def _remember(self, broker: SimBroker) -> None:
+        if broker.up and broker.logs is not None:
+            for tp, log in broker.logs.logs.items():
+                self._ends[broker.id, broker.incarnation, tp] = log.log_end_offset
+
+    def _lose_power(self, broker: SimBroker, after: float) -> bool:
+        nemesis = self.world.nemesis
+        assert nemesis is not None
+        incarnation = broker.incarnation
+        back = self.random.uniform(0.0, 1.0)
+
+        def strike() -> None:
+            if self.active and broker.incarnation == incarnation and nemesis.lose_power(broker, torn=True):
+                nemesis.back_in(broker, back)
+
+        if not nemesis.may_lose(broker) or not nemesis.counts():
+            return False
+        self.world.scheduler.at(after, strike)
+        return True
+
+    # -- admins and networks ------------------------------------------------------------------------------------------
+
+    def _election_beside_the_isr(self) -> bool:
+        """Followers are cut off from their leader until it is alone in the ISR; then an admin wants one of them to lead."""
+        nemesis, held = self.world.nemesis, self.world.store.held
+        assert nemesis is not None
+        for tp, state in sorted(self.world.checker.states.items()):
+            if state.leader == NO_LEADER or (held is not None and held.holder == state.leader):
+                continue
+            followers = [m for m in state.replicas if m != state.leader]
+            if self.random.random() < 0.02 and len(followers) > 1 and nemesis.counts():
+                away = self.world.lag * self.random.uniform(1.6, 2.4)
+                links = [link for f in followers for link in ((f, state.leader), (state.leader, f))]
+                nemesis.cut_links(links, f"followers of b{state.leader} off", away)
+                wanted = self.random.choice(followers)
+                for part in (0.7, 0.8, 0.9, 1.0):
+                    self.world.scheduler.at(away * part, lambda tp=tp, wanted=wanted: nemesis.prefer(tp, wanted))  # type: ignore[misc]
+                return True
+        return False
+
+    def _slow_follower(self) -> bool:
+        """A follower that fetches all the time, one batch at a time over a slow link, and so is never where its leader is."""
+        nemesis = self.world.nemesis
+        assert nemesis is not None
+        for _, state in sorted(self.world.checker.states.items()):
+            others = [m for m in state.isr if m != state.leader]
+            if state.leader != NO_LEADER and others and self.random.random() < 0.02 and nemesis.counts():
+                self._slow_down(self.random.choice(others), state.leader)
+                return True
+        return False
+
+    def _slow_down(self, follower: int, leader: int) -> None:
+        network, slow = self.world.network, self.world.slow_followers
+        links = ((follower, leader), (leader, follower))
+        slow.add(follower)
+        network.slow.update(dict.fromkeys(links, self.random.uniform(0.1, 0.2)))
+        self.world.note(f"b{follower} gets one batch at a time from b{leader}")
+
+        def mend() -> None:
+            slow.discard(follower)
+            for link in links:
+                network.slow.pop(link, None)
+
+        self.world.scheduler.at(SLOW_FOLLOWER_SECONDS * self.random.uniform(0.8, 1.2), mend)
+
+    def _late_metadata(self) -> bool:
+        """A leader that waits for followers applies what it read from the store late, when it has newer answers already."""
+        nemesis, applies_late = self.world.nemesis, self.world.applies_late
+        assert nemesis is not None
+        for _, state in sorted(self.world.checker.states.items()):
+            leader = state.leader
+            if (
+                leader != NO_LEADER
+                and leader not in applies_late
+                and len(state.isr) < len(state.replicas)
+                and nemesis.counts()
+            ):
+                applies_late[leader] = self.random.uniform(0.1, 0.8)
+                self.world.note(f"b{leader} applies what it reads {applies_late[leader]:.2f} s late")
+                self.world.scheduler.at(self.random.uniform(0.5, 2.0), partial(self._in_time, leader))
+                return True
+        return False
+
+    def _in_time(self, broker: int) -> None:
+        self.world.applies_late.pop(broker, None)
