@@ -15,6 +15,8 @@ from minikafka.groups.coordinator import GroupCoordinator
 from minikafka.groups.placement import OFFSETS_TOPIC
 from minikafka.groups.records import CommittedOffset
 from minikafka.groups.timers import Now
+from minikafka.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, format_checkpoint, write_offsets
+from minikafka.log.epochs import CHECKPOINT_NAME
 from minikafka.log.errors import CorruptBatch
 from minikafka.metadata.image import MIN_ISR
 from minikafka.protocol.records import Record, build_batch
@@ -22,7 +24,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
 from minikafka.replication.replica_host import ReplicaHost
-from minikafka_chaos.simulation import checker, client_checks, group_checks, term_checks, world
+from minikafka_chaos.simulation import checker, client_checks, disk_checks, group_checks, isr_checks, term_checks, world
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.bug_seed import rules_with
 from minikafka_chaos.simulation.checker import Violation
@@ -452,6 +454,70 @@ def a_term_goes_on_though_another_has_the_lease(scene: Scene) -> None:
     scene.checker.terms.after(controller)
 
 
+def a_leaders_partition_epoch_falls(scene: Scene) -> None:
+    scene.checker.after(scene.leader)
+    leader = scene.partition.leader
+    assert leader is not None
+    leader.partition_epoch -= 1
+    scene.view(scene.leader)
+    scene.checker.after(scene.leader)
+
+
+def elected_beside_a_live_member(scene: Scene) -> None:
+    scene.checker.states[scene.tp] = replace(scene.state, isr=(scene.leader.id,))
+    other = scene.follower.id
+    scene.decided(leader=other, isr=(other,), leader_epoch=scene.state.leader_epoch + 1)
+
+
+def flushed_records_are_gone(scene: Scene) -> None:
+    scene.follower.partitions[scene.tp].log.flushed_offset = FAR
+    scene.checker.lost_power(scene.follower)
+    scene.look(scene.follower)
+
+
+def epoch_checkpoint_lags_behind_the_flush(scene: Scene) -> None:
+    log = scene.follower.partitions[scene.tp].log
+    log.flush()
+    scene.follower.disk.write_atomic(f"{log.directory}/{CHECKPOINT_NAME}", format_checkpoint([]))
+    scene.checker.lost_power(scene.follower)
+
+
+def epoch_checkpoint_damaged_though_flushed(scene: Scene) -> None:
+    log = scene.follower.partitions[scene.tp].log
+    log.flush()
+    scene.follower.disk.write_atomic(f"{log.directory}/{CHECKPOINT_NAME}", b"")
+    scene.checker.lost_power(scene.follower)
+
+
+def recovery_point_beyond_the_flush(scene: Scene) -> None:
+    write_offsets(scene.follower.disk, f"{scene.world.data_dir}/{RECOVERY_POINTS}", {scene.tp: FAR})
+    scene.checker.lost_power(scene.follower)
+
+
+def clean_marker_is_back(scene: Scene) -> None:
+    scene.follower.disk.write_atomic(f"{scene.world.data_dir}/{CLEAN_SHUTDOWN}", b"{}")
+    scene.checker.lost_power(scene.follower)
+
+
+def a_follower_that_is_behind_stays_in_sync(scene: Scene) -> None:
+    scene.world.scheduler.now += 1
+    scene.checker.isr.after(scene.leader)
+    scene.follower.partitions[scene.tp].log.truncate_to(0)
+    scene.world.scheduler.now += 60
+    scene.checker.isr.after(scene.leader)
+
+
+def a_follower_that_keeps_up_stays_out(scene: Scene) -> None:
+    leader = scene.partition.leader
+    assert leader is not None
+    del scene.partition.log.segments[:-1]  # one read gives all there is
+    leader.isr.commit((scene.leader.id,))
+    scene.world.served_whole.add(scene.follower.id)
+    for _ in range(6):
+        scene.checker.isr.fetched(scene.follower, scene.follower.partitions[scene.tp], scene.leader.id)
+        scene.world.scheduler.now += 0.5
+
+
 def hasty_shrink(scene: Scene) -> None:
     scene.world.term_began[scene.leader.id, scene.tp, scene.state.leader_epoch] = scene.world.now
     alone = ((scene.leader.id, -1),)
@@ -621,6 +687,7 @@ WRONG: dict[str, Callable[[Scene], None]] = {
     "B12 ValidFetcherState": answer_of_a_zombie_is_taken,
     "B12 ValidFetcherState, another leader": answer_of_a_usurper_is_taken,
     "B13 epochs": two_leaders_of_one_epoch,
+    "B13 epochs, of a term": a_leaders_partition_epoch_falls,
     "B14 offsets": high_watermark_beyond_the_end,
     "B15 recovery": log_end_without_records,
     "B16 producer state": sequence_refused,
@@ -647,6 +714,14 @@ WRONG: dict[str, Callable[[Scene], None]] = {
     "B26 ToldWhenWritten, twice": an_event_told_twice,
     "B27 UnfencedWhenReady": unfenced_before_it_has_looked_at_the_image,
     "B28 OneController": a_term_goes_on_though_another_has_the_lease,
+    "B29 IsrGoesFirst": elected_beside_a_live_member,
+    "B30 FlushedIsKept": flushed_records_are_gone,
+    "B30 FlushedIsKept, epochs": epoch_checkpoint_lags_behind_the_flush,
+    "B30 FlushedIsKept, epochs, damaged": epoch_checkpoint_damaged_though_flushed,
+    "B30 FlushedIsKept, recovery point": recovery_point_beyond_the_flush,
+    "B31 LaggardsLeave": a_follower_that_is_behind_stays_in_sync,
+    "B32 WhoKeepsUpJoins": a_follower_that_keeps_up_stays_out,
+    "B33 CleanOnce": clean_marker_is_back,
     "G1 CommittedOffsets": a_member_begins_before_the_last_commit,
     "G1 CommittedOffsets, none": a_member_begins_at_nothing,
     "G1 CommittedOffsets, not written": a_member_began_where_nobody_wrote,
@@ -738,7 +813,7 @@ def test_every_declared_invariant_is_exercised_here() -> None:
 def test_every_reported_invariant_is_declared() -> None:
     reported = {
         call.args[0].value
-        for module in (checker, client_checks, group_checks, term_checks, world)
+        for module in (checker, client_checks, disk_checks, group_checks, isr_checks, term_checks, world)
         for call in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)

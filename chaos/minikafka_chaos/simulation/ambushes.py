@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.world import World
 
-SHARE = 0.25
+SHARE = 0.3
 """Of runs that have one."""
 
 LOOK_SECONDS = 0.02
@@ -27,8 +27,18 @@ LOOK_SECONDS = 0.02
 PAUSE_SECONDS = 0.6
 """Mean time from one strike to the next."""
 
+PATIENCE = 5.0
+"""How much more rarely brokers flush and write checkpoints in some runs, so that a power loss finds something to take."""
+
+BREATH_SECONDS = 2.0
+"""From the end of a cut to the next, so that something is acknowledged."""
+
 SLOW_FOLLOWER_SECONDS = 3.0
 """More than a follower may be behind."""
+SLOW_WAY_BACK_SECONDS = 6.0
+"""As long as it may take a follower to start, to catch up and to join."""
+ONE_SEGMENT_BYTES = 1 << 20
+"""No run fills such a segment. One fetch reads no further than to the end of a segment."""
 
 
 class Ambushes:
@@ -44,9 +54,13 @@ class Ambushes:
             self._slow_follower,
             self._late_metadata,
         )
+        if world.log_config({}).segment_bytes >= ONE_SEGMENT_BYTES:
+            kinds += (self._slow_way_back,) * len(kinds)
         self._look_for = self.random.choice(kinds)
         self._ends: dict[tuple[int, int, TopicPartition], int] = {}
         """Log ends when last looked at, by broker and incarnation."""
+        self._mended = 0.0
+        """When links may be cut again."""
         self.active = self.random.random() < SHARE
         if self.active:
             world.scheduler.at(self.random.uniform(0.3, 1.0), self._look)
@@ -55,6 +69,7 @@ class Ambushes:
         """Nothing more happens."""
         self.active = False
         self.world.slow_followers.clear()
+        self.world.served_whole.clear()
         self.world.applies_late.clear()
 
     def _look(self) -> None:
@@ -67,14 +82,27 @@ class Ambushes:
     # -- loss of power ------------------------------------------------------------------------------------------------
 
     def _power_loss_after_a_cut(self) -> bool:
-        """A replica that has just cut its log loses power: neither what it cut nor what it wrote over it may come back."""
+        """A replica that has just cut its log loses power: neither what it cut nor what it wrote over it may come back.
+
+        So that there is much to cut, a leader goes on without the others for a while; and little is flushed in between.
+        """
+        nemesis = self.world.nemesis
+        assert nemesis is not None
+        self.world.patience = PATIENCE
+        if self.random.random() < 0.005 and nemesis.counts():
+            nemesis.isolate()
         for key, before, end in self._moved():
-            if end < before and self._lose_power(self.world.brokers[key[0]], self.random.uniform(0.0, 0.6)):
+            if end < before and self._lose_power(self.world.brokers[key[0]], self.random.uniform(0.0, 0.4)):
                 return True
         return False
 
     def _power_loss_at_the_first_record(self) -> bool:
         """A broker that was just started loses power when it has written anything: what its start did may not be on the disk."""
+        nemesis = self.world.nemesis
+        assert nemesis is not None
+        self.world.patience = PATIENCE
+        if self.random.random() < 0.01 and nemesis.counts():
+            nemesis.shut_down()
         seen = {(broker_id, incarnation) for broker_id, incarnation, _ in self._ends}
         for broker in self.world.brokers.values():
             if broker.up and (broker.id, broker.incarnation) not in seen:
@@ -120,17 +148,23 @@ class Ambushes:
         nemesis, held = self.world.nemesis, self.world.store.held
         assert nemesis is not None
         for tp, state in sorted(self.world.checker.states.items()):
-            if state.leader == NO_LEADER or (held is not None and held.holder == state.leader):
+            eligible = [m for m in state.elr if self.world.brokers[m].up]
+            if state.isr and eligible:
+                first = state.replicas[0] in eligible
+                nemesis.prefer(tp, state.replicas[0] if first else eligible[0], reorder=not first, elect=first)
+        for _, state in sorted(self.world.checker.states.items()):
+            if (
+                state.leader == NO_LEADER
+                or (held is not None and held.holder == state.leader)
+                or self.world.now < self._mended
+            ):
                 continue
             followers = [m for m in state.replicas if m != state.leader]
             if self.random.random() < 0.02 and len(followers) > 1 and nemesis.counts():
-                away = self.world.lag * self.random.uniform(1.6, 2.4)
                 links = [link for f in followers for link in ((f, state.leader), (state.leader, f))]
+                away = self.world.lag * self.random.uniform(1.6, 2.4)
                 nemesis.cut_links(links, f"followers of b{state.leader} off", away)
-                wanted = self.random.choice(followers)
-                for part in (0.7, 0.8, 0.9, 1.0):
-                    self.world.scheduler.at(away * part, lambda tp=tp, wanted=wanted: nemesis.prefer(tp, wanted))  # type: ignore[misc]
-                return True
+                self._mended = self.world.now + away + BREATH_SECONDS
         return False
 
     def _slow_follower(self) -> bool:
@@ -140,23 +174,34 @@ class Ambushes:
         for _, state in sorted(self.world.checker.states.items()):
             others = [m for m in state.isr if m != state.leader]
             if state.leader != NO_LEADER and others and self.random.random() < 0.02 and nemesis.counts():
-                self._slow_down(self.random.choice(others), state.leader)
+                self._slow_down(self.random.choice(others), self.world.slow_followers, SLOW_FOLLOWER_SECONDS, 0.15)
                 return True
         return False
 
-    def _slow_down(self, follower: int, leader: int) -> None:
-        network, slow = self.world.network, self.world.slow_followers
-        links = ((follower, leader), (leader, follower))
-        slow.add(follower)
-        network.slow.update(dict.fromkeys(links, self.random.uniform(0.1, 0.2)))
-        self.world.note(f"b{follower} gets one batch at a time from b{leader}")
+    def _slow_down(self, follower: int, among: set[int], seconds: float, delay: float) -> None:
+        slow = self.world.network.slow_fetches
+        among.add(follower)
+        slow[follower] = delay * self.random.uniform(0.7, 1.3)
+        self.world.note(f"b{follower} fetches slowly")
 
         def mend() -> None:
-            slow.discard(follower)
-            for link in links:
-                network.slow.pop(link, None)
+            among.discard(follower)
+            slow.pop(follower, None)
 
-        self.world.scheduler.at(SLOW_FOLLOWER_SECONDS * self.random.uniform(0.8, 1.2), mend)
+        self.world.scheduler.at(seconds * self.random.uniform(0.8, 1.2), mend)
+
+    def _slow_way_back(self) -> bool:
+        """A follower that is not in sync gets all that there is with each fetch, over a slow link, from a leader that is busy."""
+        nemesis, served = self.world.nemesis, self.world.served_whole
+        assert nemesis is not None
+        if self.random.random() < 0.01 and nemesis.counts():
+            nemesis.kill()
+        for _, state in sorted(self.world.checker.states.items()):
+            out = [m for m in state.replicas if m not in state.isr and m not in served and self.world.brokers[m].up]
+            if state.leader != NO_LEADER and out and nemesis.counts():
+                self._slow_down(self.random.choice(out), served, SLOW_WAY_BACK_SECONDS, 0.05)
+                return True
+        return False
 
     def _late_metadata(self) -> bool:
         """A leader that waits for followers applies what it read from the store late, when it has newer answers already."""

@@ -363,6 +363,7 @@ class Checker(Watcher):
 
     def fetched(self, broker: SimBroker, partition: Partition, leader: int, sent_in: int) -> None:
         """A follower has taken in an answer: it came from who led the follower's leader epoch, in that epoch (KIP-320)."""
+        self.isr.fetched(broker, partition, leader)
         tp, epoch = partition.topic_partition, partition.leader_epoch
         rightful = self.leaders.get((tp, epoch))
         if self._exists(tp, partition) and (sent_in != epoch or leader != rightful):

@@ -70,7 +70,10 @@ class Connections(Network):
         handler: Handler,
         on_reply: Reply,
         on_refused: Callable[[], None] | None = None,
+        *,
+        fetch: bool = False,
     ) -> None:
+        del fetch
         world = self.world
         sender = world.brokers.get(source)
         incarnation = sender.incarnation if sender is not None else 0

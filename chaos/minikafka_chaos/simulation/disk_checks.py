@@ -1,4 +1,4 @@
-"""What is checked of disks that have lost power: see ``invariants``, B30."""
+"""What is checked of disks that have lost power: see ``invariants``, B30 and B33."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from minikafka.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, read_offsets
 from minikafka.log.epochs import EpochEntry, LeaderEpochCache
 from minikafka.log.errors import MalformedCheckpoint
 from minikafka.log.log import Log
@@ -36,11 +37,27 @@ class DiskChecks:
         """The process is dead, the disk has lost what it loses, and nobody has mended anything yet."""
         if broker.logs is None:
             return
-        for tp, log in broker.logs.logs.items():
-            if log.failure is None:
-                self._promises[broker.id, tp] = _Promise(broker.logs.topic_ids.get(tp), log.flushed_offset)
-                with unrefused(broker.disk):
+        folder = broker.world.data_dir
+        with unrefused(broker.disk):
+            if not broker.stopping and broker.disk.exists(f"{folder}/{CLEAN_SHUTDOWN}"):
+                self._checker.fail(
+                    "B33 CleanOnce",
+                    f"broker {broker.id} lost power while it ran, and its disk says that it stopped cleanly",
+                )
+            points = read_offsets(broker.disk, f"{folder}/{RECOVERY_POINTS}")
+            for tp, log in broker.logs.logs.items():
+                if log.failure is None:
+                    self._promises[broker.id, tp] = _Promise(broker.logs.topic_ids.get(tp), log.flushed_offset)
                     self._epochs(broker, tp, log)
+                    self._recovery_point(broker, tp, log, points.get(tp, 0))
+
+    def _recovery_point(self, broker: SimBroker, tp: TopicPartition, log: Log, point: int) -> None:
+        """Recovery believes what is below the recovery point without reading it."""
+        if point > log.flushed_offset:
+            self._checker.fail(
+                "B30 FlushedIsKept",
+                f"broker {broker.id} {tp}: flushed up to {log.flushed_offset}, and its recovery point on the disk is {point}",
+            )
 
     def _epochs(self, broker: SimBroker, tp: TopicPartition, log: Log) -> None:
         """The epoch checkpoint does not lag behind what was flushed: recovery trusts it where it does not read records.

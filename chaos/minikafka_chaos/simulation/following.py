@@ -108,7 +108,7 @@ class SimFetcher:
             if self.loop.may_fetch_on:
                 self._kick(overtake=True)
 
-        self.broker.world.network.request(source, self.leader_id, serve, answered, closed)
+        self.broker.world.network.request(source, self.leader_id, serve, answered, closed, fetch=True)
         self.broker.later(self.broker.world.fetch_timeout, closed)
 
     def _disconnected(self) -> None:

@@ -141,11 +141,18 @@ INVARIANTS: Mapping[str, Invariant] = {
         "nobody from outside the ISR is elected while a member of it lives, and throws that one out", "KIP-966"
     ),
     "B30 FlushedIsKept": Invariant(
-        "after a power loss a log and its epoch checkpoint reach as far as the log had said to be flushed",
+        "after a power loss log and epoch checkpoint reach as far as the log had said to be flushed, its recovery point no "
+        "further",
         "R11, R17, KAFKA-15046",
     ),
     "B31 LaggardsLeave": Invariant(
         "a leader asks for an ISR without a follower that has for long not had what the leader's log had then", "R8, KIP-16"
+    ),
+    "B32 WhoKeepsUpJoins": Invariant(
+        "a follower that gets all that its leader has with every fetch is soon asked into the ISR", "KIP-497"
+    ),
+    "B33 CleanOnce": Invariant(
+        "a clean shutdown counts for one start: its marker is not back after a power loss", "KAFKA-10471"
     ),
     "G1 CommittedOffsets": Invariant(
         "a member whose commits are accepted began at the last offset that was written before it asked, or at one whose "

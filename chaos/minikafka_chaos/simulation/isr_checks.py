@@ -1,4 +1,4 @@
-"""What is checked of who is in sync, and of who may lead for it: see ``invariants``, B29 and B31."""
+"""What is checked of who is in sync, and of who may lead for it: see ``invariants``, B29, B31 and B32."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from minikafka.metadata.image import NO_LEADER, ClusterImage, PartitionState
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication.partition import Partition
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -17,6 +18,10 @@ CHECKS_MAX = 1.5
 """A leader looks twice in ``replica.lag.time.max.ms`` for followers that are behind."""
 SLACK = 0.4
 """Seconds: what lies between two looks of ours, and something for the leader's clock."""
+JOINS_SECONDS = 1.2
+"""Three fetches over a slow link, and the controller's answer."""
+NEXT_FETCH_SECONDS = 0.9
+"""Nothing is lost on the way, and nobody stands still, while the answers come no later than this."""
 
 
 class _Member(NamedTuple):
@@ -38,6 +43,8 @@ class IsrChecks:
         self._looked: dict[int, float] = {}
         self._caught_up: dict[_Member, tuple[float, int]] = {}
         """When a member was last seen at the goal set before, and the new goal: where its leader's log ended then."""
+        self._keeps_up: dict[_Member, tuple[float, float]] = {}
+        """Since when a follower that is not in the ISR has taken in all that there was, and when it did last."""
 
     def changed(self, tp: TopicPartition, old: PartitionState, new: PartitionState, image: ClusterImage) -> None:
         """The controllers' decision on a partition that there was before.
@@ -59,8 +66,9 @@ class IsrChecks:
         self._forget(broker.id, tp)
 
     def _forget(self, broker_id: int, tp: TopicPartition) -> None:
-        for member in [m for m in self._caught_up if m.broker == broker_id and m.topic_partition == tp]:
-            del self._caught_up[member]
+        for seen in (self._caught_up, self._keeps_up):
+            for member in [m for m in seen if m[:2] == (broker_id, tp)]:
+                del seen[member]
 
     def after(self, broker: SimBroker) -> None:
         """An event on a broker is over: does it lead with members that have long not been where its log ended (B31)?"""
@@ -100,3 +108,33 @@ class IsrChecks:
         logs = self._world.brokers[member.follower].logs
         log = None if logs is None else logs.logs.get(member.topic_partition)
         return 0 if log is None else log.log_end_offset
+
+    def fetched(self, follower: SimBroker, partition: Partition, leader_id: int) -> None:
+        """A follower has taken in an answer; if it gets all there is with each, it does not stay out for long (B32)."""
+        world, tp = self._world, partition.topic_partition
+        broker = world.brokers[leader_id]
+        member = _Member(leader_id, tp, partition.topic_id, partition.leader_epoch, follower.id)
+        since, last = self._keeps_up.pop(member, (world.now, world.now))
+        ours = broker.partitions.get(tp) if broker.up else None
+        leader = None if ours is None else ours.leader
+        if (
+            ours is None
+            or leader is None
+            or ours.log.failure is not None
+            or len(ours.log.segments) > 1  # one read gives no more than what is left of a segment
+            or leader.epoch != partition.leader_epoch
+            or leader.isr.pending is not None
+            or follower.id in leader.isr.maximal
+            or follower.id not in world.served_whole
+            or not ours.peers.eligible(follower.id, follower.broker_epoch)
+        ):
+            return
+        if world.now - last > NEXT_FETCH_SECONDS or broker.awake_since > since or follower.awake_since > since:
+            since = world.now
+        if world.now - since > JOINS_SECONDS:
+            self._checker.fail(
+                "B32 WhoKeepsUpJoins",
+                f"broker {leader_id} leaves {follower.id} out of the ISR of {tp}, which has had all of its log with every fetch "
+                f"for {world.now - since:.2f} s",
+            )
+        self._keeps_up[member] = since, world.now

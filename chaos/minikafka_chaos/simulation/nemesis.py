@@ -93,7 +93,7 @@ class Nemesis:
 
     def heal(self) -> None:
         """The end of all faults. In some runs more replicas are asked for from here on than there are: that is, all (KIP-966)."""
-        if Random(f"heal {self.world.scheduler.seed}").random() < MORE_THAN_ALL_SHARE:
+        if self.may_strike() and Random(f"heal {self.world.scheduler.seed}").random() < MORE_THAN_ALL_SHARE:
             self._set_min_isr(MORE_THAN_ALL)
         self.active = False
         self.world.note("-- heal --")
@@ -372,16 +372,18 @@ class Nemesis:
         self.world.scheduler.at(lag + away, lambda: self.prefer(tp, old))
         self.world.scheduler.at(lag + away + random.uniform(0.1, 1.0), lambda: self.world.store.on_time(old))
 
-    def prefer(self, tp: TopicPartition, leader: int) -> None:
-        """Reorder the replicas and elect the preferred one, as two requests of an admin."""
+    def prefer(self, tp: TopicPartition, leader: int, *, reorder: bool = True, elect: bool = True) -> None:
+        """Reorder the replicas and elect the preferred one, as two requests of an admin, or one of them."""
 
         def decide(controller: Controller) -> None:
             state = controller.workspace.image.partition(tp.topic, tp.partition)  # people may have deleted its topic
             replicas = () if state is None else state.replicas
             if leader in replicas:
-                order = (leader, *(r for r in replicas if r != leader))
-                controller.partitions.reassign(tp.topic, tp.partition, order)
-                controller.partitions.elect(tp.topic, tp.partition, Election.PREFERRED)
+                if reorder:
+                    order = (leader, *(r for r in replicas if r != leader))
+                    controller.partitions.reassign(tp.topic, tp.partition, order)
+                if elect:
+                    controller.partitions.elect(tp.topic, tp.partition, Election.PREFERRED)
 
         self._ask(decide)
 

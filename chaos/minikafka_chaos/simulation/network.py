@@ -28,15 +28,15 @@ class Network:
     def __init__(self, world: SimCluster) -> None:
         self.world = world
         self.cut: set[tuple[int, int]] = set()
-        self.slow: dict[tuple[int, int], float] = {}
-        """Seconds more on the way, by link."""
+        self.slow_fetches: dict[int, float] = {}
+        """Seconds more that a follower's fetch takes on the way, and its answer."""
         self.loss = 0.0
         self.duplication = 0.0
         self.delay_max = 0.01
 
-    def _delay(self, source: int, target: int) -> float:
+    def _delay(self) -> float:
         random = self.world.random
-        delay = random.uniform(0.0005, self.delay_max) + self.slow.get((source, target), 0.0)
+        delay = random.uniform(0.0005, self.delay_max)
         if random.random() < 0.02:
             delay += random.uniform(0.0, 0.2)
         return delay
@@ -53,15 +53,18 @@ class Network:
         handler: Handler,
         on_reply: Reply,
         on_refused: Callable[[], None] | None = None,
+        *,
+        fetch: bool = False,
     ) -> None:
         """Have ``handler`` run at ``target``; its reply comes back to the same incarnation of ``source``, or never."""
         world = self.world
+        more = self.slow_fetches.get(source, 0.0) if fetch else 0.0
         sender = world.brokers.get(source)
         incarnation = sender.incarnation if sender is not None else 0
 
         def answer(value: Any) -> None:
             if not self._lost(target, source):
-                world.scheduler.at(self._delay(target, source), lambda: deliver(value))
+                world.scheduler.at(self._delay() + more, lambda: deliver(value))
 
         def deliver(value: Any) -> None:
             if sender is None:
@@ -84,12 +87,12 @@ class Network:
 
         if self._lost(source, target):
             return
-        world.scheduler.at(self._delay(source, target), arrive)
+        world.scheduler.at(self._delay() + more, arrive)
         if self.duplication and source != CLIENT and world.random.random() < self.duplication:
             world.scheduler.at(world.random.uniform(0.0, 3.0), arrive)
 
     def heal(self) -> None:
         self.cut.clear()
-        self.slow.clear()
+        self.slow_fetches.clear()
         self.loss = self.duplication = 0.0
         self.delay_max = 0.01

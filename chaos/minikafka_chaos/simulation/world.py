@@ -25,6 +25,7 @@ from minikafka_chaos.simulation.cluster import SimCluster
 from minikafka_chaos.simulation.disk_faults import DiskFaults
 from minikafka_chaos.simulation.group_checks import SHARED
 from minikafka_chaos.simulation.kubernetes_store import KubernetesStores
+from minikafka_chaos.simulation.leading import FETCH_BYTES_MAX
 from minikafka_chaos.simulation.members import GroupMember
 from minikafka_chaos.simulation.nemesis import Nemesis
 from minikafka_chaos.simulation.network import Network
@@ -181,6 +182,10 @@ class World(SimCluster):
         self.acked = 0
         self.slow_followers: set[int] = set()
         """They are given one batch at a time."""
+        self.served_whole: set[int] = set()
+        """They are given all that there is."""
+        self.patience = 1.0
+        """Times the usual pauses between flushes, and between checkpoints."""
         self.term_began: dict[tuple[int, TopicPartition, int], float] = {}
         self.nemesis: Nemesis | None = None
         groups = Random(f"groups {seed}")
@@ -236,13 +241,13 @@ class World(SimCluster):
         return self.random.choice((0.0, 0.1))
 
     def checkpoint_pause(self, first: bool) -> float:
-        return self.random.uniform(0.1, 0.5) if first else self.random.uniform(0.2, 0.6)
+        return self.patience * (self.random.uniform(0.1, 0.5) if first else self.random.uniform(0.2, 0.6))
 
     def load_pause(self) -> float:
         return self.random.uniform(0.0, 0.01)
 
     def flush_pause(self, first: bool) -> float:
-        return self.random.uniform(0.05, 0.5) if first else self.random.uniform(0.05, 0.6)
+        return self.patience * (self.random.uniform(0.05, 0.5) if first else self.random.uniform(0.05, 0.6))
 
     def gave_up(self, broker: SimBroker) -> None:
         """Its supervisor starts it again, unless somebody was faster."""
@@ -257,6 +262,8 @@ class World(SimCluster):
 
     def read_limit(self, follower: int) -> int:
         limit = self.random.choice((200, 1000, 100_000))
+        if follower in self.served_whole:
+            return FETCH_BYTES_MAX
         return 1 if follower in self.slow_followers else limit
 
     def outcome_is_lost(self) -> bool:
