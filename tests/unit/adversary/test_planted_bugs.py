@@ -17,9 +17,7 @@ from tests.adversary.network_bugs import NETWORK
 from tests.adversary.planting import ROOT, Bug, Copy, Drifted, check, planted
 from tests.adversary.shell_bugs import SHELL
 from tests.adversary.suites import JUDGES, SIMULATION, UNIT, WIRE, Broken, Verdict, simulate, suite_of
-
-AUDITED = {*(f"m{n:02}" for n in range(1, 35)), *(f"s{n:02}" for n in range(1, 15))}
-"""Those of the audit of the first release."""
+from tests.adversary.unseen import UNSEEN
 
 
 @pytest.mark.parametrize("name", BUGS)
@@ -30,8 +28,13 @@ def test_it_can_be_planted(name: str) -> None:
 
 def test_names() -> None:
     assert len(BUGS) == len(CORE) + len(SHELL) + len(JUDGING) + len(CHAOS) + len(NETWORK), "a name is used twice"
-    assert set(BUGS) >= AUDITED
+    assert sum(results.is_of_the_audit(name) for name in BUGS) == 48
     assert all(re.fullmatch(r"[a-z]\d\d", name) for name in BUGS)
+
+
+def test_what_the_simulator_does_not_see_has_its_reason() -> None:
+    found = results.load()
+    assert {n for n in found if results.is_of_the_audit(n) and not found[n].get(SIMULATION, "not tried")} == set(UNSEEN)
 
 
 def test_no_two_are_the_same() -> None:
