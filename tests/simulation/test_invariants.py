@@ -24,7 +24,16 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
 from minikafka.replication.replica_host import ReplicaHost
-from minikafka_chaos.simulation import checker, client_checks, disk_checks, group_checks, isr_checks, term_checks, world
+from minikafka_chaos.simulation import (
+    checker,
+    client_checks,
+    disk_checks,
+    group_checks,
+    isr_checks,
+    log_checks,
+    term_checks,
+    world,
+)
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.bug_seed import rules_with
 from minikafka_chaos.simulation.checker import Violation
@@ -271,7 +280,7 @@ def a_record_is_gone_though_nobody_deleted_it(scene: Scene) -> None:
 
 def two_records_of_one_epoch_at_one_offset(scene: Scene) -> None:
     epoch = scene.view(scene.follower).identities[0][0]
-    scene.checker.written[scene.tp][0, epoch] = ALIEN
+    scene.checker.logs.written[scene.tp][0, epoch] = ALIEN
     scene.look(scene.follower)
 
 
@@ -813,7 +822,7 @@ def test_every_declared_invariant_is_exercised_here() -> None:
 def test_every_reported_invariant_is_declared() -> None:
     reported = {
         call.args[0].value
-        for module in (checker, client_checks, disk_checks, group_checks, isr_checks, term_checks, world)
+        for module in (checker, client_checks, disk_checks, group_checks, isr_checks, log_checks, term_checks, world)
         for call in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)

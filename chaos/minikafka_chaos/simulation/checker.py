@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from minikafka.controller.workspace import Event
-from minikafka.log.log import Log
-from minikafka.metadata.image import MIN_ISR, NO_LEADER, ClusterImage, PartitionState
-from minikafka.protocol.records import RecordBatch
+from minikafka.metadata.image import NO_LEADER, ClusterImage, PartitionState
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
@@ -26,14 +24,11 @@ from minikafka_chaos.simulation.client_checks import ClientChecks
 from minikafka_chaos.simulation.disk_checks import DiskChecks
 from minikafka_chaos.simulation.group_checks import GroupChecks
 from minikafka_chaos.simulation.isr_checks import IsrChecks
+from minikafka_chaos.simulation.log_checks import LogChecks
 from minikafka_chaos.simulation.mirror import (
-    GONE,
     Identity,
     View,
-    epochs_differ,
     first_difference,
-    indexes_differ,
-    producers_differ,
     unrefused,
 )
 from minikafka_chaos.simulation.term_checks import TermChecks
@@ -61,13 +56,12 @@ class Checker(Watcher):
         self.truth: dict[TopicPartition, list[Identity]] = {}
         self.deleted: dict[TopicPartition, int] = {}
         """Up to where records were really deleted, by request."""
-        self.written: dict[TopicPartition, dict[tuple[int, int], Identity]] = {}
-        """The one record that was ever seen at an offset with a leader epoch."""
         self.clients = ClientChecks(world, self)
         self.terms = TermChecks(world, self)
         self.groups = GroupChecks(world, self)
         self.isr = IsrChecks(world, self)
         self.disks = DiskChecks(self)
+        self.logs = LogChecks(world, self)
         self.views: dict[tuple[int, TopicPartition], View] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         self.topic_ids: dict[str, UUID] = {}
@@ -94,83 +88,15 @@ class Checker(Watcher):
         self.without_power.discard(broker.id)
         with unrefused(broker.disk):
             for tp, log in broker.logs.logs.items():
-                self._opened(broker, tp, log)
+                self.logs.opened(broker, tp, log)
         self.disks.started(broker)
 
     def reopened(self, broker: SimBroker, tp: TopicPartition) -> None:
         """A log that was offline was opened anew, as after a crash of the process."""
         if broker.up and broker.logs is not None:
             with unrefused(broker.disk):
-                self._opened(broker, tp, broker.logs.logs[tp])
+                self.logs.opened(broker, tp, broker.logs.logs[tp])
             self._held_somewhere(tp)
-
-    def _opened(self, broker: SimBroker, tp: TopicPartition, log: Log) -> None:
-        """What is on the disk is read again."""
-        view = self.views[broker.id, tp] = View()
-        expected = log.segments[0].base_offset
-        view.skip_to(expected)
-        for whole in log.read_batches(log.log_start_offset, log.log_end_offset):
-            if whole.header.base_offset > expected and whole.header.base_offset <= log.log_start_offset:
-                expected = whole.header.base_offset
-                view.skip_to(expected)
-            if not whole.crc_matches() or whole.header.base_offset != expected:
-                self.fail(
-                    "B15 recovery",
-                    f"broker {broker.id} {tp}: batch at {whole.header.base_offset} is damaged or out of place, "
-                    f"want {expected}",
-                )
-            expected = whole.header.next_offset
-            self._mirror_batch(broker, tp, view, whole)
-        if log.log_start_offset == log.log_end_offset:
-            view.skip_to(log.log_end_offset)
-            expected = log.log_end_offset
-        if expected != log.log_end_offset:
-            self.fail(
-                "B15 recovery",
-                f"broker {broker.id} {tp}: whole batches end at {expected}, LEO {log.log_end_offset}",
-            )
-        self._starts_right(broker, tp, log.log_start_offset)
-        view.begin_at(log.log_start_offset)
-        self._remembers_right(broker, tp, log, view)
-        self._finds_right(broker, tp, log)
-
-    def _mirror_batch(self, broker: SimBroker, tp: TopicPartition, view: View, whole: RecordBatch) -> None:
-        """One leader epoch writes an offset once: whoever else has it has the same record there (B8)."""
-        header = whole.header
-        epoch, crc, base = header.partition_leader_epoch, header.crc, header.base_offset
-        written = self.written.setdefault(tp, {})
-        found: list[Identity] = []
-        for index in range(header.last_offset_delta + 1):
-            identity = (epoch, crc, index)
-            known = written.setdefault((base + index, epoch), identity)
-            if known != identity:
-                self.fail(
-                    "B8 LogMatching",
-                    f"broker {broker.id} {tp}: {identity} at {base + index}, where {known} was written in that leader epoch",
-                )
-            found.append(known)
-        view.take(whole, found)
-
-    def _starts_right(self, broker: SimBroker, tp: TopicPartition, start: int) -> None:
-        """A log begins where records were deleted by request, or before (B20)."""
-        if start > self.deleted.get(tp, 0):
-            self.fail(
-                "B20 DeletedByRequest",
-                f"broker {broker.id} {tp}: the log begins at {start}, records were deleted up to {self.deleted.get(tp, 0)}",
-            )
-
-    def _remembers_right(self, broker: SimBroker, tp: TopicPartition, log: Log, view: View) -> None:
-        """Epoch cache and producer state are those of the batches (B21, B22)."""
-        led = {epoch for (of, epoch), leader in self.leaders.items() if of == tp and leader == broker.id}
-        if (difference := epochs_differ(log, view, led, broker.disk_may_refuse)) is not None:
-            self.fail("B21 EpochCache", f"broker {broker.id} {tp}: {difference}")
-        if (difference := producers_differ(log, view)) is not None:
-            self.fail("B22 ProducerState", f"broker {broker.id} {tp}: {difference}")
-
-    def _finds_right(self, broker: SimBroker, tp: TopicPartition, log: Log) -> None:
-        """The indexes point to the batches (B23)."""
-        if (difference := indexes_differ(log)) is not None:
-            self.fail("B23 Indexes", f"broker {broker.id} {tp}: {difference}")
 
     def hosted(self, broker: SimBroker, partition: Partition) -> None:
         """A replica begins with the high watermark it checkpointed last (KAFKA-1647), as far as its log reaches."""
@@ -262,7 +188,7 @@ class Checker(Watcher):
             )
         start, before = log.log_start_offset, view.hw
         if start != view.start:  # deleted, or the whole log was dropped to begin anew at the leader's start
-            self._starts_right(broker, tp, start)
+            self.logs.starts_right(broker, tp, start)
             view.begin_at(start)
         known = len(view.identities)
         if leo < known:
@@ -273,14 +199,14 @@ class Checker(Watcher):
             view.skip_to(first)
             for whole in log.read_batches(first, leo):
                 if whole.header.next_offset > first:
-                    self._mirror_batch(broker, tp, view, whole)
-            self._epochs_grow(broker, tp, view, known)
-            self._notes_growth(broker, tp, log, view, first)
+                    self.logs.take(broker, tp, view, whole)
+            self.logs.epochs_grow(broker, tp, view, known)
+            self.logs.notes_growth(broker, tp, log, view, first)
         if partition.leader is not None:
             self._leading(broker, tp, partition, view)
         if leo < known or start != view.checked_start:
-            self._remembers_right(broker, tp, log, view)
-            self._finds_right(broker, tp, log)
+            self.logs.remembers_right(broker, tp, log, view)
+            self.logs.finds_right(broker, tp, log)
             view.checked_start = start
         view.hw = hw
         if partition.leader is not None and hw != before:
@@ -300,28 +226,6 @@ class Checker(Watcher):
     def _agreed(self, tp: TopicPartition, view: View) -> int:
         """How many of the committed records a replica has from the start."""
         return view.agrees_with(self.truth.get(tp, []), self.deleted.get(tp, 0))
-
-    def _epochs_grow(self, broker: SimBroker, tp: TopicPartition, view: View, first: int) -> None:
-        """Epochs of batches never fall along the log (B13)."""
-        before = view.identities[first - 1][0] if first else -1
-        for offset in range(first, len(view.identities)):
-            epoch = view.identities[offset][0]
-            if view.identities[offset] == GONE:
-                continue
-            if epoch < before:
-                self.fail("B13 epochs", f"broker {broker.id} {tp}: epoch {epoch} at {offset} follows epoch {before}")
-            before = epoch
-
-    def _notes_growth(self, broker: SimBroker, tp: TopicPartition, log: Log, view: View, first: int) -> None:
-        """What was appended is in the epoch cache and in the producer state (B21, B22); the rest is looked at when it is cut."""
-        for offset in range(first, len(view.identities)):
-            if (noted := log.epochs.epoch_for_offset(offset)) != view.identities[offset][0]:
-                self.fail(
-                    "B21 EpochCache",
-                    f"broker {broker.id} {tp}: epoch {noted} is noted for {offset}, the record has {view.identities[offset][0]}",
-                )
-        if (difference := producers_differ(log, view)) is not None:
-            self.fail("B22 ProducerState", f"broker {broker.id} {tp}: {difference}")
 
     # -- leaders --------------------------------------------------------------------------------------------------------
 
@@ -530,7 +434,7 @@ class Checker(Watcher):
 
     def _forget(self, topic: str) -> None:
         """It was deleted: one of the same name that comes later is another."""
-        for table in (self.states, self.truth, self.deleted, self.written):
+        for table in (self.states, self.truth, self.deleted, self.logs.written):
             for tp in [tp for tp in table if tp.topic == topic]:
                 del table[tp]
         self.leaders = {key: leader for key, leader in self.leaders.items() if key[0].topic != topic}
@@ -557,20 +461,9 @@ class Checker(Watcher):
         fenced = [m for m in state.isr if not image.is_active(m)]
         if fenced:
             self.fail("B9 ValidControllerState", f"{tp}: fenced brokers {fenced} in ISR {list(state.isr)}")
-        self._isr_and_elr(tp, state, image)
+        self.isr.isr_and_elr(tp, state, image)
         self.states[tp] = state
         self._moved.add(tp)
-
-    def _isr_and_elr(self, tp: TopicPartition, state: PartitionState, image: ClusterImage) -> None:
-        """Who is in the ELR has left an ISR that is smaller than it may be; by the cluster's records, no broker's file (B10)."""
-        isr, elr = set(state.isr), set(state.elr)
-        min_isr = int(image.topics[tp.topic].configs.get(MIN_ISR) or image.cluster_configs[MIN_ISR])
-        outside = (isr | elr) - set(state.replicas)
-        if isr & elr or outside or (elr and len(isr) >= min(min_isr, len(state.replicas))):
-            self.fail(
-                "B10 ValidControllerIsrAndElr",
-                f"{tp}: ISR {list(state.isr)}, ELR {list(state.elr)} of {list(state.replicas)}, min ISR {min_isr}",
-            )
 
     def records_deleted(self, tp: TopicPartition, to: int) -> None:
         """Records before ``to`` were deleted by request."""
@@ -643,8 +536,8 @@ class Checker(Watcher):
             leader = self.views[state.leader, tp].identities
             deleted = self.deleted.get(tp, 0)
             for ack in self.clients.acks.get(tp, []):
-                if ack.offset >= deleted and self._value_at(state.leader, tp, ack.offset) != ack.value:
-                    there = self._value_at(state.leader, tp, ack.offset)
+                if ack.offset >= deleted and self.logs.value_at(state.leader, tp, ack.offset) != ack.value:
+                    there = self.logs.value_at(state.leader, tp, ack.offset)
                     self.fail(
                         "A1 lost-write", f"{tp}: {ack.value!r} was acknowledged at {ack.offset}; there is {there!r}"
                     )
@@ -657,10 +550,10 @@ class Checker(Watcher):
                         f"{tp}: brokers {state.leader} and {replica} differ from {at} on (LEO {len(leader)} and {len(other)})",
                     )
                 hosted = self.world.brokers[replica]
-                self._remembers_right(hosted, tp, hosted.partitions[tp].log, self.views[replica, tp])
-                self._finds_right(hosted, tp, hosted.partitions[tp].log)
+                self.logs.remembers_right(hosted, tp, hosted.partitions[tp].log, self.views[replica, tp])
+                self.logs.finds_right(hosted, tp, hosted.partitions[tp].log)
         for broker in self.world.brokers.values():
-            if (stray := self.stray_log(broker)) is not None:
+            if (stray := self.logs.stray_log(broker)) is not None:
                 self.fail("B25 OwnLogsOnly", stray)
         for reader in self.world.consumers:
             self.clients.seen_by(reader.tp, reader)
@@ -670,23 +563,3 @@ class Checker(Watcher):
         for producer in self.world.producers:
             if not producer.idle:
                 self.fail("L3 progress", f"{producer.values} of {producer.tp} are still unanswered")
-
-    def stray_log(self, broker: SimBroker) -> str | None:
-        """A log that is not of one of a broker's own replicas, of a topic that there is (B25)."""
-        assert broker.logs is not None
-        for tp in broker.logs.logs:
-            state, topic_id = self.states.get(tp), broker.logs.topic_ids.get(tp)
-            if state is None or broker.id not in state.replicas or topic_id != self.topic_ids[tp.topic]:
-                return f"broker {broker.id} has a log of {tp} (topic id {topic_id}), which is not its own"
-        return None
-
-    def _value_at(self, broker_id: int, tp: TopicPartition, offset: int) -> str | None:
-        log = self.world.brokers[broker_id].partitions[tp].log
-        if not log.log_start_offset <= offset < log.log_end_offset:
-            return None
-        for whole in log.read_batches(offset, log.log_end_offset):
-            for record in whole.records():
-                if record.offset == offset:
-                    return (record.value or b"").decode()
-            return None
-        return None

@@ -1,10 +1,10 @@
-"""What is checked of who is in sync, and of who may lead for it: see ``invariants``, B29, B31 and B32."""
+"""What is checked of who is in sync, and of who may lead for it: see ``invariants``, B10, B29, B31 and B32."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from minikafka.metadata.image import NO_LEADER, ClusterImage, PartitionState
+from minikafka.metadata.image import MIN_ISR, NO_LEADER, ClusterImage, PartitionState
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.partition import Partition
 
@@ -59,6 +59,17 @@ class IsrChecks:
             self._checker.fail(
                 "B29 IsrGoesFirst",
                 f"{tp}: broker {new.leader} leads, which was not in the ISR {list(old.isr)}, of which {out} are alive",
+            )
+
+    def isr_and_elr(self, tp: TopicPartition, state: PartitionState, image: ClusterImage) -> None:
+        """Who is in the ELR has left an ISR that is smaller than it may be; by the cluster's records, no broker's file (B10)."""
+        isr, elr = set(state.isr), set(state.elr)
+        min_isr = int(image.topics[tp.topic].configs.get(MIN_ISR) or image.cluster_configs[MIN_ISR])
+        outside = (isr | elr) - set(state.replicas)
+        if isr & elr or outside or (elr and len(isr) >= min(min_isr, len(state.replicas))):
+            self._checker.fail(
+                "B10 ValidControllerIsrAndElr",
+                f"{tp}: ISR {list(state.isr)}, ELR {list(state.elr)} of {list(state.replicas)}, min ISR {min_isr}",
             )
 
     def proposed(self, broker: SimBroker, tp: TopicPartition) -> None:

@@ -353,7 +353,7 @@ class World(SimCluster):
                 return False
         if not self.checker.groups.settled or self.store.out_of_line() is not None:
             return False
-        return all(self.checker.stray_log(broker) is None for broker in self.brokers.values())
+        return all(self.checker.logs.stray_log(broker) is None for broker in self.brokers.values())
 
     def _until(self, done: Callable[[], bool]) -> None:
         while not done():
