@@ -27,6 +27,8 @@ from minikafka_analytics.paths import PREFIX_SETTING, decoded, encoded
 
 ROOT: Final = "/webhdfs/v1"
 IDLE_SECONDS_MAX: Final = 60
+STRANGERS_MAX: Final = 256
+"""Connections that have not shown the key: of more than these the oldest is closed, else strangers could hold all threads."""
 BLOCK_BYTES: Final = 128 << 20
 """What HDFS has by default; Spark splits files by settings of its own."""
 COPY_BYTES: Final = 256 << 10
@@ -112,14 +114,32 @@ class _Server(ThreadingHTTPServer):
         self.naming = threading.Lock()
         """Held by who looks whether a name is free and then takes it."""
         self._open: set[socket.socket] = set()
+        self._strangers: dict[socket.socket, None] = {}
+        """Those of them that have not shown the key, oldest first."""
+        self._counting = threading.Lock()
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self._open.add(request)
+        with self._counting:
+            self._open.add(request)
+            self._strangers[request] = None
+            oldest = next(iter(self._strangers)) if len(self._strangers) > STRANGERS_MAX else None
+            if oldest is not None:
+                del self._strangers[oldest]
+        if oldest is not None:
+            with suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
         super().process_request(request, client_address)
 
+    def known(self, request: Any) -> None:
+        """Who is on this connection has shown the key."""
+        with self._counting:
+            self._strangers.pop(request, None)
+
     def shutdown_request(self, request: Any) -> None:
-        self._open.discard(request)
+        with self._counting:
+            self._open.discard(request)
+            self._strangers.pop(request, None)
         super().shutdown_request(request)
 
     def hang_up(self) -> None:
@@ -178,6 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
             operation = self.asked.get("op", "").upper()
             if self.headers.get(self.server.key) is None:
                 raise Refused(HTTPStatus.FORBIDDEN, "only this analysis's own executors are answered")
+            self.server.known(self.connection)
             if operation not in known:
                 raise Refused(HTTPStatus.BAD_REQUEST, f"{operation}: not served; there are: {', '.join(known)}")
             known[operation]()
