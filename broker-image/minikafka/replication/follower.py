@@ -177,11 +177,21 @@ class FollowerState:
         return FetchOutcome.BACK_OFF
 
     def diverged(self, diverging: tuple[int, int], high_watermark: int, log_start_offset: int) -> FetchOutcome:
-        """Cut where the logs part; high watermark and records of such an answer are not touched (KAFKA-14704)."""
+        """Cut where the logs part; high watermark and records of such an answer are not touched (KAFKA-14704).
+
+        The leader cannot tell where the logs part before its own start. So what is left here before that may be another's, and
+        goes at once: with the next answer, as in Kafka, it is too late for a replica that this very fetch brings into the ISR
+        (found by simulation).
+        """
         del high_watermark
         truncation = self.truncation_point(*diverging)
         reason = f"log diverges from leader {self.leader_id} after epoch {diverging[0]}"
         self.cut(truncation.offset, reason, log_start_offset)
+        log = self.partition.log
+        start = min(log_start_offset, log.log_end_offset)
+        if start > log.log_start_offset:
+            self.take_high_watermark(max(start, self.partition.high_watermark))  # what is deleted was committed
+            log.increment_log_start_offset(start)
         return FetchOutcome.TRUNCATED
 
     def truncation_point(self, leader_epoch: int, leader_end: int) -> Truncation:

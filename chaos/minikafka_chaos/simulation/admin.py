@@ -56,6 +56,8 @@ class Admin:
         try:
             partition.log.increment_log_start_offset(before)
             partition.log.delete_old_segments(world.now_ms, partition.high_watermark)
+            if partition.log.log_start_offset > max(start, before):  # some of the rest was old by then
+                world.watcher.retained(leader, partition, partition.log.log_start_offset)
         except LogError as error:
             leader.log_dir.log_failed(partition, error)
         world.note(f"b{leader.id} {tp} log start {start} -> {before}")

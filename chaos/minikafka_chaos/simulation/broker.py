@@ -159,6 +159,7 @@ class SimBroker:
     def cannot_open_store(self, why: str) -> None:
         """Exit code 2."""
         self.world.note(f"b{self.id} cannot open the store: {why}")
+        self.world.store.could_not_open(why)
         self.crash(False, False)
         self.world.gave_up(self)
 
@@ -293,7 +294,7 @@ class SimBroker:
             self._take(changes)
             if self._rung:
                 self._rung = False
-                self.sync()
+                self.later(0.0, self.sync)  # in production the event loop comes in between
 
         self.later(late, arrived)
 

@@ -79,6 +79,9 @@ class KubernetesStores(SimStore):
         super().heal()
         self.people.stop()
 
+    def could_not_open(self, why: str) -> None:
+        self.people.told(why)
+
     def connect(self, broker: SimBroker) -> None:
         client = self._clients[broker.id] = StoreClient(self, broker)
         client.run(client.live())

@@ -145,8 +145,9 @@ def epochs_differ(log: Log, view: View, led: set[int], disk_may_refuse: bool) ->
     """How the epoch cache differs from the epochs in the batches, or None.
 
     Its last entry may have no record yet: a leader notes its epoch before it appends (KIP-279). ``led`` are the epochs that
-    this broker has led. A follower notes it before it appends, too, and the disk may refuse what comes then
-    (``disk_may_refuse``); or it refuses to forget what is before the log start. Neither misleads anybody.
+    this broker has led. A follower notes the epochs of what it was given before it appends, and the disk may refuse what comes
+    then (``disk_may_refuse``), so that they stay until those records come again; or it refuses to forget what is before the log
+    start. Neither misleads anybody.
     """
     start, end = log.log_start_offset, log.log_end_offset
     wanted: list[tuple[int, int]] = []
@@ -156,7 +157,9 @@ def epochs_differ(log: Log, view: View, led: set[int], disk_may_refuse: bool) ->
             wanted.append((epoch, offset))
     found = [(entry.epoch, entry.start_offset) for entry in log.epochs.entries]
     shown = f"the epoch cache has {found}, the batches from {start} to {end} have {wanted}"
-    if found and found[-1][1] == end and (found[-1][0] in led or start == end or disk_may_refuse):
+    if found and found[-1][1] == end and (found[-1][0] in led or start == end):
+        found.pop()
+    while found and found[-1][1] >= end and disk_may_refuse:
         found.pop()
     if disk_may_refuse:
         found = found[sum(offset <= start for _, offset in found[1:]) :]

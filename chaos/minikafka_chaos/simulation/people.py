@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 NAME = "of-people"
 FIRST_SECONDS, PAUSE_SECONDS = 1.5, 0.8
+PATIENCE_SECONDS = 3.0
+"""Until brokers are up again."""
 
 
 class People:
@@ -30,11 +32,20 @@ class People:
         self._cluster = cluster
         self._random = random
         self._stopped = False
+        self._waits_until = 0.0
         world.scheduler.at(FIRST_SECONDS, self._act)
 
     def stop(self) -> None:
         """The faults are over, and so is this."""
         self._stopped = True
+
+    def told(self, why: str) -> None:
+        """A broker has ended and said why. Who deleted a topic by force while no broker looked, and made another of that name, is
+        asked to delete that one, too: brokers cannot tell it from one that has lost its status."""
+        found = self._server.find(TOPIC.plural, NAME)
+        if repr(NAME) in why and "delete the object to give up the topic" in why and found is not None:
+            self._waits_until = self._world.now + PATIENCE_SECONDS
+            self._delete_by_force(found)
 
     def _act(self) -> None:
         if self._stopped:
@@ -42,9 +53,9 @@ class People:
         random = self._random
         self._world.scheduler.at(random.expovariate(1 / PAUSE_SECONDS), self._act)
         found = self._server.find(TOPIC.plural, NAME)
-        if found is None:
+        if found is None and self._world.now >= self._waits_until:
             self._ask("POST", "make", {"metadata": {"name": NAME}, "spec": self._wish()})
-        elif "deletionTimestamp" not in found["metadata"]:
+        elif found is not None and "deletionTimestamp" not in found["metadata"]:
             random.choice((self._delete, self._delete_by_force, self._edit, self._edit, self._edit))(found)
 
     def _wish(self) -> dict[str, Any]:

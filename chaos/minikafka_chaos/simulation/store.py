@@ -60,6 +60,9 @@ class SimStore:
 
     # -- what brokers ask -----------------------------------------------------------------------------------------------
 
+    def could_not_open(self, why: str) -> None:
+        """A broker has ended, for its store could not be opened."""
+
     def connect(self, broker: SimBroker) -> None:
         """A new incarnation opens the store; then it begins (:meth:`SimBroker.begin`)."""
         raise NotImplementedError

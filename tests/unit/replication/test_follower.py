@@ -123,6 +123,28 @@ class TestTruncation:
         assert (follower.leo, follower.hw) == (1, 0)
         assert state.truncations == [(3, 1, 2, "log diverges from leader 9 after epoch 0")]
 
+    def test_what_the_leader_cannot_compare_goes_with_the_cut(self) -> None:
+        """The leader has deleted all before 5; records 3 and 4 are of a term of this replica's own.
+
+        Kept until the next answer tells the leader's start, they would be there when that fetch brings it into the ISR.
+        """
+        leader, follower = pair(3)
+        catch_up(follower, leader)
+        states([follower], PartitionState((1, 2), (2,), 2, 3, 3))
+        for number in range(4):
+            follower.produce(f"alone-{number}")
+        states([leader, follower], PartitionState((1, 2), (1,), 1, 4, 4))
+        leader.produce("m3")
+        leader.produce("m4")
+        leader.partition.set_high_watermark(5)
+        leader.partition.log.increment_log_start_offset(5)
+        assert fetch(follower, leader) is FetchOutcome.TRUNCATED
+        log = follower.partition.log
+        assert (log.log_start_offset, follower.hw, follower.leo, follower.values()) == (5, 5, 5, [])
+        leader.produce("m5")
+        catch_up(follower, leader)
+        assert follower.values() == leader.values() == ["m5"]
+
     def test_the_high_watermark_falls_with_the_log(self) -> None:
         """R3: HW <= LEO always, also when a truncation goes below it (unclean election)."""
         follower = led(Replica(1), (0, 3), hw=3)
