@@ -40,8 +40,8 @@ def told(
     made = written(judgements, before, generation(o), o.now)
     new = {one["type"] for one in made}
     kept = [dict(one) for one in before if one["type"] not in new]
-    order = [one.value for one in Type]
-    conditions = sorted([*made, *kept], key=lambda one: order.index(one["type"]))
+    order = {one.value: place for place, one in enumerate(Type)}
+    conditions = sorted([*made, *kept], key=lambda one: order.get(one["type"], len(order)))  # others' own come last
     changed = {**status, "conditions": conditions, "observedGeneration": generation(o)}
     if not record.open_faults(status):
         changed["recoveryFailing"] = None

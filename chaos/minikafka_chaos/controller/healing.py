@@ -100,7 +100,7 @@ def gone_with_pods(o: Observed, states: Collection[FaultState]) -> WriteStatus |
 
     def gone(fault: Mapping[str, Any]) -> bool:
         known = "podUid" in fault and fault["state"] in states
-        return known and not any(_may_be_in(fault, pod) for pod in pods)
+        return known and not any(record.may_be_in(fault, pod) for pod in pods)
 
     if not any(gone(fault) for fault in record.faults_of(o.status)):
         return None
@@ -114,14 +114,8 @@ def _agents(o: Observed, left: Sequence[Mapping[str, Any]]) -> list[Pod]:
     return [
         pod
         for pod in o.brokers.values()
-        if (everywhere or any(_may_be_in(fault, pod) for fault in left)) and has_agent(pod)
+        if (everywhere or any(record.may_be_in(fault, pod) for fault in left)) and has_agent(pod)
     ]
-
-
-def _may_be_in(fault: Mapping[str, Any], pod: Pod) -> bool:
-    """An agent is asked by the name of its pod. So one that is only intended may have been made in the next pod of that name."""
-    intended = fault.get("state") == FaultState.INTENDED and fault.get("pod") == pod.name
-    return bool(intended or fault.get("podUid") == pod.uid)
 
 
 def settled(o: Observed, answers: Sequence[tuple[Pod, str]], *, all_answered: bool) -> WriteStatus | None:
@@ -133,7 +127,7 @@ def settled(o: Observed, answers: Sequence[tuple[Pod, str]], *, all_answered: bo
     answered = [pod for pod, wrong in answers if not wrong]
 
     def undone(fault: Mapping[str, Any]) -> bool:
-        return any(_may_be_in(fault, pod) for pod in answered) if "broker" in fault else all_answered
+        return any(record.may_be_in(fault, pod) for pod in answered) if "broker" in fault else all_answered
 
     status = record.recovered(o.status, undone, "undone by the controller", o.now)
     status = record.recovered(status, lambda fault: _expired(fault, o.now), "it has expired", o.now)

@@ -35,7 +35,7 @@ from minikafka_chaos.controller.kinds import (
     job_name,
     report_job_name,
 )
-from minikafka_chaos.controller.network import Network, wants_links, with_links
+from minikafka_chaos.controller.network import Network, has_links, wants_links
 from minikafka_chaos.controller.starting import WAIT_SECONDS, not_now, refused
 from minikafka_chaos.controller.steps import (
     CreateCluster,
@@ -314,13 +314,12 @@ class Reconciler:
 
     async def _recover(self, o: Observed, pods: Sequence[Pod], settle: bool) -> float | None:
         namespace = o.experiment["metadata"]["namespace"]
-        links = with_links(o.status)
 
         async def ask(pod: Pod) -> str:
             try:
                 async with asyncio.timeout(RECOVER_SECONDS_MAX):
                     asked = [self._agents.recover(namespace, pod.name)]
-                    if pod.uid in links:
+                    if has_links(o.status, pod):
                         asked.append(self._network.recover(namespace, pod))
                     return "; ".join(wrong for wrong in await asyncio.gather(*asked) if wrong)
             except TimeoutError:

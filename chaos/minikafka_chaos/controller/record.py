@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from minikafka_operator.conditions import Judgement, written
+from minikafka_operator.observed import Pod
 
 from minikafka_chaos.controller.api import FAULTS_MAX, FaultState, Phase
 from minikafka_chaos.controller.kinds import FORCE_ANNOTATION
@@ -21,6 +22,7 @@ Status = Mapping[str, Any]
 Fault = Mapping[str, Any]
 
 _DETAIL_MAX: Final = 1000
+_LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 _SHOWN_MAX: Final = 4
 
 
@@ -34,8 +36,15 @@ class Whereabouts:
 
 
 def instant(text: str | None) -> datetime | None:
-    """A point in time as Kubernetes writes it."""
-    return datetime.fromisoformat(text) if text else None
+    """A point in time as Kubernetes writes it.
+
+    Whoever may write a status may write down more than that: what is no time is none (the API server lets a year 0 pass), and
+    nothing is later than `_LATEST`, so that something can be added to it.
+    """
+    try:
+        return min(datetime.fromisoformat(text.upper()), _LATEST) if text else None
+    except ValueError:
+        return None
 
 
 def stamp(when: datetime | float) -> str:
@@ -52,6 +61,15 @@ def faults_of(status: Status) -> list[dict[str, Any]]:
 def open_faults(status: Status) -> list[dict[str, Any]]:
     """Those of which something may be left."""
     return [fault for fault in faults_of(status) if fault["state"] != FaultState.RECOVERED]
+
+
+def may_be_in(fault: Fault, pod: Pod) -> bool:
+    """Whether something of a fault may be left in a pod.
+
+    An agent is asked about the pod that has the broker's name by then. So what is only intended may have been made in the next one.
+    """
+    intended = fault.get("state") == FaultState.INTENDED and fault.get("pod") == pod.name
+    return bool(intended or fault.get("podUid") == pod.uid)
 
 
 def with_faults(status: Status, faults: Sequence[Fault], *, made: int = 0) -> dict[str, Any]:
