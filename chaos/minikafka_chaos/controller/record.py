@@ -66,7 +66,7 @@ def open_faults(status: Status) -> list[dict[str, Any]]:
 def may_be_in(fault: Fault, pod: Pod) -> bool:
     """Whether something of a fault may be left in a pod.
 
-    An agent is asked about the pod that has the broker's name by then. So what is only intended may have been made in the next one.
+    An agent is asked about the pod that has the broker's name by then: what is only intended may have been made in the next one.
     """
     intended = fault.get("state") == FaultState.INTENDED and fault.get("pod") == pod.name
     return bool(intended or fault.get("podUid") == pod.uid)
