@@ -29,6 +29,8 @@ BEHIND_MAX: Final = 100
 CLOCK_SECONDS_MAX: Final = 300
 """By how much clocks of controllers differ at most: what was dealt with later than that from now, was so by a wrong clock."""
 SEED_BITS: Final = 31
+CRON_FIELDS: Final = 5
+"""Cronsim takes six, the first for seconds: `0 2 * * * *`, meant for two o'clock, would come once an hour."""
 _DOING_MAX: Final = 600
 """Of what an experiment says; ``status.lastMissed.why`` takes 1024 characters."""
 
@@ -85,12 +87,13 @@ def spec_of(schedule: Object) -> ScheduleSpec:
         raise BadSchedule("spec: give exactly one of cron and interval")
     if spec.cron is not None:
         zone = _zone(spec.time_zone)
+        bad = f"spec.cron: {spec.cron!r} is no crontab(5) expression of five fields"
+        if (fields := len(spec.cron.split())) != CRON_FIELDS:
+            raise BadSchedule(f"{bad}: it has {fields}")
         try:
             next(CronSim(spec.cron, datetime(2026, 1, 1, tzinfo=zone)))
         except CronSimError as error:
-            raise BadSchedule(
-                f"spec.cron: {spec.cron!r} is no crontab(5) expression of five fields: {error}"
-            ) from error
+            raise BadSchedule(f"{bad}: {error}") from error
         except StopIteration:
             raise BadSchedule(f"spec.cron: {spec.cron!r} never comes") from None
     if spec.interval is not None and spec.interval.jitter_seconds > spec.interval.seconds:

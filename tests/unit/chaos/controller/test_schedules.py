@@ -65,6 +65,7 @@ class TestTimes:
         ("spec", "says"),
         [
             ({"cron": "61 * * * *"}, "spec.cron: '61 * * * *' is no crontab(5) expression"),
+            ({"cron": "0 2 * * * *"}, "is no crontab(5) expression of five fields: it has 6"),
             ({"cron": "* * *"}, "cron"),
             ({"cron": "0 0 30 2 *"}, "spec.cron"),
             ({"cron": "* * * * *", "timeZone": "Mars/Olympus"}, "spec.timeZone: there is no time zone Mars/Olympus"),
