@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from minikafka_operator.conditions import Judgement, condition, written
+from minikafka_operator.instants import instant
 
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import FaultState, Phase
@@ -95,7 +96,7 @@ def generation(o: Observed) -> int:
 
 def created(o: Observed) -> datetime:
     """When the object was made."""
-    return record.instant(o.experiment["metadata"].get("creationTimestamp")) or o.now
+    return instant(o.experiment["metadata"].get("creationTimestamp")) or o.now
 
 
 def time_allowed(o: Observed) -> timedelta:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from minikafka_operator.conditions import Judgement
 from minikafka_operator.disruption import given_back
+from minikafka_operator.instants import instant
 from minikafka_operator.kinds import CLUSTER
 from minikafka_operator.observed import Pod, deleting
 
@@ -152,7 +153,7 @@ def has_agent(pod: Pod) -> bool:
 
 
 def _expired(fault: Mapping[str, Any], now: datetime) -> bool:
-    expires = record.instant(fault.get("expiresAt"))
+    expires = instant(fault.get("expiresAt"))
     return expires is None or now > expires + timedelta(seconds=EXPIRY_MARGIN_SECONDS)
 
 

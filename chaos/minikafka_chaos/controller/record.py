@@ -22,7 +22,6 @@ Status = Mapping[str, Any]
 Fault = Mapping[str, Any]
 
 _DETAIL_MAX: Final = 1000
-_LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 _SHOWN_MAX: Final = 4
 
 
@@ -35,20 +34,8 @@ class Whereabouts:
     container_id: str
 
 
-def instant(text: str | None) -> datetime | None:
-    """A point in time as Kubernetes writes it.
-
-    Whoever may write a status may write down more than that: what is no time is none (the API server lets a year 0 pass), and
-    nothing is later than `_LATEST`, so that something can be added to it.
-    """
-    try:
-        return min(datetime.fromisoformat(text.upper()), _LATEST) if text else None
-    except ValueError:
-        return None
-
-
 def stamp(when: datetime | float) -> str:
-    """The other way round; also from unix seconds."""
+    """A point in time as Kubernetes writes it (`minikafka_operator.instants.instant` reads it); also from unix seconds."""
     made = when if isinstance(when, datetime) else datetime.fromtimestamp(when, UTC)
     return made.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

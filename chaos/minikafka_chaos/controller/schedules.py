@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 from minikafka_operator.conditions import Judgement, written
+from minikafka_operator.instants import instant
 from minikafka_operator.observed import deleting
 from pydantic import ValidationError
 
@@ -158,9 +159,9 @@ def decide(o: Observed) -> Step:
 
 def _what_is_due(o: Observed, spec: ScheduleSpec) -> Step:
     accepted = Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, "suspended" if spec.suspend else "it goes by the clock")
-    begin = record.instant(o.schedule["metadata"].get("creationTimestamp")) or o.now
+    begin = instant(o.schedule["metadata"].get("creationTimestamp")) or o.now
     before = o.status
-    last = record.instant(before.get("lastScheduleTime")) or begin
+    last = instant(before.get("lastScheduleTime")) or begin
     if last > o.now + timedelta(
         seconds=CLOCK_SECONDS_MAX
     ):  # a clock that was ahead must not end the schedule until then
