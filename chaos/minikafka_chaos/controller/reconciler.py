@@ -127,7 +127,8 @@ def event_of(kind: Kind, thing: Object, event: Emit, identity: str, now: datetim
     }
 
 
-def _words(error: Exception) -> str:
+def words_of(error: Exception) -> str:
+    """Of an error of a request, for people."""
     if isinstance(error, ApiError):
         return error.message
     if isinstance(error, TimeoutError):
@@ -177,10 +178,10 @@ class Reconciler:
                 if code in (404, 409):
                     logger.info("%s/%s changed meanwhile: %s", namespace, name, error)
                     return Outcome("changed", STALE_RETRY_SECONDS)
-                follows = (refused if code in REFUSALS else not_now)(observed, step, _words(error))
+                follows = (refused if code in REFUSALS else not_now)(observed, step, words_of(error))
                 if follows is None:
                     raise
-                logger.warning("%s/%s: %s", namespace, name, _words(error))
+                logger.warning("%s/%s: %s", namespace, name, words_of(error))
                 if not isinstance(follows, Wait):
                     retry = await self._do(observed, follows)
                 if code not in REFUSALS:

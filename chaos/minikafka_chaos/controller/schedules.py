@@ -33,7 +33,9 @@ SEED_BITS: Final = 31
 CRON_FIELDS: Final = 5
 """Cronsim takes six, the first for seconds: `0 2 * * * *`, meant for two o'clock, would come once an hour."""
 _DOING_MAX: Final = 600
-"""Of what an experiment says; ``status.lastMissed.why`` takes 1024 characters."""
+"""Of what an experiment says."""
+_WHY_MAX: Final = 1000
+"""``status.lastMissed.why`` takes 1024 characters."""
 
 
 class BadSchedule(ValueError):
@@ -226,7 +228,7 @@ def _doing(experiment: Object) -> str:
 
 
 def _missed(status: Mapping[str, Any], when: Sequence[datetime], why: str) -> tuple[dict[str, Any], Emit]:
-    last = record.stamp(when[-1])
+    last, why = record.stamp(when[-1]), why[:_WHY_MAX]
     number = f"{len(when)} times, the last " if len(when) > 1 else ""
     told = {"time": last, "why": why}
     changed = {**status, "missed": int(status.get("missed") or 0) + len(when), "lastMissed": told}
