@@ -19,7 +19,7 @@ from minikafka_operator.names import Names
 from minikafka_operator.observed import deleting
 
 from minikafka_chaos.controller import record, reports, topics
-from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit
+from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit, allows_chaos
 from minikafka_chaos.controller.annotations import asks, unread
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.conditions import created, differs, generation, time_allowed, told, unread_of
@@ -196,6 +196,9 @@ def _running(o: Observed, settings: Settings) -> Step:
     if o.cluster is None:
         gone = f"cluster {o.status['cluster']} is gone"
         return _end_of_job(o, gone) if o.status.get("verdict") else end(o, Phase.ERROR, Reason.CLUSTER_NOT_FOUND, gone)
+    if o.phase is Phase.RUNNING and not allows_chaos(o.cluster):
+        why = f"MiniKafkaCluster {o.status['cluster']} does not allow chaos any more (spec.chaos.allowed)"
+        return end(o, Phase.ABORTED, Reason.CHAOS_NOT_ALLOWED, why)
     if o.own_job is None:
         if o.job is not None:
             return end(o, Phase.ERROR, Reason.JOB_NOT_OURS, f"there is a Job {job_name(o.name)} that is not its own")

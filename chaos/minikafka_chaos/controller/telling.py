@@ -21,7 +21,7 @@ from minikafka_operator.names import Names
 from minikafka_operator.observed import PartitionState, Pod, TopicState
 from rich.text import Text
 
-from minikafka_chaos.controller.admission import on_cluster, scenario_of
+from minikafka_chaos.controller.admission import allows_chaos, on_cluster, scenario_of
 from minikafka_chaos.controller.budget import Refusal, fault_refusal
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object
 from minikafka_chaos.controller.ledger import Absent, Conflict, FaultRefused, Guard, StatusLedger, Unavailable
@@ -349,13 +349,18 @@ def _no_guard(*_: object) -> None:
 
 
 def _only_in(namespace: Namespace, cluster: str, uid: str, guard: Guard) -> Guard:
-    """No fault in another cluster of that name: the Lease went with the first, and the next may be somebody else's turn."""
+    """No fault in another cluster of that name: the Lease went with the first, and the next may be somebody else's turn.
+
+    Nor in one whose owner has forbidden it meanwhile.
+    """
 
     def refuse(verb: Verb, targets: Collection[int], out: Collection[int]) -> Refusal | None:
         with _patient():
             there = namespace.get("minikafkaclusters", cluster)
         if there is None or there["metadata"]["uid"] != uid:
             return Refusal(f"cluster {cluster}, on which the experiment began, is gone", passes=False)
+        if not allows_chaos(there):
+            return Refusal(f"cluster {cluster} does not allow chaos any more (spec.chaos.allowed)", passes=False)
         return guard(verb, targets, out)
 
     return refuse
