@@ -18,10 +18,11 @@ from typing import Final
 
 from minikafka_operator.actions import Action, Delete, Emit, Finalizers, Plan
 from minikafka_operator.conditions import Reason
+from minikafka_operator.instants import instant
 from minikafka_operator.kinds import CLAIM, CLUSTER, POD, STATEFUL_SET, TOPIC
 from minikafka_operator.names import CLUSTER_FINALIZER, TOPIC_FINALIZER
 from minikafka_operator.objects import made_by_brokers
-from minikafka_operator.observed import Observed, deleting, has_topic_finalizer, instant
+from minikafka_operator.observed import Observed, deleting, has_topic_finalizer
 
 STOP_SECONDS_MAX: Final = 180
 _RETRY_SECONDS: Final = 2.0

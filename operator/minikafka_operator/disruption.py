@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from minikafka_operator.instants import instant
 from minikafka_operator.kinds import LEASE, Object
 from minikafka_operator.names import Names
 
@@ -34,10 +35,10 @@ FREE = Hold("", datetime.min.replace(tzinfo=UTC))
 def hold_of(lease: Object | None) -> Hold:
     """Who holds a Lease. One without a time is held by nobody."""
     spec: Mapping[str, Any] = (lease or {}).get("spec") or {}
-    renewed = spec.get("renewTime") or spec.get("acquireTime")
-    if not spec.get("holderIdentity") or not renewed:
+    renewed = instant(spec.get("renewTime") or spec.get("acquireTime"))
+    if not spec.get("holderIdentity") or renewed is None:
         return FREE
-    until = datetime.fromisoformat(renewed) + timedelta(seconds=int(spec.get("leaseDurationSeconds") or 0))
+    until = renewed + timedelta(seconds=int(spec.get("leaseDurationSeconds") or 0))
     return Hold(str(spec["holderIdentity"]), until)
 
 

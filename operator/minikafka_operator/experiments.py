@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from minikafka_operator.disruption import Hold
+from minikafka_operator.instants import instant
 from minikafka_operator.kinds import Object
-from minikafka_operator.observed import Pod, instant
+from minikafka_operator.observed import Pod
 
 PREFIX: Final = "experiment/"
 """What the identity of an experiment begins with, as the holder of the disruption Lease."""

@@ -11,6 +11,7 @@ from typing import Any
 from minikafka.kubernetes.lease import POD_UID
 
 from minikafka_operator.freshness import Gap, Partitions, Signs, controller_gap, newest
+from minikafka_operator.instants import instant
 from minikafka_operator.kinds import CLAIM, LEASE, STATEFUL_SET, Kind, Object
 from minikafka_operator.names import (
     CONFIG_ANNOTATION,
@@ -26,11 +27,6 @@ from minikafka_operator.pods import config_digest
 
 Key = tuple[str, str]
 """Kind and name of an object in the cluster's namespace."""
-
-
-def instant(text: str | None) -> datetime | None:
-    """A point in time as Kubernetes writes it."""
-    return datetime.fromisoformat(text) if text else None
 
 
 def annotations_of(thing: Object) -> Mapping[str, str]:

@@ -14,9 +14,10 @@ from minikafka.agent.gate import TOLD as GATE_TOLD
 
 from minikafka_operator.conditions import Reason
 from minikafka_operator.experiments import fault_on
+from minikafka_operator.instants import instant
 from minikafka_operator.kinds import CLAIM, POD, STATEFUL_SET, Object
 from minikafka_operator.names import DATA_VOLUME, EVENTS_VOLUME
-from minikafka_operator.observed import Observed, Pod, instant
+from minikafka_operator.observed import Observed, Pod
 
 _IMAGE_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}

@@ -91,6 +91,11 @@ def cluster_name(experiment: Object) -> str:
     return str(named) if named else own_cluster_name(metadata["name"], metadata["uid"])
 
 
+def allows_chaos(cluster: Object) -> bool:
+    """Whether its owner allows that brokers are taken away on purpose; what was allowed may be taken back at any time."""
+    return ((cluster.get("spec") or {}).get("chaos") or {}).get("allowed") is True
+
+
 def admit(
     experiment: Object,
     cluster: Object | None,
@@ -121,7 +126,7 @@ def admit(
         return _on_its_own(experiment, scenario, name, cluster)
     if cluster is None:
         return Refusal(Reason.CLUSTER_NOT_FOUND, f"spec.clusterRef: there is no MiniKafkaCluster {name}")
-    if not ((cluster.get("spec") or {}).get("chaos") or {}).get("allowed"):
+    if not allows_chaos(cluster):
         says = f"MiniKafkaCluster {name} does not allow chaos: its owner has to set spec.chaos.allowed: true"
         return Refusal(Reason.CHAOS_NOT_ALLOWED, says)
     try:

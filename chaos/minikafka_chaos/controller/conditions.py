@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from minikafka_operator.conditions import Judgement, condition, written
+from minikafka_operator.instants import instant
 
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import FaultState, Phase
@@ -40,8 +41,8 @@ def told(
     made = written(judgements, before, generation(o), o.now)
     new = {one["type"] for one in made}
     kept = [dict(one) for one in before if one["type"] not in new]
-    order = [one.value for one in Type]
-    conditions = sorted([*made, *kept], key=lambda one: order.index(one["type"]))
+    order = {one.value: place for place, one in enumerate(Type)}
+    conditions = sorted([*made, *kept], key=lambda one: order.get(one["type"], len(order)))  # others' own come last
     changed = {**status, "conditions": conditions, "observedGeneration": generation(o)}
     if not record.open_faults(status):
         changed["recoveryFailing"] = None
@@ -95,7 +96,7 @@ def generation(o: Observed) -> int:
 
 def created(o: Observed) -> datetime:
     """When the object was made."""
-    return record.instant(o.experiment["metadata"].get("creationTimestamp")) or o.now
+    return instant(o.experiment["metadata"].get("creationTimestamp")) or o.now
 
 
 def time_allowed(o: Observed) -> timedelta:

@@ -78,9 +78,10 @@ def schedule_definition() -> dict[str, Any]:
             column("Made", ".status.made", "integer", "Experiments made"),
             column("Missed", ".status.missed", "integer", "Times at which none was made"),
             column("Verdict", ".status.lastVerdict", description="Of the experiment that ended last"),
+            column("Next", ".status.nextScheduleTime", description="Nothing: see the condition Accepted"),
             _AGE,
             column("Cron", ".spec.cron", priority=1),
-            column("Next", ".status.nextScheduleTime", priority=1),
+            column("Told", '.status.conditions[?(@.type=="Accepted")].message', priority=1),
         ],
         schema=schema,
     )

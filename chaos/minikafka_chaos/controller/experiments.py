@@ -14,11 +14,12 @@ from typing import Final
 
 from minikafka_operator.conditions import Judgement
 from minikafka_operator.disruption import given_back, hold_of, taken
+from minikafka_operator.instants import instant
 from minikafka_operator.names import Names
 from minikafka_operator.observed import deleting
 
 from minikafka_chaos.controller import record, reports, topics
-from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit
+from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit, allows_chaos
 from minikafka_chaos.controller.annotations import asks, unread
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.conditions import created, differs, generation, time_allowed, told, unread_of
@@ -110,7 +111,7 @@ def _after_the_end(o: Observed, settings: Settings) -> Step:
     if not o.deleting and reports.is_wanted(o.experiment, settings):
         return _report(o, settings)
     ttl = o.experiment["spec"].get("ttlSecondsAfterFinished")
-    ended = record.instant(o.status.get("endedAt"))
+    ended = instant(o.status.get("endedAt"))
     if ttl is None or ended is None or o.deleting:
         return Wait()
     left = (ended + timedelta(seconds=ttl) - o.now).total_seconds()
@@ -189,12 +190,15 @@ def _start(o: Observed, cluster: str, settings: Settings) -> Step:
 def _running(o: Observed, settings: Settings) -> Step:
     if ending := _called_off(o):
         return end(o, *ending)
-    deadline = record.instant(o.status.get("deadline")) or o.now
+    deadline = instant(o.status.get("deadline")) or o.now
     if o.now >= deadline:
         return end(o, Phase.ABORTED, Reason.DEADLINE_EXCEEDED, "it took longer than spec.activeDeadlineSeconds")
     if o.cluster is None:
         gone = f"cluster {o.status['cluster']} is gone"
         return _end_of_job(o, gone) if o.status.get("verdict") else end(o, Phase.ERROR, Reason.CLUSTER_NOT_FOUND, gone)
+    if o.phase is Phase.RUNNING and not allows_chaos(o.cluster):
+        why = f"MiniKafkaCluster {o.status['cluster']} does not allow chaos any more (spec.chaos.allowed)"
+        return end(o, Phase.ABORTED, Reason.CHAOS_NOT_ALLOWED, why)
     if o.own_job is None:
         if o.job is not None:
             return end(o, Phase.ERROR, Reason.JOB_NOT_OURS, f"there is a Job {job_name(o.name)} that is not its own")
@@ -219,8 +223,8 @@ def _take_again(o: Observed, deadline: datetime) -> Step:
         says = f"Lease {names.disruption} is held by {hold.holder} now: somebody took it away from this experiment"
         return end(o, Phase.ERROR, Reason.LEASE_LOST, says)
     assert o.cluster is not None
-    made = record.instant(o.cluster["metadata"].get("creationTimestamp"))
-    started = record.instant(o.status.get("startedAt"))
+    made = instant(o.cluster["metadata"].get("creationTimestamp"))
+    started = instant(o.status.get("startedAt"))
     if made is not None and started is not None and made > started:  # the Lease went with the one before
         says = f"cluster {names.cluster}, on which it began, is gone; there is another one of that name"
         return end(o, Phase.ERROR, Reason.CLUSTER_NOT_FOUND, says)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from minikafka_operator.conditions import Judgement
 from minikafka_operator.disruption import given_back
+from minikafka_operator.instants import instant
 from minikafka_operator.kinds import CLUSTER
 from minikafka_operator.observed import Pod, deleting
 
@@ -100,7 +101,7 @@ def gone_with_pods(o: Observed, states: Collection[FaultState]) -> WriteStatus |
 
     def gone(fault: Mapping[str, Any]) -> bool:
         known = "podUid" in fault and fault["state"] in states
-        return known and not any(_may_be_in(fault, pod) for pod in pods)
+        return known and not any(record.may_be_in(fault, pod) for pod in pods)
 
     if not any(gone(fault) for fault in record.faults_of(o.status)):
         return None
@@ -114,14 +115,8 @@ def _agents(o: Observed, left: Sequence[Mapping[str, Any]]) -> list[Pod]:
     return [
         pod
         for pod in o.brokers.values()
-        if (everywhere or any(_may_be_in(fault, pod) for fault in left)) and has_agent(pod)
+        if (everywhere or any(record.may_be_in(fault, pod) for fault in left)) and has_agent(pod)
     ]
-
-
-def _may_be_in(fault: Mapping[str, Any], pod: Pod) -> bool:
-    """An agent is asked by the name of its pod. So one that is only intended may have been made in the next pod of that name."""
-    intended = fault.get("state") == FaultState.INTENDED and fault.get("pod") == pod.name
-    return bool(intended or fault.get("podUid") == pod.uid)
 
 
 def settled(o: Observed, answers: Sequence[tuple[Pod, str]], *, all_answered: bool) -> WriteStatus | None:
@@ -133,7 +128,7 @@ def settled(o: Observed, answers: Sequence[tuple[Pod, str]], *, all_answered: bo
     answered = [pod for pod, wrong in answers if not wrong]
 
     def undone(fault: Mapping[str, Any]) -> bool:
-        return any(_may_be_in(fault, pod) for pod in answered) if "broker" in fault else all_answered
+        return any(record.may_be_in(fault, pod) for pod in answered) if "broker" in fault else all_answered
 
     status = record.recovered(o.status, undone, "undone by the controller", o.now)
     status = record.recovered(status, lambda fault: _expired(fault, o.now), "it has expired", o.now)
@@ -158,7 +153,7 @@ def has_agent(pod: Pod) -> bool:
 
 
 def _expired(fault: Mapping[str, Any], now: datetime) -> bool:
-    expires = record.instant(fault.get("expiresAt"))
+    expires = instant(fault.get("expiresAt"))
     return expires is None or now > expires + timedelta(seconds=EXPIRY_MARGIN_SECONDS)
 
 

@@ -103,7 +103,13 @@ def labels(experiment: Object) -> dict[str, str]:
 
 
 def runs_claim(experiment: Object, settings: Settings) -> str:
-    """The claim for the experiment's run, in its own namespace; empty: there is none."""
+    """The claim for the experiment's run, in its own namespace; empty: there is none.
+
+    Once it has begun, what was written down then: the chart may name another meanwhile, on which the run is not.
+    """
+    status = experiment.get("status") or {}
+    if status.get("startedAt"):
+        return str(status.get("runsClaim") or "")
     named = ((experiment.get("spec") or {}).get("runs") or {}).get("claim")
     return str(named or settings.runs_claim)
 

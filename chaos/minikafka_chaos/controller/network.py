@@ -48,9 +48,9 @@ def wants_links(experiment: Mapping[str, Any]) -> bool:
     return False
 
 
-def with_links(status: Mapping[str, Any]) -> set[str]:
-    """The uids of the pods in which a fault of the network may be left."""
-    return {str(fault.get("podUid")) for fault in record.open_faults(status) if fault["verb"] in VERBS}
+def has_links(status: Mapping[str, Any], pod: Pod) -> bool:
+    """Whether a fault of the network may be left in a pod."""
+    return any(fault["verb"] in VERBS and record.may_be_in(fault, pod) for fault in record.open_faults(status))
 
 
 class Network:

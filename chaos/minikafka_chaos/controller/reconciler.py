@@ -35,7 +35,7 @@ from minikafka_chaos.controller.kinds import (
     job_name,
     report_job_name,
 )
-from minikafka_chaos.controller.network import Network, wants_links, with_links
+from minikafka_chaos.controller.network import Network, has_links, wants_links
 from minikafka_chaos.controller.starting import WAIT_SECONDS, not_now, refused
 from minikafka_chaos.controller.steps import (
     CreateCluster,
@@ -127,7 +127,8 @@ def event_of(kind: Kind, thing: Object, event: Emit, identity: str, now: datetim
     }
 
 
-def _words(error: Exception) -> str:
+def words_of(error: Exception) -> str:
+    """Of an error of a request, for people."""
     if isinstance(error, ApiError):
         return error.message
     if isinstance(error, TimeoutError):
@@ -177,10 +178,10 @@ class Reconciler:
                 if code in (404, 409):
                     logger.info("%s/%s changed meanwhile: %s", namespace, name, error)
                     return Outcome("changed", STALE_RETRY_SECONDS)
-                follows = (refused if code in REFUSALS else not_now)(observed, step, _words(error))
+                follows = (refused if code in REFUSALS else not_now)(observed, step, words_of(error))
                 if follows is None:
                     raise
-                logger.warning("%s/%s: %s", namespace, name, _words(error))
+                logger.warning("%s/%s: %s", namespace, name, words_of(error))
                 if not isinstance(follows, Wait):
                     retry = await self._do(observed, follows)
                 if code not in REFUSALS:
@@ -314,13 +315,12 @@ class Reconciler:
 
     async def _recover(self, o: Observed, pods: Sequence[Pod], settle: bool) -> float | None:
         namespace = o.experiment["metadata"]["namespace"]
-        links = with_links(o.status)
 
         async def ask(pod: Pod) -> str:
             try:
                 async with asyncio.timeout(RECOVER_SECONDS_MAX):
                     asked = [self._agents.recover(namespace, pod.name)]
-                    if pod.uid in links:
+                    if has_links(o.status, pod):
                         asked.append(self._network.recover(namespace, pod))
                     return "; ".join(wrong for wrong in await asyncio.gather(*asked) if wrong)
             except TimeoutError:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from minikafka_operator.conditions import Judgement, written
+from minikafka_operator.observed import Pod
 
 from minikafka_chaos.controller.api import FAULTS_MAX, FaultState, Phase
 from minikafka_chaos.controller.kinds import FORCE_ANNOTATION
@@ -33,13 +34,8 @@ class Whereabouts:
     container_id: str
 
 
-def instant(text: str | None) -> datetime | None:
-    """A point in time as Kubernetes writes it."""
-    return datetime.fromisoformat(text) if text else None
-
-
 def stamp(when: datetime | float) -> str:
-    """The other way round; also from unix seconds."""
+    """A point in time as Kubernetes writes it (`minikafka_operator.instants.instant` reads it); also from unix seconds."""
     made = when if isinstance(when, datetime) else datetime.fromtimestamp(when, UTC)
     return made.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -52,6 +48,15 @@ def faults_of(status: Status) -> list[dict[str, Any]]:
 def open_faults(status: Status) -> list[dict[str, Any]]:
     """Those of which something may be left."""
     return [fault for fault in faults_of(status) if fault["state"] != FaultState.RECOVERED]
+
+
+def may_be_in(fault: Fault, pod: Pod) -> bool:
+    """Whether something of a fault may be left in a pod.
+
+    An agent is asked about the pod that has the broker's name by then: what is only intended may have been made in the next one.
+    """
+    intended = fault.get("state") == FaultState.INTENDED and fault.get("pod") == pod.name
+    return bool(intended or fault.get("podUid") == pod.uid)
 
 
 def with_faults(status: Status, faults: Sequence[Fault], *, made: int = 0) -> dict[str, Any]:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from minikafka_operator.api_server import ApiError, ApiServer
+from minikafka_operator.api_server import TRANSIENT, ApiError, ApiServer
 from minikafka_operator.leadership import Alone, Leadership
 from minikafka_operator.reconciler import Outcome
 
 from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening
-from minikafka_chaos.controller.reconciler import REFUSALS, STALE_RETRY_SECONDS, Events
+from minikafka_chaos.controller.reconciler import REFUSALS, STALE_RETRY_SECONDS, Events, words_of
 from minikafka_chaos.controller.schedules import Make, Observed, Step, Tell, decide, not_made
 from minikafka_chaos.controller.steps import Emit, Remove, Wait
 from minikafka_chaos.controller.telemetry import Telemetry
 
 STEPS_MAX: Final = 50
+MAKE_SECONDS: Final = 30.0
+"""For so long an experiment that cannot be made now (an admission webhook that does not answer) is tried again."""
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +72,8 @@ class ScheduleReconciler:
         namespace = o.schedule["metadata"]["namespace"]
         await self._leadership.confirm()
         match step:
-            case Make(thing, _, status, events):
-                if why := await self._made(namespace, thing):
+            case Make(_, _, status, events):
+                if why := await self._made(namespace, step):
                     told = not_made(o, step, why)
                     status, events = told.status, told.events
                 await self._tell(o, status, events)
@@ -81,8 +83,21 @@ class ScheduleReconciler:
                 await self._server.delete(EXPERIMENT, namespace, name, uid)
                 logger.info("%s/%s: removed %s from the history", namespace, o.name, name)
 
-    async def _made(self, namespace: str, thing: Object) -> str:
-        """Make an experiment; why it could not be made, empty when it is there. Raises ApiError for what may be tried again."""
+    async def _made(self, namespace: str, step: Make) -> str:
+        """Make an experiment; why it could not be made, empty when it is there.
+
+        Raises ApiError and the errors of the connection for what is to be tried again: not for long, or until the next time
+        comes, for a time that nobody was told of is not counted either.
+        """
+        try:
+            return await self._created(namespace, step.thing)
+        except (ApiError, *TRANSIENT) as error:
+            others = any(event.reason == Happening.MISSED for event in step.events)
+            if self._now() < step.due + timedelta(seconds=MAKE_SECONDS) and not others:
+                raise
+            return f"ChaosExperiment {step.thing['metadata']['name']} cannot be made now: {words_of(error)}"
+
+    async def _created(self, namespace: str, thing: Object) -> str:
         name = thing["metadata"]["name"]
         try:
             await self._server.create(EXPERIMENT, namespace, thing)

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 from minikafka_operator.conditions import Judgement, written
+from minikafka_operator.instants import instant
 from minikafka_operator.observed import deleting
 from pydantic import ValidationError
 
@@ -29,8 +30,12 @@ BEHIND_MAX: Final = 100
 CLOCK_SECONDS_MAX: Final = 300
 """By how much clocks of controllers differ at most: what was dealt with later than that from now, was so by a wrong clock."""
 SEED_BITS: Final = 31
+CRON_FIELDS: Final = 5
+"""Cronsim takes six, the first for seconds: `0 2 * * * *`, meant for two o'clock, would come once an hour."""
 _DOING_MAX: Final = 600
-"""Of what an experiment says; ``status.lastMissed.why`` takes 1024 characters."""
+"""Of what an experiment says."""
+_WHY_MAX: Final = 1000
+"""``status.lastMissed.why`` takes 1024 characters."""
 
 
 class BadSchedule(ValueError):
@@ -85,12 +90,13 @@ def spec_of(schedule: Object) -> ScheduleSpec:
         raise BadSchedule("spec: give exactly one of cron and interval")
     if spec.cron is not None:
         zone = _zone(spec.time_zone)
+        bad = f"spec.cron: {spec.cron!r} is no crontab(5) expression of five fields"
+        if (fields := len(spec.cron.split())) != CRON_FIELDS:
+            raise BadSchedule(f"{bad}: it has {fields}")
         try:
             next(CronSim(spec.cron, datetime(2026, 1, 1, tzinfo=zone)))
         except CronSimError as error:
-            raise BadSchedule(
-                f"spec.cron: {spec.cron!r} is no crontab(5) expression of five fields: {error}"
-            ) from error
+            raise BadSchedule(f"{bad}: {error}") from error
         except StopIteration:
             raise BadSchedule(f"spec.cron: {spec.cron!r} never comes") from None
     if spec.interval is not None and spec.interval.jitter_seconds > spec.interval.seconds:
@@ -155,9 +161,9 @@ def decide(o: Observed) -> Step:
 
 def _what_is_due(o: Observed, spec: ScheduleSpec) -> Step:
     accepted = Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, "suspended" if spec.suspend else "it goes by the clock")
-    begin = record.instant(o.schedule["metadata"].get("creationTimestamp")) or o.now
+    begin = instant(o.schedule["metadata"].get("creationTimestamp")) or o.now
     before = o.status
-    last = record.instant(before.get("lastScheduleTime")) or begin
+    last = instant(before.get("lastScheduleTime")) or begin
     if last > o.now + timedelta(
         seconds=CLOCK_SECONDS_MAX
     ):  # a clock that was ahead must not end the schedule until then
@@ -222,7 +228,7 @@ def _doing(experiment: Object) -> str:
 
 
 def _missed(status: Mapping[str, Any], when: Sequence[datetime], why: str) -> tuple[dict[str, Any], Emit]:
-    last = record.stamp(when[-1])
+    last, why = record.stamp(when[-1]), why[:_WHY_MAX]
     number = f"{len(when)} times, the last " if len(when) > 1 else ""
     told = {"time": last, "why": why}
     changed = {**status, "missed": int(status.get("missed") or 0) + len(when), "lastMissed": told}

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from minikafka_operator.conditions import Judgement, condition
+from minikafka_operator.instants import instant
 
-from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.conditions import created, message_of, time_allowed, told
 from minikafka_chaos.controller.healing import end, refuse
@@ -47,7 +47,7 @@ _WHY_MAX: Final = 1000
 def begun(o: Observed, job: Object, patience_seconds: float) -> Step:
     """Whether its Job's pod has come to the story, told where it takes long. Once it has: look after ``patience_seconds``."""
     says = happens_to(str(o.status["cluster"]))
-    since = record.instant(job["metadata"].get("creationTimestamp")) or o.now
+    since = instant(job["metadata"].get("creationTimestamp")) or o.now
     patience = Wait(patience_seconds)
     events = []
     if not o.status.get("runner"):
@@ -132,14 +132,14 @@ def not_now(o: Observed, step: Step, why: str) -> Step | None:
         case WriteLease(lease) if o.phase is Phase.RUNNING:  # it had it, and somebody deleted it
             base, name = happens_to(str(o.status["cluster"])), f"Lease {lease['metadata']['name']}"
             lacks = _Lacks(Type.ACCEPTED, True, Reason.ACCEPTED, name, base, Reason.WAITING_FOR_LEASE)
-            return lacks.told(o, record.instant(o.status.get("startedAt")) or o.now, why)
+            return lacks.told(o, instant(o.status.get("startedAt")) or o.now, why)
         case CreateJob(thing) if o.phase is Phase.COMPLETED:
             since, name = _since(o, Type.REPORTED), f"Job {thing['metadata']['name']}"
             if o.now >= since + timedelta(seconds=START_SECONDS_MAX):
                 return _no_report(o, f"{name} could not be made within {START_SECONDS_MAX:g} s: {why}")
             return _Lacks(Type.REPORTED, None, Reason.REPORT_GOING_ON, name).told(o, since, why)
         case CreateJob(thing):
-            since, name = record.instant(o.status.get("startedAt")) or o.now, f"Job {thing['metadata']['name']}"
+            since, name = instant(o.status.get("startedAt")) or o.now, f"Job {thing['metadata']['name']}"
             if o.now >= since + timedelta(seconds=START_SECONDS_MAX):
                 late = f"{name} could not be made within {START_SECONDS_MAX:g} s: {why}"
                 return end(o, Phase.ERROR, Reason.CREATION_REFUSED, late)
@@ -195,5 +195,5 @@ def given_up(o: Observed, waits_for: str) -> Step | None:
 def _since(o: Observed, kind: Type) -> datetime:
     found = condition(o.status, kind)
     if found.get("status") == "Unknown":
-        return record.instant(found.get("lastTransitionTime")) or o.now
+        return instant(found.get("lastTransitionTime")) or o.now
     return o.now if found else created(o)

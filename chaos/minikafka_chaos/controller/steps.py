@@ -11,9 +11,10 @@ from typing import Any, Final
 from minikafka_operator.disruption import hold_of
 from minikafka_operator.experiments import identity
 from minikafka_operator.freshness import Gap
+from minikafka_operator.instants import instant
 from minikafka_operator.observed import PartitionState, Pod, deleting
 
-from minikafka_chaos.controller import record, topics
+from minikafka_chaos.controller import topics
 from minikafka_chaos.controller.annotations import asks
 from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.jobs import GRACE_SECONDS, belongs
@@ -108,7 +109,7 @@ class Observed:
 def _alive(pod: Object, now: datetime) -> bool:
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return False
-    told = record.instant(pod["metadata"].get("deletionTimestamp"))
+    told = instant(pod["metadata"].get("deletionTimestamp"))
     return told is None or now < told + timedelta(seconds=RUNNER_SECONDS_MAX)
 
 

@@ -21,7 +21,7 @@ from minikafka_operator.names import Names
 from minikafka_operator.observed import PartitionState, Pod, TopicState
 from rich.text import Text
 
-from minikafka_chaos.controller.admission import on_cluster, scenario_of
+from minikafka_chaos.controller.admission import allows_chaos, on_cluster, scenario_of
 from minikafka_chaos.controller.budget import Refusal, fault_refusal
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object
 from minikafka_chaos.controller.ledger import Absent, Conflict, FaultRefused, Guard, StatusLedger, Unavailable
@@ -349,13 +349,18 @@ def _no_guard(*_: object) -> None:
 
 
 def _only_in(namespace: Namespace, cluster: str, uid: str, guard: Guard) -> Guard:
-    """No fault in another cluster of that name: the Lease went with the first, and the next may be somebody else's turn."""
+    """No fault in another cluster of that name: the Lease went with the first, and the next may be somebody else's turn.
+
+    Nor in one whose owner has forbidden it meanwhile.
+    """
 
     def refuse(verb: Verb, targets: Collection[int], out: Collection[int]) -> Refusal | None:
         with _patient():
             there = namespace.get("minikafkaclusters", cluster)
         if there is None or there["metadata"]["uid"] != uid:
             return Refusal(f"cluster {cluster}, on which the experiment began, is gone", passes=False)
+        if not allows_chaos(there):
+            return Refusal(f"cluster {cluster} does not allow chaos any more (spec.chaos.allowed)", passes=False)
         return guard(verb, targets, out)
 
     return refuse
@@ -369,11 +374,11 @@ def _result(scenario: Scenario, verdict: Verdict) -> dict[str, Any]:
     found: dict[str, Any] = {
         "verdict": verdict.outcome.value,
         "summary": verdict.summary[:4000],
-        "lost": int(counts.get("lost") or 0),
-        "acknowledged": int(counts.get("acknowledged") or 0),
         "worstGap": "" if gap is None else f"{gap:.2f} s",
         "anomalies": [{"kind": kind, "count": number} for kind, number in sorted(verdict.errors.items())],
     }
+    # What was not judged has no numbers: a 0 in the column LOST would say that nothing was lost.
+    found |= {name: int(counts[name]) for name in ("lost", "acknowledged") if counts.get(name) is not None}
     if expected is not None:
         found["asExpected"] = (difference(expected, verdict) or AS_EXPECTED)[:4000]
     return found

@@ -16,11 +16,12 @@ from typing import Any, Final
 from minikafka.kubernetes import topics as shown
 from minikafka.kubernetes.document import Document
 from minikafka.metadata.store import StoreError
+from minikafka_operator.instants import instant
 from minikafka_operator.observed import deleting
 
 from minikafka_chaos.controller.api import TopicFate
 from minikafka_chaos.controller.kinds import Object
-from minikafka_chaos.controller.record import Status, instant, stamp
+from minikafka_chaos.controller.record import Status, stamp
 
 REMOVE_SECONDS_MAX: Final = 120.0
 """How long brokers may take to delete a topic, or to show one that they have made; then it is left, and told."""

@@ -29,12 +29,17 @@ class NotDone(ToolTrouble):
     """An agent has answered that a verb cannot be done."""
 
 
-def answered(namespace: Namespace, pod: str, container: str, command: Sequence[str], who: str) -> dict[str, Any]:
-    """The line of JSON that an agent answers a verb with; `who` begins what is told of it. Raises NotDone, ToolTrouble."""
+def answered(
+    namespace: Namespace, pod: Callable[[], str], container: str, command: Sequence[str], who: str
+) -> dict[str, Any]:
+    """The line of JSON that an agent answers a verb with; `who` begins what is told of it. Raises NotDone, ToolTrouble.
+
+    `pod` names the agent's pod, for each try anew, for it may be another by then; it raises NotReached when there is none now.
+    """
     deadline = time.monotonic() + RETRY_SECONDS_MAX
     while True:
         try:
-            ended = namespace.run(pod, container, command)
+            ended = namespace.run(pod(), container, command)
             if ended.code == 0 and not ended.output.strip():
                 raise NotReached(f"{who}: the answer was lost on its way")
             break
@@ -63,7 +68,8 @@ class Agents:
     def ask(self, broker: int, *words: object) -> dict[str, Any]:
         """What the agent of a broker answers to a verb. Raises NotDone, ToolTrouble."""
         command = ["minikafka", "agent", *map(str, words)]
-        return answered(self._namespace, self._pod(broker), CONTAINER, command, f"broker {broker}: agent {words[0]}")
+        who = f"broker {broker}: agent {words[0]}"
+        return answered(self._namespace, lambda: self._pod(broker), CONTAINER, command, who)
 
     def fetch(self, broker: int, folder: Path, *words: object) -> None:
         """Put the files that a verb answers with into a folder. Raises NotDone, ToolTrouble."""

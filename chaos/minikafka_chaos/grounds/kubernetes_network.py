@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.grounds.kubernetes_agents import NotDone, answered, at_once
-from minikafka_chaos.grounds.kubernetes_api import Namespace, Object, Refused
+from minikafka_chaos.grounds.kubernetes_agents import answered, at_once
+from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Object, Refused
 from minikafka_chaos.links.rules import CLIENTS
 from minikafka_chaos.scenario.faults import Direction, Fault, Targets
 from minikafka_chaos.scenario.scenario import ScenarioSpec
@@ -169,16 +169,18 @@ class NetworkAgents:
         return pod
 
     def _ask(self, broker: int, pod: Object, verb: str, *words: object) -> dict[str, Any]:
-        """What the agent on the pod's node answers. Raises NotDone, ToolTrouble."""
-        node = node_of(pod)
-        found = self._space.find_all("pods", labels=LABELS, fields=f"spec.nodeName={node}")
-        agent = next((each for each in found if is_ready(each)), None)
-        if agent is None:
-            raise NotDone(
-                f"broker {broker}: node {node} has no network agent that is ready (namespace {self._space.name})"
-            )
-        metadata = pod["metadata"]
+        """What the agent on the pod's node answers; one that is being replaced is waited for. Raises NotDone, ToolTrouble."""
+        node, metadata = node_of(pod), pod["metadata"]
+
+        def agent() -> str:
+            found = self._space.find_all("pods", labels=LABELS, fields=f"spec.nodeName={node}")
+            ready = next((each["metadata"]["name"] for each in found if is_ready(each)), None)
+            if ready is None:
+                says = f"node {node} has no network agent that is ready (namespace {self._space.name})"
+                raise NotReached(f"broker {broker}: {says}")
+            return str(ready)
+
         whom = [self._home, "--pod", metadata["name"], "--uid", metadata["uid"]]
         command = [COMMAND, verb, *whom, *map(str, words)]
         who = f"broker {broker}: network agent {verb}"
-        return answered(self._space, agent["metadata"]["name"], CONTAINER, command, who)
+        return answered(self._space, agent, CONTAINER, command, who)

@@ -119,10 +119,50 @@ class TestMade:
         assert len(nodes.asked) == 2
         assert nodes.asked[0] == nodes.asked[1]
 
-    def test_no_agent_on_the_node(self, agents: NetworkAgents, nodes: FakeNodes) -> None:
+    def test_no_agent_on_the_node(
+        self, agents: NetworkAgents, nodes: FakeNodes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(kubernetes_agents, "RETRY_SECONDS_MAX", 0.05)
         nodes.unready = {0}
-        with pytest.raises(NotDone, match="node node-0 has no network agent that is ready"):
+        with pytest.raises(ToolTrouble, match="node node-0 has no network agent that is ready"):
             agents.make(CUT, "r", Targets((0,), (1,)))
+
+    def test_an_agent_that_is_replaced_is_waited_for(
+        self, agents: NetworkAgents, nodes: FakeNodes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A rollout of the chart takes all agents away for seconds; a run ended as Error when a cut's time was up meanwhile."""
+        looks = iter([{0}, {0}])
+        find_all = nodes.find_all
+
+        def later(kind: str, **selectors: str) -> list[Object]:
+            nodes.unready = next(looks, set())
+            return find_all(kind, **selectors)
+
+        monkeypatch.setattr(nodes, "find_all", later)
+        assert agents.recover([0], "r") == [0]
+
+    def test_another_agent_by_then(
+        self, agents: NetworkAgents, nodes: FakeNodes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One that is gone in the middle is not asked again by its name."""
+        monkeypatch.setattr(kubernetes_agents, "RETRY_SECONDS_MAX", 5.0)
+        names, run = iter(["gone", "new", "new"]), nodes.run
+
+        def find_all(*_: str, **__: str) -> list[Object]:
+            ready = [{"type": "Ready", "status": "True"}]
+            return [
+                {"metadata": {"name": next(names)}, "spec": {"nodeName": "node-0"}, "status": {"conditions": ready}}
+            ]
+
+        def there(pod: str, container: str, command: Sequence[str]) -> Ended:
+            if pod == "gone":
+                raise NotReached("404")
+            return run(pod, container, command)
+
+        monkeypatch.setattr(nodes, "find_all", find_all)
+        monkeypatch.setattr(nodes, "run", there)
+        assert agents.recover([0], "r") == [0]
+        assert [pod for pod, _ in nodes.asked] == ["new"]
 
 
 class TestUndone:

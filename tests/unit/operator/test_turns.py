@@ -95,3 +95,10 @@ def test_a_lease_that_chaos_took_in_between_stops_the_roll(world: World) -> None
 def test_who_holds_it(spec: dict[str, object], held: bool) -> None:
     assert hold_of({"spec": spec}).by_other(MANAGER, BEGIN) is held
     assert not hold_of({"spec": spec}).by_other(MANAGER, BEGIN + timedelta(seconds=61))
+
+
+@pytest.mark.parametrize("when", ["9999-12-31T23:59:59.999999Z", "0000-01-01T00:00:00.000000Z"])
+def test_a_lease_whose_time_somebody_made_up(when: str) -> None:
+    """The API server takes it; operator and chaos controller could then do nothing more for its cluster. Seen on kind."""
+    spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 60, "renewTime": when}
+    assert hold_of({"spec": spec}).by_other(MANAGER, BEGIN) is when.startswith("9")

@@ -83,6 +83,16 @@ class TestToTheEnd:
         told = [reason for reason, _ in world.server.events]
         assert told == ["Started", "Aborted", "FaultRecovered", "Aborted"]
 
+    async def test_a_cluster_whose_owner_forbids_it_meanwhile(self) -> None:
+        """Seen on kind: it went on, and would have made its next fault."""
+        world = await running(World())
+        make_fault(world)
+        world.server.objects["MiniKafkaCluster", NAMES.cluster]["spec"]["chaos"]["allowed"] = False
+        world.job_ends("Failed")
+        await world.settle()
+        assert (world.phase, world.condition("Complete")[1]) == ("Aborted", "ChaosNotAllowed")
+        assert not world.on.get(NAMES.pod(1)) and not world.lease_holder()
+
     async def test_a_cluster_that_is_deleted_meanwhile(self) -> None:
         world = await running(World())
         make_fault(world)

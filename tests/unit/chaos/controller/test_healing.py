@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION
 from minikafka_chaos.controller.record import stamp
 from minikafka_chaos.scenario.faults import Fault, Handle
@@ -112,3 +113,33 @@ class TestAPodThatIsGoneWhileItRuns:
         world.ledger().injected(Handle(KILL, LEADER))
         await world.look()
         assert world.status["faults"][0]["state"] == "Injected"
+
+
+class TestWhatSomebodyElseWroteIntoTheStatus:
+    """Whoever may write the status: nothing in it keeps what is on from being undone. Each was seen on kind, with a cut."""
+
+    @staticmethod
+    async def aborted(world: World) -> None:
+        world.annotate(ABORT_ANNOTATION)
+        world.job_ends("Failed")
+        await world.settle()
+        assert (world.phase, world.on.get(NAMES.pod(1))) == ("Aborted", None)
+        assert not world.lease_holder()
+
+    async def test_a_condition_of_their_own(self) -> None:
+        """Another tool tells of something, as Kubernetes means conditions to be used. It stays, after ours."""
+        world = await running(World())
+        make_fault(world)
+        reviewed = {"type": "Reviewed", "status": "True", "reason": "Mine", "message": "by hand"}
+        world.experiment["status"]["conditions"].append(reviewed)
+        await self.aborted(world)
+        assert [one["type"] for one in world.status["conditions"]] == ["Accepted", "Healed", "Complete", "Reviewed"]
+        assert world.status["conditions"][-1] == reviewed
+
+    @pytest.mark.parametrize("when", ["9999-12-31T23:59:59Z", "0000-01-01T00:00:00Z", "2026-11-22t09:30:00z"])
+    async def test_an_end_that_is_no_time(self, when: str) -> None:
+        """The API server takes all of these for times."""
+        world = await running(World())
+        make_fault(world)
+        world.experiment["status"]["faults"][0]["expiresAt"] = when
+        await self.aborted(world)

@@ -111,6 +111,21 @@ class TestHealing:
         assert not made.there
         assert made.cut == set()
 
+    async def test_in_the_next_pod_of_that_name(self) -> None:
+        """Written down for one pod, which was replaced before it was made: it was made in the next one."""
+        made = world()
+        made.network_agent()
+        await made.settle()
+        ledger = made.ledger()
+        ledger.take()
+        ledger.intend(CUT, Targets((1,)), None)
+        made.replace_pod(1)
+        made.cut.add(NAMES.pod(1))
+        made.annotate(ABORT_ANNOTATION)
+        made.job_ends("Failed")
+        await made.settle()
+        assert (made.phase, made.cut) == ("Aborted", set())
+
     async def test_an_agent_that_is_away_is_waited_for(self) -> None:
         made = world()
         await cut_off(made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,16 @@ class TestTheClaim:
         for name in ("try-run", REPORT):
             volumes = made.server.objects[JOB.name, name]["spec"]["template"]["spec"]["volumes"]
             assert {"name": "runs", "persistentVolumeClaim": {"claimName": "mine"}} in volumes
+
+    async def test_the_chart_names_another_meanwhile(self) -> None:
+        """Seen on kind: the report was looked for where the run is not."""
+        made = world(claims=("runs", "others"))
+        await made.settle()
+        made.settings = replace(SETTINGS, runs_claim="others")
+        made.new_reconciler()
+        await ended(made)
+        volumes = made.server.objects[JOB.name, REPORT]["spec"]["template"]["spec"]["volumes"]
+        assert {"name": "runs", "persistentVolumeClaim": {"claimName": "runs"}} in volumes
 
     async def refused(self, made: World, reason: str) -> str:
         await made.settle()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
+from minikafka_chaos.controller.api import MissedTime
 from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE
 from minikafka_chaos.controller.record import stamp
 from minikafka_chaos.controller.schedule_reconciler import ScheduleReconciler
@@ -65,6 +67,7 @@ class TestTimes:
         ("spec", "says"),
         [
             ({"cron": "61 * * * *"}, "spec.cron: '61 * * * *' is no crontab(5) expression"),
+            ({"cron": "0 2 * * * *"}, "is no crontab(5) expression of five fields: it has 6"),
             ({"cron": "* * *"}, "cron"),
             ({"cron": "0 0 30 2 *"}, "spec.cron"),
             ({"cron": "* * * * *", "timeZone": "Mars/Olympus"}, "spec.timeZone: there is no time zone Mars/Olympus"),
@@ -183,6 +186,31 @@ class TestByTheClock:
         clock.server.refuses.clear()
         await clock.at(65)
         assert clock.status["made"] == 1 and not clock.status.get("missed")
+
+    async def test_an_api_server_that_cannot_for_long(self) -> None:
+        """An admission webhook that does not answer: nothing was ever told, nor counted."""
+        clock = Clock(interval={"seconds": 60})
+        clock.server.refuses[EXPERIMENT.name] = ApiError(500, "InternalError", "failed calling webhook")
+        with pytest.raises(ApiError):
+            await clock.at(89)
+        await clock.at(90)
+        why = clock.status["lastMissed"]["why"]
+        assert why.startswith("ChaosExperiment nightly-") and why.endswith(
+            " cannot be made now: failed calling webhook"
+        )
+        assert (clock.status["missed"], [reason for reason, _ in clock.server.events]) == (1, ["TimeMissed"])
+        await clock.at(185)  # two times later, of which nobody was told
+        assert clock.status["missed"] == 3
+        clock.server.refuses.clear()
+        await clock.at(240)
+        assert (clock.status["made"], clock.status["missed"]) == (1, 3)
+
+    async def test_long_words_of_a_refusal(self) -> None:
+        """They have to fit into the status: one that is refused for its length would never be told."""
+        clock = Clock(interval={"seconds": 60})
+        clock.server.refuses[EXPERIMENT.name] = ApiError(403, "No", "because " * 1000)
+        await clock.at(60)
+        MissedTime.model_validate_json(json.dumps(clock.status["lastMissed"]))
 
     async def test_somebody_elses_experiment_that_has_the_name(self) -> None:
         clock = Clock(interval={"seconds": 60})

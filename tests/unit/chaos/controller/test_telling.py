@@ -174,6 +174,15 @@ def test_no_fault_in_another_cluster_of_that_name(world: World, namespace: Any) 
     assert guard(Verb.KILL, [0], []) is not None
 
 
+def test_no_fault_once_the_owner_has_forbidden_it(world: World, namespace: Any) -> None:
+    here = world.server.objects["MiniKafkaCluster", "shop"]
+    guard = telling._only_in(namespace, "shop", here["metadata"]["uid"], lambda *_: None)
+    here["spec"]["chaos"]["allowed"] = False
+    refusal = guard(Verb.KILL, [0], [])
+    assert refusal is not None and refusal.why == "cluster shop does not allow chaos any more (spec.chaos.allowed)"
+    assert not refusal.passes
+
+
 def test_the_story_becomes_events(world: World, namespace: Any) -> None:
     ledger = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate, now=lambda: world.server.now)
     ledger.take()
@@ -313,4 +322,5 @@ def test_the_result() -> None:
     assert (found["verdict"], found["lost"], found["worstGap"]) == ("Failed", 3, "0.31 s")
     assert found["anomalies"] == [{"kind": "LostAcknowledged", "count": 3}]
     trouble = _result(parse_scenario(text), Verdict.trouble(Outcome.ERROR, "the ground is wet"))
-    assert (trouble["verdict"], trouble["lost"], trouble["worstGap"]) == ("Error", 0, "")
+    assert (trouble["verdict"], trouble["worstGap"]) == ("Error", "")
+    assert "lost" not in trouble and "acknowledged" not in trouble, "a 0 would say that it was judged"

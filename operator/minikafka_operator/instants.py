@@ -1,0 +1,20 @@
+"""Points in time as objects have them, also those that somebody else wrote: by hand, or with another clock."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+"""Nothing is later: so something can be added to it."""
+
+
+def instant(text: str | None) -> datetime | None:
+    """A point in time as Kubernetes writes it.
+
+    What is no time is none, although the API server lets it pass (a year 0), and what is later than `LATEST` is `LATEST`.
+    """
+    try:
+        return min(datetime.fromisoformat(text.upper()), LATEST) if text else None
+    except ValueError:
+        return None
