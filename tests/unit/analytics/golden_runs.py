@@ -111,6 +111,28 @@ def counted(run: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+def flapping(run: Path) -> None:
+    """Once the old leader is back, it takes in nothing for a second of scrapes, and the ISR flaps between two of them: it leaves
+    for 0.1 s three times."""
+    path = run / "metrics" / "samples.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if line["broker"] == 1 and 1795417332 < line["time"] < 1795417333.5:
+            stuck = {"minikafka_log_end_offset": 5.0, "minikafka_follower_lag": 4.0}
+            line["samples"] = [[name, labels, stuck.get(name, value)] for name, labels, value in line["samples"]]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with (run / "events" / "broker-1.jsonl").open("a", encoding="utf-8") as log:
+        for number in range(3):
+            for after, name, moved, isr in (
+                (0.0, "isr_shrunk", "removed", [1]),
+                (0.1, "isr_expanded", "added", [1, 0]),
+            ):
+                fields = {moved: [0], "isr": isr, "leader_epoch": 1}
+                time = 1795417333.1 + 0.15 * number + after
+                event = {"time": time, "broker": 1, "event": name, "topic": "story", "partition": 0, "fields": fields}
+                log.write(json.dumps(event) + "\n")
+
+
 def without_faults(run: Path) -> None:
     """Nothing was done to the cluster, as far as the journal tells."""
     path = run / "journal.jsonl"
@@ -135,6 +157,7 @@ DAMAGES: tuple[Callable[[Path], None], ...] = (
     skewed,
     counters_reset,
     counted,
+    flapping,
     without_faults,
     empty,
 )
