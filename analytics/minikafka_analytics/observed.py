@@ -27,7 +27,7 @@ def observed(found: Mapping[str, list[Record]], began: float, until: float) -> t
     scraped = usage.by_broker(found["counted"])
     told, left_out = usage.usage(scraped, found["faults"], found["clocks"][0]) if found["clocks"] else ([], {})
     blind = blindness.blindness(found, scraped, until)
-    kept = sorted(told, key=lambda row: (row["fault"] is not None, -abs(row["score"] or 0)))[:MOST_FIGURES]
+    resources, not_told = most_odd(told)
     return {
         "stalls": _stalls(found["stalls"], Blame(found["faults"]), began),
         "isr": sorted(
@@ -42,8 +42,16 @@ def observed(found: Mapping[str, list[Record]], began: float, until: float) -> t
                 for row in blind["events"]
             ],
         },
-        "resources": told if len(kept) == len(told) else kept,
-    }, {} if len(kept) == len(told) else {"resources": {"among": len(told), "told": len(kept)}}
+        "resources": resources,
+    }, not_told
+
+
+def most_odd(rows: list[Record]) -> tuple[list[Record], Record]:
+    """Of what brokers used as much as a report tells, and by what name the rest is left out."""
+    if len(rows) <= MOST_FIGURES:
+        return rows, {}
+    kept = sorted(rows, key=lambda row: (row["fault"] is not None, -abs(row["score"] or 0)))[:MOST_FIGURES]
+    return kept, {"resources": {"among": len(rows), "told": len(kept)}}
 
 
 def unseen(blind: Record) -> list[str]:

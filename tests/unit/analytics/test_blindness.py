@@ -75,11 +75,13 @@ def test_a_shrink_that_was_over_before_the_next_scrape() -> None:
         shrink(18.5, [1, 2], until=29.5),
         shrink(24, [1, 4], until=29.5),  # another one went and one came: 2 was told before and after
         shrink(40, [1], until=None),
+        shrink(50, [1, 2], until=50.5),  # a leader told 2 before, and never again
         {**shrink(5, [1, 2, 3], removed=()), "added": [3]},
     ]
     found = row(blind(isr=changes, sightings=sightings), ISR_SHRINK)
-    assert (found["events"], found["unseen"], found["slowest"]) == (4, 2, 1.5)
-    assert [each["time"] for each in found["examples"]] == [10.2, 40]
+    assert (found["events"], found["unseen"], found["slowest"]) == (5, 3, 1.5)
+    assert [each["time"] for each in found["examples"]] == [10.2, 40, 50]
+    assert found["looks"] == 3  # the last scrape told what the one before it did
 
 
 def test_a_fenced_broker_is_seen_by_scrapes_that_fail() -> None:

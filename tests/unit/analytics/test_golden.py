@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +17,15 @@ NAMES = [*(f"data-loss {damage.__name__}" for damage in DAMAGES), "no-loss whole
 
 
 @pytest.fixture(scope="module")
-def found(spark: object, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the runs are, and in `out` their report."""
+    return tmp_path_factory.mktemp("golden")
+
+
+@pytest.fixture(scope="module")
+def found(spark: object, folder: Path) -> dict[str, dict[str, Any]]:
     """The report of each run; `spark` is lent to the analysis."""
-    return analysed(tmp_path_factory.mktemp("golden"))
+    return analysed(folder)
 
 
 def test_every_run_is_expected() -> None:
@@ -82,6 +91,20 @@ def test_a_follower_that_is_stuck_and_an_isr_that_flaps_between_two_scrapes(foun
     (shrinks,) = [row for row in run["blindness"]["events"] if row["what"] == "ISR shrink"]
     assert (shrinks["events"], shrinks["unseen"], len(shrinks["examples"])) == (4, 3, 3)
     assert any("No scrape saw 3 of 4 ISR shrinks" in line for line in run["unknowns"])
+
+
+def test_the_page_tells_of_stalls_of_flapping_and_of_use(found: dict[str, dict[str, Any]], folder: Path) -> None:
+    rows = (folder / "out" / "report.html").read_text(encoding="utf-8").split("<tr>")
+    told = {" ".join(html.unescape(re.sub("<[^>]*>", " ", row.split("</table>")[0])).split()) for row in rows}
+    for wanted in (
+        "follower, broker 0 story-0 broker 1 8.47 s 1.00 s 3 4 F2 8.31 s after kill -9 of broker 1",
+        "high watermark story-0 broker 1 8.47 s 1.00 s 3 4 F2 8.31 s after kill -9 of broker 1",
+        "story-0 4 4 4 5.08 s 1 of 2 1.40 s 1.10 s 1.40 s",
+        "ISR shrink 4 3 0.39 s a leader that tells an ISR of the new size story-0 at 9.52 s, for 0.10 s",
+        "broker 0 23 13 6.97 s 6.97 s",
+        "broker 0 20 % ± 0.0 % 5.00 ms ± 0.0 ms 4.0 % ± 0.0 % 3.00 ms ± 0.0 ms",
+    ):
+        assert wanted in told, sorted(row for row in told if row[:8] == wanted[:8])
 
 
 def test_what_brokers_used_by_counters_that_are_known(found: dict[str, dict[str, Any]]) -> None:
