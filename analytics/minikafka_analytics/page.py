@@ -184,7 +184,7 @@ def figure(measure: str, value: float) -> str:
     """A figure of `usage.MEASURES`: a share in percent, a time in the unit that reads best."""
     if measure in usage.SHARES:
         return f"{100 * value:.{0 if value >= 0.0995 else 1}f} %"
-    return words.seconds(value) if value == 0 or value >= 0.01 else f"{value * 1e3:.2f} ms"
+    return words.seconds(value) if value >= 0.01 else f"{value * 1e3:.2f} ms"
 
 
 def at(value: float | None) -> str:

@@ -102,7 +102,7 @@ def test_the_page_tells_of_stalls_of_flapping_and_of_use(found: dict[str, dict[s
         "story-0 4 4 4 5.08 s 1 of 2 1.40 s 1.10 s 1.40 s",
         "ISR shrink 4 3 0.39 s a leader that tells an ISR of the new size story-0 at 9.52 s, for 100 ms",
         "broker 0 23 13 6.97 s 6.97 s",
-        "broker 0 20 % ± 0.0 % 5.00 ms ± 0.0 ms 4.0 % ± 0.0 % 3.00 ms ± 0.0 ms",
+        "broker 0 20 % ± 0.0 % 5.00 ms ± 0.00 ms 4.0 % ± 0.0 % 3.00 ms ± 0.00 ms",
     ):
         assert wanted in told, sorted(row for row in told if row[:8] == wanted[:8])
 

@@ -22,7 +22,7 @@ def used(broker: int, fault: int | None, score: float | None = None, scrapes: in
         ("fsync", 0.00012, "0.12 ms"),
         ("Produce", 0.0021, "2.10 ms"),
         ("Fetch", 0.5, "0.50 s"),
-        ("fsync", 0.0, "0.0 ms"),
+        ("fsync", 0.0, "0.00 ms"),
     ],
 )
 def test_figures_are_told_in_a_unit_that_reads_well(measure: str, value: float, text: str) -> None:
