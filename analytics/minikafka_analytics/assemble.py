@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from minikafka_analytics import aftermath, judgement
 from minikafka_analytics.aftermath import LEFT_WITHIN_SECONDS
+from minikafka_analytics.observed import observed
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 from minikafka_analytics.run_folder import RunFolder, unanswered
 from minikafka_analytics.schemas import SCHEMA_VERSION
@@ -90,6 +91,7 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
     counts = _counts(own["counts"])
     found, left_out = _left_out(found)
     found = {**found, **_told(found)}
+    told_beside, not_told = observed(found, began, left_out.until)
     faults = _faults(since(found["faults"], "began", "struck", "ended"), found, left_out.until)
     rates = {"step": clock["rate_step"], **_rates(found["rates"])}
     run: Record = {
@@ -125,8 +127,9 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         "exposure": _exposure(since(found["exposure"], "time")),
         "silences": since(found["silences"], "began", "ended"),
         "watermarks_that_went_back": since(found["went_back"], "time"),
+        **told_beside,
         "settings": _settings(scenario, found["workloads"]),
-        "left_out": left_out.rows,
+        "left_out": left_out.rows | not_told,
         "files": {
             "missing": folder.missing,
             "lines": _sorted([row for row in found["lines"] if row["rows"]], "table"),
@@ -189,6 +192,8 @@ CAPPED = {
     "returns": ("returns", "time"),
     "events": ("events", "time"),
     "pauses": ("pauses", "number"),
+    "stalls": ("stalls", None),
+    "sightings": ("states_seen_by_scrapes", "time"),
 }
 """Answers of which the first rows are told (`measure.first`): what the report calls them, and what tells how far they go."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from minikafka.telemetry.anomalies import ORDER, Kind
 
 from minikafka_analytics import terms
+from minikafka_analytics.observed import unseen
 from minikafka_analytics.words import count, seconds, these
 
 Record = dict[str, Any]
@@ -267,6 +268,7 @@ def unknowns(run: Record) -> list[str]:
         )
     else:
         found.append("No broker was scraped: nothing is known of replicas' offsets and of unflushed records.")
+    found += unseen(run["blindness"])
     for each in run["silences"]:
         if not each["faults"]:
             until = "until the end" if each["open"] else f"for {seconds(each['ended'] - each['began'])}"

@@ -20,9 +20,9 @@ from minikafka_analytics import (
     operations,
     replicas,
 )
+from minikafka_analytics.jobs import isr, lag, resources, scrapes
 from minikafka_analytics.query import query
 from minikafka_analytics.questions import Questions, Record
-from minikafka_analytics.schemas import UP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -132,15 +132,10 @@ def _of_logs(replicas: DataFrame, told: DataFrame, each: DataFrame, extents: Dat
 
 def _tell(ask: Questions) -> None:
     """What the run's faults, events and samples tell beside the judgement."""
-    ask.step(
-        "ups",
-        lambda samples: samples.where(f"metric = '{UP}'").select("run", "time", "broker", "value"),
-        "samples",
-        few=True,
-    )
+    ask.step("scrapes", resources.scrapes, "samples", few=True)
     ask.step("wide", replicas.wide, "samples")
     ask.step("faults", faults.episodes, "journal", few=True)
-    ask.step("clock", clocks, "census", "journal", "ups", few=True)
+    ask.step("clock", clocks, "census", "journal", "scrapes", few=True)
     ask.step("relevant", leadership.relevant, "events", "clock", few=True)
     ask.step("partitions", leadership.partitions, "relevant", "wide", "sent", few=True)
     ask.step("terms", leadership.terms, "relevant", few=True)
@@ -164,11 +159,16 @@ def _tell(ask: Questions) -> None:
     ask.answer("returns", lambda *found: in_order(leadership.returns(*found)), "relevant", "wide")
     ask.answer("events", lambda events: first("time, seq")(leadership.others(events)), "relevant")
     ask.answer("series", replicas.series, "wide", "clock")
-    ask.answer("lag", replicas.lag, "samples", "clock")
+    ask.answer("lag", replicas.lag, "wide", "clock")
     ask.answer("at_risk", replicas.at_risk, "wide")
     ask.answer("exposure", replicas.exposure, "wide", "clock", "partitions")
-    ask.answer("silences", replicas.silences, "ups", "clock")
+    ask.answer("silences", replicas.silences, "scrapes", "clock")
     ask.answer("went_back", replicas.watermarks_that_went_back, "wide")
+    ask.answer("stalls", _stalls, "wide", "clock")
+    ask.answer("isr_by_partition", isr.by_partition, "isr", "partitions", "clock")
+    in_time = first("time, topic, partition")
+    ask.answer("sightings", lambda *found: in_time(scrapes.sightings(*found)), "wide", "clock")
+    ask.answer("counted", resources.counted, "scrapes", "clock")
     ask.answer("examples", _examples, "of_history", "of_logs", "fates", "cuts", "places")
 
 
@@ -176,6 +176,10 @@ def _examples(
     of_history: DataFrame, of_logs: DataFrame, fate: DataFrame, cuts: DataFrame, places: DataFrame
 ) -> DataFrame:
     return anomalies.examples(anomalies.together([of_history, of_logs]), fate, cuts, places)
+
+
+def _stalls(wide: DataFrame, clock: DataFrame) -> DataFrame:
+    return first("began, what, topic, partition, broker")(lag.stalls(wide, clock))
 
 
 def _as_it_is(frame: DataFrame) -> DataFrame:

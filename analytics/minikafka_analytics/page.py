@@ -15,8 +15,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from minikafka_analytics import charts, words
+from minikafka_analytics import charts, usage, words
 from minikafka_analytics.aftermath import BLAMED_FOR_SECONDS
+from minikafka_analytics.blindness import SEEN_BY
+from minikafka_analytics.jobs import isr
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 
 Record = dict[str, Any]
@@ -54,10 +56,21 @@ def page(report: Record, points: Mapping[str, Record]) -> str:
         "most_lost": charts.MOST_LOST,
         "notable_gap": NOTABLE_GAP_SECONDS,
         "blamed_for": BLAMED_FOR_SECONDS,
+        "shrinks_within": isr.WITHIN_SECONDS,
+        "seen_by": SEEN_BY,
+        "figure": figure,
         "asked_of": {each["name"] for each in report["asked"] if each["sql"]},
     }
     template = environment.get_template("report.html.j2")
-    runs = [{**run, "plots": plots(run, points[run["id"]]), "told_faults": told_faults(run)} for run in report["runs"]]
+    runs = [
+        {
+            **run,
+            "plots": plots(run, points[run["id"]]),
+            "told_faults": told_faults(run),
+            "resources_shown": resources_shown(run["resources"], run["blindness"]["brokers"]),
+        }
+        for run in report["runs"]
+    ]
     style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     return template.render(
@@ -143,6 +156,35 @@ def _slowness(fault: Record) -> tuple[bool, float]:
     worst = fault["worst"]
     never = bool(worst["never_acknowledged"] or worst["never_full"])
     return never, max((worst[name] or 0.0 for name in ("re_elected", "re_acknowledged", "full_isr")), default=0.0)
+
+
+def resources_shown(rows: Sequence[Record], scraped: Sequence[Record]) -> Record:
+    """Of each broker a figure of each measure (None where there is none), from the time without faults or, where all time was of
+    some fault, no row at all; `unlike`: figures of faults' times, each with the one it is unlike."""
+    calm = {(row["broker"], row["measure"]): row for row in rows if row["fault"] is None}
+    anew, apart = (sum(row[name] for row in scraped) for name in ("anew", "apart"))
+    measures = [name for name in usage.MEASURES if any(measure == name for _, measure in calm)]
+    return {
+        "titles": measures,
+        "rows": [
+            (broker, [calm.get((broker, measure)) for measure in measures])
+            for broker in sorted({broker for broker, _ in calm})
+        ],
+        "means": "; ".join(f"{name}: {usage.MEASURES[name]}" for name in measures),
+        "when": "In the time without faults" if any(row["fault"] is not None for row in rows) else "Over the whole run",
+        "left_out": f"Left out: {words.count(anew, 'pair')} of neighbouring scrapes between which a process began or a counter "
+        f"fell, and {apart:,} too far apart."
+        if anew or apart
+        else "",
+        "unlike": [(row, calm[row["broker"], row["measure"]]) for row in usage.unlike(rows)],
+    }
+
+
+def figure(measure: str, value: float) -> str:
+    """A figure of `usage.MEASURES`: a share in percent, a time in the unit that reads best."""
+    if measure in usage.SHARES:
+        return f"{100 * value:.{0 if value >= 0.0995 else 1}f} %"
+    return words.seconds(value) if value >= 0.01 else f"{value * 1e3:.2f} ms"
 
 
 def at(value: float | None) -> str:

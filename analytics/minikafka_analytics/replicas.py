@@ -20,12 +20,18 @@ SILENT_AFTER_SECONDS = 1.0  # and never less than this
 
 
 def wide(samples: DataFrame) -> DataFrame:
-    """One row per scrape of one replica, the metrics of it as columns, `at_risk` = records not flushed at that moment."""
+    """One row per scrape of one replica, the metrics of it as columns, `at_risk` = records not flushed at that moment.
+
+    `behind`: what a leader tells of its followers, (follower, records) each; null where it tells nothing.
+    """
     columns = ", ".join(
         f"CAST(max(value) FILTER (WHERE metric = '{metric}') AS BIGINT) AS {column}"
         for metric, column in METRICS_OF_A_REPLICA.items()
     )
-    named = ", ".join(f"'{metric}'" for metric in METRICS_OF_A_REPLICA)
+    columns += f"""
+        , nullif(collect_list(struct(CAST(labels['follower'] AS INT) AS follower, CAST(value AS BIGINT) AS records))
+                 FILTER (WHERE metric = '{FOLLOWER_LAG}' AND labels['follower'] IS NOT NULL), array()) AS behind"""
+    named = ", ".join(f"'{metric}'" for metric in (*METRICS_OF_A_REPLICA, FOLLOWER_LAG))
     return query(
         f"""
         SELECT *, greatest(leo - flushed, 0) AS at_risk FROM (
@@ -64,7 +70,7 @@ def series(wide: DataFrame, clock: DataFrame) -> DataFrame:
     )
 
 
-def lag(samples: DataFrame, clock: DataFrame) -> DataFrame:
+def lag(wide: DataFrame, clock: DataFrame) -> DataFrame:
     """How far each follower was behind, as its leader counted: (run, topic, partition, broker, time, behind, fresh).
 
     `broker` is the follower. Both offsets are the leader's own, of one moment, so no scrape is compared with another, and no
@@ -72,20 +78,21 @@ def lag(samples: DataFrame, clock: DataFrame) -> DataFrame:
     """
     return query(
         f"""
-        WITH step AS (
-          SELECT s.run, topic, partition, CAST(labels['follower'] AS INT) AS broker, s.time, value, c.silence,
-                 floor((s.time - c.began) / greatest((c.ended - c.began) / {POINTS_PER_REPLICA}, c.interval)) AS step
-          FROM {{samples}} s JOIN {{clock}} c ON s.run = c.run
-          WHERE metric = '{FOLLOWER_LAG}' AND topic NOT IN {INTERNAL_TOPICS!r} AND partition IS NOT NULL
+        WITH each AS (
+          SELECT run, topic, partition, time, inline(behind) AS (broker, behind) FROM {{wide}} WHERE behind IS NOT NULL
+        ), step AS (
+          SELECT e.*, c.silence,
+                 floor((e.time - c.began) / greatest((c.ended - c.began) / {POINTS_PER_REPLICA}, c.interval)) AS step
+          FROM each e JOIN {{clock}} c ON e.run = c.run
         ), thinned AS (
-          SELECT run, topic, partition, broker, max(time) AS time, CAST(max(value) AS BIGINT) AS behind, max(silence) AS silence
+          SELECT run, topic, partition, broker, max(time) AS time, max(behind) AS behind, max(silence) AS silence
           FROM step WHERE broker IS NOT NULL GROUP BY run, topic, partition, broker, step
         )
         SELECT run, topic, partition, broker, time, behind,
                coalesce(time - lag(time) OVER (PARTITION BY run, topic, partition, broker ORDER BY time) > silence, true) AS fresh
         FROM thinned ORDER BY run, topic, partition, broker, time
         """,
-        samples=samples,
+        wide=wide,
         clock=clock,
     )
 

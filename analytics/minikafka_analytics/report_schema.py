@@ -14,7 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from minikafka_analytics.blindness import SEEN_BY
+from minikafka_analytics.jobs.isr import WITHIN_SECONDS
+from minikafka_analytics.jobs.lag import FOLLOWER, HIGH_WATERMARK
 from minikafka_analytics.schemas import SCHEMA_VERSION
+from minikafka_analytics.usage import MEASURES
 
 Schema = dict[str, Any]
 
@@ -260,6 +264,86 @@ RETURN = record(
     missing=maybe(whole("records gone, at least")),
     **BLAMED,
 )
+STALL = record(
+    "a time in which an offset did not move although there was something to move for, by scrapes of leaders",
+    what=either(HIGH_WATERMARK, FOLLOWER),
+    **PLACE,
+    broker=maybe(whole("the follower; of a high watermark the leader")),
+    leader=whole(),
+    leader_epoch=maybe(whole()),
+    began=number("the first scrape with this offset"),
+    ended=number("the last one"),
+    seconds=number("at least; it was longer by less than two intervals"),
+    scrapes=whole("with this offset"),
+    behind=whole("records to the log end offset, at worst"),
+    open=flag("to the last look at the run"),
+    fault=BLAMED["fault"],
+    after_fault=BLAMED["after_fault"],
+)
+ISR_OF_A_PARTITION = record(
+    "how often the ISR of a partition changed, and for how long it was short; the changes one by one are `isr_changes`",
+    **PLACE,
+    replicas=whole(),
+    shrinks=whole(),
+    expansions=whole(),
+    shrinks_within=whole(f"the most shrinks within {WITHIN_SECONDS} s"),
+    shrinks_within_from=maybe(number("when the first of these was")),
+    least=whole("in-sync replicas at worst"),
+    short=number("seconds with fewer than all replicas"),
+    longest_short=number("the longest such time"),
+    alone=number("seconds with one in-sync replica, or none, of several"),
+)
+BLINDNESS = record(
+    "what scrapes did not see, and what events do not tell",
+    skew=maybe(number("seconds by which a scrape saw a leader epoch before its event, at most: clocks that differ")),
+    unlogged=whole("leader epochs that scrapes saw, and of which no event tells"),
+    brokers=many(
+        record(
+            "how a broker was scraped",
+            broker=whole(),
+            scrapes=whole(),
+            failed=whole(),
+            unscraped=number("seconds without an answer, of all times that count as a silence"),
+            longest=number("the longest of these"),
+            anew=whole(
+                "neighbouring scrapes between which its process began anew or a counter fell: left out of `resources`"
+            ),
+            apart=whole("neighbouring scrapes too far apart: left out there, too"),
+            missing=many(text("a metric that no scrape tells: what is made of it is not in `resources`")),
+        )
+    ),
+    events=many(
+        record(
+            "events of one kind, against the gauges that tell of them",
+            what=either(*SEEN_BY),
+            events=whole(),
+            unseen=maybe(whole("of these, over before a scrape met them; null: no scrape tells of such things")),
+            looks=whole("what scrapes told of such things: states of partitions that differ, scrapes of brokers"),
+            slowest=maybe(number("seconds until a scrape saw an event, at most")),
+            examples=many(
+                record(
+                    "the first that none saw",
+                    time=number(),
+                    until=maybe(number("when it was over; null: not before the run was")),
+                    topic=maybe(text()),
+                    partition=maybe(whole()),
+                    broker=maybe(whole()),
+                )
+            ),
+        )
+    ),
+)
+RESOURCE = record(
+    "what a broker used, or how long its requests took, by what its counters grew by from scrape to scrape",
+    broker=whole(),
+    fault=maybe(whole("in the time of this fault, whichever broker it struck; null: in that of none")),
+    measure={**either(*MEASURES), "description": "; ".join(f"{name}: {about}" for name, about in MEASURES.items())},
+    scrapes=whole("figures"),
+    median=number(),
+    mad=number("the median distance from the median"),
+    most=number(),
+    score=maybe(number("the modified z-score of the median against the time without faults")),
+)
 MOST_RECORDS = maybe(record("the most records at one moment", records=whole(), at=number(), broker=maybe(whole())))
 
 RUN = record(
@@ -397,6 +481,10 @@ RUN = record(
             leader_epoch=maybe(whole()),
         )
     ),
+    stalls=many(STALL),
+    isr=many(ISR_OF_A_PARTITION),
+    blindness=BLINDNESS,
+    resources=many(RESOURCE),
     settings=named(text(), "by dotted name"),
     left_out=named(record("", among=whole(), told=whole()), "lists of which only the first rows are told"),
     files=record(

@@ -35,7 +35,22 @@ FOLLOWER_LAG = "minikafka_follower_lag"  # of its leader, with the label `follow
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 """Kafka's own topics (`Topic.INTERNAL_TOPICS`): landed as they are, and left out of the analysis, which is of the workload."""
 
-METRICS_READ = (*METRICS_OF_A_REPLICA, FOLLOWER_LAG)
+METRICS_OF_A_BROKER = {
+    # metric without labels -> column of the table of scrapes
+    "process_start_time_seconds": "started",
+    "process_cpu_seconds_total": "cpu",
+    "minikafka_log_flush_duration_seconds_sum": "flush_seconds",
+    "minikafka_log_flush_duration_seconds_count": "flushes",
+}
+METRICS_OF_REQUESTS = {
+    # metric with the label `api` -> what the columns of the table of scrapes end in
+    "minikafka_request_duration_seconds_sum": "seconds",
+    "minikafka_request_duration_seconds_count": "requests",
+}
+APIS = {"Produce": "produce", "Fetch": "fetch", "FetchFollower": "fetch_follower"}
+"""The requests whose latency is looked at, and what their columns begin with."""
+
+METRICS_READ = (*METRICS_OF_A_REPLICA, FOLLOWER_LAG, *METRICS_OF_A_BROKER, *METRICS_OF_REQUESTS)
 """Samples of other metrics are not landed: they are in the run's folder, and no question is about them."""
 
 UP = "up"  # as in Prometheus: 1 for a scrape that was answered, 0 for one that was not

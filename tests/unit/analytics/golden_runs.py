@@ -83,6 +83,56 @@ def counters_reset(run: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+def counted(run: Path) -> None:
+    """Brokers export counters, which the recorded runs have none of: by each scrape since the process answered first 0.1 s of
+    processor time, 4 flushes of 5 ms and, on broker 0, 2 produce requests of 3 ms. Broker 1 does not tell when it was started, so
+    that another process is known by counters that fell."""
+    path = run / "metrics" / "samples.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    counters: dict[int, list[float]] = {}
+    for line in lines:
+        if "error" in line:
+            counters.pop(line["broker"], None)
+            continue
+        own = counters.setdefault(line["broker"], [line["time"], 0.0, 0.0, 0.0])
+        own[1:] = [own[1] + 0.1, own[2] + 4, own[3] + 0.02]
+        started, cpu, flushes, seconds = own
+        line["samples"] += [
+            ["process_cpu_seconds_total", {}, cpu],
+            ["minikafka_log_flush_duration_seconds_count", {}, flushes],
+            ["minikafka_log_flush_duration_seconds_sum", {}, seconds],
+        ]
+        if line["broker"] == 0:
+            line["samples"] += [
+                ["process_start_time_seconds", {}, started],
+                ["minikafka_request_duration_seconds_count", {"api": "Produce"}, flushes / 2],
+                ["minikafka_request_duration_seconds_sum", {"api": "Produce"}, flushes / 2 * 0.003],
+            ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def flapping(run: Path) -> None:
+    """Once the old leader is back, it takes in nothing for a second of scrapes, and the ISR flaps between two of them: it leaves
+    for 0.1 s three times."""
+    path = run / "metrics" / "samples.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if line["broker"] == 1 and 1795417332 < line["time"] < 1795417333.5:
+            stuck = {"minikafka_log_end_offset": 5.0, "minikafka_follower_lag": 4.0}
+            line["samples"] = [[name, labels, stuck.get(name, value)] for name, labels, value in line["samples"]]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with (run / "events" / "broker-1.jsonl").open("a", encoding="utf-8") as log:
+        for number in range(3):
+            for after, name, moved, isr in (
+                (0.0, "isr_shrunk", "removed", [1]),
+                (0.1, "isr_expanded", "added", [1, 0]),
+            ):
+                fields = {moved: [0], "isr": isr, "leader_epoch": 1}
+                time = 1795417333.1 + 0.15 * number + after
+                event = {"time": time, "broker": 1, "event": name, "topic": "story", "partition": 0, "fields": fields}
+                log.write(json.dumps(event) + "\n")
+
+
 def without_faults(run: Path) -> None:
     """Nothing was done to the cluster, as far as the journal tells."""
     path = run / "journal.jsonl"
@@ -106,6 +156,8 @@ DAMAGES: tuple[Callable[[Path], None], ...] = (
     without_events,
     skewed,
     counters_reset,
+    counted,
+    flapping,
     without_faults,
     empty,
 )
@@ -127,8 +179,23 @@ def tables(run: dict[str, Any]) -> Tables:
     """What of a run's report has to be as expected, to the microsecond."""
     verdict = {name: run["verdict"][name] for name in ("verdict", "verifier", "recomputed", "agree", "reasons")}
     files = {name: run["files"][name] for name in ("missing", "lines", "quarantined", "unanswered")}
-    lists = ("anomalies", "faults", "elections", "isr_changes", "truncations", "returns", "gaps", "silences", "at_risk")
-    named = {name: run[name] for name in ("scenario", "counts", "kinds", "figures", "exposure", "left_out")}
+    lists = (
+        "anomalies",
+        "faults",
+        "elections",
+        "isr_changes",
+        "truncations",
+        "returns",
+        "gaps",
+        "silences",
+        "at_risk",
+        "stalls",
+        "isr",
+        "resources",
+    )
+    named = {
+        name: run[name] for name in ("scenario", "counts", "kinds", "figures", "exposure", "left_out", "blindness")
+    }
     rounded: Tables = _rounded(named | {"verdict": verdict, **files, **{name: run[name] for name in lists}})
     return rounded
 
