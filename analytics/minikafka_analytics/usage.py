@@ -13,6 +13,7 @@ from math import inf
 from statistics import median
 from typing import Any
 
+from minikafka_analytics.jobs.outliers import MAD_OF_NORMAL, SCORE_LEAST
 from minikafka_analytics.jobs.resources import COUNTERS, MOST_STEPS
 from minikafka_analytics.schemas import APIS, METRICS_OF_A_BROKER, METRICS_OF_REQUESTS
 
@@ -31,10 +32,7 @@ MEASURES = {
 SHARES = (CPU, FSYNC_SHARE)
 """Of a second; the others are times."""
 
-UNLIKE = 3.5
-"""A modified z-score from which a figure is called unlike the others (`jobs/outliers.py` has the source)."""
 SCRAPES_LEAST = 3  # of a fault's time that is compared: fewer are a matter of chance
-NORMAL = 0.6745  # of a standard deviation is the MAD of a normal distribution
 
 
 def by_broker(rows: Sequence[Record]) -> dict[int, list[Record]]:
@@ -84,7 +82,7 @@ def usage(
 
 def unlike(rows: Sequence[Record]) -> list[Record]:
     """The figures of faults' times that are unlike those of the time without faults, the oddest first."""
-    odd = [row for row in rows if abs(row["score"] or 0) >= UNLIKE and row["scrapes"] >= SCRAPES_LEAST]
+    odd = [row for row in rows if abs(row["score"] or 0) >= SCORE_LEAST and row["scrapes"] >= SCRAPES_LEAST]
     return sorted(odd, key=lambda row: -abs(row["score"]))
 
 
@@ -153,4 +151,4 @@ def _summed_up(figures: Iterable[tuple[float, Figures]]) -> dict[str, Record]:
 
 
 def _score(row: Record, calm: Record | None) -> float | None:
-    return NORMAL * (row["median"] - calm["median"]) / calm["mad"] if calm and calm["mad"] else None
+    return MAD_OF_NORMAL * (row["median"] - calm["median"]) / calm["mad"] if calm and calm["mad"] else None

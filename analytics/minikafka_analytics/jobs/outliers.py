@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SCORE_LEAST = 3.5
+MAD_OF_NORMAL = 0.6745
+"""In standard deviations, the MAD of a normal distribution."""
 VALUES_LEAST = 5
 """Of fewer nobody can say which is the odd one."""
 SECONDS_LEAST = 0.1
@@ -59,7 +61,7 @@ def found(figures: DataFrame) -> DataFrame:
           SELECT of, measure, median(abs(apart)) AS mad, avg(abs(apart)) AS mean FROM apart GROUP BY of, measure
         ), scored AS (
           SELECT a.of, a.measure, a.run, a.value, a.median, s.mad,
-                 IF(s.mad > 0, 0.6745 * a.apart / s.mad, a.apart / (1.253314 * s.mean)) AS score, a.among, a.apart
+                 IF(s.mad > 0, {mad_of_normal} * a.apart / s.mad, a.apart / (1.253314 * s.mean)) AS score, a.among, a.apart
           FROM apart a JOIN spread s ON s.of = a.of AND s.measure = a.measure
         )
         SELECT of, measure, run, value, median, mad, score, among FROM scored
@@ -67,6 +69,7 @@ def found(figures: DataFrame) -> DataFrame:
         """,
         figures=figures,
         values_least=VALUES_LEAST,
+        mad_of_normal=MAD_OF_NORMAL,
         score_least=SCORE_LEAST,
         seconds_least=SECONDS_LEAST,
     )

@@ -187,11 +187,8 @@ class FollowerState:
         truncation = self.truncation_point(*diverging)
         reason = f"log diverges from leader {self.leader_id} after epoch {diverging[0]}"
         self.cut(truncation.offset, reason, log_start_offset)
-        log = self.partition.log
-        start = min(log_start_offset, log.log_end_offset)
-        if start > log.log_start_offset:
-            self.take_high_watermark(max(start, self.partition.high_watermark))  # what is deleted was committed
-            log.increment_log_start_offset(start)
+        start = min(log_start_offset, self.partition.log.log_end_offset)
+        self._take_offsets(max(start, self.partition.high_watermark), start)  # what is deleted was committed
         return FetchOutcome.TRUNCATED
 
     def truncation_point(self, leader_epoch: int, leader_end: int) -> Truncation:

@@ -17,6 +17,7 @@ from minikafka.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
+    from minikafka_chaos.simulation.nemesis import Nemesis
     from minikafka_chaos.simulation.world import World
 
 SHARE = 0.3
@@ -47,7 +48,7 @@ class Ambushes:
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
         self.random = Random(f"ambushes {seed}")
-        kinds: tuple[Callable[[], bool], ...] = (
+        kinds: tuple[Callable[[Nemesis], bool], ...] = (
             self._power_loss_after_a_cut,
             self._power_loss_at_the_first_record,
             self._election_beside_the_isr,
@@ -76,30 +77,26 @@ class Ambushes:
         nemesis = self.world.nemesis
         if not self.active or nemesis is None or not nemesis.may_strike():
             return
-        struck = self._look_for()
+        struck = self._look_for(nemesis)
         self.world.scheduler.at(self.random.expovariate(1 / PAUSE_SECONDS) if struck else LOOK_SECONDS, self._look)
 
     # -- loss of power ------------------------------------------------------------------------------------------------
 
-    def _power_loss_after_a_cut(self) -> bool:
+    def _power_loss_after_a_cut(self, nemesis: Nemesis) -> bool:
         """A replica that has just cut its log loses power: neither what it cut nor what it wrote over it may come back.
 
         So that there is much to cut, a leader goes on without the others for a while; and little is flushed in between.
         """
-        nemesis = self.world.nemesis
-        assert nemesis is not None
         self.world.patience = PATIENCE
         if self.random.random() < 0.005 and nemesis.counts():
             nemesis.isolate()
         for key, before, end in self._moved():
-            if end < before and self._lose_power(self.world.brokers[key[0]], self.random.uniform(0.0, 0.4)):
+            if end < before and self._lose_power(nemesis, self.world.brokers[key[0]], self.random.uniform(0.0, 0.4)):
                 return True
         return False
 
-    def _power_loss_at_the_first_record(self) -> bool:
+    def _power_loss_at_the_first_record(self, nemesis: Nemesis) -> bool:
         """A broker that was just started loses power when it has written anything: what its start did may not be on the disk."""
-        nemesis = self.world.nemesis
-        assert nemesis is not None
         self.world.patience = PATIENCE
         if self.random.random() < 0.01 and nemesis.counts():
             nemesis.shut_down()
@@ -110,7 +107,7 @@ class Ambushes:
         for key, before, end in self._moved():
             broker = self.world.brokers[key[0]]
             young = self.world.now - broker.started_at < 1.0
-            if end > before and young and self._lose_power(broker, 0.0):
+            if end > before and young and self._lose_power(nemesis, broker, 0.0):
                 return True
         return False
 
@@ -126,9 +123,7 @@ class Ambushes:
             for tp, log in broker.logs.logs.items():
                 self._ends[broker.id, broker.incarnation, tp] = log.log_end_offset
 
-    def _lose_power(self, broker: SimBroker, after: float) -> bool:
-        nemesis = self.world.nemesis
-        assert nemesis is not None
+    def _lose_power(self, nemesis: Nemesis, broker: SimBroker, after: float) -> bool:
         incarnation = broker.incarnation
         back = self.random.uniform(0.0, 1.0)
 
@@ -143,10 +138,9 @@ class Ambushes:
 
     # -- admins and networks ------------------------------------------------------------------------------------------
 
-    def _election_beside_the_isr(self) -> bool:
+    def _election_beside_the_isr(self, nemesis: Nemesis) -> bool:
         """Followers are cut off from their leader until it is alone in the ISR; then an admin wants one of them to lead."""
-        nemesis, held = self.world.nemesis, self.world.store.held
-        assert nemesis is not None
+        held = self.world.store.held
         for tp, state in sorted(self.world.checker.states.items()):
             eligible = [m for m in state.elr if self.world.brokers[m].up]
             if state.isr and eligible:
@@ -167,10 +161,8 @@ class Ambushes:
                 self._mended = self.world.now + away + BREATH_SECONDS
         return False
 
-    def _slow_follower(self) -> bool:
+    def _slow_follower(self, nemesis: Nemesis) -> bool:
         """A follower that fetches all the time, one batch at a time over a slow link, and so is never where its leader is."""
-        nemesis = self.world.nemesis
-        assert nemesis is not None
         for _, state in sorted(self.world.checker.states.items()):
             others = [m for m in state.isr if m != state.leader]
             if state.leader != NO_LEADER and others and self.random.random() < 0.02 and nemesis.counts():
@@ -190,10 +182,9 @@ class Ambushes:
 
         self.world.scheduler.at(seconds * self.random.uniform(0.8, 1.2), mend)
 
-    def _slow_way_back(self) -> bool:
+    def _slow_way_back(self, nemesis: Nemesis) -> bool:
         """A follower that is not in sync gets all that there is with each fetch, over a slow link, from a leader that is busy."""
-        nemesis, served = self.world.nemesis, self.world.served_whole
-        assert nemesis is not None
+        served = self.world.served_whole
         if self.random.random() < 0.01 and nemesis.counts():
             nemesis.kill()
         for _, state in sorted(self.world.checker.states.items()):
@@ -203,10 +194,9 @@ class Ambushes:
                 return True
         return False
 
-    def _late_metadata(self) -> bool:
+    def _late_metadata(self, nemesis: Nemesis) -> bool:
         """A leader that waits for followers applies what it read from the store late, when it has newer answers already."""
-        nemesis, applies_late = self.world.nemesis, self.world.applies_late
-        assert nemesis is not None
+        applies_late = self.world.applies_late
         for _, state in sorted(self.world.checker.states.items()):
             leader = state.leader
             if (

@@ -74,11 +74,8 @@ class IsrChecks:
 
     def proposed(self, broker: SimBroker, tp: TopicPartition) -> None:
         """A leader asks for another ISR; only one change at a time may be asked for."""
-        self._forget(broker.id, tp)
-
-    def _forget(self, broker_id: int, tp: TopicPartition) -> None:
         for seen in (self._caught_up, self._keeps_up):
-            for member in [m for m in seen if m[:2] == (broker_id, tp)]:
+            for member in [m for m in seen if m[:2] == (broker.id, tp)]:
                 del seen[member]
 
     def after(self, broker: SimBroker) -> None:
