@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka import __version__
 
-from minikafka_analytics import assemble, measure
+from minikafka_analytics import queries, report_data
 from minikafka_analytics.landing import Landing
 from minikafka_analytics.landing import answers as told_by
 from minikafka_analytics.manifest import Manifest
 from minikafka_analytics.on_kubernetes import executors_like_this_pod
 from minikafka_analytics.page import page
 from minikafka_analytics.parsing import sources, typed
-from minikafka_analytics.query import query
 from minikafka_analytics.questions import Questions
 from minikafka_analytics.run_folder import open_runs
 from minikafka_analytics.schemas import HISTORY, JOURNAL, REPLICAS, TABLES, Landed
 from minikafka_analytics.session import of_few_bytes, spark_session
+from minikafka_analytics.sql import query
 from minikafka_analytics.steps import Steps
 from minikafka_analytics.trouble import in_one_line
 
@@ -75,10 +75,10 @@ def analyze(
             *(table for table in TABLES if table not in JUDGED),
         ):  # what takes longest waits for these
             ask.have(table.name, partial(_land, steps, spark, landing, table))
-        answers = measure.measure(ask)
+        answers = queries.answer_all(ask)
     answers |= told_by(landing.manifests)
-    report = assemble.report(runs, answers, __version__, ask.asked())
-    points = {run["id"]: assemble.series(answers, run) for run in report["runs"]}
+    report = report_data.report(runs, answers, __version__, ask.asked())
+    points = {run["id"]: report_data.series(answers, run) for run in report["runs"]}
     _write(paths.json, json.dumps(report, indent=1, ensure_ascii=False, default=_jsonable) + "\n")
     _write(paths.html, page(report, points))
     kept = sum(map(len, landing.manifests.values())) - len(landing.anew)
@@ -106,9 +106,9 @@ def judge(
             ask.step(f"all of {table.name}", partial(typed, spark, files, table))
             ask.view(table.name, lambda rows: rows.where("NOT bad"), f"all of {table.name}")
             ask.answer(f"bad {table.name}", partial(_bad_lines, table), f"all of {table.name}")
-        answers = measure.judge(ask)
+        answers = queries.judge(ask)
     answers["lines"] = [row for table in JUDGED for row in answers.pop(f"bad {table.name}")]
-    return assemble.judged(runs, answers)
+    return report_data.judged(runs, answers)
 
 
 def _land(steps: Steps, spark: SparkSession, landing: Landing, table: Landed) -> DataFrame:

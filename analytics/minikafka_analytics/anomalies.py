@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.telemetry.anomalies import Kind
 
-from minikafka_analytics.query import query
+from minikafka_analytics.sql import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

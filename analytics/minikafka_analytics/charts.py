@@ -6,10 +6,10 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from minikafka_analytics.formatting import count, span
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 from minikafka_analytics.svg import BOTTOM, TOP, Plot, Point
 from minikafka_analytics.timeline import NARROW, ROOMY, Timeline
-from minikafka_analytics.words import count, span
 
 Record = dict[str, Any]
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka import __version__
 
+from minikafka_analytics.formatting import count, seconds
 from minikafka_analytics.jobs import outcomes, outliers, recovery, reports
 from minikafka_analytics.on_kubernetes import executors_like_this_pod
 from minikafka_analytics.pending import HISTORY, REPORT
 from minikafka_analytics.session import spark_session
 from minikafka_analytics.trouble import in_one_line
-from minikafka_analytics.words import count, seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

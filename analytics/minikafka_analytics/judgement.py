@@ -12,8 +12,8 @@ from typing import Any
 from minikafka.telemetry.anomalies import ORDER, Kind
 
 from minikafka_analytics import terms
+from minikafka_analytics.formatting import count, seconds, these
 from minikafka_analytics.observed import unseen
-from minikafka_analytics.words import count, seconds, these
 
 Record = dict[str, Any]
 

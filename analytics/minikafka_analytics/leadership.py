@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from minikafka_analytics.asof import latest
 from minikafka_analytics.faults import blows
-from minikafka_analytics.query import query
 from minikafka_analytics.schemas import INTERNAL_TOPICS
+from minikafka_analytics.sql import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,7 +11,7 @@ from typing import Any
 
 from minikafka_analytics import blindness, usage
 from minikafka_analytics.aftermath import Blame
-from minikafka_analytics.words import brokers, count, seconds, these
+from minikafka_analytics.formatting import brokers, count, seconds, these
 
 Record = dict[str, Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from minikafka_analytics import charts, usage, words
+from minikafka_analytics import charts, formatting, usage
 from minikafka_analytics.aftermath import BLAMED_FOR_SECONDS
 from minikafka_analytics.blindness import SEEN_BY
 from minikafka_analytics.jobs import isr
@@ -40,18 +40,18 @@ def page(report: Record, points: Mapping[str, Record]) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "secs": words.seconds,
-        "num": words.number,
-        "size": words.size,
-        "these": words.these,
+        "secs": formatting.seconds,
+        "num": formatting.number,
+        "size": formatting.size,
+        "these": formatting.these,
         "at": at,
-        "brokers": words.brokers,
+        "brokers": formatting.brokers,
         "setting": setting_name,
     }
     environment.globals |= {
-        "count": words.count,
-        "span": words.span,
-        "means": words.FAULT_MEANS,
+        "count": formatting.count,
+        "span": formatting.span,
+        "means": formatting.FAULT_MEANS,
         "most_rows": MOST_ROWS,
         "most_lost": charts.MOST_LOST,
         "notable_gap": NOTABLE_GAP_SECONDS,
@@ -172,8 +172,8 @@ def resources_shown(rows: Sequence[Record], scraped: Sequence[Record]) -> Record
         ],
         "means": "; ".join(f"{name}: {usage.MEASURES[name]}" for name in measures),
         "when": "In the time without faults" if any(row["fault"] is not None for row in rows) else "Over the whole run",
-        "left_out": f"Left out: {words.count(anew, 'pair')} of neighbouring scrapes between which a process began or a counter "
-        f"fell, and {apart:,} too far apart."
+        "left_out": f"Left out: {formatting.count(anew, 'pair')} of neighbouring scrapes between which a process began or "
+        f"a counter fell, and {apart:,} too far apart."
         if anew or apart
         else "",
         "unlike": [(row, calm[row["broker"], row["measure"]]) for row in usage.unlike(rows)],
@@ -184,7 +184,7 @@ def figure(measure: str, value: float) -> str:
     """A figure of `usage.MEASURES`: a share in percent, a time in the unit that reads best."""
     if measure in usage.SHARES:
         return f"{100 * value:.{0 if value >= 0.0995 else 1}f} %"
-    return words.seconds(value) if value >= 0.01 else f"{value * 1e3:.2f} ms"
+    return formatting.seconds(value) if value >= 0.01 else f"{value * 1e3:.2f} ms"
 
 
 def at(value: float | None) -> str:

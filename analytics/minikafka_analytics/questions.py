@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from minikafka_analytics.query import heard
+from minikafka_analytics.sql import heard
 
 if TYPE_CHECKING:
     from types import TracebackType

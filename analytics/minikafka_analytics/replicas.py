@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minikafka_analytics.query import query
 from minikafka_analytics.schemas import FOLLOWER_LAG, INTERNAL_TOPICS, METRICS_OF_A_REPLICA
+from minikafka_analytics.sql import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics.paths import literally, uri
-from minikafka_analytics.query import forget, name
+from minikafka_analytics.sql import forget, name
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -35,7 +35,7 @@ async def bootstrap(tmp_path: Path) -> AsyncIterator[str]:
     broker = Broker(BrokerConfig.from_properties(properties), MemoryStore())
     async with asyncio.timeout(SECONDS_MAX):
         await broker.start()
-    yield f"127.0.0.1:{broker.advertised_endpoints()[0][2]}"
+    yield f"127.0.0.1:{broker.listeners.advertised()[0][2]}"
     await broker.stop()
 
 

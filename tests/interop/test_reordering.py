@@ -41,7 +41,7 @@ async def started(data: Path) -> Broker:
     )
     async with asyncio.timeout(DEADLINE):
         await broker.start()
-        await broker.create_topic(NewTopic("t", 1, 1))
+        await broker.topics.create(NewTopic("t", 1, 1))
         while (hosted := broker.replicas.get("t", 0)) is None or hosted.leader is None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return broker
@@ -86,7 +86,7 @@ async def test_a_request_that_is_refused_alone_is_overtaken(
     broker = await started(tmp_path)
     try:
         refuse_one(monkeypatch)
-        port = broker.advertised_endpoints()[0][2]
+        port = broker.listeners.advertised()[0][2]
         assert await asyncio.to_thread(send, port, idempotent) == 0
         hosted = broker.replicas.get("t", 0)
         assert hosted is not None

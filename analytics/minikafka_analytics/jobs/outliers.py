@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minikafka_analytics.query import query
+from minikafka_analytics.sql import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -28,7 +28,7 @@ REPORT = """
         partitions: ARRAY<STRUCT<topic: STRING, partition: INT, led: BOOLEAN, re_elected: DOUBLE, gap: DOUBLE,
                                  re_acknowledged: DOUBLE, never_again: BOOLEAN, shrunk: DOUBLE, full_isr: DOUBLE>>>>>>
 """
-"""What is read of a report: a part of what is in it (`assemble.report`)."""
+"""What is read of a report: a part of what is in it (`report_data.report`)."""
 
 RUNS = (
     "run STRING, scenario STRING, version STRING, ground STRING, verdict STRING, agree BOOLEAN, began_unix DOUBLE, "

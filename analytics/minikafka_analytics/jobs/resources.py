@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minikafka_analytics.query import query
 from minikafka_analytics.schemas import APIS, METRICS_OF_A_BROKER, METRICS_OF_REQUESTS, UP
+from minikafka_analytics.sql import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

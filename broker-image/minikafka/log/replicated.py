@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minikafka.log import truncation, validation
-from minikafka.log.errors import UnexpectedAppendOffset
+from minikafka.log.errors import LogDirFailure, UnexpectedAppendOffset
 from minikafka.log.results import AppendInfo
 from minikafka.log.segment import Segment
 from minikafka.protocol.records import CONTROL_FLAG, LOG_OVERHEAD_BYTES, BatchHeader
@@ -24,6 +24,20 @@ def append_as_follower(log: Log, records: memoryview | bytearray, fetch_leader_e
         return AppendInfo(leo, leo - 1, -1, 0, 0, 0, False, -1)
     if headers[0].base_offset != leo:
         _meet(log, headers[0])
+    try:
+        count, size = _append(log, view, headers)
+    except LogDirFailure:
+        if log.log_end_offset < log.log_start_offset and log.failure is None:
+            truncation.truncate_fully_and_start_at(log, log.log_start_offset)  # `_meet` had moved the end only
+        raise
+    max_timestamp = max([header.max_timestamp for header in headers])
+    return AppendInfo(
+        headers[0].base_offset, headers[-1].last_offset, max_timestamp, len(headers), count, size, False, -1
+    )
+
+
+def _append(log: Log, view: memoryview, headers: list[BatchHeader]) -> tuple[int, int]:
+    """How many records and bytes were written. Raises LogDirFailure; what was written before it stays."""
     _assign_epochs(log, headers)
     start = done = count = 0
     while done < len(headers):
@@ -42,8 +56,7 @@ def append_as_follower(log: Log, records: memoryview | bytearray, fetch_leader_e
             start += header[1] + LOG_OVERHEAD_BYTES
             count += header[12]
         done += n
-    max_timestamp = max([header.max_timestamp for header in headers])
-    return AppendInfo(headers[0].base_offset, headers[-1].last_offset, max_timestamp, done, count, start, False, -1)
+    return count, start
 
 
 def _meet(log: Log, header: BatchHeader) -> None:

@@ -19,13 +19,13 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import PartitionData
 from minikafka.protocol.produce import PartitionResult
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
-from minikafka.server.api import fetch, produce
+from minikafka.server.api import api_versions, fetch, produce
 from minikafka.server.framing import FrameProtocol
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
-PRODUCE, FETCH, API_VERSIONS = produce.SPEC.key, fetch.SPEC.key, 18
+PRODUCE, FETCH, API_VERSIONS = produce.SPEC.key, fetch.SPEC.key, api_versions.SPEC.key
 PRODUCE_VERSION_MIN = produce.SPEC.min_version
 
 FORWARDED = frozenset({19, 20, 33, 37, 43, 44, 45, 46})
@@ -141,11 +141,12 @@ class ClientConnection(FrameProtocol):
         self.broker.connections.closed(self)
 
     def unreadable(self, file: Any, error: OSError) -> None:
-        self.broker.file_failed(file, error)
+        self.broker.reporter.file_failed(file, error)
 
     def bad_frame(self, size: int) -> None:
-        self.broker.bad_request(
-            self, f"a request of {size} bytes; socket.request.max.bytes allows 0 to {self.max_frame_bytes}"
+        self.broker.context.bad_request(
+            self.client_host,
+            f"a request of {size} bytes; socket.request.max.bytes allows 0 to {self.max_frame_bytes}",
         )
 
     # -- requests ---------------------------------------------------------------------------------------------------------
@@ -167,11 +168,11 @@ class ClientConnection(FrameProtocol):
             if slot.out is None:
                 slot.parked, slot.ready = time.perf_counter(), 0.0
         except MalformedRequest as error:
-            self.broker.bad_request(self, str(error))
+            self.broker.context.bad_request(self.client_host, str(error))
             self.close()
             return
         except Exception as error:  # a mistake of ours: the client sees a closed connection, the operator a line
-            self.broker.handler_failed(error)
+            self.broker.context.handler_failed(error)
             self.close()
             return
         if len(self.slots) > PIPELINE_MAX and not self._paused and self.transport is not None:
@@ -225,7 +226,7 @@ class ClientConnection(FrameProtocol):
     def new_leaders(self, failed: Iterable[PartitionResult | PartitionData]) -> NodeEndpoints | None:
         """KIP-951: where the leaders are that this broker is not."""
         leaders = {part.current_leader[0] for part in failed if part.current_leader is not None}
-        return self.broker.endpoints_of(leaders, self.listener) if leaders else None
+        return self.broker.metadata.endpoints_of(leaders, self.listener) if leaders else None
 
     def count_errors(self, api_key: int, codes: Iterable[int]) -> None:
         for code in codes:
@@ -246,10 +247,10 @@ class ClientConnection(FrameProtocol):
                 slot.parked = 0.0
                 self.answer(slot, [await self._answer_cold(header, body)])
         except MalformedRequest as error:
-            self.broker.bad_request(self, str(error))
+            self.broker.context.bad_request(self.client_host, str(error))
             self.close()
         except Exception as error:  # a mistake of ours: the client sees a closed connection, the operator a line
-            self.broker.handler_failed(error)
+            self.broker.context.handler_failed(error)
             self.close()
         finally:
             self._cold_task = None
@@ -267,7 +268,9 @@ class ClientConnection(FrameProtocol):
             if key == API_VERSIONS:  # KIP-511: answered in version 0, so that the client learns what it may ask
                 self.count_errors(key, (ErrorCode.UNSUPPORTED_VERSION,))
                 answer = messages.encode_response(
-                    key, 0, self.broker.api_versions(self.inter_broker, ErrorCode.UNSUPPORTED_VERSION)
+                    key,
+                    0,
+                    api_versions.supported(self.broker.handlers, self.inter_broker, ErrorCode.UNSUPPORTED_VERSION),
                 )
                 return wire.response_frame(header.correlation_id, answer, False)
             raise MalformedRequest(
@@ -282,7 +285,7 @@ class ClientConnection(FrameProtocol):
         if key in FORWARDED and not self.broker.membership.leads:
             try:
                 answer = await self.broker.membership.forward(key, version, body)
-                await self.broker.image_caught_up()
+                await self.broker.metadata.caught_up()
                 return wire.response_frame(header.correlation_id, answer, flexible)
             except KafkaError:
                 pass  # no controller to be reached: the handler says NOT_CONTROLLER in the words of its API

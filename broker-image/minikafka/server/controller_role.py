@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from minikafka.controller.controller import Controller
 from minikafka.controller.heartbeats import Heartbeats
@@ -16,9 +16,8 @@ from minikafka.controller_settings import controller_config
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import ClusterStore, Lease, StoreError
 from minikafka.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
+from minikafka.server.context import BrokerContext
+from minikafka.server.metadata_cache import MetadataCache
 
 T = TypeVar("T")
 
@@ -33,24 +32,43 @@ COMPONENT, ATTENDING = "controller", "objects of the store"
 
 
 class ControllerRole:
-    """One term as the controller."""
+    """One term as the controller.
+
+    Args:
+        context: see there.
+        store: where decisions are written.
+        metadata: where other brokers are.
+        lease: that of the term.
+        image: the cluster as the store has it at the term's start.
+        resignation: lets the lease be for a while after a term that was given up.
+        ended: called once, when the term is over.
+    """
 
     def __init__(
-        self, broker: Broker, store: ClusterStore, lease: Lease, image: ClusterImage, resignation: ControllerResignation
+        self,
+        context: BrokerContext,
+        store: ClusterStore,
+        metadata: MetadataCache,
+        lease: Lease,
+        image: ClusterImage,
+        resignation: ControllerResignation,
+        ended: Callable[[ControllerRole], None],
     ) -> None:
-        self.broker = broker
+        self.context = context
         self.resignation = resignation
         self.store = store
-        self.controller = broker.parts.controller(
+        self._metadata = metadata
+        self._ended = ended
+        self.controller = context.parts.controller(
             image,
             lease.epoch,
-            controller_config(broker.config),
-            broker.clock.now(),
-            broker.machine.new_id,
-            broker.check_topic_configs,
+            controller_config(context.config),
+            context.clock.now(),
+            context.machine.new_id,
+            context.check_topic_configs,
             store.check_room,
         )
-        self.term = broker.parts.controller_term(broker.broker_id, lease, self.controller, resignation)
+        self.term = context.parts.controller_term(context.broker_id, lease, self.controller, resignation)
         self.over = asyncio.Event()
         self._work = asyncio.Event()
         self._reported: set[str] = set()
@@ -67,11 +85,11 @@ class ControllerRole:
         try:
             await loop
         except Exception as error:
-            self._carry_out(self.term.failed(error, self.broker.clock.now()))
+            self._carry_out(self.term.failed(error, self.context.clock.now()))
 
     def resign(self, reason: str) -> None:
         """End the term, and leave the lease to the others for a while."""
-        self._carry_out(self.term.resign(reason, self.broker.clock.now()))
+        self._carry_out(self.term.resign(reason, self.context.clock.now()))
 
     async def stop(self, reason: str) -> None:
         """End the role; waiting requests learn that this is no controller. Returns when nothing of it runs any more."""
@@ -102,7 +120,7 @@ class ControllerRole:
 
     def connection_lost(self, lost: Heartbeats) -> None:
         """The connection that carried a broker's heartbeats has ended."""
-        self._ask(self.term.connection_lost(lost, self.broker.clock.now()))
+        self._ask(self.term.connection_lost(lost, self.context.clock.now()))
 
     def has_registered(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether this is the live incarnation of a broker, as far as this controller has decided."""
@@ -127,15 +145,15 @@ class ControllerRole:
                 case Happened():
                     self._tell(effect.event)
                 case Failed():
-                    self.broker.supervisor.report(COMPONENT, effect.error)
+                    self.context.supervisor.report(COMPONENT, effect.error)
                 case Ended():
                     self._end(effect.reason)
         return commit
 
     def _tell(self, event: Event) -> None:
         if event.name == "leader_elected":
-            self.broker.stats.record_election(bool(event.fields["clean"]), self.broker.clock.unix_ms() / 1000)
-        self.broker.events.emit(event.name, topic=event.topic, partition=event.partition, **event.fields)
+            self.context.stats.record_election(bool(event.fields["clean"]), self.context.clock.unix_ms() / 1000)
+        self.context.events.emit(event.name, topic=event.topic, partition=event.partition, **event.fields)
 
     def _end(self, reason: str) -> None:
         self.over.set()
@@ -145,15 +163,15 @@ class ControllerRole:
                 task.cancel()
         self._tasks = [task for task in self._tasks if task is not current]
         for component in (ATTENDING, *self._reported):  # the next controller attends to them
-            self.broker.supervisor.clear(component)
-        self.broker.events.emit("controller_resigned", controller_epoch=self.controller_epoch, reason=reason)
-        self.broker.membership.term_ended(self)
+            self.context.supervisor.clear(component)
+        self.context.events.emit("controller_resigned", controller_epoch=self.controller_epoch, reason=reason)
+        self._ended(self)
 
     async def _commit_loop(self) -> None:
         while not self.term.over:
             await self._work.wait()
             self._work.clear()
-            commit = self._carry_out(self.term.decide(self.broker.clock.now()))
+            commit = self._carry_out(self.term.decide(self.context.clock.now()))
             if commit is not None:
                 began = time.perf_counter()
                 try:
@@ -161,22 +179,22 @@ class ControllerRole:
                 except StoreError as error:
                     self._carry_out(self.term.commit_failed(error))
                     return
-                self.broker.stats.commits.observe(time.perf_counter() - began)
+                self.context.stats.commits.observe(time.perf_counter() - began)
                 self._carry_out(self.term.committed())
             if not self.term.over:
-                self.broker.supervisor.clear(COMPONENT)
+                self.context.supervisor.clear(COMPONENT)
 
     async def _tick_loop(self) -> None:
         while not self.term.over:
-            self.term.woke(self.broker.clock.now())
+            self.term.woke(self.context.clock.now())
             await self._probe_strangers()
-            self._ask(self.term.tick(self.broker.clock.now()))
+            self._ask(self.term.tick(self.context.clock.now()))
             await asyncio.sleep(self.term.tick_seconds)
 
     async def _probe_strangers(self) -> None:
         """A refused connection says that nobody is there."""
         for broker_id in self.term.strangers():
-            address = self.broker.address_of(broker_id)
+            address = self._metadata.address_of(broker_id)
             if address is None:
                 continue
             try:
@@ -200,7 +218,7 @@ class ControllerRole:
 
     async def _attend_loop(self) -> None:
         """What the store wants done by the controller. Its troubles are its own: the role goes on without it."""
-        loop, supervisor = asyncio.get_running_loop(), self.broker.supervisor
+        loop, supervisor = asyncio.get_running_loop(), self.context.supervisor
         while not self.term.over:
             well = loop.call_later(ATTEND_WELL_SECONDS, supervisor.clear, ATTENDING)
             try:
@@ -220,15 +238,15 @@ class ControllerRole:
 
     @property
     def may_delete_topics(self) -> bool:
-        return self.broker.config.delete_topic_enable
+        return self.context.config.delete_topic_enable
 
     def complain(self, key: str, line: str) -> None:
-        self.broker.housekeeping.complain(key, line)
+        self.context.warn_rarely(key, line)
 
     def report(self, component: str, error: Exception) -> None:
         self._reported.add(component)
-        self.broker.supervisor.report(component, error)
+        self.context.supervisor.report(component, error)
 
     def clear(self, component: str) -> None:
         self._reported.discard(component)
-        self.broker.supervisor.clear(component)
+        self.context.supervisor.clear(component)

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from minikafka.protocol.fetch import decode_follower_response, encode_follower_fetch
 from minikafka.protocol.wire import MalformedRequest
 from minikafka.replication.fetch_loop import BACKOFF_SECONDS_FIRST, FetchLoop, Key, Taken
 from minikafka.replication.follower import FetchOutcome, FetchPosition
 from minikafka.replication.hosted import HostedPartition
+from minikafka.server.context import BrokerContext
+from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.peer import PeerClosed, PeerConnection, connect
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
+from minikafka.server.replica_reporter import ReplicaReporter
 
 CONNECT_SECONDS_MAX = 1.0
 
@@ -26,13 +25,34 @@ LATEST, EARLIEST = -1, -2
 
 
 class ReplicaFetcher:
-    """Fetches everything we follow from one leader."""
+    """Fetches everything we follow from one leader.
 
-    def __init__(self, broker: Broker, leader_id: int) -> None:
-        self.broker = broker
+    Args:
+        context: see there.
+        metadata: where the leader is; told when its connection closes.
+        reporter: told of what answers bring.
+        broker_epoch: that of this broker's registration now.
+        flush: begins a flush of a replica that may not be counted before it.
+        leader_id: see above.
+    """
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        metadata: MetadataCache,
+        reporter: ReplicaReporter,
+        broker_epoch: Callable[[], int],
+        flush: Callable[[HostedPartition], None],
+        leader_id: int,
+    ) -> None:
+        self._context = context
+        self._metadata = metadata
+        self._reporter = reporter
+        self._broker_epoch = broker_epoch
+        self._flush = flush
         self.leader_id = leader_id
-        self._loop: FetchLoop[HostedPartition] = broker.parts.fetch_loop(
-            leader_id, broker.config.replica_fetch_backoff_ms / 1000
+        self._loop: FetchLoop[HostedPartition] = context.parts.fetch_loop(
+            leader_id, context.config.replica_fetch_backoff_ms / 1000
         )
         self._connection: PeerConnection | None = None
         self._connecting: asyncio.Task[bool] | None = None
@@ -49,7 +69,7 @@ class ReplicaFetcher:
 
     def remove(self, partition: HostedPartition) -> None:
         if self._loop.unfollow(partition):
-            self.broker.supervisor.clear(f"replica {partition.topic_partition}")
+            self._context.supervisor.clear(f"replica {partition.topic_partition}")
 
     def flushed(self, partition: HostedPartition) -> None:
         """More of its log is on disk. If it was held back, it may be asked for now; a fetch that is parked without it is
@@ -59,7 +79,7 @@ class ReplicaFetcher:
 
     def _flush_soon(self) -> None:
         for partition in self._loop.owe_flush():
-            self.broker.housekeeping.flush_soon(partition)
+            self._flush(partition)
 
     @property
     def is_idle(self) -> bool:
@@ -69,7 +89,7 @@ class ReplicaFetcher:
         """Close the connection; nothing is applied after this."""
         self._stopped = True
         self._loop.clear()
-        self.broker.supervisor.clear(self._component)
+        self._context.supervisor.clear(self._component)
         if self._timer is not None:
             self._timer.cancel()
         if self._connecting is not None:
@@ -87,7 +107,7 @@ class ReplicaFetcher:
         connection = self._connection
         if connection is None or not connection.is_open:
             if self._connecting is None:
-                self._connecting = self.broker.supervisor.once(self._component, self._connect)
+                self._connecting = self._context.supervisor.once(self._component, self._connect)
                 self._connecting.add_done_callback(self._connected)
             return
         loop = asyncio.get_running_loop()
@@ -100,16 +120,16 @@ class ReplicaFetcher:
 
     async def _connect(self) -> None:
         delay = BACKOFF_SECONDS_FIRST
-        config = self.broker.config
+        config = self._context.config
         limit = config.replica_fetch_backoff_ms / 1000
         try:
             while not self._stopped and not self._loop.is_idle:
-                address = self.broker.address_of(self.leader_id)
+                address = self._metadata.address_of(self.leader_id)
                 if address is not None:
                     try:
                         self._connection = await connect(
                             *address,
-                            self.broker.client_id("fetcher"),
+                            self._context.client_id("fetcher"),
                             CONNECT_SECONDS_MAX,
                             config.replica_socket_timeout_ms / 1000,
                             self._disconnected,
@@ -131,7 +151,7 @@ class ReplicaFetcher:
         """Look again, until that goes well: a fetcher that nobody kicks would stand still for ever."""
 
         def look() -> None:
-            if not self.broker.supervisor.call(self._component, lambda: self._kick(overtake)):
+            if not self._context.supervisor.call(self._component, lambda: self._kick(overtake)):
                 self._later(CONNECT_SECONDS_MAX, overtake)
 
         asyncio.get_running_loop().call_later(seconds, look)
@@ -141,18 +161,18 @@ class ReplicaFetcher:
         return f"fetcher of leader {self.leader_id}"
 
     def _disconnected(self) -> None:
-        address = self.broker.address_of(self.leader_id)
+        address = self._metadata.address_of(self.leader_id)
         if self._connection is not None and self._connection.timed_out and address is not None:
-            self.broker.told_nothing(f"leader {self.leader_id}", *address)
+            self._context.told_nothing(f"leader {self.leader_id}", *address)
         self._connection = None
         self._loop.disconnected()
         if not self._stopped:
-            self.broker.suspect(self.leader_id)
+            self._metadata.suspect(self.leader_id)
             self._later(BACKOFF_SECONDS_FIRST)
 
     def _fetch(self, connection: PeerConnection, asked: dict[Key, FetchPosition]) -> None:
         topics: dict[bytes, list[tuple[int, int, int, int, int, int]]] = {}
-        max_part = self.broker.config.replica_fetch_max_bytes
+        max_part = self._context.config.replica_fetch_max_bytes
         for (topic_id, index), position in asked.items():
             topics.setdefault(topic_id, []).append(
                 (
@@ -164,13 +184,13 @@ class ReplicaFetcher:
                     max_part,
                 )
             )
-        config = self.broker.config
+        config = self._context.config
         correlation = connection.next_correlation()
         frame = encode_follower_fetch(
             correlation,
-            self.broker.client_id("fetcher"),
-            self.broker.broker_id,
-            self.broker.broker_epoch,
+            self._context.client_id("fetcher"),
+            self._context.broker_id,
+            self._broker_epoch(),
             config.replica_fetch_wait_max_ms,
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
@@ -197,7 +217,7 @@ class ReplicaFetcher:
                 try:
                     self._took(taken)
                 except Exception as error:  # to report it failed; the loop goes on
-                    self.broker.supervisor.report(f"replica {taken.partition.topic_partition}", error)
+                    self._context.supervisor.report(f"replica {taken.partition.topic_partition}", error)
             self._flush_soon()
             if self._loop.may_fetch_on:
                 self._kick(overtake=True)
@@ -207,35 +227,33 @@ class ReplicaFetcher:
     # -- what came of answers -------------------------------------------------------------------------------------------
 
     def _took(self, taken: Taken[HostedPartition]) -> None:
-        partition, broker = taken.partition, self.broker
-        broker.stats.replication_bytes_in += taken.size
+        partition, context = taken.partition, self._context
+        context.stats.replication_bytes_in += taken.size
         if taken.broke is not None:
-            broker.supervisor.report(f"replica {partition.topic_partition}", taken.broke)
+            context.supervisor.report(f"replica {partition.topic_partition}", taken.broke)
         if taken.recovered:
-            broker.supervisor.clear(f"replica {partition.topic_partition}")
+            context.supervisor.clear(f"replica {partition.topic_partition}")
         if taken.outcome is FetchOutcome.OUT_OF_RANGE:
-            task = broker.supervisor.once(self._component, self._ask_offsets, partition, taken.position)
+            task = context.supervisor.once(self._component, self._ask_offsets, partition, taken.position)
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
         self._report(taken)
 
     def _report(self, taken: Taken[HostedPartition]) -> None:
-        partition, broker, trouble = taken.partition, self.broker, taken.trouble
+        partition, events, trouble = taken.partition, self._context.events, taken.trouble
         if taken.failure is not None:
-            broker.log_failed(partition, taken.failure)
+            self._reporter.log_failed(partition, taken.failure)
         if trouble is not None:
             topic, index = partition.topic_partition
             error = trouble.error
             if trouble.is_corrupt:
-                broker.events.emit("corrupt_batch", topic=topic, partition=index, offset=trouble.offset, error=error)
+                events.emit("corrupt_batch", topic=topic, partition=index, offset=trouble.offset, error=error)
             else:
-                broker.events.emit(
-                    "replica_fetch_failed", topic=topic, partition=index, leader=self.leader_id, error=error
-                )
+                events.emit("replica_fetch_failed", topic=topic, partition=index, leader=self.leader_id, error=error)
         if partition.follower is not None and partition.follower.truncations:
-            broker.note_truncations(partition)
+            self._reporter.truncated(partition)
         if partition.log.log_start_offset != taken.log_start_before:
-            broker.host.note_log_start(partition, taken.log_start_before, f"leader {self.leader_id} deleted them")
+            self._reporter.log_start_moved(partition, taken.log_start_before, f"leader {self.leader_id} deleted them")
 
     async def _ask_offsets(self, partition: HostedPartition, position: FetchPosition) -> None:
         """KAFKA-7414: what range does the leader hold?"""
@@ -250,7 +268,7 @@ class ReplicaFetcher:
                     LIST_OFFSETS,
                     LIST_OFFSETS_VERSION,
                     {
-                        "replica_id": self.broker.broker_id,
+                        "replica_id": self._context.broker_id,
                         "isolation_level": 0,
                         "topics": [
                             {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from minikafka.groups.config import GroupConfig
 from minikafka.groups.coordinator import GroupCoordinator
@@ -23,12 +23,10 @@ from minikafka.groups.requests import (
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.clock import Clock
+from minikafka.server.context import BrokerContext
 from minikafka.server.health import Health
-from minikafka.server.offsets_topic import OffsetsTopic
+from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.supervision import Supervisor
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
 
 TOPIC_WAIT_SECONDS = 1.0
 """How long FindCoordinator waits for ``__consumer_offsets`` to be created before it tells the client to try again."""
@@ -99,35 +97,41 @@ class GroupService:
         )
 
     @classmethod
-    def for_broker(cls, broker: Broker) -> GroupService:
-        """Wired to a broker."""
+    def of(
+        cls,
+        context: BrokerContext,
+        metadata: MetadataCache,
+        log: InternalTopic,
+        ensure_offsets_topic: Callable[[], Awaitable[None]],
+    ) -> GroupService:
+        """That of a broker."""
 
         def partition_count(topic: str) -> int:
-            state = broker.image.topics.get(topic)
+            state = metadata.image.topics.get(topic)
             return 0 if state is None else len(state.partitions)
 
         def partition_leader(topic: str, partition: int) -> int:
-            state = broker.image.partition(topic, partition)
+            state = metadata.image.partition(topic, partition)
             return -1 if state is None else state.leader
 
         def endpoint_of(broker_id: int, listener: str) -> tuple[str, int] | None:
-            state = broker.image.brokers.get(broker_id)
+            state = metadata.image.brokers.get(broker_id)
             return None if state is None or state.fenced else state.endpoint(listener)
 
         return cls(
-            config=GroupConfig.of(broker.config),
-            offsets_partitions=broker.config.offsets_topic_num_partitions,
-            log=broker.internal,
-            ensure_offsets_topic=OffsetsTopic(broker).ensure,
+            config=GroupConfig.of(context.config),
+            offsets_partitions=context.config.offsets_topic_num_partitions,
+            log=log,
+            ensure_offsets_topic=ensure_offsets_topic,
             partition_count=partition_count,
             partition_leader=partition_leader,
             endpoint_of=endpoint_of,
-            clock=broker.clock,
-            new_id=lambda: str(broker.machine.new_id()),
-            group_host=broker.parts.group_host,
-            emit=broker.events.emit,
-            warn=broker.warn,
-            supervisor=broker.supervisor,
+            clock=context.clock,
+            new_id=lambda: str(context.machine.new_id()),
+            group_host=context.parts.group_host,
+            emit=context.events.emit,
+            warn=context.warn,
+            supervisor=context.supervisor,
         )
 
     @property

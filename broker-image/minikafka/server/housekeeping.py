@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from minikafka.log.config import FOREVER
 from minikafka.log.errors import LogError
+from minikafka.log.manager import LogManager
+from minikafka.protocol.types import TopicPartition
 from minikafka.replication.hosted import HostedPartition
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
+from minikafka.replication.replicas import ReplicaManager
+from minikafka.server.context import BrokerContext
+from minikafka.server.replica_reporter import ReplicaReporter
 
 T = TypeVar("T")
 
@@ -24,28 +26,42 @@ FLUSH_CHECK_IDLE_SECONDS = 1.0
 PURGE_CHECK_SECONDS = 5.0
 PAUSE_SECONDS_MIN = 0.01
 """Settings may ask for an interval of nothing."""
-COMPLAINT_SECONDS = 60.0
 
 
 class Housekeeping:
-    """The periodic tasks of one broker."""
+    """The periodic tasks of one broker.
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    Args:
+        context: see there.
+        replicas: whose logs are looked after.
+        reporter: told of logs that refuse, and of records that were deleted.
+    """
+
+    logs: LogManager
+
+    def __init__(self, context: BrokerContext, replicas: ReplicaManager, reporter: ReplicaReporter) -> None:
+        self.context = context
+        self._replicas = replicas
+        self._reporter = reporter
+        self.high_watermarks: Callable[[], dict[TopicPartition, int]] = dict
+        """Those that are to be written down."""
+        self.flushed: Callable[[HostedPartition], None] = lambda _: None
+        """Told of each flush that is over."""
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="disk")
         self._tasks: list[asyncio.Task[None]] = []
         self._flushes: set[asyncio.Task[bool]] = set()
         self._stopped = False
-        self._complaints: dict[str, float] = {}
 
-    def start(self) -> None:
-        config = self.broker.config
+    def start(self, logs: LogManager) -> None:
+        """The logs are open."""
+        self.logs = logs
+        config = self.context.config
         lag = config.replica_lag_time_max_ms / 1000
         high_watermarks = config.replica_high_watermark_checkpoint_interval_ms / 1000
         recovery_points = config.log_flush_offset_checkpoint_interval_ms / 1000
-        repeat = self.broker.supervisor.repeat
+        repeat = self.context.supervisor.repeat
         self._tasks = [
-            repeat("ISR check", self.broker.replicas.isr_tick, max(lag / 2, PAUSE_SECONDS_MIN)),
+            repeat("ISR check", self._replicas.isr_tick, max(lag / 2, PAUSE_SECONDS_MIN)),
             repeat("flush", self._look_for_flushes),
             repeat("high watermark checkpoint", self._checkpoint_hw, max(high_watermarks, PAUSE_SECONDS_MIN)),
             repeat("recovery point checkpoint", self._checkpoint_recovery, max(recovery_points, PAUSE_SECONDS_MIN)),
@@ -61,31 +77,20 @@ class Housekeeping:
             await asyncio.wait(self._flushes)
         self._pool.shutdown(wait=True)
 
-    def complain(self, key: str, line: str) -> bool:
-        """Warn, at most once a minute for each ``key``: a retry loop must not fill the disk. True when it was told."""
-        now = self.broker.clock.now()
-        if now - self._complaints.get(key, float("-inf")) < COMPLAINT_SECONDS:
-            return False
-        if len(self._complaints) > 1000:
-            self._complaints.clear()
-        self._complaints[key] = now
-        self.broker.warn(line)
-        return True
-
     # -- flush ------------------------------------------------------------------------------------------------------------
 
     async def _look_for_flushes(self) -> None:
         """Look often where a topic asks for flushes by count or age; else now and then, for sealed segments."""
         asked = any(
             min(p.log.config.flush_interval_messages, p.log.config.flush_interval_ms) < FOREVER
-            for p in self.broker.replicas.all()
+            for p in self._replicas.all()
         )
         await asyncio.sleep(FLUSH_CHECK_SECONDS if asked else FLUSH_CHECK_IDLE_SECONDS)
         self._flush_due()
 
     def _flush_due(self) -> None:
-        now = self.broker.clock.now()
-        for partition in self.broker.replicas.all():
+        now = self.context.clock.now()
+        for partition in self._replicas.all():
             if partition.log.failure is None and partition.log.needs_flush(now):
                 self.flush_soon(partition)
 
@@ -94,7 +99,7 @@ class Housekeeping:
         if partition.flushing or self._stopped:
             return
         partition.flushing = True
-        task = self.broker.supervisor.once(f"flush of {partition.topic_partition}", self._flush, partition)
+        task = self.context.supervisor.once(f"flush of {partition.topic_partition}", self._flush, partition)
         self._flushes.add(task)
         task.add_done_callback(self._flushes.discard)
 
@@ -105,28 +110,28 @@ class Housekeeping:
             while self._is_hosted(partition) and not self._stopped:
                 log = partition.log
                 job = log.start_flush()
-                await loop.run_in_executor(self._pool, job.run, self.broker.clock.now)
-                self.broker.stats.observe_flush(log.complete_flush(job))
-                self.broker.replicas.flushed(partition)
-                self.broker.fetchers.flushed(partition)
+                await loop.run_in_executor(self._pool, job.run, self.context.clock.now)
+                self.context.stats.observe_flush(log.complete_flush(job))
+                self._replicas.flushed(partition)
+                self.flushed(partition)
                 if not log.owes_flush:
                     return
         except LogError as error:
-            self.broker.log_failed(partition, error)
+            self._reporter.log_failed(partition, error)
         finally:
             partition.flushing = False
 
     def _is_hosted(self, partition: HostedPartition) -> bool:
         """Not of a log that was deleted or went offline while its flush was under way: its files are closed."""
-        return self.broker.replicas.get(*partition.topic_partition) is partition and partition.log.failure is None
+        return self._replicas.get(*partition.topic_partition) is partition and partition.log.failure is None
 
     # -- checkpoints (R11) --------------------------------------------------------------------------------------------------
 
     async def _checkpoint_hw(self) -> None:
-        await self._write(self.broker.logs.prepare_high_watermarks(self.broker.host.high_watermarks()))
+        await self._write(self.logs.prepare_high_watermarks(self.high_watermarks()))
 
     async def _checkpoint_recovery(self) -> None:
-        logs = self.broker.logs
+        logs = self.logs
         await self._write([*logs.prepare_recovery_points(), *logs.prepare_log_start_offsets()])
 
     async def write_checkpoints(self) -> None:
@@ -145,9 +150,9 @@ class Housekeeping:
             await loop.run_in_executor(self._pool, write)
 
     def _retain(self) -> None:
-        now_ms = self.broker.clock.unix_ms()
+        now_ms = self.context.clock.unix_ms()
         problem: Exception | None = None
-        for partition in self.broker.replicas.all():
+        for partition in self._replicas.all():
             try:
                 self._retain_one(partition, now_ms)
             except Exception as error:  # the ones after it have old segments, too
@@ -158,10 +163,10 @@ class Housekeeping:
     def _retain_one(self, partition: HostedPartition, now_ms: int) -> None:
         before = partition.log.log_start_offset
         try:
-            self.broker.parts.retain(partition, now_ms)
+            self.context.parts.retain(partition, now_ms)
         except LogError as error:
-            self.broker.log_failed(partition, error)
-        self.broker.host.note_log_start(partition, before, "retention")
+            self._reporter.log_failed(partition, error)
+        self._reporter.log_start_moved(partition, before, "retention")
 
     async def _purge(self) -> None:
-        await self._write(self.broker.logs.prepare_purge(self.broker.clock.unix_ms()))
+        await self._write(self.logs.prepare_purge(self.context.clock.unix_ms()))

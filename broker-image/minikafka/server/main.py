@@ -140,9 +140,9 @@ def _tell(broker: Broker, context: dict[str, Any]) -> None:
     """What fell through to the event loop: the callback of a timer or a socket raised, or a task that nobody awaited."""
     error = context.get("exception")
     if isinstance(error, Exception):
-        broker.handler_failed(error)
+        broker.context.handler_failed(error)
     else:
-        broker.housekeeping.complain("event loop", f"event loop: {context.get('message')}")
+        broker.context.warn_rarely("event loop", f"event loop: {context.get('message')}")
 
 
 def _dump_tasks() -> None:

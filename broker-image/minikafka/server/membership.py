@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 from uuid import UUID
 
 from minikafka.controller.brokers import HeartbeatAnswer, Registration
+from minikafka.controller.heartbeats import Heartbeats
 from minikafka.controller.resignation import ControllerResignation
 from minikafka.membership import lifecycle as to_do
 from minikafka.membership.lifecycle import Effect, LifecycleSettings
@@ -17,12 +18,12 @@ from minikafka.protocol import messages
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.replication.isr_requests import RETRY_SECONDS
+from minikafka.server.context import BrokerContext
 from minikafka.server.controller_role import COMPONENT as CONTROLLER
 from minikafka.server.controller_role import ControllerRole
+from minikafka.server.listeners import Listeners
+from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.peer import PeerClosed, PeerConnection, connect
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
 
 BROKER_REGISTRATION, BROKER_HEARTBEAT, ALTER_PARTITION = 62, 63, 56
 FORWARD_SECONDS_MAX = 5.0
@@ -30,21 +31,43 @@ PLAINTEXT = 0
 
 
 class Membership:
-    """Runs for the life of the broker."""
+    """Runs for the life of the broker.
 
-    def __init__(self, broker: Broker, store: ClusterStore) -> None:
-        config = broker.config
-        self.broker = broker
+    Args:
+        context: see there.
+        store: has the controller's lease.
+        metadata: what is known of the cluster.
+        listeners: where others find this broker.
+        controller_role: makes a term as the controller.
+    """
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        store: ClusterStore,
+        metadata: MetadataCache,
+        listeners: Listeners,
+        controller_role: Callable[..., ControllerRole],
+    ) -> None:
+        config = context.config
+        self.context = context
         self.store = store
+        self._metadata = metadata
+        self._listeners = listeners
+        self._controller_role = controller_role
+        self.registered: Callable[[], None] = lambda: None
+        """Told that the controller has admitted this broker; the image may already know."""
+        self.registration_lost: Callable[[], None] = lambda: None
+        """Told that the controller does not know this incarnation: until it is registered again it leads nothing."""
         self.role: ControllerRole | None = None
         self.should_shut_down = asyncio.Event()
         self._resignation = ControllerResignation(config.broker_session_timeout_ms / 1000)
-        self.lifecycle = broker.parts.broker_lifecycle(
-            broker.broker_id,
+        self.lifecycle = context.parts.broker_lifecycle(
+            context.broker_id,
             LifecycleSettings(config.broker_heartbeat_interval_ms / 1000, config.broker_session_timeout_ms / 1000),
             self._resignation,
-            lambda: str(broker.machine.new_id()),
-            self.broker.clock.now(),
+            lambda: str(context.machine.new_id()),
+            context.clock.now(),
         )
         self._connection: PeerConnection | None = None
         self._forwarder: PeerConnection | None = None
@@ -54,9 +77,9 @@ class Membership:
 
     def start(self, previous_broker_epoch: int = -1) -> None:
         """The cluster's id is known, and what the last incarnation left behind."""
-        self.lifecycle.cluster_id = self.broker.image.cluster_id
+        self.lifecycle.cluster_id = self._metadata.image.cluster_id
         self.lifecycle.previous_broker_epoch = previous_broker_epoch
-        self._task = self.broker.supervisor.repeat("membership", self._step)
+        self._task = self.context.supervisor.repeat("membership", self._step)
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -102,11 +125,16 @@ class Membership:
         self.lifecycle.replicas_settled(leads_in_name_only, has_offline_logs)
         self._changed.set()
 
+    def heartbeats_ended(self, lost: Heartbeats) -> None:
+        """The connection that carried a broker's heartbeats has ended: the controller, if it is here, takes it for dead."""
+        if self.role is not None:
+            self.role.connection_lost(lost)
+
     def term_ended(self, role: ControllerRole) -> None:
         """A term of this broker as the controller is over."""
         if self.role is role:
             self.role = None
-            self.broker.stats.active_controller = 0
+            self.context.stats.active_controller = 0
         self.lifecycle.term_ended(role.controller_epoch)
         self._changed.set()
 
@@ -121,14 +149,14 @@ class Membership:
             match step:
                 case to_do.ReadLease():
                     lease = await self.store.lease()
-                    effects = lifecycle.lease_read(lease, self.broker.clock.now())
+                    effects = lifecycle.lease_read(lease, self.context.clock.now())
                 case to_do.TakeLease():
-                    host, port = self.broker.inter_broker_address()
-                    lease = await self.store.acquire(self.broker.broker_id, host, port, step.expected_epoch)
+                    host, port = self._listeners.inter_broker()
+                    lease = await self.store.acquire(self.context.broker_id, host, port, step.expected_epoch)
                     effects = lifecycle.lease_taken(lease)
                 case to_do.ReadSnapshot():
                     snapshot = await self.store.snapshot()
-                    effects = lifecycle.snapshot_read(step.lease, snapshot, self.broker.clock.now())
+                    effects = lifecycle.snapshot_read(step.lease, snapshot, self.context.clock.now())
                 case to_do.Connect():
                     effects = await self._connect(step)
                 case to_do.Register() | to_do.Heartbeat():
@@ -136,7 +164,7 @@ class Membership:
                 case to_do.Wait():
                     effects = await self._wait(step)
         except StoreError as error:
-            self.broker.housekeeping.complain("store", f"cluster store: {error}")
+            self.context.warn_rarely("store", f"cluster store: {error}")
             effects = lifecycle.store_failed()
         except Exception:
             await self._carry_out(lifecycle.failed())
@@ -152,12 +180,12 @@ class Membership:
                     if self.role is not None:
                         await self.role.stop(effect.reason)
                 case to_do.Registered():
-                    self.broker.registered()
+                    self.registered()
                 case to_do.RegistrationLost():
-                    self.broker.registration_lost()
+                    self.registration_lost()
                 case to_do.IdInUse():
-                    self.broker.warn(
-                        f"node.id {self.broker.broker_id} is in use by another live broker of this cluster; trying again"
+                    self.context.warn(
+                        f"node.id {self.context.broker_id} is in use by another live broker of this cluster; trying again"
                     )
                 case to_do.MayStop():
                     self.should_shut_down.set()
@@ -167,10 +195,12 @@ class Membership:
     async def _begin_term(self, lease: Lease, image: ClusterImage) -> None:
         if self.role is not None:
             await self.role.stop("a new term began")
-        self.role = self.broker.controller_role(self.broker, self.store, lease, image, self._resignation)
+        self.role = self._controller_role(
+            self.context, self.store, self._metadata, lease, image, self._resignation, self.term_ended
+        )
         self.role.start()
-        self.broker.events.emit("controller_elected", controller_epoch=lease.epoch)
-        self.broker.stats.active_controller = 1
+        self.context.events.emit("controller_elected", controller_epoch=lease.epoch)
+        self.context.stats.active_controller = 1
 
     async def _wait(self, step: to_do.Wait) -> list[Effect]:
         """Until the step is another one: what changes it without being asked rings the bell."""
@@ -193,7 +223,7 @@ class Membership:
             if connection is not None and connection is self._connection:
                 self._connection = None
                 if connection.timed_out:
-                    self.broker.told_nothing(f"the controller, broker {step.controller}", step.host, step.port)
+                    self.context.told_nothing(f"the controller, broker {step.controller}", step.host, step.port)
                 self.lifecycle.disconnected()
                 self._changed.set()
 
@@ -201,7 +231,7 @@ class Membership:
             connection = await connect(
                 step.host,
                 step.port,
-                self.broker.client_id("heartbeat"),
+                self.context.client_id("heartbeat"),
                 step.seconds,
                 self._answer_seconds_max(),
                 closed,
@@ -209,9 +239,11 @@ class Membership:
         except ConnectionRefusedError:
             return self.lifecycle.connection_refused()
         except (OSError, TimeoutError):
-            return self.lifecycle.connect_failed(self.broker.clock.now())
+            return self.lifecycle.connect_failed(self.context.clock.now())
         self._connection = connection
-        self.broker.supervisor.clear(CONTROLLER)  # another broker is, so it is nobody's loss that this one could not be
+        self.context.supervisor.clear(
+            CONTROLLER
+        )  # another broker is, so it is nobody's loss that this one could not be
         effects = self.lifecycle.connected()
         if not connection.is_open:
             closed()
@@ -219,7 +251,7 @@ class Membership:
 
     def _answer_seconds_max(self) -> float:
         """A heartbeat that has no answer within a session has none in time, whatever ``request.timeout.ms`` is."""
-        config = self.broker.config
+        config = self.context.config
         return min(config.request_timeout_ms, config.broker_session_timeout_ms) / 1000
 
     def _disconnect(self) -> None:
@@ -234,7 +266,7 @@ class Membership:
             async with asyncio.timeout(step.seconds):
                 if isinstance(step, to_do.Register):
                     error, epoch = await self._register(step)
-                    return lifecycle.registered(error, epoch, self.broker.clock.now())
+                    return lifecycle.registered(error, epoch, self.context.clock.now())
                 answer = await self._heartbeat(step)
         except TimeoutError:
             return lifecycle.unanswered()
@@ -242,9 +274,9 @@ class Membership:
             return []  # it was told as the connection closed
         except KafkaError as refused:
             if isinstance(step, to_do.Register):
-                return lifecycle.registered(refused.code, -1, self.broker.clock.now())
+                return lifecycle.registered(refused.code, -1, self.context.clock.now())
             answer = HeartbeatAnswer(refused.code)
-        return lifecycle.heartbeat_answered(answer, self.broker.clock.now())
+        return lifecycle.heartbeat_answered(answer, self.context.clock.now())
 
     def _controller(self) -> PeerConnection:
         """Raises PeerClosed."""
@@ -254,40 +286,40 @@ class Membership:
         return self._connection
 
     async def _register(self, step: to_do.Register) -> tuple[ErrorCode, int]:
-        broker = self.broker
+        context, cluster_id = self.context, self._metadata.image.cluster_id
         if self.role is not None:
             registration = Registration(
-                broker.broker_id,
-                broker.image.cluster_id,
+                context.broker_id,
+                cluster_id,
                 step.incarnation,
-                broker.advertised_endpoints(),
-                broker.config.broker_rack or None,
+                self._listeners.advertised(),
+                context.config.broker_rack or None,
                 step.previous_broker_epoch,
             )
-            return await self.role.submit(lambda c: c.brokers.register(registration, self.broker.clock.now()))
+            return await self.role.submit(lambda c: c.brokers.register(registration, context.clock.now()))
         answer = await self._controller().request(
             BROKER_REGISTRATION,
             3,
             {
-                "broker_id": broker.broker_id,
-                "cluster_id": broker.image.cluster_id,
+                "broker_id": context.broker_id,
+                "cluster_id": cluster_id,
                 "incarnation_id": UUID(step.incarnation),
                 "listeners": [
                     {"name": name, "host": host, "port": port, "security_protocol": PLAINTEXT}
-                    for name, host, port in broker.advertised_endpoints()
+                    for name, host, port in self._listeners.advertised()
                 ],
-                "rack": broker.config.broker_rack or None,
+                "rack": context.config.broker_rack or None,
                 "previous_broker_epoch": step.previous_broker_epoch,
             },
         )
         return ErrorCode(int(answer.error_code)), answer.broker_epoch
 
     async def _heartbeat(self, step: to_do.Heartbeat) -> HeartbeatAnswer:
-        broker_id, epoch = self.broker.broker_id, step.broker_epoch
+        broker_id, epoch = self.context.broker_id, step.broker_epoch
         fence, shut_down = step.want_fence, step.want_shut_down
         if self.role is not None:
             return await self.role.submit(
-                lambda c: c.brokers.heartbeat(broker_id, epoch, fence, shut_down, self.broker.clock.now())
+                lambda c: c.brokers.heartbeat(broker_id, epoch, fence, shut_down, self.context.clock.now())
             )
         answer = await self._controller().request(
             BROKER_HEARTBEAT,
@@ -295,7 +327,7 @@ class Membership:
             {
                 "broker_id": broker_id,
                 "broker_epoch": epoch,
-                "current_metadata_offset": self.broker.image.revision,
+                "current_metadata_offset": self._metadata.image.revision,
                 "want_fence": fence,
                 "want_shut_down": shut_down,
             },
@@ -321,8 +353,8 @@ class Membership:
             KafkaError: NOT_CONTROLLER when there is none to be reached; whether it was carried out is then unknown.
         """
         unreachable = KafkaError(ErrorCode.NOT_CONTROLLER, "the controller cannot be reached")
-        address = self.broker.address_of(self.controller_id)
-        if address is None or self.controller_id == self.broker.broker_id:
+        address = self._metadata.address_of(self.controller_id)
+        if address is None or self.controller_id == self.context.broker_id:
             raise unreachable
         try:
             async with asyncio.timeout(FORWARD_SECONDS_MAX):
@@ -330,9 +362,9 @@ class Membership:
                     self._drop_forwarder()
                     self._forwarder = await connect(
                         *address,
-                        self.broker.client_id("forwarder"),
+                        self.context.client_id("forwarder"),
                         FORWARD_SECONDS_MAX,
-                        self.broker.config.request_timeout_ms / 1000,
+                        self.context.config.request_timeout_ms / 1000,
                     )
                     self._forwarder_to = address
                 return await self._forwarder.request_raw(api_key, version, body)
@@ -351,12 +383,12 @@ class Membership:
         """Ask the controller; None when the outcome is unknown or there is no controller to ask."""
         epoch = self.broker_epoch
         if self.role is not None:
-            broker_id = self.broker.broker_id
+            broker_id = self.context.broker_id
             return await self.role.submit(lambda c: [c.partitions.alter(broker_id, epoch, p) for p in proposals])
         connection = self._connection
         if connection is None or not connection.is_open:
             return None
-        answer = await connection.request(ALTER_PARTITION, 3, _alter_request(self.broker.broker_id, epoch, proposals))
+        answer = await connection.request(ALTER_PARTITION, 3, _alter_request(self.context.broker_id, epoch, proposals))
         top = ErrorCode(int(answer.error_code))
         if top is ErrorCode.NOT_CONTROLLER:
             return None
@@ -393,19 +425,24 @@ def _alter_answer(part: Any) -> AlterPartitionAnswer:
     )
 
 
+Asks = Callable[[list[IsrProposal]], Awaitable[list[AlterPartitionAnswer] | None]]
+
+
 class AlterPartitionSender:
     """Sends what :class:`~minikafka.replication.isr_requests.IsrRequests` has to ask for (R10)."""
 
-    def __init__(self, broker: Broker, membership: Membership) -> None:
-        self._broker = broker
-        self._membership = membership
-        self._requests = broker.parts.isr_requests()
+    def __init__(self, context: BrokerContext, ask: Asks) -> None:
+        self._context = context
+        self._ask = ask
+        self.answered: Callable[[IsrProposal, AlterPartitionAnswer | None], bool] = lambda *_: False
+        """Given each answer (None: unknown outcome); True to ask again."""
+        self._requests = context.parts.isr_requests()
         self._task: asyncio.Task[bool] | None = None
 
     def propose(self, proposal: IsrProposal) -> None:
         self._requests.propose(proposal)
         if self._task is None:
-            self._task = self._broker.supervisor.once("ISR changes", self._send)
+            self._task = self._context.supervisor.once("ISR changes", self._send)
 
     def stop(self) -> None:
         if self._task is not None:
@@ -416,11 +453,11 @@ class AlterPartitionSender:
             while batch := self._requests.next_request():
                 answers: list[AlterPartitionAnswer] | None = None
                 try:
-                    answers = await self._membership.alter_partitions(batch)
+                    answers = await self._ask(batch)
                 except (PeerClosed, KafkaError):
                     pass  # unknown outcome, or a controller that has just resigned: the same proposal again
                 except Exception as error:  # a leader whose proposal is never answered could not propose again
-                    self._broker.supervisor.report("ISR changes", error)
+                    self._context.supervisor.report("ISR changes", error)
                 if self._requests.answered(batch, answers, self._answered):
                     await asyncio.sleep(RETRY_SECONDS)
         finally:
@@ -428,7 +465,7 @@ class AlterPartitionSender:
 
     def _answered(self, proposal: IsrProposal, answer: AlterPartitionAnswer | None) -> bool:
         try:
-            return self._broker.isr_answered(proposal, answer)
+            return self.answered(proposal, answer)
         except Exception as error:  # the other proposals have answers too
-            self._broker.supervisor.report("ISR changes", error)
+            self._context.supervisor.report("ISR changes", error)
             return True

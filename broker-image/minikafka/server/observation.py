@@ -19,7 +19,7 @@ def observe(broker: Broker) -> list[ReplicaStatus]:
     stats.waiting_produces = broker.replicas.waiting_produces
     stats.waiting_fetches = broker.connections.waiting_fetches
     stats.queued_requests = broker.connections.queued_requests
-    stats.listeners = dict.fromkeys(broker.listener_names, 0) | broker.connections.by_listener()
+    stats.listeners = dict.fromkeys(broker.listeners.names, 0) | broker.connections.by_listener()
     stats.loop_seconds = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
     stats.producer_ids = sum(len(partition.log.producers) for partition in broker.replicas.all())
     stats.disk_read, stats.disk_written = disk_bytes()
@@ -31,7 +31,7 @@ def observe(broker: Broker) -> list[ReplicaStatus]:
     stats.controller_id = broker.membership.controller_id
     stats.controller_epoch = broker.membership.controller_epoch
     _metadata(broker)
-    return broker.host.statuses()
+    return _statuses(broker)
 
 
 def _log_dirs(broker: Broker) -> dict[str, tuple[int, int]]:
@@ -48,7 +48,7 @@ def _log_dirs(broker: Broker) -> dict[str, tuple[int, int]]:
 
 def _metadata(broker: Broker) -> None:
     """Kafka's KafkaController metrics: those of the whole cluster are 0 where there is no controller."""
-    stats, image = broker.stats, broker.image
+    stats, image = broker.stats, broker.metadata.image
     stats.metadata_revision = image.revision
     topics = list(image.topics.values()) if stats.active_controller else []
     brokers = list(image.brokers.values()) if stats.active_controller else []
@@ -57,3 +57,61 @@ def _metadata(broker: Broker) -> None:
     stats.cluster_brokers_active = sum(not one.fenced for one in brokers)
     stats.cluster_brokers_fenced = len(brokers) - stats.cluster_brokers_active
     stats.cluster_imbalance = sum(state.leader != state.replicas[0] for topic in topics for state in topic.partitions)
+
+
+def _statuses(broker: Broker) -> list[ReplicaStatus]:
+    """For /metrics: hosted replicas, and on the controller the leaderless partitions that have none here."""
+    is_controller = bool(broker.stats.active_controller)
+    found = []
+    for partition in broker.replicas.all():
+        log, leader = partition.log, partition.leader
+        state = partition.state
+        replicas = len(state.replicas) if state is not None else 0
+        isr = len(leader.isr.committed) if leader else len(state.isr) if state is not None else 0
+        min_isr = leader.effective_min_isr() if leader is not None else 0
+        led_by = state.leader if state is not None else -1
+        found.append(
+            ReplicaStatus(
+                partition.topic_partition.topic,
+                partition.topic_partition.partition,
+                int(partition.role),
+                partition.leader_epoch,
+                log.log_start_offset,
+                log.log_end_offset,
+                partition.high_watermark,
+                log.flushed_offset,
+                isr,
+                replicas,
+                leader is not None and isr < replicas,
+                leader is not None and isr < min_isr,
+                is_controller and state is not None and state.leader < 0,
+                log.size_bytes,
+                partition.partition_epoch,
+                leader.follower_lags() if leader is not None else (),
+                leader is not None and isr == min_isr,
+                led_by,
+                state is not None and led_by >= 0 and led_by == state.replicas[0],
+            )
+        )
+    if is_controller:
+        for topic in broker.metadata.image.topics.values():
+            for index, state in enumerate(topic.partitions):
+                if state.leader < 0 and broker.replicas.get(topic.name, index) is None:
+                    found.append(
+                        ReplicaStatus(
+                            topic.name,
+                            index,
+                            0,
+                            state.leader_epoch,
+                            0,
+                            0,
+                            0,
+                            0,
+                            len(state.isr),
+                            len(state.replicas),
+                            False,
+                            False,
+                            True,
+                        )
+                    )
+    return found

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from minikafka.log.errors import LogDirFailure
 from minikafka.log.log import Log
+from minikafka.log.manager import LogManager
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.offline_logs import OfflineLogs
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
+from minikafka.replication.replicas import ReplicaManager
+from minikafka.server.context import BrokerContext
+from minikafka.server.housekeeping import Housekeeping
 
 T = TypeVar("T")
 
@@ -20,12 +21,47 @@ COMPONENT = "log directory"
 RECOVERY, DISK_WORK = COMPONENT + " recovery", COMPONENT + " work"
 
 
-class LogDirShell:
-    """What the policy asks of a broker, on its event loop and its disk threads."""
+class Owner(Protocol):
+    """The broker whose logs they are."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self._clock = broker.clock
+    @property
+    def is_fenced(self) -> bool:
+        """By the controller's word, which everybody else has as well."""
+
+    @property
+    def is_ending(self) -> bool:
+        """It stops, or has failed."""
+
+    def fail(self, reason: str) -> None:
+        """End the process."""
+
+    def resign(self, topic_partition: TopicPartition) -> None:
+        """Have this replica lead and follow nothing, and others lead what this broker leads until :meth:`settle`."""
+
+    def settle(self, topics: set[str]) -> None:
+        """Have the replicas of these topics follow the image again."""
+
+
+class LogDirShell:
+    """What the policy asks of a broker, on its event loop and its disk threads.
+
+    Args:
+        context: see there.
+        owner: see there.
+        replicas: the hosted replicas.
+        housekeeping: has the threads that may wait for the disk.
+    """
+
+    logs: LogManager
+
+    def __init__(
+        self, context: BrokerContext, owner: Owner, replicas: ReplicaManager, housekeeping: Housekeeping
+    ) -> None:
+        self.context = context
+        self._owner = owner
+        self._replicas = replicas
+        self._housekeeping = housekeeping
+        self._clock = context.clock
         self._tasks: set[asyncio.Task[bool]] = set()
 
     def policy(self) -> OfflineLogs:
@@ -33,58 +69,55 @@ class LogDirShell:
 
         def later(seconds: float, event: Callable[[], None]) -> None:
             def supervised() -> None:
-                self.broker.supervisor.call(COMPONENT + " policy", event)
+                self.context.supervisor.call(COMPONENT + " policy", event)
 
             self._clock.later(seconds, supervised)
 
-        return self.broker.parts.offline_logs(self, self.broker.replicas, self._clock._replace(later=later))
+        return self.context.parts.offline_logs(self, self._replicas, self._clock._replace(later=later))
 
     @property
     def is_fenced(self) -> bool:
-        return self.broker.is_fenced
+        return self._owner.is_fenced
 
     @property
     def is_ending(self) -> bool:
-        return self.broker.failed.is_set() or self.broker.stopping
+        return self._owner.is_ending
 
     def end(self, reason: str) -> None:
-        self.broker.fail(reason)
+        self._owner.fail(reason)
 
     def resign(self, topic_partition: TopicPartition, failure: LogDirFailure) -> None:
-        broker, (topic, index) = self.broker, topic_partition
-        broker.stats.log_dir_failures += 1
-        broker.events.emit("log_offline", topic=topic, partition=index, error=str(failure))
-        broker.host.resign(topic_partition)
-        broker.membership.fence()
+        topic, index = topic_partition
+        self.context.stats.log_dir_failures += 1
+        self.context.events.emit("log_offline", topic=topic, partition=index, error=str(failure))
+        self._owner.resign(topic_partition)
 
     def tell(self, count: int, line: str) -> None:
-        self.broker.stats.offline_logs = count
+        self.context.stats.offline_logs = count
         if line:
-            self.broker.health.report(COMPONENT, line)
+            self.context.health.report(COMPONENT, line)
         else:
-            self.broker.health.clear(COMPONENT)
+            self.context.health.clear(COMPONENT)
 
     def unexpected(self, error: Exception) -> None:
-        self.broker.supervisor.report(RECOVERY, error)
+        self.context.supervisor.report(RECOVERY, error)
 
     def open_anew(self, topic_partition: TopicPartition, done: Callable[[Log | Exception], None]) -> None:
-        broker = self.broker
-
         async def work() -> Log:
-            return await broker.housekeeping.on_disk_thread(
-                broker.logs.prepare_reopen(topic_partition, self._clock.unix_ms())
+            return await self._housekeeping.on_disk_thread(
+                self.logs.prepare_reopen(topic_partition, self._clock.unix_ms())
             )
 
         self._once(work(), done)
 
     def write_checkpoints(self, done: Callable[[Exception | None], None]) -> None:
-        self._once(self.broker.housekeeping.write_checkpoints(), done)
+        self._once(self._housekeeping.write_checkpoints(), done)
 
     def settle(self, back: list[TopicPartition]) -> None:
-        self.broker.supervisor.clear(RECOVERY)
+        self.context.supervisor.clear(RECOVERY)
         for topic, index in back:
-            self.broker.events.emit("log_online", topic=topic, partition=index)
-        self.broker.host.settle({topic for topic, _ in back})
+            self.context.events.emit("log_online", topic=topic, partition=index)
+        self._owner.settle({topic for topic, _ in back})
 
     def stop(self) -> None:
         """Nothing more is carried out."""
@@ -102,6 +135,6 @@ class LogDirShell:
                 found = error
             done(found)
 
-        task = self.broker.supervisor.once(DISK_WORK, run)
+        task = self.context.supervisor.once(DISK_WORK, run)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from minikafka.config import BrokerConfig
 from minikafka.controller.topics import NewTopic
 from minikafka.groups.config import offsets_topic_overrides
 from minikafka.groups.placement import OFFSETS_TOPIC
 from minikafka.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from minikafka.server.broker import Broker
+from minikafka.server.metadata_cache import MetadataCache
+from minikafka.server.topic_requests import TopicRequests
 
 
 class OffsetsTopic:
-    """Wishes for the topic, one at a time however many ask."""
+    """Asks for the topic, one at a time however many ask."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, config: BrokerConfig, topics: TopicRequests, metadata: MetadataCache) -> None:
+        self._config = config
+        self._topics = topics
+        self._metadata = metadata
         self._creating: asyncio.Task[None] | None = None
 
     async def ensure(self) -> None:
@@ -34,16 +35,16 @@ class OffsetsTopic:
         await asyncio.shield(self._creating)
 
     async def _create(self) -> None:
-        config = self._broker.config
-        wish = NewTopic(
+        config = self._config
+        desired = NewTopic(
             OFFSETS_TOPIC,
             config.offsets_topic_num_partitions,
             config.offsets_topic_replication_factor,
             configs=offsets_topic_overrides(config),
         )
         try:
-            await self._broker.create_topic_anywhere(wish)
+            await self._topics.create_anywhere(desired)
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-            await self._broker.image_caught_up()
+            await self._metadata.caught_up()

@@ -513,6 +513,11 @@ class Checker(Watcher):
                 f"{self.world.now - began:.2f} s after its term began",
             )
 
+    def leads(self, broker_id: int, tp: TopicPartition) -> bool:
+        """Whether the controller holds a broker for the leader of a partition."""
+        state = self.states.get(tp)
+        return state is not None and state.leader == broker_id
+
     # -- faults and the end -------------------------------------------------------------------------------------------------
 
     def holds_all(self, broker_id: int, tp: TopicPartition) -> bool:

@@ -51,9 +51,12 @@ class ClientChecks:
         for value in producer.values:
             self.sent_values[value] = producer.acks
 
-    def begins_anew(self, producer: Producer, error: str) -> None:
-        """The broker refused a sequence number: right only where an acknowledged batch was lost with good reason."""
-        if producer.acks == -1 and producer.tp not in self.checker.excused:
+    def begins_anew(self, producer: Producer, error: str, by_leader: bool) -> None:
+        """A broker refused a sequence number: right only where an acknowledged batch was lost with good reason.
+
+        A zombie refuses it rightly, too (``by_leader`` is false): its successor has taken batches that it does not have.
+        """
+        if by_leader and producer.acks == -1 and producer.tp not in self.checker.excused:
             self.checker.fail(
                 "B16 producer state", f"{producer.tp}: {producer.values} refused with {error}, nothing was lost"
             )

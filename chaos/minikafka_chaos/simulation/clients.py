@@ -60,9 +60,9 @@ class Producer(Client):
         )
         self.sequence += len(self.values)
 
-    def _begin_anew(self, error: ErrorCode) -> None:
+    def _begin_anew(self, error: ErrorCode, by_leader: bool) -> None:
         """After a gap in the broker's memory of this producer: the next epoch, from sequence 0 (KIP-360)."""
-        self.world.checker.clients.begins_anew(self, error.name)
+        self.world.checker.clients.begins_anew(self, error.name, by_leader)
         self.epoch += 1
         self.sequence = 0
         self._build()
@@ -74,6 +74,7 @@ class Producer(Client):
         self._attempt += 1
         attempt, batch = self._attempt, self.batch
         leader, _ = self.leader(self.tp)
+        by_leader = True
 
         def again() -> None:
             if self._attempt == attempt and self.batch is batch:
@@ -85,7 +86,7 @@ class Producer(Client):
             error, offset = answer
             if error in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH):
                 if self._attempt == attempt:
-                    self._begin_anew(error)
+                    self._begin_anew(error, by_leader)
                 return
             if error:
                 if self._attempt == attempt:
@@ -104,6 +105,8 @@ class Producer(Client):
         tp, acks = self.tp, self.acks
 
         def serve(broker: SimBroker, reply: Reply) -> None:
+            nonlocal by_leader
+            by_leader = self.world.checker.leads(broker.id, tp)
             broker.leading.produce(tp, batch, acks, reply)
 
         self.world.network.request(CLIENT, leader, serve, answered, refused)

@@ -28,9 +28,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="session", autouse=True)
 def published() -> Iterator[None]:
     """Holds every report that these tests make to its schema."""
-    from minikafka_analytics import assemble
+    from minikafka_analytics import report_data
 
-    report = assemble.report
+    report = report_data.report
 
     def checked(*arguments: Any) -> dict[str, Any]:
         made = report(*arguments)
@@ -38,7 +38,7 @@ def published() -> Iterator[None]:
         return made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assemble, "report", checked)
+        patch.setattr(report_data, "report", checked)
         yield
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka_analytics import judgement, words
+from minikafka_analytics import formatting, judgement
 from minikafka_analytics.svg import Plot, short
 from minikafka_analytics.timeline import Timeline
 
@@ -152,12 +152,12 @@ def test_trouble_is_never_a_fault_of_the_cluster(word: str) -> None:
     [(None, "–"), (0.0002, "0.2 ms"), (0.004, "4 ms"), (0.62, "0.62 s"), (12.53, "12.5 s"), (185.0, "3 min 05 s")],
 )
 def test_durations_in_words(value: float | None, text: str) -> None:
-    assert words.seconds(value) == text
+    assert formatting.seconds(value) == text
 
 
 def test_faults_have_one_name_whichever_way_they_were_made() -> None:
-    assert words.fault_name(["kill", "wipe_unflushed"]) == words.fault_name(["power_loss"]) == "power loss"
-    assert words.fault_name(["pause", "kill", "kill"]) == "pause, then kill -9"
+    assert formatting.fault_name(["kill", "wipe_unflushed"]) == formatting.fault_name(["power_loss"]) == "power loss"
+    assert formatting.fault_name(["pause", "kill", "kill"]) == "pause, then kill -9"
 
 
 def test_ticks_and_text_of_plots() -> None:

@@ -86,6 +86,50 @@ def test_an_empty_log_accepts_the_batch_that_its_start_lies_in() -> None:
         log.append_as_follower(replicated(4, 3, 1), 1)
 
 
+def test_a_disk_that_refuses_the_batch_in_which_the_log_begins_leaves_no_end_below_the_start() -> None:
+    """Found by the simulator (seed 2003803): the log had moved its end to the batch, and had no room for it."""
+    fs, log = follower()
+    log.truncate_fully_and_start_at(5)
+    refusing = True
+
+    def hook(operation: str, path: str) -> None:
+        if refusing and operation == "append" and path.endswith(".log"):
+            raise OSError(28, "No space left on device", path)
+
+    fs.fault_hook = hook
+    with pytest.raises(LogDirFailure):
+        log.append_as_follower(replicated(4, 3, 1), 1)
+    assert log.failure is None
+    assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+    refusing = False
+    log.append_as_follower(replicated(4, 3, 1), 1)
+    assert (log.log_start_offset, log.log_end_offset, log.active.base_offset) == (5, 7, 3)
+    assert_sound(fs, log)
+
+
+def test_a_disk_that_refuses_even_to_begin_anew_takes_the_log_offline() -> None:
+    fs, log = follower()
+    log.truncate_fully_and_start_at(5)
+    full = False
+
+    def hook(operation: str, path: str) -> None:
+        nonlocal full
+        full |= operation == "append" and path.endswith(".log")
+        if full:
+            raise OSError(28, "No space left on device", path)
+
+    fs.fault_hook = hook
+    with pytest.raises(LogDirFailure):
+        log.append_as_follower(replicated(4, 3, 1), 1)
+    assert log.failure is not None
+    fs.fault_hook = None
+    fs.kill()
+    opened = open_log(fs, clean=False)
+    assert opened.log_start_offset <= opened.log_end_offset
+    opened.append_as_follower(replicated(4, 3, 1), 1)
+    assert opened.log_end_offset == 7
+
+
 def test_a_compacted_topic_may_have_gaps_but_never_goes_back() -> None:
     fs, log = follower(LogConfig(cleanup_policy="compact"))
     log.append_as_follower(replicated(1, 0, 1) + replicated(1, 7, 1), 1)

@@ -12,6 +12,9 @@ from minikafka.controller.topics import NewTopic
 from minikafka.metadata.image import PartitionState
 from minikafka.metadata.sqlite import SqliteStore
 from minikafka.server.broker import Broker
+from minikafka.server.context import BrokerContext
+from minikafka.server.machine import Machine
+from minikafka.server.parts import Parts
 from minikafka.server.peer import PeerConnection, connect
 
 DEADLINE = 30.0
@@ -30,6 +33,13 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE):
         while not condition():  # noqa: ASYNC110 - it is about the state of several objects
             await asyncio.sleep(0.005)
+
+
+def context(**settings: str) -> BrokerContext:
+    """For a part of a broker alone; names of settings have ``_`` for ``.``."""
+    properties = {"node.id": "1", "minikafka.metadata.store": "memory"}
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return BrokerContext(BrokerConfig.from_properties(properties | named), Machine(), Parts())
 
 
 class Cluster:
@@ -74,7 +84,7 @@ class Cluster:
         if leader is not None:
             replicas = sorted(self.brokers, key=lambda broker_id: broker_id != leader)
             wish = NewTopic(name, assignment=dict.fromkeys(range(partitions), replicas))
-        await self.controller.create_topic(wish)
+        await self.controller.topics.create(wish)
         await until(lambda: all(b.replicas.get(name, partitions - 1) is not None for b in self.brokers.values()))
 
     def state(self, topic: str, partition: int = 0) -> PartitionState:
@@ -84,7 +94,7 @@ class Cluster:
         return role.controller.partitions.workspace.image.topics[topic].partitions[partition]
 
     async def connect(self, broker: Broker, listener: str) -> PeerConnection:
-        host, port = next((h, p) for n, h, p in broker.advertised_endpoints() if n == listener)
+        host, port = next((h, p) for n, h, p in broker.listeners.advertised() if n == listener)
         return await connect(host, port, "test", DEADLINE, DEADLINE)
 
 

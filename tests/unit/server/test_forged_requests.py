@@ -94,14 +94,14 @@ def alteration(cluster: Cluster, state: PartitionState) -> dict[str, Any]:
         "leader_recovery_state": 0,
         "partition_epoch": state.partition_epoch,
     }
-    topic = {"topic_id": broker.image.topics["t"].topic_id, "partitions": [part]}
+    topic = {"topic_id": broker.metadata.image.topics["t"].topic_id, "partitions": [part]}
     return {"broker_id": broker.broker_id, "broker_epoch": broker.broker_epoch, "topics": [topic]}
 
 
 def registration(broker: Broker) -> dict[str, Any]:
     return {
         "broker_id": broker.broker_id,
-        "cluster_id": broker.image.cluster_id,
+        "cluster_id": broker.metadata.image.cluster_id,
         "incarnation_id": uuid4(),
         "listeners": [{"name": "REPLICATION", "host": "127.0.0.1", "port": 1, "security_protocol": 0}],
         "rack": None,
@@ -113,7 +113,7 @@ async def fetched_as(cluster: Cluster, replica: Broker, epoch: int, listener: st
     """What a Fetch from the log's end by somebody who calls itself ``replica`` is answered; its records are read out."""
     broker = leader(cluster)
     connection = await cluster.connect(broker, listener)
-    topic_id = broker.image.topics["t"].topic_id.bytes
+    topic_id = broker.metadata.image.topics["t"].topic_id.bytes
     correlation = connection.next_correlation()
     answer: asyncio.Future[FollowerData] = asyncio.get_running_loop().create_future()
 
@@ -145,7 +145,7 @@ async def test_a_client_can_fence_nobody_and_shrink_no_isr(cluster: Cluster) -> 
     """Kafka closes the connection of who asks a broker's listener for an API of controllers."""
     controller, victim = cluster.controller, follower(cluster)
     before = cluster.state("t")
-    epochs = {b.broker_id: b.epoch for b in controller.image.brokers.values()}
+    epochs = {b.broker_id: b.epoch for b in controller.metadata.image.brokers.values()}
     for api_key, version, values in (
         (HEARTBEAT, 1, heartbeat(victim, victim.broker_epoch)),
         (ALTER_PARTITION, 3, alteration(cluster, before)),
@@ -157,7 +157,7 @@ async def test_a_client_can_fence_nobody_and_shrink_no_isr(cluster: Cluster) -> 
     assert await keys_on(await cluster.connect(controller, "CLIENT")), "others are served as ever"
     assert fenced(cluster) == []
     assert cluster.state("t") == before
-    assert {b.broker_id: b.epoch for b in controller.image.brokers.values()} == epochs
+    assert {b.broker_id: b.epoch for b in controller.metadata.image.brokers.values()} == epochs
 
 
 async def test_a_client_reads_nothing_above_the_high_watermark_as_a_replica(cluster: Cluster) -> None:

@@ -18,16 +18,16 @@ def leads(cluster: Cluster, broker: Broker) -> bool:
 
 async def fail_once(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next image cannot be taken in."""
-    take, failed = broker._took_changes, False
+    take, failed = broker.follower.take, False
 
-    def took_changes(records: Any) -> None:
+    def sometimes(records: Any) -> None:
         nonlocal failed
         if not failed:
             failed = True
             raise KeyError("a mistake in this program")
         take(records)
 
-    monkeypatch.setattr(broker, "_took_changes", took_changes)
+    monkeypatch.setattr(broker.follower, "take", sometimes)
     broker.host.unsettled.add("t")
     await until(lambda: failed)
 
@@ -40,8 +40,8 @@ async def test_a_controller_that_could_not_follow_one_image_leads_again(
         await cluster.create("t")
         broker = cluster.brokers[1]
         await until(lambda: leads(cluster, broker))
-        epoch = broker.image.topics["t"].partitions[0].leader_epoch
+        epoch = broker.metadata.image.topics["t"].partitions[0].leader_epoch
         await fail_once(broker, monkeypatch)
         await until(lambda: not leads(cluster, broker))
         await until(lambda: leads(cluster, broker))
-        assert broker.image.topics["t"].partitions[0].leader_epoch > epoch
+        assert broker.metadata.image.topics["t"].partitions[0].leader_epoch > epoch

@@ -11,20 +11,21 @@ from typing import Any, cast
 
 import pytest
 from minikafka.config import BrokerConfig
+from minikafka.metadata.image import BrokerState
 from minikafka.metadata.memory import MemoryStore
 from minikafka.protocol.errors import KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.follower import FetchPosition
 from minikafka.replication.isr import IsrProposal
+from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.broker import Broker
 from minikafka.server.fetchers import ReplicaFetcher
-from minikafka.server.health import Health
 from minikafka.server.membership import Membership
-from minikafka.server.parts import Parts
+from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.peer import PeerClosed, connect
-from minikafka.server.supervision import Supervisor
+from minikafka.server.replica_reporter import ReplicaReporter
 
-from tests.unit.server.in_process import DEADLINE, running, until
+from tests.unit.server.in_process import DEADLINE, context, running, until
 
 SOON = 0.1
 API_VERSIONS, CREATE_TOPICS = 18, 19
@@ -142,32 +143,18 @@ async def test_the_kernel_watches_too(peer: HalfOpen) -> None:
     connection.close()
 
 
-async def test_a_follower_connects_anew(peer: HalfOpen) -> None:
+async def test_a_follower_connects_anew(peer: HalfOpen, monkeypatch: pytest.MonkeyPatch) -> None:
     """``replica.socket.timeout.ms``."""
-    config = BrokerConfig.from_properties(
-        {
-            "node.id": "1",
-            "minikafka.metadata.store": "memory",
-            "replica.socket.timeout.ms": "100",
-            "replica.fetch.wait.max.ms": "50",
-        }
-    )
+    about = context(replica_socket_timeout_ms="100", replica_fetch_wait_max_ms="50")
     told: list[tuple[Any, ...]] = []
-    broker = SimpleNamespace(
-        config=config,
-        parts=Parts(),
-        supervisor=Supervisor(Health(lambda *_, **__: None), lambda error: told.append((error,))),
-        address_of=lambda _: peer.address,
-        client_id=lambda purpose: purpose,
-        broker_id=1,
-        broker_epoch=1,
-        suspect=lambda _: None,
-        told_nothing=lambda *whom: told.append(whom),
-    )
+    monkeypatch.setattr(about, "told_nothing", lambda *whom: told.append(whom))
+    metadata = MetadataCache(MemoryStore(), about.clock, "PLAINTEXT")
+    metadata.image.brokers[2] = BrokerState(2, 1, "x", (("PLAINTEXT", *peer.address),), fenced=False)
+    reporter = ReplicaReporter(about, ReplicaManager(about.stats, lambda _: None, about.clock))
     position = FetchPosition(0, 0, -1, 0)
     follower = SimpleNamespace(failed=False, leader_id=2, may_ask=lambda: True, position=lambda: position)
     partition = SimpleNamespace(topic_id=b"i" * 16, topic_partition=TopicPartition("t", 0), follower=follower)
-    fetcher = ReplicaFetcher(cast(Any, broker), 2)
+    fetcher = ReplicaFetcher(about, metadata, reporter, lambda: 1, lambda _: None, 2)
     fetcher.add(cast(Any, partition))
     await until(lambda: peer.accepted >= 3)
     fetcher.stop()
@@ -210,7 +197,7 @@ async def test_a_broker_looks_for_its_controller_anew(
 ) -> None:
     """Heartbeats that have no answer: the controller holds the lease, and this connection to it is dead."""
     unanswered = Unanswered(peer, **settings)
-    monkeypatch.setattr(unanswered.broker, "advertised_endpoints", lambda: (("PLAINTEXT", "h", 1),))
+    monkeypatch.setattr(unanswered.broker.listeners, "advertised", lambda: (("PLAINTEXT", "h", 1),))
     renewing = asyncio.ensure_future(unanswered.renew())
     unanswered.membership.start()
     await until(lambda: peer.accepted >= 2)
@@ -231,7 +218,7 @@ async def test_an_isr_change_without_an_answer_has_an_unknown_outcome(peer: Half
 async def test_a_forwarded_request(peer: HalfOpen, monkeypatch: pytest.MonkeyPatch) -> None:
     unanswered = Unanswered(peer, request_timeout_ms="100")
     unanswered.membership.lifecycle.controller_id = 2
-    monkeypatch.setattr(unanswered.broker, "address_of", lambda _: peer.address)
+    monkeypatch.setattr(unanswered.broker.metadata, "address_of", lambda _: peer.address)
     async with asyncio.timeout(DEADLINE):
         with pytest.raises(KafkaError, match="cannot be reached"):
             await unanswered.membership.forward(CREATE_TOPICS, 5, b"")

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, cast
 
 import pytest
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.server import membership
-from minikafka.server.health import Health
 from minikafka.server.membership import AlterPartitionSender
-from minikafka.server.parts import Parts
-from minikafka.server.supervision import Supervisor
+
+from tests.unit.server.in_process import context
 
 OK = AlterPartitionAnswer(ErrorCode.NONE, 0, 1, (1,))
 DEADLINE = 5.0
@@ -49,16 +47,12 @@ class Controller:
 
 
 class Leader:
-    """The broker's side: what came back for which proposal; asks again as long as told to."""
-
-    parts = Parts()
+    """The replicas' side: what came back for which proposal; asks again as long as told to."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[int, AlterPartitionAnswer | None]] = []
         self.again: deque[bool] = deque()
         self.troubles: deque[Exception] = deque()
-        self.health = Health(lambda *_, **__: None)
-        self.supervisor = Supervisor(self.health, lambda _: None)
 
     def isr_answered(self, asked: IsrProposal, answer: AlterPartitionAnswer | None) -> bool:
         if self.troubles:
@@ -70,7 +64,9 @@ class Leader:
 class Wire:
     def __init__(self) -> None:
         self.controller, self.leader = Controller(), Leader()
-        self.sender = AlterPartitionSender(cast(Any, self.leader), cast(Any, self.controller))
+        self.context = context()
+        self.sender = AlterPartitionSender(self.context, self.controller.alter_partitions)
+        self.sender.answered = self.leader.isr_answered
 
     async def asked(self) -> None:
         """A request has arrived."""
@@ -150,7 +146,7 @@ async def test_what_nobody_expected_is_an_unknown_outcome(wire: Wire) -> None:
     wire.controller.answers.put_nowait([OK])
     await wire.idle()
     assert wire.leader.heard == [(0, None), (0, OK)]
-    assert wire.leader.health.problems() == {}, "over, now that it went well"
+    assert wire.context.health.problems() == {}, "over, now that it went well"
 
 
 async def test_a_leader_that_fails_on_its_answer_keeps_none_from_another(wire: Wire) -> None:

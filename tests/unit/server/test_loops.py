@@ -68,10 +68,10 @@ async def test_a_topic_of_the_longest_name_is_deleted(tmp_path: Path) -> None:
         broker = cluster.brokers[1]
         for _ in range(2):
             await cluster.create(LONG)
-            assert await broker.delete_topic(LONG) is ErrorCode.NONE
+            assert await broker.topics.delete(LONG) is ErrorCode.NONE
         await until(lambda: broker.replicas.get(LONG, 0) is None)
         await cluster.create("after")
-        assert broker.health.problems() == {}
+        assert broker.context.health.problems() == {}
 
 
 async def test_a_topic_that_fails_keeps_no_other_from_being_followed(
@@ -79,7 +79,7 @@ async def test_a_topic_that_fails_keeps_no_other_from_being_followed(
 ) -> None:
     async with running(tmp_path, 1) as cluster:
         broker = cluster.brokers[1]
-        monkeypatch.setattr("minikafka.server.broker.WATCH_SECONDS", 0.05)
+        monkeypatch.setattr("minikafka.server.metadata_cache.WATCH_SECONDS", 0.05)
         await cluster.create("bad")
         delete = broker.logs.delete
 
@@ -87,7 +87,7 @@ async def test_a_topic_that_fails_keeps_no_other_from_being_followed(
             raise LogDirFailure("bad-0: cannot be deleted: Input/output error", permanent=False)
 
         broker.logs.delete = refuse  # type: ignore[method-assign]
-        assert await broker.delete_topic("bad") is ErrorCode.NONE
+        assert await broker.topics.delete("bad") is ErrorCode.NONE
         await cluster.create("good")
         status, body = await get(broker, "/healthz")
         assert (status, body.splitlines()) == (
@@ -97,7 +97,7 @@ async def test_a_topic_that_fails_keeps_no_other_from_being_followed(
         assert 'minikafka_component_failed{component="topic bad"} 1' in (await get(broker, "/metrics"))[1]
         assert leads(broker) == [0]
         broker.logs.delete = delete  # type: ignore[method-assign]
-        await until(lambda: not broker.health.problems())
+        await until(lambda: not broker.context.health.problems())
         assert (await get(broker, "/healthz")) == (200, "ok\n")
         assert not [tp for tp in broker.logs.logs if tp.topic == "bad"]
         assert [fields["component"] for fields in told(cluster, broker, "component_recovered")] == ["topic bad"]
@@ -113,23 +113,23 @@ async def test_a_broker_that_cannot_follow_the_image_gives_up_what_it_leads(
     apply = ClusterImage.apply
 
     def sometimes(image: ClusterImage, key: str, value: Any) -> None:
-        if broken and image is victim.image:
+        if broken and image is victim.metadata.image:
             raise LookupError("a record of the future")
         apply(image, key, value)
 
     monkeypatch.setattr(ClusterImage, "apply", sometimes)
-    await three.controller.create_topic_anywhere(NewTopic("more", 1, 3))
+    await three.controller.topics.create_anywhere(NewTopic("more", 1, 3))
     others = [b for b in three.brokers.values() if b is not victim]
     await until(lambda: any(b.membership.leads for b in others))
-    await until(lambda: all(b.image.brokers[victim.broker_id].fenced for b in others))
+    await until(lambda: all(b.metadata.image.brokers[victim.broker_id].fenced for b in others))
     await until(lambda: sorted(i for b in others for i in leads(b)) == [0, 0, 1, 2])
     assert leads(victim) == []
     status, body = await get(victim, "/healthz")
     assert (status, body.splitlines()) == (503, ["cluster image: LookupError: a record of the future"])
     broken.clear()
-    await until(lambda: not any(b.image.brokers[victim.broker_id].fenced for b in three.brokers.values()))
+    await until(lambda: not any(b.metadata.image.brokers[victim.broker_id].fenced for b in three.brokers.values()))
     await until(lambda: victim.replicas.get("more", 0) is not None)
-    assert victim.health.problems() == {}
+    assert victim.context.health.problems() == {}
     assert "cannot follow the cluster image" in reasons(three, victim)
 
 
@@ -140,9 +140,9 @@ async def test_changes_that_failed_half_way_are_taken_again(tmp_path: Path) -> N
         broken: list[bool] = []
         broker.host.reconcile = breaking(broken, broker.host.reconcile)  # type: ignore[method-assign]
         broken.append(True)
-        role = broker.require_controller()
+        role = broker.topics.require_controller()
         await role.submit(lambda c: c.topics.create(NewTopic("t", 1, 1), False))
-        await until(lambda: "cluster image" in broker.health.problems())
+        await until(lambda: "cluster image" in broker.context.health.problems())
         assert broker.replicas.get("t", 0) is None
         broken.clear()
         await until(lambda: broker.replicas.get("t", 0) is not None)
@@ -152,7 +152,7 @@ async def test_changes_that_failed_half_way_are_taken_again(tmp_path: Path) -> N
 async def test_a_controller_that_fails_on_a_decision_ends_its_term(three: Cluster) -> None:
     """Its loop ended, the lease was renewed all the same, and whoever asked waited for ever."""
     old = three.controller
-    role = old.require_controller()
+    role = old.topics.require_controller()
 
     def decide(_: Controller) -> None:
         raise LookupError("a mistake that nobody made")
@@ -163,7 +163,7 @@ async def test_a_controller_that_fails_on_a_decision_ends_its_term(three: Cluste
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR, "so that no client takes it to the next controller"
     await until(role.over.is_set)
     await until(lambda: any(b.membership.leads for b in three.brokers.values() if b is not old))
-    await until(lambda: not old.health.problems())
+    await until(lambda: not old.context.health.problems())
     assert told(three, old, "component_failed") == [
         {"component": "controller", "error": "LookupError: a mistake that nobody made"}
     ]
@@ -176,7 +176,7 @@ async def test_whatever_ends_a_loop_of_the_controller_ends_its_term(
     three: Cluster, monkeypatch: pytest.MonkeyPatch, loop: str
 ) -> None:
     old = three.controller
-    role = old.require_controller()
+    role = old.topics.require_controller()
     broken: list[bool] = [True]
     target, name = {
         "commit": (old.store, "commit"),
@@ -197,7 +197,7 @@ async def test_whatever_ends_a_loop_of_the_controller_ends_its_term(
     [
         ("membership", "store", "lease"),
         ("ISR check", "replicas", "isr_tick"),
-        ("high watermark checkpoint", "host", "high_watermarks"),
+        ("high watermark checkpoint", "housekeeping", "high_watermarks"),
         ("recovery point checkpoint", "logs", "prepare_recovery_points"),
         ("purge of deleted logs", "logs", "prepare_purge"),
         ("flush", "housekeeping", "_flush_due"),
@@ -225,11 +225,11 @@ async def test_a_periodic_task_survives_anything(
             monkeypatch.setattr(target, method, breaking(broken, getattr(target, method)))
         broken.append(True)
         if component == "membership":
-            broker.require_controller().resign("so that the lease is looked at")
-        await until(lambda: component in broker.health.problems())
+            broker.topics.require_controller().resign("so that the lease is looked at")
+        await until(lambda: component in broker.context.health.problems())
         assert (await get(broker, "/healthz"))[0] == 503
         broken.clear()
-        await until(lambda: not broker.health.problems())
+        await until(lambda: not broker.context.health.problems())
         assert (await get(broker, "/healthz")) == (200, "ok\n")
 
 
@@ -253,4 +253,6 @@ async def test_one_partition_keeps_no_other_from_its_turn(
         await cluster.create("t", partitions=3)
         seen.clear()
         await until(lambda: seen[:6] == [0, 1, 2, 0, 1, 2])
-        assert list(cluster.brokers[1].health.problems().values()) == ["LookupError: a mistake that nobody made"]
+        assert list(cluster.brokers[1].context.health.problems().values()) == [
+            "LookupError: a mistake that nobody made"
+        ]

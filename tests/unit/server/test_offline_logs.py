@@ -165,7 +165,9 @@ async def test_a_controller_that_ends_fences_nobody_on_its_way_out(cluster: Clus
             json.loads(line) for line in (cluster.data / f"events-{old.broker_id}.jsonl").read_text().splitlines()
         ]
         assert not [e for e in fenced if e["event"] == "broker_fenced"]
-        assert not [b for b in cluster.controller.image.brokers.values() if b.fenced and b.broker_id != old.broker_id]
+        assert not [
+            b for b in cluster.controller.metadata.image.brokers.values() if b.fenced and b.broker_id != old.broker_id
+        ]
     finally:
         cluster.brokers[old.broker_id] = old
 
@@ -213,7 +215,7 @@ async def test_a_follower_that_was_about_to_begin_anew_does_so(cluster: Cluster,
     with pytest.raises(LogDirFailure) as failure:
         partition.follower.begin_at(0, "a test")
     before = partition.log
-    broker.log_failed(partition, failure.value)
+    broker.reporter.log_failed(partition, failure.value)
     disks.refuses = None
     await until(lambda: hosted(broker).log is not before)
     assert await produce(old, acks=1) is ErrorCode.NONE
@@ -242,7 +244,7 @@ async def test_a_disk_that_cannot_read_the_groups_takes_their_log_offline(cluste
         await until(lambda: any(tp in b.offline_logs for b in others.values()))
         disks.refuses = None
         await until(lambda: any(0 in b.groups.coordinator.owned for b in others.values()))
-        await until(lambda: all(b.health.verdict()[0] and not len(b.offline_logs) for b in others.values()))
+        await until(lambda: all(b.context.health.verdict()[0] and not len(b.offline_logs) for b in others.values()))
         (coordinator,) = [b for b in others.values() if 0 in b.groups.coordinator.owned]
         assert coordinator.replicas.by_name[OFFSETS_TOPIC][0].leader is not None
     finally:
@@ -260,7 +262,7 @@ async def test_a_disk_that_cannot_read_what_is_sent_takes_the_log_offline(cluste
     assert "minikafka_offline_logs 1" in (await get(old, "/metrics"))[1]
     disks.refuses = None
     await all_in_sync(cluster)
-    await until(lambda: old.health.verdict() == (True, "ok"))
+    await until(lambda: old.context.health.verdict() == (True, "ok"))
 
 
 async def test_standard_error_on_the_same_full_disk_costs_nothing(
@@ -290,16 +292,18 @@ async def test_what_nobody_expected_of_a_log_that_is_opened_anew_is_tried_again_
     stranger.write_text("somebody was here")
     hosted(follower).log.go_offline("left half done", OSError(errno.EIO, "Input/output error"))
     assert await produce(old, acks=1) is ErrorCode.NONE
-    await until(lambda: any("not a file of a log" in problem for problem in follower.health.problems().values()))
+    await until(
+        lambda: any("not a file of a log" in problem for problem in follower.context.health.problems().values())
+    )
     stranger.unlink()
     await all_in_sync(cluster)
-    await until(lambda: follower.health.problems() == {})
+    await until(lambda: follower.context.health.problems() == {})
 
 
 async def test_a_log_that_cannot_be_created_is_created_when_there_is_room(cluster: Cluster, disks: Disks) -> None:
     disks.refuses = lambda operation, path: operation == "write_atomic" and "/u-0/" in path
     controller = cluster.controller
-    await controller.create_topic(NewTopic("u", 1, 3))
+    await controller.topics.create(NewTopic("u", 1, 3))
     await until(lambda: disks.hits >= 3)
     disks.refuses = None
     await until(lambda: all(b.replicas.get("u", 0) is not None for b in cluster.brokers.values()))
@@ -314,8 +318,8 @@ async def test_deleting_a_topic_whose_log_is_offline_ends_the_trouble(cluster: C
     disks.refuses = lambda operation, path: path.startswith(here) and operation == "append"
     assert await produce(old) is ErrorCode.KAFKA_STORAGE_ERROR
     await until(lambda: len(old.offline_logs) == 1)
-    assert await cluster.controller.delete_topic("t") is ErrorCode.NONE
-    await until(lambda: old.health.verdict()[0] and not old.is_fenced)
+    assert await cluster.controller.topics.delete("t") is ErrorCode.NONE
+    await until(lambda: old.context.health.verdict()[0] and not old.is_fenced)
 
 
 async def test_after_a_failed_fsync_the_process_ends_with_3_and_no_clean_marker(tmp_path: Path, disks: Disks) -> None:
@@ -339,9 +343,9 @@ async def test_after_a_failed_fsync_the_process_ends_with_3_and_no_clean_marker(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(main, "Broker", Watched)
         serving = asyncio.ensure_future(main._serve(config))
-        await until(lambda: bool(started) and started[0].ready.is_set())
+        await until(lambda: bool(started) and started[0].follower.ready.is_set())
         broker = started[0]
-        await broker.create_topic(NewTopic("t", 1, 1))
+        await broker.topics.create(NewTopic("t", 1, 1))
         await until(lambda: broker.replicas.get("t", 0) is not None and hosted(broker).leader is not None)
         disks.refuses = lambda operation, path: operation == "fsync" and "/t-0/" in path
         unflushed = asyncio.ensure_future(produce(broker))

@@ -26,16 +26,16 @@ async def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) ->
         return {
             "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             "error_message": "this is a broker, not a controller listener",
-            "cluster_id": broker.image.cluster_id,
+            "cluster_id": broker.metadata.image.cluster_id,
             "brokers": [],
         }
     return {
         "error_code": ErrorCode.NONE,
-        "cluster_id": broker.image.cluster_id,
+        "cluster_id": broker.metadata.image.cluster_id,
         "controller_id": broker.membership.controller_id,
         "brokers": [
             {"broker_id": b.broker_id, "host": a[0], "port": a[1], "rack": b.rack, "is_fenced": b.fenced}
-            for _, b in sorted(broker.image.brokers.items())
+            for _, b in sorted(broker.metadata.image.brokers.items())
             if (fenced_too or not b.fenced) and (a := b.endpoint(ctx.listener)) is not None
         ],
     }
@@ -52,7 +52,7 @@ async def register(broker: Broker, ctx: RequestContext, request: Any) -> dict[st
         getattr(request, "previous_broker_epoch", -1),
     )
     try:
-        role = broker.require_controller()
+        role = broker.topics.require_controller()
         error, epoch = await role.submit(lambda c: c.brokers.register(registration, broker.clock.now()))
     except KafkaError as refused:
         return {"error_code": refused.code, "broker_epoch": -1}
@@ -63,7 +63,7 @@ async def heartbeat(broker: Broker, ctx: RequestContext, request: Any) -> dict[s
     broker_id, epoch = request.broker_id, request.broker_epoch
     fence, shut_down = request.want_fence, request.want_shut_down
     try:
-        role = broker.require_controller()
+        role = broker.topics.require_controller()
         if role.has_registered(broker_id, epoch):  # before anything moves: who says so may be of the past, or nobody
             broker.connections.heard_from(ctx.connection, Heartbeats(broker_id, epoch, role.controller_epoch))
         answer = await role.submit(
@@ -84,7 +84,7 @@ async def alter_partition(broker: Broker, ctx: RequestContext, request: Any) -> 
     proposals = [_proposal(broker, t.topic_id.bytes, p) for t in request.topics for p in t.partitions]
     broker_id, epoch = request.broker_id, request.broker_epoch
     try:
-        role = broker.require_controller()
+        role = broker.topics.require_controller()
         answers = await role.submit(lambda c: [c.partitions.alter(broker_id, epoch, p) for p in proposals])
     except KafkaError as refused:
         return {"error_code": refused.code, "topics": []}
@@ -109,7 +109,7 @@ async def alter_partition(broker: Broker, ctx: RequestContext, request: Any) -> 
 
 
 def _proposal(broker: Broker, topic_id: bytes, part: Any) -> IsrProposal:
-    topic = broker.image.topics_by_id.get(topic_id)
+    topic = broker.metadata.image.topics_by_id.get(topic_id)
     members = getattr(part, "new_isr_with_epochs", None)
     isr = (
         tuple((m.broker_id, m.broker_epoch) for m in members)

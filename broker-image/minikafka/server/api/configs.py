@@ -44,7 +44,7 @@ async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[st
 
 def _entries(broker: Broker, kind: int, name: str, keys: Any) -> Any:
     if kind == TOPIC:
-        topic = broker.image.topics.get(name)
+        topic = broker.metadata.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         return broker.config.describe_topic(topic.configs, keys)
@@ -120,7 +120,7 @@ async def _alter_one(broker: Broker, resource: Any, wanted: Any, validate_only: 
         )
     if resource.resource_type != TOPIC:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
-    role = broker.require_controller()
+    role = broker.topics.require_controller()
 
     def decide(controller: Any) -> None:
         topic = controller.image.topics.get(name)
@@ -133,7 +133,7 @@ async def _alter_one(broker: Broker, resource: Any, wanted: Any, validate_only: 
         controller.topics.set_configs(name, configs, validate_only)
 
     await role.submit(decide)
-    await broker.image_caught_up()
+    await broker.metadata.caught_up()
 
 
 SPECS = (

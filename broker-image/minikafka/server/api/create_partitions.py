@@ -21,10 +21,10 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         result: dict[str, Any] = {"name": topic.name, "error_code": ErrorCode.NONE, "error_message": None}
         rows = None if topic.assignments is None else [tuple(a.broker_ids) for a in topic.assignments]
         try:
-            role = broker.require_controller()
+            role = broker.topics.require_controller()
             name, count, validate = topic.name, topic.count, request.validate_only
             await role.submit(lambda c: c.topics.grow(name, count, rows, validate))  # noqa: B023
-            await broker.image_caught_up()
+            await broker.metadata.caught_up()
         except KafkaError as error:
             result["error_code"], result["error_message"] = error.code, str(error)
         results.append(result)

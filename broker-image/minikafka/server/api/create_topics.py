@@ -24,7 +24,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         try:
             if names.count(wish.name) > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wish.name!r} is named twice")
-            created = await broker.create_topic(_wish(wish), request.validate_only)
+            created = await broker.topics.create(_wish(wish), request.validate_only)
             result["topic_id"] = None if request.validate_only else created.topic_id
             result["num_partitions"] = len(created.partitions)
             result["replication_factor"] = len(created.partitions[0].replicas)

@@ -22,13 +22,13 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     for name, topic_id in wanted:
         response: dict[str, Any] = {"name": name, "topic_id": topic_id, "error_message": None}
         if topic_id is not None:
-            topic = broker.image.topics_by_id.get(topic_id.bytes)
+            topic = broker.metadata.image.topics_by_id.get(topic_id.bytes)
             if topic is None:
                 responses.append({**response, "name": None, "error_code": ErrorCode.UNKNOWN_TOPIC_ID})
                 continue
             name = response["name"] = topic.name
         try:
-            response["error_code"] = await broker.delete_topic(name)
+            response["error_code"] = await broker.topics.delete(name)
         except KafkaError as error:
             response["error_code"], response["error_message"] = error.code, str(error)
         responses.append(response)

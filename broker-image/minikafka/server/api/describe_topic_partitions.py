@@ -16,7 +16,7 @@ SPEC = ApiSpec(75, "DescribeTopicPartitions", 0, 0)
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    names = sorted({t.name for t in request.topics}) or sorted(broker.image.topics)
+    names = sorted({t.name for t in request.topics}) or sorted(broker.metadata.image.topics)
     cursor = request.cursor
     left = max(1, request.response_partition_limit)
     topics: list[dict[str, Any]] = []
@@ -26,7 +26,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
             continue
         if cursor is not None and name == cursor.topic_name:
             first = max(cursor.partition_index, 0)
-        topic = broker.image.topics.get(name)
+        topic = broker.metadata.image.topics.get(name)
         if topic is None:
             topics.append({"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "name": name, "partitions": []})
             continue

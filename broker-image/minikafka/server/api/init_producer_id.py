@@ -33,7 +33,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     if producer_id >= 0 and 0 <= epoch < MAX_PRODUCER_EPOCH:  # KIP-360: the same producer in its next epoch
         return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": epoch + 1}
     try:
-        return {"error_code": ErrorCode.NONE, "producer_id": await broker.next_producer_id(), "producer_epoch": 0}
+        return {"error_code": ErrorCode.NONE, "producer_id": await broker.producer_ids.next(), "producer_epoch": 0}
     except StoreError:
         return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE, "producer_id": -1, "producer_epoch": -1}
 

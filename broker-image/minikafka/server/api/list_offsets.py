@@ -38,7 +38,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
             hosted = broker.replicas.get(topic.name, part.partition_index)
             row: dict[str, Any] = {"partition_index": part.partition_index}
             if hosted is None:
-                known = broker.image.partition(topic.name, part.partition_index) is not None
+                known = broker.metadata.image.partition(topic.name, part.partition_index) is not None
                 row["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 epoch = getattr(part, "current_leader_epoch", -1)
@@ -94,7 +94,7 @@ def _answer(
         elif timestamp >= 0:
             _found(row, log.offset_for_timestamp(timestamp, end), end)
     except LogError as problem:
-        broker.log_failed(partition, problem)
+        broker.reporter.log_failed(partition, problem)
         row["error_code"] = problem.code
 
 

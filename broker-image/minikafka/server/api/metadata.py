@@ -27,10 +27,10 @@ SPEC = ApiSpec(3, "Metadata", 0, 12)
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     version = ctx.api_version
     asked = request.topics
-    await broker.wait_for_successors(_leaders(broker, asked))
+    await broker.metadata.wait_for_successors(_leaders(broker, asked))
     topics: list[dict[str, Any]] = []
     if asked is None or (version == 0 and not asked):
-        topics = [describe(broker, ctx.listener, topic) for _, topic in sorted(broker.image.topics.items())]
+        topics = [describe(broker, ctx.listener, topic) for _, topic in sorted(broker.metadata.image.topics.items())]
     else:
         create = getattr(request, "allow_auto_topic_creation", True) and broker.config.auto_create_topics_enable
         for wanted in asked:
@@ -38,11 +38,11 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     return {
         "brokers": [
             {"node_id": b.broker_id, "host": address[0], "port": address[1], "rack": b.rack}
-            for b in sorted(broker.image.brokers.values(), key=lambda b: b.broker_id)
-            if (not b.fenced or broker.recently_fenced(b.broker_id))
+            for b in sorted(broker.metadata.image.brokers.values(), key=lambda b: b.broker_id)
+            if (not b.fenced or broker.metadata.recently_fenced(b.broker_id))
             and (address := b.endpoint(ctx.listener)) is not None
         ],
-        "cluster_id": broker.image.cluster_id,
+        "cluster_id": broker.metadata.image.cluster_id,
         "controller_id": broker.membership.controller_id,
         "topics": topics,
     }
@@ -50,7 +50,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
 
 def _leaders(broker: Broker, asked: Any) -> set[int]:
     """Who leads what is asked about."""
-    image = broker.image
+    image = broker.metadata.image
     if asked is None:
         return {p.leader for t in image.topics.values() for p in t.partitions}
     topics = [image.topics.get(t.name or "") for t in asked]
@@ -60,25 +60,25 @@ def _leaders(broker: Broker, asked: Any) -> set[int]:
 async def _one(broker: Broker, listener: str, wanted: Any, create: bool) -> dict[str, Any]:
     topic_id = getattr(wanted, "topic_id", None)
     if topic_id is not None:
-        topic = broker.image.topics_by_id.get(topic_id.bytes)
+        topic = broker.metadata.image.topics_by_id.get(topic_id.bytes)
         if topic is None:
             return {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": topic_id, "partitions": []}
         return describe(broker, listener, topic)
     name = wanted.name or ""
-    topic = broker.image.topics.get(name)
+    topic = broker.metadata.image.topics.get(name)
     if topic is not None:
         return describe(broker, listener, topic)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
         if create and name not in INTERNAL_TOPICS:
-            await broker.create_topic_anywhere(NewTopic(name))
+            await broker.topics.create_anywhere(NewTopic(name))
             error = ErrorCode.LEADER_NOT_AVAILABLE
     except KafkaError as refused:
         error = refused.code
         if error in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NOT_CONTROLLER):  # somebody else's, or soon
             error = ErrorCode.LEADER_NOT_AVAILABLE
-    topic = broker.image.topics.get(name)
+    topic = broker.metadata.image.topics.get(name)
     if topic is not None:
         return describe(broker, listener, topic)
     return {"error_code": error, "name": name, "partitions": []}
@@ -98,7 +98,7 @@ def describe(broker: Broker, listener: str, topic: TopicState) -> dict[str, Any]
 def partition(broker: Broker, listener: str, topic: TopicState, index: int) -> dict[str, Any]:
     """One partition; its error is LEADER_NOT_AVAILABLE while nobody leads (R14)."""
     state = topic.partitions[index]
-    brokers = broker.image.brokers
+    brokers = broker.metadata.image.brokers
     error = ErrorCode.NONE
     if state.leader == NO_LEADER:
         error = ErrorCode.LEADER_NOT_AVAILABLE

@@ -23,15 +23,15 @@ async def elect(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, 
     election = Election.PREFERRED if kind == PREFERRED else Election.UNCLEAN
     everything = request.topic_partitions is None
     if everything:
-        wanted = [(t.name, i) for t in broker.image.topics.values() for i in range(len(t.partitions))]
+        wanted = [(t.name, i) for t in broker.metadata.image.topics.values() for i in range(len(t.partitions))]
     else:
         wanted = [(t.topic, i) for t in request.topic_partitions for i in t.partitions]
     try:
-        role = broker.require_controller()
+        role = broker.topics.require_controller()
         codes = await role.submit(lambda c: [c.partitions.elect(topic, index, election) for topic, index in wanted])
     except KafkaError as error:
         return {"error_code": error.code, "replica_election_results": []}
-    await broker.image_caught_up()
+    await broker.metadata.caught_up()
     results: dict[str, list[dict[str, Any]]] = {}
     for (topic, index), code in zip(wanted, codes, strict=True):
         if everything and code is ErrorCode.ELECTION_NOT_NEEDED:
@@ -52,7 +52,7 @@ async def alter_reassignments(broker: Broker, ctx: RequestContext, request: Any)
         for p in t.partitions
     ]
     try:
-        role = broker.require_controller()
+        role = broker.topics.require_controller()
         codes = await role.submit(lambda c: [c.partitions.reassign(*w) for w in wanted])
     except KafkaError as error:
         return {"error_code": error.code, "error_message": str(error), "responses": []}
@@ -71,7 +71,7 @@ async def list_reassignments(broker: Broker, ctx: RequestContext, request: Any) 
     del ctx
     only = None if request.topics is None else {t.name: set(t.partition_indexes) for t in request.topics}
     topics = []
-    for topic in broker.image.topics.values():
+    for topic in broker.metadata.image.topics.values():
         rows = [
             {
                 "partition_index": index,

@@ -47,9 +47,9 @@ def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[ErrorC
     try:
         hosted.log.increment_log_start_offset(target)
     except LogError as error:
-        broker.log_failed(hosted, error)
+        broker.reporter.log_failed(hosted, error)
         return error.code, -1
-    broker.host.note_log_start(hosted, before, "DeleteRecords")
+    broker.reporter.log_start_moved(hosted, before, "DeleteRecords")
     return ErrorCode.NONE, hosted.log.log_start_offset
 
 

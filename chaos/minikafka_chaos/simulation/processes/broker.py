@@ -112,7 +112,7 @@ class WholeBroker(SimBroker):
 
     @property
     def image(self) -> ClusterImage:  # type: ignore[override]
-        return ClusterImage(CLUSTER_ID) if self.server is None else self.server.image
+        return ClusterImage(CLUSTER_ID) if self.server is None else self.server.metadata.image
 
     @property
     def role(self) -> _Role | None:  # type: ignore[override]
@@ -150,6 +150,14 @@ class WholeBroker(SimBroker):
     def tolerate(self, error: Exception) -> None:
         if not self.disk_may_refuse:
             self.broke(error)
+
+    def look(self) -> None:
+        """In the middle of an event, before roles are left: what a leader committed in it would be nobody's after it."""
+        try:
+            self.world.watcher.after(self)
+        except Exception as error:
+            self.broke(error)
+            raise
 
     def _do(self, event: Callable[[], None]) -> None:
         with running(self.loop):
@@ -273,4 +281,4 @@ class _LogDir:
 
     def log_failed(self, partition: HostedPartition, error: LogError) -> None:
         assert self._broker.server is not None
-        self._broker.server.log_failed(partition, error)
+        self._broker.server.reporter.log_failed(partition, error)

@@ -49,7 +49,7 @@ class _NeverAsksForOffsets(ReplicaFetcher):
 
 class _WritesLogEnds(watched.Host):
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        return {p.topic_partition: p.log.log_end_offset for p in self.broker.replicas.all()}
+        return {p.topic_partition: p.log.log_end_offset for p in self.manager.all()}
 
 
 def _with(**shell: Any) -> type[WatchedBroker]:

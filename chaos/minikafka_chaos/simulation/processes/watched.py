@@ -20,11 +20,14 @@ from minikafka.replication.isr import IsrProposal
 from minikafka.replication.replica_host import Dropped, Opened
 from minikafka.replication.replica_host import Effect as HostEffect
 from minikafka.server.broker import Broker
+from minikafka.server.context import BrokerContext
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.hosting import PartitionHost
 from minikafka.server.housekeeping import Housekeeping
 from minikafka.server.machine import Machine
+from minikafka.server.metadata_follower import MetadataFollower
 from minikafka.server.offline_logs import LogDirShell
+from minikafka.server.replica_reporter import ReplicaReporter
 from minikafka.telemetry.events import EventLog
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ class SimMachine(Machine):
     """The machine of a simulated broker."""
 
     def __init__(self, broker: WholeBroker) -> None:
-        self._broker = broker
+        self.broker = broker
         world = broker.world
 
         def later(seconds: float, event: Callable[[], None]) -> object:
@@ -44,14 +47,14 @@ class SimMachine(Machine):
         self.clock = Clock(lambda: world.now, lambda: broker.now_ms, later)
 
     def new_id(self) -> UUID:
-        return UUID(int=self._broker.world.random.getrandbits(128), version=4)
+        return UUID(int=self.broker.world.random.getrandbits(128), version=4)
 
     def events(self, config: BrokerConfig) -> EventLog:
-        return _Events(self._broker, config.node_id)
+        return _Events(self.broker, config.node_id)
 
     def disk(self, config: BrokerConfig, warn: Callable[[str], None]) -> FileSystem:
         del config, warn
-        return self._broker.disk
+        return self.broker.disk
 
 
 class _Events(EventLog):
@@ -73,23 +76,42 @@ class _Events(EventLog):
             broker.world.watcher.group_deleted(str(fields["group"]))
 
 
+class WatchedContext(BrokerContext):
+    """What every part has at hand; here, the simulated broker too."""
+
+    @property
+    def sim(self) -> WholeBroker:
+        assert isinstance(self.machine, SimMachine)
+        return self.machine.broker
+
+    def handler_failed(self, error: BaseException) -> None:
+        """A mistake of the program ends the run; a disk that refuses does not."""
+        self.sim.broke(error)
+        super().handler_failed(error)
+
+    def warn(self, line: str) -> None:
+        if "was passed over" in line:  # a record of groups that cannot be read
+            self.sim.broke(AssertionError(line))
+        self.sim.world.note(f"b{self.sim.id} {line}")
+
+
 class Role(ControllerRole):
     """A term."""
 
-    broker: WatchedBroker
+    context: WatchedContext
 
     def start(self) -> None:
         super().start()
-        sim = self.broker.sim
+        sim = self.context.sim
         sim.world.store.attend(sim.role_of(self))  # type: ignore[arg-type]
 
     def _end(self, reason: str) -> None:
-        sim = self.broker.sim
+        sim = self.context.sim
         sim.world.store.leave(sim.role_of(self))  # type: ignore[arg-type]
         super()._end(reason)
 
     def _carry_out(self, effects: list[Effect]) -> Commit | None:
-        sim = self.broker.sim
+        sim = self.context.sim
         for effect in effects:
             match effect:
                 case Commit():
@@ -102,22 +124,23 @@ class Role(ControllerRole):
 
 
 class Host(PartitionHost):
-    broker: WatchedBroker
+    context: WatchedContext
 
     def open(self, logs: LogManager) -> None:
-        sim = self.broker.sim
+        sim = self.context.sim
         sim.logs = logs
         sim.world.watcher.started(sim)
         super().open(logs)
 
     def reset(self) -> None:
-        sim = self.broker.sim
-        for partition in self.broker.replicas.all():
+        sim = self.context.sim
+        sim.look()
+        for partition in self.manager.all():
             sim.world.watcher.reset(sim, partition.topic_partition)
         super().reset()
 
     def _carry_out_one(self, effect: HostEffect) -> None:
-        sim = self.broker.sim
+        sim = self.context.sim
         if isinstance(effect, Opened):
             sim.world.watcher.hosted(sim, effect.partition)
         super()._carry_out_one(effect)
@@ -125,11 +148,30 @@ class Host(PartitionHost):
             sim.world.watcher.dropped(sim, effect.partition.topic_partition)
 
 
+class Follower(MetadataFollower):
+    context: WatchedContext
+
+    def take(self, records: Mapping[str, Any]) -> None:
+        sim = self.context.sim
+        sim.look()
+        super().take(records)
+        if self._membership.lifecycle.in_image(self._metadata.image) is not None:
+            sim.world.watcher.settled(sim)
+
+
+class Reporter(ReplicaReporter):
+    _context: WatchedContext
+
+    def log_failed(self, partition: HostedPartition, error: LogError) -> None:
+        self._context.sim.tolerate(error)
+        super().log_failed(partition, error)
+
+
 class WatchedHousekeeping(Housekeeping):
-    broker: WatchedBroker
+    context: WatchedContext
 
     async def _checkpoint_hw(self) -> None:
-        sim, marks = self.broker.sim, self.broker.host.high_watermarks()
+        sim, marks = self.context.sim, self.high_watermarks()
         try:
             await super()._checkpoint_hw()
         except Exception:
@@ -138,7 +180,7 @@ class WatchedHousekeeping(Housekeeping):
         sim.world.watcher.checkpointed(sim, marks=marks)
 
     def _retain_one(self, partition: HostedPartition, now_ms: int) -> None:
-        sim, log = self.broker.sim, partition.log
+        sim, log = self.context.sim, partition.log
         if log.failure is not None:
             super()._retain_one(partition, now_ms)
             return
@@ -151,10 +193,10 @@ class WatchedHousekeeping(Housekeeping):
 
 
 class LogDir(LogDirShell):
-    broker: WatchedBroker
+    context: WatchedContext
 
     def open_anew(self, topic_partition: TopicPartition, done: Callable[[Log | Exception], None]) -> None:
-        sim = self.broker.sim
+        sim = self.context.sim
 
         def opened(found: Log | Exception) -> None:
             done(found)
@@ -167,8 +209,11 @@ class LogDir(LogDirShell):
 class WatchedBroker(Broker):
     """See the module."""
 
+    its_context = WatchedContext
     controller_role = Role
+    replica_reporter = Reporter
     partition_host = Host
+    metadata_follower = Follower
     its_housekeeping = WatchedHousekeeping
     log_dir_shell = LogDir
 
@@ -183,28 +228,9 @@ class WatchedBroker(Broker):
         self.sim.world.isr_proposed(self.sim, proposal)
         self.alter_sender.propose(proposal)
 
-    def _took_changes(self, records: Mapping[str, Any]) -> None:
-        super()._took_changes(records)
-        if self.membership.lifecycle.in_image(self.image) is not None:
-            self.sim.world.watcher.settled(self.sim)
-
     async def abort(self) -> bool:
         clean = await super().abort()
         if hasattr(self, "logs"):
             marks = self.host.high_watermarks()
             self.sim.world.watcher.checkpointed(self.sim, perhaps=not clean, marks=marks)
         return clean
-
-    def log_failed(self, partition: HostedPartition, error: LogError) -> None:
-        self.sim.tolerate(error)
-        super().log_failed(partition, error)
-
-    def handler_failed(self, error: BaseException) -> None:
-        """A mistake of the program ends the run; a disk that refuses does not."""
-        self.sim.broke(error)
-        super().handler_failed(error)
-
-    def warn(self, line: str) -> None:
-        if "was passed over" in line:  # a record of groups that cannot be read
-            self.sim.broke(AssertionError(line))
-        self.sim.world.note(f"b{self.sim.id} {line}")

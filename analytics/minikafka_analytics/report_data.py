@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from minikafka_analytics import aftermath, judgement
 from minikafka_analytics.aftermath import LEFT_WITHIN_SECONDS
+from minikafka_analytics.formatting import brokers, fault_name
 from minikafka_analytics.observed import observed
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 from minikafka_analytics.run_folder import RunFolder, unanswered
 from minikafka_analytics.schemas import SCHEMA_VERSION
-from minikafka_analytics.words import brokers, fault_name
 
 Record = dict[str, Any]
 
@@ -57,7 +57,7 @@ def report(
 
 
 def judged(runs: Sequence[RunFolder], answers: Mapping[str, list[Record]]) -> list[Record]:
-    """Of each run: id, verdict (both judges' words and whether they agree), counts and kinds; from `measure.judge`."""
+    """Of each run: id, verdict (both judges' words and whether they agree), counts and kinds; from `queries.judge`."""
     found = []
     for run in runs:
         rows = {name: _of(answer, run.id) for name, answer in answers.items()}
@@ -195,7 +195,7 @@ CAPPED = {
     "stalls": ("stalls", None),
     "sightings": ("states_seen_by_scrapes", "time"),
 }
-"""Answers of which the first rows are told (`measure.first`): what the report calls them, and what tells how far they go."""
+"""Answers of which the first rows are told (`queries.first`): what the report calls them, and what tells how far they go."""
 
 
 def _left_out(found: Mapping[str, list[Record]]) -> tuple[dict[str, list[Record]], LeftOut]:

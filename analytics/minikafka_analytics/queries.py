@@ -21,8 +21,8 @@ from minikafka_analytics import (
     replicas,
 )
 from minikafka_analytics.jobs import isr, lag, resources, scrapes
-from minikafka_analytics.query import query
 from minikafka_analytics.questions import Questions, Record
+from minikafka_analytics.sql import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +33,7 @@ MOST_TOLD = 20_000
 """Elections, ISR changes, truncations, returns, other events and pauses each, of a run, that a report tells one by one."""
 
 
-def measure(ask: Questions) -> Answers:
+def answer_all(ask: Questions) -> Answers:
     """Every answer, by name, for all the runs in the tables; each record has its `run`."""
     _judge(ask)
     _tell(ask)
