@@ -32,12 +32,12 @@ from minikafka_chaos.run.runner import run_scenario
 from minikafka_chaos.scenario.scenario import Scenario, parse_scenario
 from minikafka_chaos.simulation.mutants import BUG_SEEDS
 from minikafka_chaos.simulation.rules import Rules
-from minikafka_chaos.verdict.anomalies import LOSS, Kind
+from minikafka_chaos.verdict.anomalies import LOSS, AnomalyKind
 from minikafka_chaos.verdict.verdict import Verdict
 
 TOPIC = "judged"
 PARTITIONS = 2
-REPLICAS = LOSS | {Kind.SHORT_REPLICA, Kind.DIVERGENT_REPLICAS, Kind.UNEXPLAINED_START}
+REPLICAS = LOSS | {AnomalyKind.SHORT_REPLICA, AnomalyKind.DIVERGENT_REPLICAS, AnomalyKind.UNEXPLAINED_START}
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class JudgedRun:
     def wrong(self) -> str | None:
         """Why the verdict is wrong; None when it is right."""
         harmed = self.lost + self.contradictions
-        told = sum(number for kind, number in self.verdict.errors.items() if Kind(kind) in REPLICAS)
+        told = sum(number for kind, number in self.verdict.errors.items() if AnomalyKind(kind) in REPLICAS)
         word = self.verdict.outcome.value
         if word == "Passed" and harmed:
             return f"false Passed: {self.lost} lost, {self.contradictions} contradictions"

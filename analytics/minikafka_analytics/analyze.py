@@ -124,7 +124,7 @@ def _bad_lines(table: Landed, rows: DataFrame) -> DataFrame:
     )
 
 
-class Told(NamedTuple):
+class ReportedRun(NamedTuple):
     """What a report says of one run. `agree`: whether both judges do; None where one has not judged."""
 
     id: str
@@ -133,16 +133,16 @@ class Told(NamedTuple):
     agree: bool | None
 
 
-def told(paths: ReportPaths) -> list[Told]:
+def told(paths: ReportPaths) -> list[ReportedRun]:
     """What a report says of each of its runs."""
     return told_in(paths.json)
 
 
-def told_in(path: Path) -> list[Told]:
+def told_in(path: Path) -> list[ReportedRun]:
     """What a `report.json` says of each of its runs."""
     report = json.loads(path.read_text(encoding="utf-8"))
     said = [(run["id"], run["verdict"]) for run in report["runs"]]
-    return [Told(name, verdict["verdict"], verdict["sentence"], verdict["agree"]) for name, verdict in said]
+    return [ReportedRun(name, verdict["verdict"], verdict["sentence"], verdict["agree"]) for name, verdict in said]
 
 
 def _jsonable(value: object) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from minikafka.telemetry.anomalies import Kind
+from minikafka.telemetry.anomalies import AnomalyKind
 
 from minikafka_analytics.sql import query
 
@@ -24,7 +24,7 @@ EXAMPLES_KEPT = 40
 def named(sql: str) -> str:
     """SQL in which every `:kind-name:` is the declared name in quotes; a name that is not declared raises KeyError."""
     parts = sql.split(":")
-    return "".join(part if n % 2 == 0 else f"'{Kind(part).value}'" for n, part in enumerate(parts))
+    return "".join(part if n % 2 == 0 else f"'{AnomalyKind(part).value}'" for n, part in enumerate(parts))
 
 
 def of_values(suspects: DataFrame, bases: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from minikafka_analytics.analyze import ReportPaths, Told
+    from minikafka_analytics.analyze import ReportedRun, ReportPaths
     from minikafka_analytics.manifest import Manifest
 
 HELP = "Spark analysis of runs: report.html, report.json, Parquet"
@@ -206,7 +206,7 @@ def _files(number: int) -> str:
     return f"{number} file{'' if number == 1 else 's'}"
 
 
-def exit_code(found: Sequence[Told]) -> int:
+def exit_code(found: Sequence[ReportedRun]) -> int:
     """The worst of them: judges that differ outweigh a failed run, and that one that could not tell."""
     if any(each.agree is False for each in found):
         return COULD_NOT_TELL

@@ -43,7 +43,7 @@ JAVA: Final = {
 """What Hadoop's client makes of an answer: exceptions by their names."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not answered for; the client sees an exception with this message."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
@@ -62,17 +62,17 @@ class Folders:
         self._readable = (*(path.resolve() for path in readable), *self._writable)
 
     def to_read(self, path: str) -> Path:
-        """Raises Refused."""
+        """Raises RequestRefused."""
         return self._within(path, self._readable, "read")
 
     def to_write(self, path: str) -> Path:
-        """Raises Refused."""
+        """Raises RequestRefused."""
         return self._within(path, self._writable, "written")
 
     def _within(self, path: str, folders: Sequence[Path], verb: str) -> Path:
         found = Path(os.path.realpath(path))
         if not any(folder in (found, *found.parents) for folder in folders):
-            raise Refused(HTTPStatus.FORBIDDEN, f"{path}: not in a folder that may be {verb}")
+            raise RequestRefused(HTTPStatus.FORBIDDEN, f"{path}: not in a folder that may be {verb}")
         return found
 
 
@@ -197,12 +197,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.name = decoded(unquote(url.path.removeprefix(ROOT)))
             operation = self.asked.get("op", "").upper()
             if self.headers.get(self.server.key) is None:
-                raise Refused(HTTPStatus.FORBIDDEN, "only this analysis's own executors are answered")
+                raise RequestRefused(HTTPStatus.FORBIDDEN, "only this analysis's own executors are answered")
             self.server.known(self.connection)
             if operation not in known:
-                raise Refused(HTTPStatus.BAD_REQUEST, f"{operation}: not served; there are: {', '.join(known)}")
+                raise RequestRefused(HTTPStatus.BAD_REQUEST, f"{operation}: not served; there are: {', '.join(known)}")
             known[operation]()
-        except Refused as refused:
+        except RequestRefused as refused:
             self._fail(refused.status, str(refused))
         except ValueError as error:  # a path with a NUL, or what is no URL
             self._fail(HTTPStatus.BAD_REQUEST, f"{self.name!r}: {error}")
@@ -236,7 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _open(self) -> None:
         path = self.server.folders.to_read(self.name)
         if path.exists() and not path.is_file():
-            raise Refused(HTTPStatus.FORBIDDEN, f"{self.name}: no file")
+            raise RequestRefused(HTTPStatus.FORBIDDEN, f"{self.name}: no file")
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             begin = min(self._number("offset", 0), size)
@@ -260,10 +260,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _number(self, name: str, default: int) -> int:
-        """A parameter of the request. Raises Refused."""
+        """A parameter of the request. Raises RequestRefused."""
         text = self.asked.get(name, str(default))
         if not (text.isascii() and text.isdecimal()) or len(text) > DIGITS_MAX:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"{name}={text[:40]!r}: allowed is a number from 0 on")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, f"{name}={text[:40]!r}: allowed is a number from 0 on")
         return int(text)
 
     def _create(self) -> None:
@@ -282,7 +282,7 @@ class _Handler(BaseHTTPRequestHandler):
             with self.server.naming:
                 file = path.open("wb" if self.asked.get("overwrite", "false") == "true" else "xb")
         except FileExistsError:
-            raise Refused(HTTPStatus.FORBIDDEN, f"{self.name}: is there already") from None
+            raise RequestRefused(HTTPStatus.FORBIDDEN, f"{self.name}: is there already") from None
         with file:
             self._receive(file, length)
         self._tell(None, HTTPStatus.CREATED)
@@ -342,12 +342,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._tell({"RemoteException": {"exception": name, "javaClassName": java, "message": message}}, status)
 
     def _told_length(self) -> int | None:
-        """Of the request's body; None when it comes in chunks. Raises Refused."""
+        """Of the request's body; None when it comes in chunks. Raises RequestRefused."""
         if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
             return None
         text = self.headers.get("Content-Length", "0")
         if not (text.isascii() and text.isdecimal()) or len(text) > DIGITS_MAX:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"Content-Length {text[:40]!r}: allowed is a number from 0 on")
+            raise RequestRefused(HTTPStatus.BAD_REQUEST, f"Content-Length {text[:40]!r}: allowed is a number from 0 on")
         return int(text)
 
     def _receive(self, file: BinaryIO, length_told: int | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from minikafka.telemetry.anomalies import ORDER, Kind
+from minikafka.telemetry.anomalies import ORDER, AnomalyKind
 
 from minikafka_analytics import terms
 from minikafka_analytics.formatting import count, seconds, these
@@ -55,9 +55,9 @@ def judged(found: Mapping[str, Sequence[Record]], broken_lines: int, has: Callab
         "longest_ack_gap_s": None if gap is None else round(gap, 3),
         "anomalies": dict(sorted(kinds.items())),
         "errors": dict(sorted(errors.items())),
-        "duplicated": kinds.get(Kind.DUPLICATE.value, 0),
+        "duplicated": kinds.get(AnomalyKind.DUPLICATE.value, 0),
         "reordered": sum(kinds.get(kind.value, 0) for kind in ORDER),
-        "phantoms": kinds.get(Kind.PHANTOM.value, 0),
+        "phantoms": kinds.get(AnomalyKind.PHANTOM.value, 0),
     }
     contradictions = whole.get("contradictions", 0) + broken_lines + sum(row["twice"] for row in found["torn"])
     contradictions += base["misnumbered"] + (not said.understood)

@@ -5,7 +5,7 @@ for the latest). A line is ``TIME STREAM TAGS TEXT`` (the CRI's logging format,
 https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md): TIME in RFC 3339 with
 nanoseconds, STREAM stdout or stderr, TAGS begin with F for the end of a line and P for a part of one.
 
-What is no event is counted, by why: see `Found`.
+What is no event is counted, by why: see `PodLogFolder`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LINE_MAX: Final = 1 << 20
 """Characters of one line that are kept. An event is far below; a line that never ends is another program's."""
 
 
-class Event(NamedTuple):
+class BrokerEvent(NamedTuple):
     """One event: when it was, of which broker, and its line."""
 
     time: float
@@ -47,10 +47,10 @@ class Life(NamedTuple):
 
 
 @dataclass(slots=True)
-class Found:
+class PodLogFolder:
     """What is in a folder of pod logs. Lines that are no event are counted, each once, by the first of these that fits."""
 
-    events: dict[str, Event] = field(default_factory=dict)
+    events: dict[str, BrokerEvent] = field(default_factory=dict)
     """Each event once, by its identity."""
     logs: int = 0
     """Lives of containers that have a log."""
@@ -102,13 +102,13 @@ def event_of(text: str) -> dict[str, Any] | None:
     return found if type(found.get("time")) in (int, float) and type(found.get("broker")) is int else None
 
 
-def read(folders: Iterable[Path], pods: str = "*/*") -> Found:
+def read(folders: Iterable[Path], pods: str = "*/*") -> PodLogFolder:
     """The events in the logs of some pods. `pods` is NAMESPACE/POD with the wildcards of fnmatch.
 
     A log that two folders have (a collector's copy, and what the kubelet still has) is read twice, its events are there once.
     Raises OSError when a folder cannot be listed.
     """
-    found = Found()
+    found = PodLogFolder()
     for folder in folders:
         for files in _lives(folder, pods).values():
             found.logs += 1
@@ -131,7 +131,7 @@ def _lives(folder: Path, pods: str) -> dict[Life, list[Path]]:
     return {life: [path for *_, path in sorted(found[life])] for life in sorted(found)}
 
 
-def _read_life(files: list[Path], found: Found) -> None:
+def _read_life(files: list[Path], found: PodLogFolder) -> None:
     """One life: its files are one log, so a line's parts may be in two of them."""
     seen: set[str] = set()
     parts: dict[str, str] = {}  # by stream, of a line that has not ended yet
@@ -159,17 +159,17 @@ def _read_life(files: list[Path], found: Found) -> None:
     found.unfinished += len(parts)
 
 
-def _take(text: str, found: Found) -> None:
+def _take(text: str, found: PodLogFolder) -> None:
     event = event_of(text)
     if event is not None:
-        found.events.setdefault(identity(event), Event(float(event["time"]), event["broker"], text))
+        found.events.setdefault(identity(event), BrokerEvent(float(event["time"]), event["broker"], text))
     elif text.startswith('{"time":'):
         found.damaged += 1
     elif text.strip():
         found.other += 1
 
 
-def _lines(path: Path, found: Found) -> Iterator[str]:
+def _lines(path: Path, found: PodLogFolder) -> Iterator[str]:
     """The lines of a file, be it compressed. What cannot be read is told, and what comes before it is kept."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:

@@ -39,11 +39,11 @@ AGAIN: Final = frozenset((429, 500, 502, 503, 504))
 Series = dict[str, Any]
 
 
-class NoAnswer(RuntimeError):
+class PrometheusError(RuntimeError):
     """A Prometheus that tells nothing of what it was asked; one line."""
 
 
-class Part(NamedTuple):
+class MetricRange(NamedTuple):
     """A metric from when to when, in Unix seconds."""
 
     metric: str
@@ -83,35 +83,37 @@ class Prometheus:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def windows(self, began: float, ended: float) -> Iterator[list[Series]]:
-        """Every series with its samples, of one window after the other. Raises NoAnswer where nothing of all was answered."""
+        """Every series with its samples, of one window after the other. Raises PrometheusError where nothing was answered."""
         metrics, answered = self.metrics(began, ended), False
         with ThreadPoolExecutor(AT_ONCE) as threads:
             until = began
             while until < ended:
                 since, until = until, min(until + WINDOW_SECONDS, ended)
-                parts = [Part(metric, since, until) for metric in metrics]
+                parts = [MetricRange(metric, since, until) for metric in metrics]
                 found = [each for part in threads.map(self._part, parts) for each in part]
                 answered = answered or bool(found)
                 yield found
         if self.missing and not answered:
-            raise NoAnswer(f"{self.url}: {self.missing[0].reason}")
+            raise PrometheusError(f"{self.url}: {self.missing[0].reason}")
 
     def metrics(self, began: float, ended: float) -> list[str]:
-        """The names of the brokers' metrics. Raises NoAnswer; from a Prometheus that tells only some names others are missing."""
+        """The names of the brokers' metrics; from a Prometheus that tells only some names others are missing. Raises
+        PrometheusError.
+        """
         asked = {"match[]": self._matching(WANTED), "start": f"{began:.3f}", "end": f"{ended:.3f}"}
         try:
             names, warnings = self._again("label/__name__/values", asked, list)
         except _Refused as refused:
-            raise NoAnswer(f"{self.url}: {refused.reason}") from refused
+            raise PrometheusError(f"{self.url}: {refused.reason}") from refused
         if warnings:
-            self._is_missing(Part("", began, ended), warnings)
+            self._is_missing(MetricRange("", began, ended), warnings)
         return sorted(map(str, names))
 
     def wait(self, seconds: float) -> None:
         """Let a Prometheus that failed come to itself."""
         time.sleep(seconds)
 
-    def _part(self, part: Part) -> list[Series]:
+    def _part(self, part: MetricRange) -> list[Series]:
         """The series of a part; what is not answered is missing."""
         with self._lock:
             self.asked += 1
@@ -139,7 +141,7 @@ class Prometheus:
             self._is_missing(part, warnings)
         return series
 
-    def _is_missing(self, part: Part, reason: str) -> None:
+    def _is_missing(self, part: MetricRange, reason: str) -> None:
         with self._lock:
             self.missing.append(Missing(*part, reason))
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from minikafka_analytics import pod_logs
-from minikafka_analytics.prometheus import Missing, NoAnswer, Prometheus
+from minikafka_analytics.prometheus import Missing, Prometheus, PrometheusError
 from minikafka_analytics.run_folder import UNANSWERED, unanswered
 
 JOURNAL: Final = "journal.jsonl"
@@ -116,7 +116,7 @@ def put_metrics(run: Path, prometheus: str, selector: str, window: Window) -> st
             new = [line for line in scrapes(series) if (line["time"], line["broker"]) not in seen]
             seen |= {(line["time"], line["broker"]) for line in new}
             lines += new
-    except NoAnswer as error:
+    except PrometheusError as error:
         raise NoSource(str(error)) from error
     if not lines:
         raise NoSource(
@@ -184,7 +184,7 @@ def put_pod_logs(run: Path, folders: Sequence[Path], pods: str, window: Window) 
             f"{where}: {found.logs} logs of pods, and no event in the time of the run; "
             f"have the brokers minikafka.events.stdout=true? {found.told()}"
         )
-    new: dict[int, list[pod_logs.Event]] = defaultdict(list)
+    new: dict[int, list[pod_logs.BrokerEvent]] = defaultdict(list)
     for key, kept in there.items():
         if key not in already:
             new[kept.broker].append(kept)

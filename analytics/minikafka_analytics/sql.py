@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class View:
+class SqlName:
     """A name that stands in SQL as it is; a `str` would be quoted."""
 
     def __init__(self, name: str) -> None:
@@ -29,12 +29,12 @@ class View:
 
 
 _heard: ContextVar[list[str] | None] = ContextVar("heard", default=None)
-_views: WeakKeyDictionary[DataFrame, View] = WeakKeyDictionary()
+_views: WeakKeyDictionary[DataFrame, SqlName] = WeakKeyDictionary()
 
 
 def name(frame: DataFrame) -> None:
     """Make a view of a frame that queries will read, until it is forgotten."""
-    view = View(f"minikafka_{uuid.uuid4().hex}")
+    view = SqlName(f"minikafka_{uuid.uuid4().hex}")
     frame.createOrReplaceTempView(view.name)
     _views[frame] = view
 

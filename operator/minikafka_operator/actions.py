@@ -92,7 +92,7 @@ class ReplacePod:
 
 
 @dataclass(frozen=True)
-class Hold:
+class WriteDisruptionLease:
     """Write the disruption Lease, to take it or to give it back, if it is still as it was looked at; ``new``: there is none."""
 
     lease: Object
@@ -124,11 +124,11 @@ class Emit:
     related_pod: str = ""
 
 
-Action = Create | Apply | Patch | Finalizers | Delete | ReplacePod | Hold | TellTopic
+Action = Create | Apply | Patch | Finalizers | Delete | ReplacePod | WriteDisruptionLease | TellTopic
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClusterPlan:
     """What to do, in this order: actions, status, events. ``status`` is None when it is as it should be.
 
     ``retry_seconds``: look again then, if nothing happens before.

@@ -16,37 +16,37 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from minikafka_operator.actions import Action, Delete, Emit, Finalizers, Plan
+from minikafka_operator.actions import Action, ClusterPlan, Delete, Emit, Finalizers
 from minikafka_operator.conditions import Reason
 from minikafka_operator.instants import instant
 from minikafka_operator.kinds import CLAIM, CLUSTER, POD, STATEFUL_SET, TOPIC
 from minikafka_operator.names import CLUSTER_FINALIZER, TOPIC_FINALIZER
 from minikafka_operator.objects import made_by_brokers
-from minikafka_operator.observed import Observed, deleting, has_topic_finalizer
+from minikafka_operator.observed import ObservedCluster, deleting, has_topic_finalizer
 
 STOP_SECONDS_MAX: Final = 180
 _RETRY_SECONDS: Final = 2.0
 
 
-def plan_deletion(observed: Observed, *, delete_claim: bool) -> Plan:
+def plan_deletion(observed: ObservedCluster, *, delete_claim: bool) -> ClusterPlan:
     """The next step."""
     if CLUSTER_FINALIZER not in (observed.cluster["metadata"].get("finalizers") or ()):
-        return Plan()
+        return ClusterPlan()
     began = instant(observed.cluster["metadata"].get("deletionTimestamp")) or observed.now
     late = observed.now - began > timedelta(seconds=STOP_SECONDS_MAX)
     stopping = _stop(observed)
     if (observed.stateful_set is not None or observed.brokers) and not late:
-        return Plan(stopping, retry_seconds=_RETRY_SECONDS)
+        return ClusterPlan(stopping, retry_seconds=_RETRY_SECONDS)
     data = _drop_data(observed, delete_claim)
     if data:
-        return Plan(data, retry_seconds=_RETRY_SECONDS)
+        return ClusterPlan(data, retry_seconds=_RETRY_SECONDS)
     metadata = observed.cluster["metadata"]
     left = [name for name in metadata["finalizers"] if name != CLUSTER_FINALIZER]
     release = Finalizers(CLUSTER, metadata["name"], metadata["resourceVersion"], left, "everything is in order")
-    return Plan((release,), events=_farewell(observed, delete_claim, late))
+    return ClusterPlan((release,), events=_farewell(observed, delete_claim, late))
 
 
-def _stop(observed: Observed) -> list[Action]:
+def _stop(observed: ObservedCluster) -> list[Action]:
     made: list[Action] = []
     if observed.stateful_set is not None and not deleting(observed.stateful_set):
         made.append(Delete.of(STATEFUL_SET, observed.stateful_set, "the cluster is being deleted"))
@@ -59,7 +59,7 @@ def _stop(observed: Observed) -> list[Action]:
     return made
 
 
-def _drop_data(observed: Observed, delete_claim: bool) -> list[Action]:
+def _drop_data(observed: ObservedCluster, delete_claim: bool) -> list[Action]:
     made: list[Action] = []
     for topic in observed.topics:
         metadata = topic["metadata"]
@@ -81,7 +81,7 @@ def _drop_data(observed: Observed, delete_claim: bool) -> list[Action]:
     return made
 
 
-def _farewell(observed: Observed, delete_claim: bool, late: bool) -> list[Emit]:
+def _farewell(observed: ObservedCluster, delete_claim: bool, late: bool) -> list[Emit]:
     kept = "its claims, topics and metadata were deleted" if delete_claim else "its claims, topics and metadata stay"
     events = [Emit(False, Reason.DELETING.value, "Delete", f"Brokers were stopped; {kept}")]
     if late and observed.brokers:

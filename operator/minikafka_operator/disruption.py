@@ -18,7 +18,7 @@ from minikafka_operator.names import Names
 
 
 @dataclass(frozen=True)
-class Hold:
+class LeaseHold:
     """Who holds the Lease, and until when."""
 
     holder: str
@@ -29,17 +29,17 @@ class Hold:
         return self.holder not in ("", identity) and now < self.until
 
 
-FREE = Hold("", datetime.min.replace(tzinfo=UTC))
+FREE = LeaseHold("", datetime.min.replace(tzinfo=UTC))
 
 
-def hold_of(lease: Object | None) -> Hold:
+def hold_of(lease: Object | None) -> LeaseHold:
     """Who holds a Lease. One without a time is held by nobody."""
     spec: Mapping[str, Any] = (lease or {}).get("spec") or {}
     renewed = instant(spec.get("renewTime") or spec.get("acquireTime"))
     if not spec.get("holderIdentity") or renewed is None:
         return FREE
     until = renewed + timedelta(seconds=int(spec.get("leaseDurationSeconds") or 0))
-    return Hold(str(spec["holderIdentity"]), until)
+    return LeaseHold(str(spec["holderIdentity"]), until)
 
 
 def taken(lease: Object | None, names: Names, cluster: Object, identity: str, seconds: int, now: datetime) -> Object:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from minikafka_operator.disruption import Hold
+from minikafka_operator.disruption import LeaseHold
 from minikafka_operator.instants import instant
 from minikafka_operator.kinds import Object
 from minikafka_operator.observed import Pod
@@ -29,12 +29,12 @@ def identity(experiment: Object) -> str:
     return f"{PREFIX}{metadata['name']}/{metadata['uid']}"
 
 
-def is_experiment(hold: Hold) -> bool:
+def is_experiment(hold: LeaseHold) -> bool:
     """Whether the holder is an experiment."""
     return hold.holder.startswith(PREFIX)
 
 
-def experiment_name(hold: Hold) -> str:
+def experiment_name(hold: LeaseHold) -> str:
     """Its name."""
     return hold.holder.removeprefix(PREFIX).partition("/")[0]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from minikafka_operator.api.cluster import ClusterSpec, External, ExternalType
 from minikafka_operator.kinds import SERVICE, Object
 from minikafka_operator.names import EXTERNAL_PORT
-from minikafka_operator.observed import Observed
+from minikafka_operator.observed import ObservedCluster
 from minikafka_operator.properties import Address
 
 NODE_ADDRESS = "${env:HOST_IP}"
@@ -25,7 +25,7 @@ class Externals:
     unknown: tuple[int, ...] = ()
 
 
-def externals(spec: ClusterSpec, observed: Observed, brokers: int) -> Externals:
+def externals(spec: ClusterSpec, observed: ObservedCluster, brokers: int) -> Externals:
     """What brokers are to advertise outside. Node ports and load balancers have to be there first."""
     external = spec.listeners.external
     if external is None:
@@ -39,7 +39,7 @@ def externals(spec: ClusterSpec, observed: Observed, brokers: int) -> Externals:
     return Externals(found, tuple(i for i in range(brokers) if i not in found))
 
 
-def bootstrap_external(spec: ClusterSpec, observed: Observed) -> str | None:
+def bootstrap_external(spec: ClusterSpec, observed: ObservedCluster) -> str | None:
     """``bootstrap.servers`` outside, as far as it is known."""
     external = spec.listeners.external
     service = observed.find(SERVICE, observed.names.bootstrap_external)

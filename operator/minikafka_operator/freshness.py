@@ -83,7 +83,7 @@ class Renewals:
 
 
 @dataclass(frozen=True)
-class Gap:
+class MetadataGap:
     """Why what is known of the partitions must not be trusted. ``lasting``: it will not come right by itself at once."""
 
     reason: Reason
@@ -91,22 +91,22 @@ class Gap:
     lasting: bool
 
 
-def controller_gap(lease: Object | None, name: str, signs: Signs, controller: str) -> Gap | None:
+def controller_gap(lease: Object | None, name: str, signs: Signs, controller: str) -> MetadataGap | None:
     """Whether somebody looks after the partitions. ``controller``: the pod that holds the Lease, "" for who is no broker."""
     spec = (lease or {}).get("spec") or {}
     duration = float(spec.get("leaseDurationSeconds") or 0)
     holder = spec.get("holderIdentity")
     if lease is None or not holder:
-        return Gap(Reason.CONTROLLER_AWAY, f"no broker is controller: there is no Lease {name}", lasting=True)
+        return MetadataGap(Reason.CONTROLLER_AWAY, f"no broker is controller: there is no Lease {name}", lasting=True)
     if not controller:
         what = f"no broker is controller: Lease {name} is held by {holder}, which is no pod of this cluster's brokers"
-        return Gap(Reason.CONTROLLER_AWAY, what, lasting=True)
+        return MetadataGap(Reason.CONTROLLER_AWAY, what, lasting=True)
     if signs.live(duration):
         return None
     what = f"Lease {name} was not renewed for {duration:g} s, so what is known of the in-sync replicas may be old"
     if signs.dead(duration):
-        return Gap(Reason.CONTROLLER_AWAY, what, lasting=True)
-    return Gap(Reason.CONTROLLER_AWAY, f"waiting to see Lease {name} renewed", lasting=False)
+        return MetadataGap(Reason.CONTROLLER_AWAY, what, lasting=True)
+    return MetadataGap(Reason.CONTROLLER_AWAY, f"waiting to see Lease {name} renewed", lasting=False)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Partitions:
     """
 
     statuses: Mapping[str, Mapping[str, Any]]
-    gap: Gap | None
+    gap: MetadataGap | None
     min_isr: int | None = None
 
 
@@ -125,11 +125,11 @@ def newest(topics: Sequence[Object], metadata: Object | None, name: str) -> Part
     """Statuses of topics, brought up to date with the metadata's journal."""
     shown = {_topic_name(topic): topic["status"] for topic in topics if (topic.get("status") or {}).get("partitions")}
     if metadata is None:
-        return Partitions(shown, Gap(Reason.TOPIC_STATUS_STALE, f"there is no ConfigMap {name}", lasting=True))
+        return Partitions(shown, MetadataGap(Reason.TOPIC_STATUS_STALE, f"there is no ConfigMap {name}", lasting=True))
     try:
         document = Document.from_config_map(metadata)
     except StoreError as error:
-        return Partitions(shown, Gap(Reason.TOPIC_STATUS_STALE, str(error), lasting=True))
+        return Partitions(shown, MetadataGap(Reason.TOPIC_STATUS_STALE, str(error), lasting=True))
     min_isr = _min_isr(document)
     made: dict[str, Mapping[str, Any]] = {}
     behind = []
@@ -146,7 +146,7 @@ def newest(topics: Sequence[Object], metadata: Object | None, name: str) -> Part
         return Partitions(made, None, min_isr)
     more = f" and {len(behind) - _SHOWN_MAX} more" if len(behind) > _SHOWN_MAX else ""
     message = f"older than the brokers' metadata: the status of {', '.join(behind[:_SHOWN_MAX])}{more}"
-    return Partitions(made, Gap(Reason.TOPIC_STATUS_STALE, message, lasting=True), min_isr)
+    return Partitions(made, MetadataGap(Reason.TOPIC_STATUS_STALE, message, lasting=True), min_isr)
 
 
 def _min_isr(document: Document) -> int | None:

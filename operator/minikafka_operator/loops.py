@@ -18,7 +18,7 @@ from typing import Final
 
 from minikafka_operator.api_server import TRANSIENT, ApiError
 from minikafka_operator.leadership import NotLeadingError
-from minikafka_operator.reconciler import Outcome
+from minikafka_operator.reconciler import ReconcileResult
 from minikafka_operator.telemetry import Looking
 
 RESYNC_SECONDS: Final = 120.0
@@ -37,7 +37,7 @@ CONCURRENT_MAX: Final = 10
 STALL_SECONDS_MAX: Final = 600.0
 """A reconciliation that takes longer hangs. It is a handful of requests, each bounded to half a minute."""
 
-Reconcile = Callable[[str, str], Awaitable[Outcome]]
+Reconcile = Callable[[str, str], Awaitable[ReconcileResult]]
 Key = tuple[str, str]
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Loops:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._loops.clear()
 
-    async def once(self, key: Key) -> Outcome:
+    async def once(self, key: Key) -> ReconcileResult:
         """One reconciliation, with its metrics."""
         namespace, name = key
         async with self._limit:

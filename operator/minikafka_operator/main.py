@@ -12,22 +12,21 @@ from datetime import UTC, datetime
 from minikafka_operator.handlers import operator_settings, registry
 from minikafka_operator.kinds import CLUSTER, TOPIC
 from minikafka_operator.names import MANAGER
-from minikafka_operator.planner import Settings
-from minikafka_operator.process import Options as ProcessOptions
-from minikafka_operator.process import Program, add_options, set_up_logging
+from minikafka_operator.planner import OperatorSettings
+from minikafka_operator.process import ProcessOptions, Program, add_options, set_up_logging
 from minikafka_operator.process import run as run_program
-from minikafka_operator.reconciler import Reconciler
-from minikafka_operator.telemetry import Telemetry
+from minikafka_operator.reconciler import ClusterReconciler
+from minikafka_operator.telemetry import OperatorTelemetry
 
 
 @dataclass(frozen=True)
-class Options(ProcessOptions):
+class OperatorOptions(ProcessOptions):
     """What was asked for on the command line or in the environment."""
 
     broker_image: str = ""
 
 
-def parse(arguments: Sequence[str] | None) -> Options:
+def parse(arguments: Sequence[str] | None) -> OperatorOptions:
     """Exits with 2 and one line on bad input."""
     parser = argparse.ArgumentParser(prog=MANAGER, description="Makes MiniKafka clusters on Kubernetes.")
     parser.add_argument(
@@ -39,19 +38,24 @@ def parse(arguments: Sequence[str] | None) -> Options:
     given = parser.parse_args(arguments)
     if not given.broker_image:
         parser.error("--broker-image: required; allowed: an image's name (or set MINIKAFKA_BROKER_IMAGE)")
-    return Options(**vars(ProcessOptions.of(parser, given)), broker_image=given.broker_image)
+    return OperatorOptions(**vars(ProcessOptions.of(parser, given)), broker_image=given.broker_image)
 
 
-async def run(options: Options, stop: asyncio.Event, *, started: asyncio.Event | None = None) -> int:
+async def run(options: OperatorOptions, stop: asyncio.Event, *, started: asyncio.Event | None = None) -> int:
     """Run until ``stop`` is set, or a signal comes. ``started`` is set when it watches. The exit code: 0, 2 or 3."""
-    telemetry = Telemetry()
+    telemetry = OperatorTelemetry()
     program = Program(
         MANAGER,
         telemetry,
         frozenset({CLUSTER.plural, TOPIC.plural}),
         lambda server, identity, leadership: (
-            Reconciler(
-                server, Settings(options.broker_image), telemetry, lambda: datetime.now(UTC), identity, leadership
+            ClusterReconciler(
+                server,
+                OperatorSettings(options.broker_image),
+                telemetry,
+                lambda: datetime.now(UTC),
+                identity,
+                leadership,
             ).reconcile
         ),
         registry,
@@ -60,7 +64,7 @@ async def run(options: Options, stop: asyncio.Event, *, started: asyncio.Event |
     return await run_program(program, options, stop, started)
 
 
-async def _run(options: Options) -> int:
+async def _run(options: OperatorOptions) -> int:
     return await run(options, asyncio.Event())
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from minikafka.kubernetes.lease import POD_UID
 
-from minikafka_operator.freshness import Gap, Partitions, Signs, controller_gap, newest
+from minikafka_operator.freshness import MetadataGap, Partitions, Signs, controller_gap, newest
 from minikafka_operator.instants import instant
 from minikafka_operator.kinds import CLAIM, LEASE, STATEFUL_SET, Kind, Object
 from minikafka_operator.names import (
@@ -50,7 +50,7 @@ class Warned:
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedCluster:
     """One look at a cluster and everything that belongs to it.
 
     ``metadata`` is the ConfigMap of the brokers, ``controller_signs`` what was seen of their controller's Lease.
@@ -135,7 +135,7 @@ class Observed:
         return newest(self.topics, self.metadata, self.names.metadata)
 
     @cached_property
-    def gap(self) -> Gap | None:
+    def gap(self) -> MetadataGap | None:
         """Why no broker may be taken away because of what is known of the partitions; None when that is all there is."""
         lease, name = self.find(LEASE, self.names.controller), self.names.controller
         return controller_gap(lease, name, self.controller_signs, self.controller) or self._partitions.gap

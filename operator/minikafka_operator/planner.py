@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from minikafka_operator.actions import Action, Apply, Create, Delete, Emit, Finalizers, Patch, Plan, ReplacePod
+from minikafka_operator.actions import Action, Apply, ClusterPlan, Create, Delete, Emit, Finalizers, Patch, ReplacePod
 from minikafka_operator.api.cluster import ClusterSpec, StorageType
 from minikafka_operator.conditions import Reason, Type
 from minikafka_operator.deletion import plan_deletion
@@ -22,7 +22,7 @@ from minikafka_operator.kinds import BY_NAME, CLAIM, CLUSTER, OWNED, POD, Object
 from minikafka_operator.managed_fields import as_applied
 from minikafka_operator.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
 from minikafka_operator.objects import ResourceBuilder
-from minikafka_operator.observed import Observed, deleting
+from minikafka_operator.observed import ObservedCluster, deleting
 from minikafka_operator.ownership import Standing, claim_conflict, conflict, has_labels
 from minikafka_operator.pods import claim_sizes, stateful_set
 from minikafka_operator.properties import broker_properties, properties_text, settings_problems
@@ -42,7 +42,7 @@ CONFLICT_RETRY_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True)
-class Settings:
+class OperatorSettings:
     """What the operator was started with."""
 
     broker_image: str
@@ -62,7 +62,9 @@ class _Draft:
             self.retry_seconds = seconds if self.retry_seconds is None else min(seconds, self.retry_seconds)
 
 
-def plan(observed: Observed, settings: Settings, refused: tuple[Reason, str] | None = None, held_up: str = "") -> Plan:
+def plan(
+    observed: ObservedCluster, settings: OperatorSettings, refused: tuple[Reason, str] | None = None, held_up: str = ""
+) -> ClusterPlan:
     """What to do now. ``refused``: what the API server refused when the last plan was carried out; ``held_up``: why it did
     not evict a pod.
     """
@@ -85,7 +87,9 @@ def plan(observed: Observed, settings: Settings, refused: tuple[Reason, str] | N
     return _with_status(draft, observed, status_of(observed, spec, decided))
 
 
-def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _Draft, held_up: str) -> Decided:
+def _decide(
+    observed: ObservedCluster, spec: ClusterSpec, settings: OperatorSettings, draft: _Draft, held_up: str
+) -> Decided:
     topics = observed.topic_states
     wanted = spec.brokers.replicas
     # Brokers that would go keep their pods, or get them back, while they have replicas.
@@ -145,7 +149,7 @@ def _decide(observed: Observed, spec: ClusterSpec, settings: Settings, draft: _D
     return decided
 
 
-def _present(observed: Observed) -> int:
+def _present(observed: ObservedCluster) -> int:
     """Brokers there are; while the StatefulSet is away, to be made anew, also those that went with it."""
     there = [broker_id for broker_id, pod in observed.brokers.items() if not pod.leaving]
     if observed.stateful_set is not None:
@@ -154,7 +158,7 @@ def _present(observed: Observed) -> int:
     return max([0, *(i + 1 for i in there), *(int(broker["id"]) + 1 for broker in told)])
 
 
-def _problem(observed: Observed, spec: ClusterSpec) -> tuple[Reason, str] | None:
+def _problem(observed: ObservedCluster, spec: ClusterSpec) -> tuple[Reason, str] | None:
     lines = settings_problems(spec, observed.names)
     if lines:
         return Reason.INVALID_CONFIG, "; ".join(f"spec.config: {line}" for line in lines)
@@ -163,7 +167,7 @@ def _problem(observed: Observed, spec: ClusterSpec) -> tuple[Reason, str] | None
     return None
 
 
-def _files(observed: Observed, spec: ClusterSpec, replicas: int, found: Externals) -> dict[int, str]:
+def _files(observed: ObservedCluster, spec: ClusterSpec, replicas: int, found: Externals) -> dict[int, str]:
     return {
         broker_id: properties_text(
             broker_properties(spec, observed.names, broker_id, found.addresses.get(broker_id)),
@@ -172,7 +176,9 @@ def _files(observed: Observed, spec: ClusterSpec, replicas: int, found: External
     }
 
 
-def _roll(observed: Observed, spec: ClusterSpec, replicas: int, pods: Object, digests: Mapping[int, str]) -> Roll:
+def _roll(
+    observed: ObservedCluster, spec: ClusterSpec, replicas: int, pods: Object, digests: Mapping[int, str]
+) -> Roll:
     template = pods["spec"]["template"]["metadata"]["annotations"][TEMPLATE_ANNOTATION]
     return roll(
         observed,
@@ -194,7 +200,7 @@ def _lost_with_pod(spec: ClusterSpec) -> str:
 # --- actions ----------------------------------------------------------------------------------------------------------
 
 
-def _keep_finalizer(observed: Observed, draft: _Draft) -> None:
+def _keep_finalizer(observed: ObservedCluster, draft: _Draft) -> None:
     metadata = observed.cluster["metadata"]
     finalizers = list(metadata.get("finalizers") or ())
     if CLUSTER_FINALIZER not in finalizers:
@@ -204,7 +210,7 @@ def _keep_finalizer(observed: Observed, draft: _Draft) -> None:
         )
 
 
-def _in_the_way(observed: Observed, spec: ClusterSpec, wished: Sequence[Object], replicas: int) -> list[str]:
+def _in_the_way(observed: ObservedCluster, spec: ClusterSpec, wished: Sequence[Object], replicas: int) -> list[str]:
     """Sentences about objects of somebody else that have the names of what is wished for."""
     told = []
     for thing in wished:
@@ -222,7 +228,7 @@ def _in_the_way(observed: Observed, spec: ClusterSpec, wished: Sequence[Object],
     return told
 
 
-def _of_an_earlier_cluster(observed: Observed, wished: Sequence[Object]) -> list[str]:
+def _of_an_earlier_cluster(observed: ObservedCluster, wished: Sequence[Object]) -> list[str]:
     """What the garbage collector has still to remove."""
     found = [(thing, observed.find(BY_NAME[thing["kind"]], thing["metadata"]["name"])) for thing in wished]
     return [
@@ -232,7 +238,7 @@ def _of_an_earlier_cluster(observed: Observed, wished: Sequence[Object]) -> list
     ]
 
 
-def _make(observed: Observed, wished: Sequence[Object], draft: _Draft) -> None:
+def _make(observed: ObservedCluster, wished: Sequence[Object], draft: _Draft) -> None:
     order = {kind.name: index for index, kind in enumerate(OWNED)}
     for thing in sorted(map(sealed, wished), key=lambda one: order[one["kind"]]):
         kind = BY_NAME[thing["kind"]]
@@ -255,7 +261,9 @@ def _make(observed: Observed, wished: Sequence[Object], draft: _Draft) -> None:
             draft.actions.append(Apply(thing, metadata["uid"], metadata["resourceVersion"], why))
 
 
-def _remove_leftovers(observed: Observed, wished: Sequence[Object], *, keep_settings: bool, draft: _Draft) -> None:
+def _remove_leftovers(
+    observed: ObservedCluster, wished: Sequence[Object], *, keep_settings: bool, draft: _Draft
+) -> None:
     """Objects that were made for an earlier spec: external listeners that are gone, brokers that are gone."""
     wanted = {(thing["kind"], thing["metadata"]["name"]) for thing in wished}
     kept = {"ConfigMap", "StatefulSet"} if keep_settings else set()
@@ -267,7 +275,7 @@ def _remove_leftovers(observed: Observed, wished: Sequence[Object], *, keep_sett
             draft.actions.append(Delete.of(BY_NAME[kind], thing, "the spec has no use for it"))
 
 
-def _tell_racks(observed: Observed, spec: ClusterSpec, draft: _Draft) -> None:
+def _tell_racks(observed: ObservedCluster, spec: ClusterSpec, draft: _Draft) -> None:
     if spec.rack is None:
         return
     for pod in observed.brokers.values():
@@ -277,7 +285,7 @@ def _tell_racks(observed: Observed, spec: ClusterSpec, draft: _Draft) -> None:
             draft.actions.append(Patch(POD, pod.name, body, f"its node {pod.node} is in rack {rack}"))
 
 
-def _replace_pods(observed: Observed, decision: Roll, draft: _Draft) -> None:
+def _replace_pods(observed: ObservedCluster, decision: Roll, draft: _Draft) -> None:
     draft.retry(decision.retry_seconds)
     draft.actions += holding(observed, decision)
     for replacement in decision.replace:
@@ -307,7 +315,7 @@ _QUIET: Final = frozenset({Reason.BROKERS_NOT_READY, Reason.NO_BROKER_READY, Rea
 """Reasons that every start and every roll goes through."""
 
 
-def _with_status(draft: _Draft, observed: Observed, made: Mapping[str, Any]) -> Plan:
+def _with_status(draft: _Draft, observed: ObservedCluster, made: Mapping[str, Any]) -> ClusterPlan:
     before = observed.cluster.get("status")
     old = {condition["type"]: condition for condition in (before or {}).get("conditions") or ()}
     for condition in made["conditions"]:
@@ -320,7 +328,7 @@ def _with_status(draft: _Draft, observed: Observed, made: Mapping[str, Any]) -> 
             draft.events.append(Emit(warning, condition["reason"], told, condition["message"]))
     conditions = {condition["type"]: condition["status"] for condition in made["conditions"]}
     status = None if same_status(made, before) else made
-    return Plan(tuple(draft.actions), status, _once(draft.events), draft.retry_seconds, conditions)
+    return ClusterPlan(tuple(draft.actions), status, _once(draft.events), draft.retry_seconds, conditions)
 
 
 def _once(events: Sequence[Emit]) -> tuple[Emit, ...]:

@@ -51,7 +51,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Options:
+class ProcessOptions:
     """What every such program is told on its command line or in its environment."""
 
     namespaces: tuple[str, ...]
@@ -111,7 +111,7 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument("--verbose", action="store_true", help="also log what is of interest to developers only")
 
 
-def set_up_logging(options: Options) -> None:
+def set_up_logging(options: ProcessOptions) -> None:
     """To standard error, as asked for."""
     kopf.configure(
         verbose=options.verbose,
@@ -121,7 +121,9 @@ def set_up_logging(options: Options) -> None:
         logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # else a line for every event that is watched
 
 
-async def run(program: Program, options: Options, stop: asyncio.Event, started: asyncio.Event | None = None) -> int:
+async def run(
+    program: Program, options: ProcessOptions, stop: asyncio.Event, started: asyncio.Event | None = None
+) -> int:
     """Run until ``stop`` is set, or a signal comes. ``started`` is set when it watches. The exit code: 0, 2 or 3."""
     telemetry = program.telemetry
     identity = os.environ.get("POD_NAME") or socket.gethostname()
@@ -164,7 +166,7 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 async def _watch(
     program: Program,
-    options: Options,
+    options: ProcessOptions,
     loops: Loops,
     stop: asyncio.Event,
     watching: asyncio.Event,

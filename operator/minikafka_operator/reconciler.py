@@ -13,15 +13,15 @@ from typing import Any, Final
 from minikafka_operator.actions import (
     Action,
     Apply,
+    ClusterPlan,
     Create,
     Delete,
     Emit,
     Finalizers,
-    Hold,
     Patch,
-    Plan,
     ReplacePod,
     TellTopic,
+    WriteDisruptionLease,
 )
 from minikafka_operator.api_server import ApiError, ApiServer
 from minikafka_operator.conditions import Reason
@@ -53,10 +53,10 @@ from minikafka_operator.kinds import (
 from minikafka_operator.leadership import Alone, Leadership
 from minikafka_operator.names import CLUSTER_LABEL, DATA_VOLUME, EVENTS_VOLUME, Names
 from minikafka_operator.objects import made_by_brokers
-from minikafka_operator.observed import Observed, Warned, deleting
+from minikafka_operator.observed import ObservedCluster, Warned, deleting
 from minikafka_operator.ownership import Standing, conflict, standing
-from minikafka_operator.planner import Settings, plan
-from minikafka_operator.telemetry import Telemetry
+from minikafka_operator.planner import OperatorSettings, plan
+from minikafka_operator.telemetry import OperatorTelemetry
 from minikafka_operator.topics import without_cluster
 
 REFUSED_RETRY_SECONDS: Final = 30.0
@@ -88,7 +88,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReconcileResult:
     """How a look at a cluster ended. ``gone``: there is no such cluster any more."""
 
     name: str
@@ -106,7 +106,7 @@ class Acted:
     stale: bool = False
 
 
-class Reconciler:
+class ClusterReconciler:
     """Makes clusters what their specs say. Between two looks it holds nothing about any of them but when their controllers'
     Leases were seen to change.
     """
@@ -114,8 +114,8 @@ class Reconciler:
     def __init__(
         self,
         server: ApiServer,
-        settings: Settings,
-        telemetry: Telemetry,
+        settings: OperatorSettings,
+        telemetry: OperatorTelemetry,
         now: Callable[[], datetime],
         identity: str,
         leadership: Leadership | Alone,
@@ -128,13 +128,13 @@ class Reconciler:
         self._leadership = leadership
         self._renewals = Renewals()
 
-    async def reconcile(self, namespace: str, name: str) -> Outcome:
+    async def reconcile(self, namespace: str, name: str) -> ReconcileResult:
         """One look, and all that follows from it. Raises ApiError and the errors of the connection; then look again."""
         observed = await self.observe(namespace, name)
         if observed is None:
             self._renewals.forget((namespace, name))
             told = await self._without_cluster(namespace, name)
-            return Outcome("changed" if told else "steady", gone=True)
+            return ReconcileResult("changed" if told else "steady", gone=True)
         made = plan(observed, self._settings)
         acted = await self._act(observed, made.actions)
         refused = acted.refused
@@ -142,15 +142,15 @@ class Reconciler:
             made = plan(observed, self._settings, refused, acted.held_up)
         await self._tell(observed, made, {action.name for action in acted.done if isinstance(action, ReplacePod)})
         if refused is not None:
-            return Outcome("refused", min(REFUSED_RETRY_SECONDS, made.retry_seconds or REFUSED_RETRY_SECONDS))
+            return ReconcileResult("refused", min(REFUSED_RETRY_SECONDS, made.retry_seconds or REFUSED_RETRY_SECONDS))
         retry = (
             min(STALE_RETRY_SECONDS, made.retry_seconds or STALE_RETRY_SECONDS) if acted.stale else made.retry_seconds
         )
-        return Outcome("steady" if made.steady else "changed", retry)
+        return ReconcileResult("steady" if made.steady else "changed", retry)
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
-    async def observe(self, namespace: str, name: str) -> Observed | None:
+    async def observe(self, namespace: str, name: str) -> ObservedCluster | None:
         """Read the cluster and everything that belongs to it; None when it is gone.
 
         Always from the API server and never from a cache of watched objects: kopf's does not notice what was deleted
@@ -180,7 +180,7 @@ class Reconciler:
         if deleting(cluster):
             kept = [await self._server.get(kind, namespace, one) for kind, one in made_by_brokers(names)]
             found += [thing for thing in kept if thing is not None]
-        observed = Observed(
+        observed = ObservedCluster(
             cluster=cluster,
             now=self._now(),
             objects={(thing["kind"], thing["metadata"]["name"]): thing for thing in found},
@@ -205,7 +205,7 @@ class Reconciler:
         claims = await asyncio.gather(*(self._server.get(CLAIM, names.namespace, name) for name in lacking))
         return [claim for claim in claims if claim is not None]
 
-    async def _look_closer(self, observed: Observed) -> Observed:
+    async def _look_closer(self, observed: ObservedCluster) -> ObservedCluster:
         """What is only of interest sometimes: nodes when there are racks, warnings when something is not as it should be."""
         cluster, refused = observed.cluster, dict(observed.refused)
         spec = cluster.get("spec") or {}
@@ -228,7 +228,7 @@ class Reconciler:
             refused=refused,
         )
 
-    async def _experiment(self, observed: Observed) -> Object | None:
+    async def _experiment(self, observed: ObservedCluster) -> Object | None:
         """The ChaosExperiment that has its turn with the cluster; None when there is none, or it may not be looked at."""
         hold = hold_of(observed.find(LEASE, observed.names.disruption))
         if not is_experiment(hold) or not hold.by_other("", observed.now):
@@ -254,7 +254,7 @@ class Reconciler:
             found[node] = ((thing or {}).get("metadata", {}).get("labels") or {}).get(key, "")
         return found
 
-    async def _warnings(self, observed: Observed) -> list[Warned]:
+    async def _warnings(self, observed: ObservedCluster) -> list[Warned]:
         try:
             events = await self._server.find_all(_CORE_EVENTS, observed.names.namespace, fields="type=Warning")
         except ApiError as error:
@@ -274,7 +274,7 @@ class Reconciler:
             for event in mine
         ]
 
-    async def _missing_classes(self, observed: Observed) -> frozenset[str]:
+    async def _missing_classes(self, observed: ObservedCluster) -> frozenset[str]:
         wanted = {
             claim["spec"].get("storageClassName")
             for claim in observed.claims
@@ -304,7 +304,7 @@ class Reconciler:
 
     # -- acting -----------------------------------------------------------------------------------------------------
 
-    async def _act(self, observed: Observed, actions: Sequence[Action]) -> Acted:
+    async def _act(self, observed: ObservedCluster, actions: Sequence[Action]) -> Acted:
         """Do it, in order.
 
         What the API server refuses ends it, for what follows may count on it. Nothing counts on a patch, though: where a
@@ -336,7 +336,7 @@ class Reconciler:
                     break
         return Acted(done, refused)
 
-    async def _in_the_way(self, observed: Observed, action: Create) -> tuple[Reason, str] | None:
+    async def _in_the_way(self, observed: ObservedCluster, action: Create) -> tuple[Reason, str] | None:
         """Whether what is there instead is somebody else's; None when it is not, or gone again."""
         kind, name = action.thing["kind"], action.thing["metadata"]["name"]
         there = await self._server.get(BY_NAME[kind], observed.names.namespace, name)
@@ -367,7 +367,7 @@ class Reconciler:
             case TellTopic(name, condition):
                 await self._server.apply_status(TOPIC, namespace, name, {"conditions": [condition]})
                 logger.info("Told MiniKafkaTopic %s: %s", name, condition["reason"], extra=context)
-            case Hold(lease, new, why):
+            case WriteDisruptionLease(lease, new, why):
                 await (self._server.create if new else self._server.replace)(LEASE, namespace, lease)
                 logger.info("Wrote Lease %s (%s)", action.name, why, extra=context)
             case ReplacePod(name, uid, why, evict):
@@ -376,7 +376,7 @@ class Reconciler:
                 did = "Evicted" if evict else "Deleted"
                 logger.info("%s Pod %s, to be made again (%s)", did, name, why, extra=context)
 
-    async def _tell(self, observed: Observed, made: Plan, replaced: Set[str]) -> None:
+    async def _tell(self, observed: ObservedCluster, made: ClusterPlan, replaced: Set[str]) -> None:
         """Write the status and the Events; of pods that were to be replaced only those that were."""
         names = observed.names
         self._leadership.require()
@@ -391,7 +391,7 @@ class Reconciler:
             except ApiError as error:  # a namespace that is going takes no more events; nothing depends on them
                 logger.warning("Event %s of %s/%s was refused: %s", event.reason, names.namespace, names.cluster, error)
 
-    def _event(self, observed: Observed, event: Emit) -> Object:
+    def _event(self, observed: ObservedCluster, event: Emit) -> Object:
         names = observed.names
         cluster = observed.cluster
         regarding = {
@@ -432,7 +432,7 @@ def _title(action: Action) -> str:
     return action.name
 
 
-def _unwell(observed: Observed) -> bool:
+def _unwell(observed: ObservedCluster) -> bool:
     spec: Mapping[str, Any] = observed.cluster.get("spec") or {}
     wanted = (spec.get("brokers") or {}).get("replicas") or 0
     ready = sum(1 for pod in observed.brokers.values() if pod.ready)

@@ -30,8 +30,8 @@ from datetime import timedelta
 from typing import Final
 
 from minikafka_operator.conditions import Reason
-from minikafka_operator.freshness import Gap
-from minikafka_operator.observed import Observed, PartitionState, Pod, TopicState
+from minikafka_operator.freshness import MetadataGap
+from minikafka_operator.observed import ObservedCluster, PartitionState, Pod, TopicState
 
 SETTLE_SECONDS: Final = 5
 """Between a broker's becoming ready and the next roll. Brokers tell the ISR within a second; times are whole seconds."""
@@ -69,7 +69,7 @@ class Roll:
     retry_seconds: float | None = None
 
 
-def outdated_pods(observed: Observed, template_digest: str, config_digests: Mapping[int, str]) -> dict[int, str]:
+def outdated_pods(observed: ObservedCluster, template_digest: str, config_digests: Mapping[int, str]) -> dict[int, str]:
     """Brokers that have to be replaced, and why, by id."""
     found = {}
     for broker_id, pod in observed.brokers.items():
@@ -85,7 +85,7 @@ def outdated_pods(observed: Observed, template_digest: str, config_digests: Mapp
 
 
 def roll(
-    observed: Observed,
+    observed: ObservedCluster,
     replicas: int,
     outdated: Mapping[int, str],
     *,
@@ -126,7 +126,7 @@ def roll(
 
 
 def _roll_unready(
-    observed: Observed,
+    observed: ObservedCluster,
     outdated: Mapping[int, str],
     unready: Sequence[int],
     timeout: int,
@@ -162,7 +162,7 @@ def _roll_unready(
 
 
 def _roll_stuck(
-    observed: Observed,
+    observed: ObservedCluster,
     outdated: Mapping[int, str],
     unready: Sequence[int],
     candidates: Sequence[int],
@@ -191,17 +191,17 @@ def _roll_stuck(
     return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, refusal)
 
 
-def _patience(observed: Observed, pods: Sequence[Pod], timeout: int) -> float:
+def _patience(observed: ObservedCluster, pods: Sequence[Pod], timeout: int) -> float:
     """Seconds until each of these has had its time to become ready; none left: 0 or less."""
     youngest = max(pod.ready_since or pod.created or observed.now for pod in pods)
     return (youngest + timedelta(seconds=timeout) - observed.now).total_seconds()
 
 
-def _unknown(outdated: Mapping[int, str], gap: Gap) -> Roll:
+def _unknown(outdated: Mapping[int, str], gap: MetadataGap) -> Roll:
     return Roll(outdated, (), gap.reason if gap.lasting else None, gap.message, LOOK_AGAIN_SECONDS)
 
 
-def held_up(observed: Observed, replicas: int, decision: Roll, why: str) -> Roll:
+def held_up(observed: ObservedCluster, replicas: int, decision: Roll, why: str) -> Roll:
     """The same roll after the API server refused the eviction. A budget follows readiness within seconds, so that only
     counts as blocked when all have been ready for longer.
     """
@@ -267,12 +267,16 @@ def partitions_on(topics: Sequence[TopicState], first: int) -> list[PartitionSta
     return [p for topic in topics for p in topic.partitions if any(replica >= first for replica in p.replicas)]
 
 
-def _order(observed: Observed, outdated: Mapping[int, str]) -> list[int]:
+def _order(observed: ObservedCluster, outdated: Mapping[int, str]) -> list[int]:
     return sorted(outdated, key=lambda i: (observed.brokers[i].name == observed.controller, i))
 
 
 def _wait(
-    observed: Observed, outdated: Mapping[int, str], brokers: Sequence[int], what: str, retry: float | None = None
+    observed: ObservedCluster,
+    outdated: Mapping[int, str],
+    brokers: Sequence[int],
+    what: str,
+    retry: float | None = None,
 ) -> Roll:
     names = ", ".join(observed.names.pod(i) for i in brokers[:_SHOWN_MAX])
     found = [observed.brokers[i] for i in brokers if i in observed.brokers]
@@ -281,7 +285,7 @@ def _wait(
     return Roll(outdated, (), None if usual else Reason.BROKER_NOT_READY, f"{names} {what}", retry)
 
 
-def _seconds_ready(observed: Observed, replicas: int) -> float:
+def _seconds_ready(observed: ObservedCluster, replicas: int) -> float:
     """For how long all of them have been ready."""
     youngest = max((observed.brokers[i].ready_since or observed.now for i in range(replicas)), default=observed.now)
     return (observed.now - youngest).total_seconds()

@@ -9,10 +9,10 @@ from typing import Any
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.conditions import Judgement, Reason, Type, written
 from minikafka_operator.external import Externals, bootstrap_external, shown
-from minikafka_operator.freshness import Gap
-from minikafka_operator.observed import Observed, PartitionState
+from minikafka_operator.freshness import MetadataGap
+from minikafka_operator.observed import ObservedCluster, PartitionState
 from minikafka_operator.rollout import Roll
-from minikafka_operator.trouble import Trouble, summary
+from minikafka_operator.trouble import BrokerTrouble, summary
 
 _SHOWN_MAX = 3
 
@@ -25,12 +25,12 @@ class Decided:
     """Brokers there should be: what the spec says, or more while brokers that are to go still have replicas."""
     roll: Roll = field(default_factory=lambda: Roll({}))
     externals: Externals = field(default_factory=lambda: Externals({}))
-    troubles: Sequence[Trouble] = ()
+    troubles: Sequence[BrokerTrouble] = ()
     problem: tuple[Reason, str] | None = None
     """Why the spec is not accepted."""
     held_back: Sequence[PartitionState] = ()
     """Partitions with replicas on brokers that are to go."""
-    unknown: Gap | None = None
+    unknown: MetadataGap | None = None
     """Why it is not known whether brokers that are to go have replicas."""
     created: bool = True
     """Whether the StatefulSet was there before."""
@@ -42,7 +42,7 @@ class Decided:
     """Volumes and claims that are larger than the spec says, and cannot be made smaller."""
 
 
-def status_of(observed: Observed, spec: ClusterSpec, decided: Decided) -> dict[str, Any]:
+def status_of(observed: ObservedCluster, spec: ClusterSpec, decided: Decided) -> dict[str, Any]:
     """The whole status; the same input gives the same status but for the times of transitions."""
     names = observed.names
     before = observed.cluster.get("status") or {}
@@ -75,7 +75,7 @@ def status_of(observed: Observed, spec: ClusterSpec, decided: Decided) -> dict[s
     return made
 
 
-def rejected_status(observed: Observed, problem: tuple[Reason, str]) -> dict[str, Any]:
+def rejected_status(observed: ObservedCluster, problem: tuple[Reason, str]) -> dict[str, Any]:
     """The status when not even the shape of the spec is understood: what was known stays, and the reason is told."""
     before = dict(observed.cluster.get("status") or {})
     judgements = [
@@ -93,7 +93,7 @@ def rejected_status(observed: Observed, problem: tuple[Reason, str]) -> dict[str
 class _Partitions:
     """All partitions of a cluster, sorted by what is wrong with them."""
 
-    def __init__(self, observed: Observed, spec: ClusterSpec) -> None:
+    def __init__(self, observed: ObservedCluster, spec: ClusterSpec) -> None:
         self.count = 0
         self.offline: list[PartitionState] = []
         self.under_min_isr: list[PartitionState] = []
@@ -112,7 +112,7 @@ class _Partitions:
                     self.under_replicated.append(partition)
 
 
-def _brokers(observed: Observed, decided: Decided) -> list[dict[str, Any]]:
+def _brokers(observed: ObservedCluster, decided: Decided) -> list[dict[str, Any]]:
     words = {trouble.broker_id: trouble.message for trouble in decided.troubles}
     made = []
     for broker_id in sorted({*range(decided.replicas), *observed.brokers}):
@@ -135,7 +135,7 @@ def _brokers(observed: Observed, decided: Decided) -> list[dict[str, Any]]:
 
 
 def _judgements(
-    observed: Observed, spec: ClusterSpec, decided: Decided, ready: Sequence[int], partitions: _Partitions
+    observed: ObservedCluster, spec: ClusterSpec, decided: Decided, ready: Sequence[int], partitions: _Partitions
 ) -> list[Judgement]:
     accepted = _accepted(decided)
     available = _available(ready, partitions)
@@ -206,7 +206,7 @@ def _replication(partitions: _Partitions) -> Judgement:
     return Judgement(Type.REPLICATION_HEALTHY, True, Reason.ALL_IN_SYNC, "every replica is in sync")
 
 
-def _progressing(observed: Observed, spec: ClusterSpec, decided: Decided, ready: Sequence[int]) -> Judgement:
+def _progressing(observed: ObservedCluster, spec: ClusterSpec, decided: Decided, ready: Sequence[int]) -> Judgement:
     there = len(observed.brokers)
     if spec.paused:
         return Judgement(Type.PROGRESSING, False, Reason.PAUSED, "spec.paused: the operator changes nothing")

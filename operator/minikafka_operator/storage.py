@@ -17,11 +17,11 @@ from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.difference import quantity
 from minikafka_operator.kinds import CLAIM, STATEFUL_SET, Object
 from minikafka_operator.names import DATA_VOLUME
-from minikafka_operator.observed import Observed, deleting
+from minikafka_operator.observed import ObservedCluster, deleting
 from minikafka_operator.pods import claim_sizes
 
 
-def size_claims(observed: Observed, spec: ClusterSpec, replicas: int) -> list[Action]:
+def size_claims(observed: ObservedCluster, spec: ClusterSpec, replicas: int) -> list[Action]:
     """Requests of bound claims that are not what the spec says; an unbound claim cannot be resized."""
     made: list[Action] = []
     for volume, size in claim_sizes(spec).items():
@@ -37,7 +37,7 @@ def size_claims(observed: Observed, spec: ClusterSpec, replicas: int) -> list[Ac
     return made
 
 
-def without_volumes(observed: Observed, spec: ClusterSpec, replicas: int) -> list[Action]:
+def without_volumes(observed: ObservedCluster, spec: ClusterSpec, replicas: int) -> list[Action]:
     """What has to go so that claims that are too large, none of which has a volume yet, can be made smaller."""
     if observed.stateful_set is None or deleting(observed.stateful_set):
         return []
@@ -56,14 +56,14 @@ def without_volumes(observed: Observed, spec: ClusterSpec, replicas: int) -> lis
     return made
 
 
-def largest_capacity(observed: Observed, replicas: int) -> str | None:
+def largest_capacity(observed: ObservedCluster, replicas: int) -> str | None:
     """The capacity of the largest of the brokers' volumes as Kubernetes writes it; None while there is none."""
     found = [claim for claim in _claims(observed, DATA_VOLUME, replicas) if capacity(claim) is not None]
     largest = max(found, key=lambda claim: capacity(claim) or 0, default=None)
     return None if largest is None else str(largest["status"]["capacity"]["storage"])
 
 
-def still_larger(observed: Observed, spec: ClusterSpec, replicas: int) -> str:
+def still_larger(observed: ObservedCluster, spec: ClusterSpec, replicas: int) -> str:
     """A sentence about volumes and requests above what the spec says, which cannot be made smaller; or nothing."""
     told = []
     for volume, size in claim_sizes(spec).items():
@@ -92,7 +92,7 @@ def capacity(claim: Object) -> Decimal | None:
     return quantity(there["storage"]) if "storage" in there else None
 
 
-def _claims(observed: Observed, volume: str, replicas: int) -> Iterator[Object]:
+def _claims(observed: ObservedCluster, volume: str, replicas: int) -> Iterator[Object]:
     by_name = {claim["metadata"]["name"]: claim for claim in observed.claims}
     for broker_id in range(replicas):
         claim = by_name.get(observed.names.claim(volume, broker_id))

@@ -90,7 +90,7 @@ class Looking:
         return generate_latest(self.registry)
 
 
-class Telemetry(Looking):
+class OperatorTelemetry(Looking):
     """Counts what the operator does. One for each process."""
 
     def __init__(self) -> None:

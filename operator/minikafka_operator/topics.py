@@ -15,7 +15,7 @@ from minikafka_operator.actions import Action, Finalizers, TellTopic
 from minikafka_operator.conditions import TopicReason, condition, time_text
 from minikafka_operator.kinds import CLUSTER, TOPIC, Object
 from minikafka_operator.names import TOPIC_FINALIZER
-from minikafka_operator.observed import Observed, deleting, has_topic_finalizer
+from minikafka_operator.observed import ObservedCluster, deleting, has_topic_finalizer
 
 READY: Final = "Ready"
 """The condition that brokers keep."""
@@ -36,7 +36,7 @@ def without_cluster(topics: Sequence[Object], cluster: str, now: datetime) -> li
     return made
 
 
-def with_cluster(observed: Observed) -> list[Action]:
+def with_cluster(observed: ObservedCluster) -> list[Action]:
     """Topics that were said to have no cluster, and have one."""
     made: list[Action] = []
     for topic in observed.topics:

@@ -17,7 +17,7 @@ from minikafka_operator.experiments import fault_on
 from minikafka_operator.instants import instant
 from minikafka_operator.kinds import CLAIM, POD, STATEFUL_SET, Object
 from minikafka_operator.names import DATA_VOLUME, EVENTS_VOLUME
-from minikafka_operator.observed import Observed, Pod
+from minikafka_operator.observed import ObservedCluster, Pod
 
 _IMAGE_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
@@ -30,7 +30,7 @@ _LAST_LINES = 3
 
 
 @dataclass(frozen=True)
-class Trouble:
+class BrokerTrouble:
     """Why one broker is not ready."""
 
     broker_id: int
@@ -38,13 +38,13 @@ class Trouble:
     message: str
 
 
-def troubles(observed: Observed, replicas: int) -> list[Trouble]:
+def troubles(observed: ObservedCluster, replicas: int) -> list[BrokerTrouble]:
     """What is wrong with each broker that should be ready and is not, as far as anything says so."""
     found = (_trouble(observed, broker_id) for broker_id in range(replicas))
     return [trouble for trouble in found if trouble is not None]
 
 
-def _trouble(observed: Observed, broker_id: int) -> Trouble | None:
+def _trouble(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
     pod = observed.brokers.get(broker_id)
     if pod is None:
         return _missing(observed, broker_id)
@@ -59,37 +59,39 @@ def _trouble(observed: Observed, broker_id: int) -> Trouble | None:
     )
 
 
-def _meant(observed: Observed, pod: Pod) -> Trouble | None:
+def _meant(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
     told = fault_on(observed.experiment, pod, observed.now)
-    return Trouble(pod.broker_id, Reason.FAULT_INJECTED, f"{pod.name}: {told}") if told else None
+    return BrokerTrouble(pod.broker_id, Reason.FAULT_INJECTED, f"{pod.name}: {told}") if told else None
 
 
-def _missing(observed: Observed, broker_id: int) -> Trouble | None:
+def _missing(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
     name = observed.names.pod(broker_id)
     for warned in observed.warnings:
         if warned.kind == STATEFUL_SET.name and warned.reason == "FailedCreate" and f"Pod {name} " in warned.message:
-            return Trouble(broker_id, Reason.POD_NOT_CREATED, f"{name}: {_shortened(warned.message)}")
+            return BrokerTrouble(broker_id, Reason.POD_NOT_CREATED, f"{name}: {_shortened(warned.message)}")
     return None
 
 
-def _storage(observed: Observed, broker_id: int) -> Trouble | None:
+def _storage(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
     for claim in _pending_claims(observed, broker_id):
         name = claim["metadata"]["name"]
         wanted = claim["spec"].get("storageClassName")
         if wanted in observed.missing_storage_classes:
-            return Trouble(broker_id, Reason.STORAGE_CLASS_NOT_FOUND, f"{name}: there is no StorageClass {wanted!r}")
+            return BrokerTrouble(
+                broker_id, Reason.STORAGE_CLASS_NOT_FOUND, f"{name}: there is no StorageClass {wanted!r}"
+            )
         told = _warning(observed, CLAIM.name, name)
         if told and re.search(r"storageclass.* not found", told):
-            return Trouble(broker_id, Reason.STORAGE_CLASS_NOT_FOUND, f"{name}: {told}")
+            return BrokerTrouble(broker_id, Reason.STORAGE_CLASS_NOT_FOUND, f"{name}: {told}")
         if told:
-            return Trouble(broker_id, Reason.CLAIM_PENDING, f"{name}: {told}")
+            return BrokerTrouble(broker_id, Reason.CLAIM_PENDING, f"{name}: {told}")
         if wanted is None:
             message = f"{name}: spec.storage.storageClassName is not set, and no StorageClass is the default"
-            return Trouble(broker_id, Reason.CLAIM_PENDING, message)
+            return BrokerTrouble(broker_id, Reason.CLAIM_PENDING, message)
     return None
 
 
-def _slow_storage(observed: Observed, broker_id: int) -> Trouble | None:
+def _slow_storage(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
     """A claim that nobody complains about and nobody fulfils either."""
     for claim in _pending_claims(observed, broker_id):
         since = instant(claim["metadata"].get("creationTimestamp")) or observed.now
@@ -97,49 +99,51 @@ def _slow_storage(observed: Observed, broker_id: int) -> Trouble | None:
             message = (
                 f"{claim['metadata']['name']}: no volume of StorageClass {claim['spec']['storageClassName']!r} yet"
             )
-            return Trouble(broker_id, Reason.CLAIM_PENDING, message)
+            return BrokerTrouble(broker_id, Reason.CLAIM_PENDING, message)
     return None
 
 
-def _pending_claims(observed: Observed, broker_id: int) -> list[Object]:
+def _pending_claims(observed: ObservedCluster, broker_id: int) -> list[Object]:
     claims = (observed.find(CLAIM, observed.names.claim(volume, broker_id)) for volume in (DATA_VOLUME, EVENTS_VOLUME))
     return [claim for claim in claims if claim is not None and claim.get("status", {}).get("phase") == "Pending"]
 
 
-def _unscheduled(pod: Pod) -> Trouble | None:
+def _unscheduled(pod: Pod) -> BrokerTrouble | None:
     scheduled = pod.condition("PodScheduled")
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         message = _shortened(str(scheduled.get("message") or "no node fits"))
-        return Trouble(pod.broker_id, Reason.UNSCHEDULABLE, f"{pod.name}: {message}")
+        return BrokerTrouble(pod.broker_id, Reason.UNSCHEDULABLE, f"{pod.name}: {message}")
     return None
 
 
-def _container(observed: Observed, pod: Pod) -> Trouble | None:
+def _container(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
     reason, message = pod.waiting
     ended, words = pod.last_words
     if reason in _IMAGE_REASONS:
         told = _warning(observed, POD.name, pod.name, "Failed to pull image", "image")
-        return Trouble(
+        return BrokerTrouble(
             pod.broker_id, Reason.IMAGE_PULL_FAILED, f"{pod.name}: image {pod.image}: {told or 'cannot be pulled'}"
         )
     if ended == "OOMKilled":
-        return Trouble(
+        return BrokerTrouble(
             pod.broker_id, Reason.OUT_OF_MEMORY, f"{pod.name}: used more memory than spec.brokers.resources allows"
         )
     if reason == "CrashLoopBackOff" or (ended and not reason):
         # A gate at which it waited before it ended is open by now, or another one, and was not what ended it.
         lines = [line for line in words.splitlines() if not line.startswith(GATE_TOLD)]
         last = "; ".join(lines[-_LAST_LINES:]) or f"ended ({ended or 'no reason given'})"
-        return Trouble(pod.broker_id, Reason.BROKER_CRASHING, f"{pod.name}: {_shortened(last)}")
+        return BrokerTrouble(pod.broker_id, Reason.BROKER_CRASHING, f"{pod.name}: {_shortened(last)}")
     if reason:
-        return Trouble(pod.broker_id, Reason.CONTAINER_NOT_CREATED, f"{pod.name}: {reason}: {_shortened(message)}")
+        return BrokerTrouble(
+            pod.broker_id, Reason.CONTAINER_NOT_CREATED, f"{pod.name}: {reason}: {_shortened(message)}"
+        )
     mount = _warning(observed, POD.name, pod.name, "MountVolume", "FailedMount")
     if mount and pod.never_started:
-        return Trouble(pod.broker_id, Reason.CONTAINER_NOT_CREATED, f"{pod.name}: {mount}")
+        return BrokerTrouble(pod.broker_id, Reason.CONTAINER_NOT_CREATED, f"{pod.name}: {mount}")
     return None
 
 
-def _warning(observed: Observed, kind: str, name: str, *containing: str) -> str:
+def _warning(observed: ObservedCluster, kind: str, name: str, *containing: str) -> str:
     """What the last warning about an object says, if it holds one of the words."""
     for warned in reversed(observed.warnings):
         text = f"{warned.reason} {warned.message}"
@@ -153,7 +157,7 @@ def _shortened(text: str) -> str:
     return line if len(line) <= _WORDS_MAX else line[: _WORDS_MAX - 1] + "…"
 
 
-def summary(found: Iterable[Trouble]) -> tuple[Reason, str] | None:
+def summary(found: Iterable[BrokerTrouble]) -> tuple[Reason, str] | None:
     """The most telling reason and a sentence; None when there is nothing. The status tells of each broker."""
     ordered = sorted(found, key=lambda one: (_ORDER.index(one.reason), one.broker_id))
     if not ordered:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from minikafka_operator.actions import Hold
+from minikafka_operator.actions import WriteDisruptionLease
 from minikafka_operator.conditions import Reason
 from minikafka_operator.disruption import given_back, hold_of, taken
 from minikafka_operator.kinds import LEASE
 from minikafka_operator.names import MANAGER
-from minikafka_operator.observed import Observed
+from minikafka_operator.observed import ObservedCluster
 from minikafka_operator.rollout import Roll
 
 HOLD_SECONDS: Final = 600
@@ -20,7 +20,7 @@ LOOK_AGAIN_SECONDS: Final = 5.0
 """While somebody else has the turn. Nobody tells when it ends."""
 
 
-def yielding(observed: Observed, decision: Roll) -> Roll:
+def yielding(observed: ObservedCluster, decision: Roll) -> Roll:
     """The same roll, or one that waits because somebody else takes brokers away now."""
     hold = hold_of(observed.find(LEASE, observed.names.disruption))
     if not decision.replace or not hold.by_other(MANAGER, observed.now):
@@ -29,7 +29,7 @@ def yielding(observed: Observed, decision: Roll) -> Roll:
     return Roll(decision.outdated, (), Reason.DISRUPTION_LEASE_HELD, message, LOOK_AGAIN_SECONDS)
 
 
-def holding(observed: Observed, decision: Roll) -> list[Hold]:
+def holding(observed: ObservedCluster, decision: Roll) -> list[WriteDisruptionLease]:
     """The Lease is taken before the first broker is, and given back when none is left to be replaced and all are ready."""
     lease = observed.find(LEASE, observed.names.disruption)
     hold = hold_of(lease)
@@ -38,8 +38,8 @@ def holding(observed: Observed, decision: Roll) -> list[Hold]:
         if mine and hold.until - observed.now > timedelta(seconds=RENEW_SECONDS):
             return []
         wish = taken(lease, observed.names, observed.cluster, MANAGER, HOLD_SECONDS, observed.now)
-        return [Hold(wish, lease is None, "brokers are to be replaced")]
+        return [WriteDisruptionLease(wish, lease is None, "brokers are to be replaced")]
     over = not decision.outdated and all(pod.ready for pod in observed.brokers.values())
     if mine and over and lease is not None:
-        return [Hold(given_back(lease), False, "no broker is left to be replaced")]
+        return [WriteDisruptionLease(given_back(lease), False, "no broker is left to be replaced")]
     return []

@@ -11,7 +11,7 @@ import yaml
 from minikafka import __version__
 from minikafka_analytics import sources
 from minikafka_analytics.on_kubernetes import NONE, PREFERRED, REQUIRED, SPREAD, executor_pod
-from minikafka_chaos.controller.jobs import SPREADS, ReportSettings, Settings
+from minikafka_chaos.controller.jobs import SPREADS, JobSettings, ReportSettings
 from minikafka_chaos.controller.main import parse
 from minikafka_chaos.controller.reports import report_job
 
@@ -151,7 +151,7 @@ def test_every_pod_satisfies_the_restricted_standard(plane: ControlPlane, strict
     pods = [one["spec"]["template"]["spec"] for one in (*of_kind(made, "Job"), *of_kind(made, "Deployment"))]
     pods.append(cron["spec"]["jobTemplate"]["spec"]["template"]["spec"])
     metadata = {"name": "x", "namespace": strict, "uid": "12345678-0"}
-    settings = Settings("c:1", runs_claim="minikafka-runs")
+    settings = JobSettings("c:1", runs_claim="minikafka-runs")
     job = report_job({"metadata": metadata, "spec": {}}, settings, ReportSettings("minikafka/analytics:1"))
     driver = {"metadata": {"name": "d", "namespace": strict}, "spec": job["spec"]["template"]["spec"]}
     pods.append(driver["spec"])
@@ -229,6 +229,6 @@ class TestReportsOfExperiments:
         (job,) = of_kind(template("lab", "--set=run.name=a,executors.spread=required"), "Job")
         experiment = {"metadata": {"name": "x", "namespace": "lab", "uid": "12345678-0"}, "spec": {}}
         report = ReportSettings("minikafka/analytics:1", spread=REQUIRED)
-        theirs = report_job(experiment, Settings("c:1", runs_claim="minikafka-runs"), report)
+        theirs = report_job(experiment, JobSettings("c:1", runs_claim="minikafka-runs"), report)
         for each in (job, theirs):
             assert f"--conf={SPREAD}={REQUIRED}" in each["spec"]["template"]["spec"]["containers"][0]["args"]

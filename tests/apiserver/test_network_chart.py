@@ -15,10 +15,10 @@ import pytest
 from minikafka_chaos.controller.main import parse
 from minikafka_chaos.grounds.kubernetes_network import LABELS
 from minikafka_chaos.network import command
-from minikafka_chaos.network.agent import Agent, Ask
+from minikafka_chaos.network.agent import Ask, NetworkAgent
 from minikafka_chaos.network.errors import BadRequest, NotNow
-from minikafka_chaos.network.pods import ApiServer
-from minikafka_chaos.network.rules import Direction, Verb
+from minikafka_chaos.network.pods import ApiReader
+from minikafka_chaos.network.rules import LinkDirection, LinkVerb
 
 from tests.apiserver.charts import check_values, lint, refused, rendered
 from tests.apiserver.conftest import make_namespace
@@ -203,11 +203,11 @@ class TestWhoMayAsk:
 
 class TestWhatItMayLookAt:
     @pytest.fixture
-    def agent(self, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agent:
+    def agent(self, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NetworkAgent:
         """With the rights of the chart, at the real API server; the kernel is played."""
         monkeypatch.setenv("KUBECONFIG", str(lab.client(lab.agents, lab.agents).file))
         kernel = Kernel([])
-        return Agent(NODE, tmp_path, kernel, kernel.entered, ApiServer())
+        return NetworkAgent(NODE, tmp_path, kernel, kernel.entered, ApiReader())
 
     def test_all_that_it_needs_and_no_more(self, lab: Lab) -> None:
         user = f"{lab.agents}:{lab.agents}"
@@ -218,7 +218,7 @@ class TestWhatItMayLookAt:
         for namespace in (lab.elsewhere, lab.agents):
             assert not any(table(lab.plane, user, namespace, [*may, *never]).values())
 
-    def test_a_cluster_that_forbids_chaos_and_one_that_allows_it(self, lab: Lab, agent: Agent) -> None:
+    def test_a_cluster_that_forbids_chaos_and_one_that_allows_it(self, lab: Lab, agent: NetworkAgent) -> None:
         uid = lab.cluster(allowed=False)
         kernel = agent.nft
         assert isinstance(kernel, Kernel)
@@ -226,7 +226,7 @@ class TestWhatItMayLookAt:
         ask = Ask(lab.home, "shop-broker-0", uid)
 
         def cut() -> dict[str, Any]:
-            return agent.make(ask, "f", Verb.CUT, 60, peers=[], clients=True, direction=Direction.BOTH)
+            return agent.make(ask, "f", LinkVerb.CUT, 60, peers=[], clients=True, direction=LinkDirection.BOTH)
 
         with pytest.raises(BadRequest, match="MiniKafkaCluster shop does not allow chaos"):
             cut()
@@ -235,7 +235,7 @@ class TestWhatItMayLookAt:
         assert cut()["peers"] == ["clients"]
         assert agent.recover(ask)["recovered"] == ["f"]
 
-    def test_a_namespace_that_was_not_named(self, lab: Lab, agent: Agent) -> None:
+    def test_a_namespace_that_was_not_named(self, lab: Lab, agent: NetworkAgent) -> None:
         with pytest.raises(NotNow, match="the API server: 403"):
             agent.state(Ask(lab.elsewhere, "shop-broker-0", "u"))
 

@@ -17,7 +17,7 @@ from minikafka_chaos.grounds.kubernetes import KubernetesGround, cluster_name
 from minikafka_chaos.grounds.kubernetes_api import Namespace, connect
 from minikafka_chaos.run.runner import run_scenario
 from minikafka_chaos.scenario import library
-from minikafka_chaos.verdict.anomalies import Kind, Severity
+from minikafka_chaos.verdict.anomalies import AnomalyKind, Severity
 from minikafka_chaos.verdict.verdict import Outcome, Verdict
 
 from tests.e2e.broker_cluster import SMALL
@@ -51,7 +51,7 @@ def tell(operator: Kubectl, namespace: Kubectl, tmp_path: Path) -> Tell:
     return run
 
 
-def _errors(verdict: Verdict) -> set[Kind]:
+def _errors(verdict: Verdict) -> set[AnomalyKind]:
     return {anomaly.kind for anomaly in verdict.anomalies if anomaly.severity is Severity.ERROR}
 
 
@@ -83,7 +83,7 @@ def test_story_a_leader_epochs_keep_it(operator: Kubectl, namespace: Kubectl, tm
 def test_story_b_high_watermark_truncation_lets_the_replicas_diverge(tell: Tell) -> None:
     verdict = tell("kip-101-divergence.high-watermark")
     assert verdict.outcome is Outcome.FAILED
-    assert _errors(verdict) == {Kind.DIVERGENT_REPLICAS}
+    assert _errors(verdict) == {AnomalyKind.DIVERGENT_REPLICAS}
 
 
 def test_story_b_leader_epochs_make_them_agree(tell: Tell) -> None:

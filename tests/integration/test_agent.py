@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from minikafka.agent.power_loss import Mode
+from minikafka.agent.power_loss import PowerLossMode
 from minikafka.local import process
 from minikafka.local.cluster import is_ready
 from minikafka.local.layout import ClusterRecord, new_cluster_id, properties, render, write_atomic
@@ -404,8 +404,8 @@ def _end_of_what_is_sound(log: ReplicaLog) -> int:
     return max((batch.last_offset + 1 for batch in sound), default=0)
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_exactly_what_was_not_flushed(with_records: Pod, until: Until, tmp_path: Path, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", list(PowerLossMode))
+def test_exactly_what_was_not_flushed(with_records: Pod, until: Until, tmp_path: Path, mode: PowerLossMode) -> None:
     pod = with_records
     flushed = pod.replica.flushed_offset
     assert flushed == 40
@@ -417,7 +417,7 @@ def test_exactly_what_was_not_flushed(with_records: Pod, until: Until, tmp_path:
     assert (repeated["repeated"], repeated["lost_bytes"]) == (True, told["lost_bytes"])
     assert list(pod.unflushed.iterdir()) == []
     left = _end_of_what_is_sound(_log(pod, tmp_path / "after"))
-    assert left == flushed if mode is Mode.ALL else flushed <= left < 80
+    assert left == flushed if mode is PowerLossMode.ALL else flushed <= left < 80
     assert "cluster.id" in pod.ask("checkpoint", "meta.properties")["content"]
     assert pod.ask("checkpoint", "no-such-checkpoint")["content"] is None
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_chaos.network.agent import Agent, Ask
+from minikafka_chaos.network.agent import Ask, NetworkAgent
 from minikafka_chaos.network.namespaces import Entered
 from minikafka_chaos.network.nft import NFT, NSENTER, NftProgram
-from minikafka_chaos.network.rules import Direction, Verb
+from minikafka_chaos.network.rules import LinkDirection, LinkVerb
 from minikafka_chaos.network.service import check
 
 from tests.unit.chaos.network.cluster import HOME, NODE, UIDS, FakeApiServer, addresses
@@ -133,16 +133,16 @@ def ends() -> Iterator[Ends]:
 
 
 @pytest.fixture
-def agent(ends: Ends, tmp_path: Path) -> Agent:
-    return Agent(NODE, tmp_path, NftProgram(), ends.entered, FakeApiServer())  # type: ignore[arg-type]
+def agent(ends: Ends, tmp_path: Path) -> NetworkAgent:
+    return NetworkAgent(NODE, tmp_path, NftProgram(), ends.entered, FakeApiServer())  # type: ignore[arg-type]
 
 
 ASK = Ask(HOME, "shop-broker-0", UIDS[TARGET])
 
 
-def cut(agent: Agent, fault_id: str = "f", seconds: float = 600, **more: Any) -> dict[str, Any]:
-    options = {"peers": ["shop-broker-1"], "clients": False, "direction": Direction.BOTH, **more}
-    verb = Verb.LOSS if "percent" in more else Verb.CUT
+def cut(agent: NetworkAgent, fault_id: str = "f", seconds: float = 600, **more: Any) -> dict[str, Any]:
+    options = {"peers": ["shop-broker-1"], "clients": False, "direction": LinkDirection.BOTH, **more}
+    verb = LinkVerb.LOSS if "percent" in more else LinkVerb.CUT
     return agent.make(ASK, fault_id, verb, seconds, **options)
 
 
@@ -163,7 +163,7 @@ def lost(sender: socket.socket, receiver: socket.socket) -> bool:
 @pytest.mark.parametrize("version", [4, 6])
 @pytest.mark.parametrize("target_listens", [True, False])
 def test_connections_that_are_there_are_cut_and_go_on(
-    ends: Ends, agent: Agent, target_listens: bool, version: int
+    ends: Ends, agent: NetworkAgent, target_listens: bool, version: int
 ) -> None:
     target, peer = ends.connected(target_listens, PEER, version=version)
     assert arrives(target, peer)
@@ -178,19 +178,19 @@ def test_connections_that_are_there_are_cut_and_go_on(
 
 @pytest.mark.parametrize("version", [4, 6])
 @pytest.mark.parametrize("target_listens", [True, False])
-def test_one_way(ends: Ends, agent: Agent, target_listens: bool, version: int) -> None:
+def test_one_way(ends: Ends, agent: NetworkAgent, target_listens: bool, version: int) -> None:
     target, peer = ends.connected(target_listens, PEER, version=version)
-    cut(agent, "in", direction=Direction.INBOUND)
+    cut(agent, "in", direction=LinkDirection.INBOUND)
     assert lost(peer, target)
     assert arrives(target, peer), "what it sends goes through"
     agent.recover(ASK)
     target, peer = ends.connected(target_listens, PEER, BROKER, version)
-    cut(agent, "out", direction=Direction.OUTBOUND)
+    cut(agent, "out", direction=LinkDirection.OUTBOUND)
     assert lost(target, peer)
     assert arrives(peer, target)
 
 
-def test_no_new_connection_either(ends: Ends, agent: Agent) -> None:
+def test_no_new_connection_either(ends: Ends, agent: NetworkAgent) -> None:
     cut(agent)
     listener, asking = ends.socket("b"), ends.socket("a")
     listener.bind((addresses(PEER)[0], BROKER))
@@ -200,7 +200,7 @@ def test_no_new_connection_either(ends: Ends, agent: Agent) -> None:
         asking.connect((addresses(PEER)[0], BROKER))
 
 
-def test_others_are_left_alone(ends: Ends, agent: Agent) -> None:
+def test_others_are_left_alone(ends: Ends, agent: NetworkAgent) -> None:
     """Another broker, the peer's connection to the port for clients, and other ports of the peer."""
     other = ends.connected(True, OTHER)
     as_client = ends.connected(True, PEER, CLIENTS)
@@ -211,7 +211,7 @@ def test_others_are_left_alone(ends: Ends, agent: Agent) -> None:
         assert arrives(peer, target)
 
 
-def test_clients_are_cut_off_and_brokers_are_not(ends: Ends, agent: Agent) -> None:
+def test_clients_are_cut_off_and_brokers_are_not(ends: Ends, agent: NetworkAgent) -> None:
     client = ends.connected(True, PEER, CLIENTS)
     client_6 = ends.connected(True, PEER, CLIENTS, 6)
     broker = ends.connected(True, PEER)
@@ -225,7 +225,7 @@ def test_clients_are_cut_off_and_brokers_are_not(ends: Ends, agent: Agent) -> No
     assert arrives(*client_6)
 
 
-def test_the_kernel_alone_ends_it(ends: Ends, agent: Agent) -> None:
+def test_the_kernel_alone_ends_it(ends: Ends, agent: NetworkAgent) -> None:
     """Nobody does anything after the cut was made."""
     target, peer = ends.connected(True, PEER)
     began = time.monotonic()
@@ -235,7 +235,7 @@ def test_the_kernel_alone_ends_it(ends: Ends, agent: Agent) -> None:
     assert time.monotonic() - began >= 2.9, "not before its time"
 
 
-def test_one_of_two_that_overlap_is_undone(ends: Ends, agent: Agent) -> None:
+def test_one_of_two_that_overlap_is_undone(ends: Ends, agent: NetworkAgent) -> None:
     target, peer = ends.connected(True, PEER)
     cut(agent, "one")
     cut(agent, "two")
@@ -245,7 +245,7 @@ def test_one_of_two_that_overlap_is_undone(ends: Ends, agent: Agent) -> None:
     assert arrives(target, peer)
 
 
-def test_a_repetition_changes_nothing(ends: Ends, agent: Agent) -> None:
+def test_a_repetition_changes_nothing(ends: Ends, agent: NetworkAgent) -> None:
     target, peer = ends.connected(True, PEER)
     cut(agent, seconds=4)
     assert cut(agent, seconds=600)["repeated"] is True
@@ -253,7 +253,7 @@ def test_a_repetition_changes_nothing(ends: Ends, agent: Agent) -> None:
     assert arrives(target, peer, 30)
 
 
-def test_the_links_to_one_peer_are_healed(ends: Ends, agent: Agent) -> None:
+def test_the_links_to_one_peer_are_healed(ends: Ends, agent: NetworkAgent) -> None:
     one, other = ends.connected(True, PEER), ends.connected(True, OTHER)
     cut(agent, peers=["shop-broker-1", "shop-broker-2"])
     assert agent.heal(ASK, ["shop-broker-1"], clients=False)["recovered"] == ["f"]
@@ -262,12 +262,12 @@ def test_the_links_to_one_peer_are_healed(ends: Ends, agent: Agent) -> None:
     assert agent.state(ASK)["faults"][0]["peers"] == ["shop-broker-2"]
 
 
-def test_loss(ends: Ends, agent: Agent) -> None:
+def test_loss(ends: Ends, agent: NetworkAgent) -> None:
     """Of 300 connections that are asked for at once, so many get through at the first try as are not lost."""
     listener = ends.socket("b")
     listener.bind((addresses(PEER)[0], BROKER))
     listener.listen(512)
-    cut(agent, direction=Direction.OUTBOUND, percent=40)
+    cut(agent, direction=LinkDirection.OUTBOUND, percent=40)
     asking = []
     for _ in range(300):
         each = ends.socket("a")
@@ -294,7 +294,7 @@ def _connected_at_once(asking: list[socket.socket]) -> int:
     return len(connected)
 
 
-def test_what_is_over_leaves_nothing_behind(ends: Ends, agent: Agent) -> None:
+def test_what_is_over_leaves_nothing_behind(ends: Ends, agent: NetworkAgent) -> None:
     cut(agent, "one")
     cut(agent, "two", seconds=1)
     deadline = time.monotonic() + 30
@@ -316,7 +316,7 @@ def test_what_is_refused_by_nft_is_told(ends: Ends) -> None:
         NftProgram().apply(where, [{"delete": {"table": {"family": "inet", "name": "nothing-there"}}}])
 
 
-def test_this_kernel_is_looked_at_without_changing_it(ends: Ends, agent: Agent) -> None:
+def test_this_kernel_is_looked_at_without_changing_it(ends: Ends, agent: NetworkAgent) -> None:
     check(agent, ends.entered(UIDS[TARGET]))
     with ends.entered(UIDS[TARGET]) as where:
         assert NftProgram().listing(where) == {}

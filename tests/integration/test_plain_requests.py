@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
-from minikafka.cli.connection import Connection, NoAnswer
+from minikafka.cli.connection import BrokerConnection, NoAnswer
 from minikafka.config import BrokerConfig
 from minikafka.metadata.memory import MemoryStore
 from minikafka.server.broker import Broker
@@ -88,16 +88,16 @@ async def test_nobody_there(tmp_path: Path) -> None:
 
 async def test_an_answer_that_was_lost(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was made, by this run or by somebody else: nobody can tell, so nobody says that it is ours, or that it is not."""
-    ask, lost = Connection.request, []
+    ask, lost = BrokerConnection.request, []
 
-    def request(self: Connection, api_key: int, newest: int, values: Mapping[str, Any]) -> Any:
+    def request(self: BrokerConnection, api_key: int, newest: int, values: Mapping[str, Any]) -> Any:
         answer = ask(self, api_key, newest, values)
         if api_key == CREATE_TOPICS and not lost:
             lost.append(answer)
             raise NoAnswer("closed the connection")
         return answer
 
-    monkeypatch.setattr(Connection, "request", request)
+    monkeypatch.setattr(BrokerConnection, "request", request)
     with pytest.raises(ToolTrouble, match="whether this run has made it is not known") as raised:
         await created(bootstrap)
     assert not isinstance(raised.value, TopicNotMade)

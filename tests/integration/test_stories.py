@@ -13,7 +13,7 @@ from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.record.journal import read_journal
 from minikafka_chaos.run.runner import run_scenario
 from minikafka_chaos.scenario import library
-from minikafka_chaos.verdict.anomalies import Kind, Severity
+from minikafka_chaos.verdict.anomalies import AnomalyKind, Severity
 from minikafka_chaos.verdict.verdict import Outcome, Verdict
 
 pytestmark = pytest.mark.slow
@@ -28,19 +28,19 @@ def verdict_of(name: str, directory: Path) -> Verdict:
     return result.verdict
 
 
-def errors(verdict: Verdict) -> set[Kind]:
+def errors(verdict: Verdict) -> set[AnomalyKind]:
     return {anomaly.kind for anomaly in verdict.anomalies if anomaly.severity is Severity.ERROR}
 
 
 def lost(verdict: Verdict) -> list[str | None]:
-    return [a.value for a in verdict.anomalies if a.kind in (Kind.LOST_WRITE, Kind.UNSEEN)]
+    return [a.value for a in verdict.anomalies if a.kind in (AnomalyKind.LOST_WRITE, AnomalyKind.UNSEEN)]
 
 
 def test_story_a_high_watermark_truncation_loses_the_acknowledged_record(tmp_path: Path) -> None:
     verdict = verdict_of("kip-101-data-loss.high-watermark", tmp_path)
     assert verdict.outcome is Outcome.FAILED
     assert lost(verdict) == ["m1"]
-    assert Kind.DIVERGENT_REPLICAS not in errors(verdict)
+    assert AnomalyKind.DIVERGENT_REPLICAS not in errors(verdict)
 
 
 def test_story_a_leader_epochs_keep_it(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_story_a_leader_epochs_keep_it(tmp_path: Path) -> None:
 def test_story_b_high_watermark_truncation_lets_the_replicas_diverge(tmp_path: Path) -> None:
     verdict = verdict_of("kip-101-divergence.high-watermark", tmp_path)
     assert verdict.outcome is Outcome.FAILED
-    assert errors(verdict) == {Kind.DIVERGENT_REPLICAS}
-    (divergence,) = (a for a in verdict.anomalies if a.kind is Kind.DIVERGENT_REPLICAS)
+    assert errors(verdict) == {AnomalyKind.DIVERGENT_REPLICAS}
+    (divergence,) = (a for a in verdict.anomalies if a.kind is AnomalyKind.DIVERGENT_REPLICAS)
     assert divergence.offset == 1
     assert [batch["values"] for batch in divergence.evidence["batches"]] == [["m1"], ["m2"]]
 
@@ -68,7 +68,7 @@ def test_caveat_unclean_election_loses_records_even_with_leader_epochs(tmp_path:
     verdict = verdict_of("caveat-unclean-election", tmp_path)
     assert verdict.outcome is Outcome.FAILED
     assert lost(verdict) == ["m1"]
-    assert Kind.DIVERGENT_REPLICAS not in errors(verdict)
+    assert AnomalyKind.DIVERGENT_REPLICAS not in errors(verdict)
 
 
 def test_last_replica_standing_is_not_trusted_by_default(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
-from minikafka.cli.connection import Connection
+from minikafka.cli.connection import BrokerConnection
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET
 from minikafka.metadata.image import BROKER
@@ -453,8 +453,8 @@ class Story:
             broker_epoch = json.loads(record)["epoch"]
         port = self.cluster.broker(self.controller()).port
         with (
-            Connection(HOST, port, 30) as client,
-            Connection(HOST, port + INTER_BROKER_PORT_OFFSET, 30) as connection,
+            BrokerConnection(HOST, port, 30) as client,
+            BrokerConnection(HOST, port + INTER_BROKER_PORT_OFFSET, 30) as connection,
             RawConnection(self.address(ours.leader), 30) as leader,
         ):
             answer = client.request(
@@ -491,7 +491,7 @@ class Story:
 
     def the_end(self) -> None:
         """A replica moves away, a topic goes, and one broker's event log is on a full disk."""
-        with Connection(HOST, self.cluster.broker(self.controller()).port, 30) as connection:
+        with BrokerConnection(HOST, self.cluster.broker(self.controller()).port, 30) as connection:
             part = {"partition_index": 0, "replicas": (1, 2)}
             answer = connection.request(
                 ALTER_REASSIGNMENTS, 0, {"timeout": 30_000, "topics": [{"name": "main", "partitions": [part]}]}

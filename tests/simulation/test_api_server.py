@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from minikafka.kubernetes.api import CONFIG_MAP, TOPIC, Kind
-from minikafka_chaos.simulation.api_server import NAMESPACE, ApiServer, Change, Refusal
+from minikafka_chaos.simulation.api_server import NAMESPACE, SimApiError, SimApiServer, SimWatchEvent
 
 
 class Server:
     """An API server, and what it told."""
 
     def __init__(self) -> None:
-        self.told: list[Change] = []
-        self.api = ApiServer(self.told.append)
+        self.told: list[SimWatchEvent] = []
+        self.api = SimApiServer(self.told.append)
 
     def ask(self, method: str, kind: Kind, name: str | None = None, body: Any = None, **more: str) -> Any:
         target = kind.path(NAMESPACE, name, more.get("subresource"))
@@ -34,7 +34,7 @@ def server() -> Server:
 
 
 def refused(status: int, reason: str) -> Any:
-    return pytest.raises(Refusal, check=lambda refusal: (refusal.status, refusal.reason) == (status, reason))
+    return pytest.raises(SimApiError, check=lambda refusal: (refusal.status, refusal.reason) == (status, reason))
 
 
 def test_a_write_names_what_it_replaces(server: Server) -> None:

@@ -27,7 +27,7 @@ from minikafka_chaos.record.journal import read_journal
 from minikafka_chaos.run.runner import RunResult, run_scenario
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.scenario import Scenario, parse_scenario
-from minikafka_chaos.verdict.anomalies import Kind, Severity
+from minikafka_chaos.verdict.anomalies import AnomalyKind, Severity
 from minikafka_chaos.verdict.expectation import difference
 from minikafka_chaos.verdict.verdict import Outcome, Verdict
 
@@ -47,12 +47,12 @@ def run(scenario: Scenario, directory: Path, seed: int) -> RunResult:
     return run_scenario(scenario, SimulationGround(directory / "cluster"), directory, seed=seed)
 
 
-def errors(verdict: Verdict) -> set[Kind]:
+def errors(verdict: Verdict) -> set[AnomalyKind]:
     return {anomaly.kind for anomaly in verdict.anomalies if anomaly.severity is Severity.ERROR}
 
 
 def lost(verdict: Verdict) -> list[str | None]:
-    return [a.value for a in verdict.anomalies if a.kind in (Kind.LOST_WRITE, Kind.UNSEEN)]
+    return [a.value for a in verdict.anomalies if a.kind in (AnomalyKind.LOST_WRITE, AnomalyKind.UNSEEN)]
 
 
 def digest(folder: Path) -> str:
@@ -70,7 +70,7 @@ def digest(folder: Path) -> str:
 def m1_is_lost(verdict: Verdict) -> None:
     assert verdict.outcome is Outcome.FAILED
     assert lost(verdict) == ["m1"]
-    assert Kind.DIVERGENT_REPLICAS not in errors(verdict)
+    assert AnomalyKind.DIVERGENT_REPLICAS not in errors(verdict)
 
 
 def nothing_is_lost(verdict: Verdict) -> None:
@@ -80,8 +80,8 @@ def nothing_is_lost(verdict: Verdict) -> None:
 
 def replicas_diverge(verdict: Verdict) -> None:
     assert verdict.outcome is Outcome.FAILED
-    assert errors(verdict) == {Kind.DIVERGENT_REPLICAS}
-    (divergence,) = (a for a in verdict.anomalies if a.kind is Kind.DIVERGENT_REPLICAS)
+    assert errors(verdict) == {AnomalyKind.DIVERGENT_REPLICAS}
+    (divergence,) = (a for a in verdict.anomalies if a.kind is AnomalyKind.DIVERGENT_REPLICAS)
     assert divergence.offset == 1
     assert [batch["values"] for batch in divergence.evidence["batches"]] == [["m1"], ["m2"]]
 

@@ -8,7 +8,7 @@ from copy import deepcopy
 
 import pytest
 from minikafka.kubernetes.api import CONFIG_MAP, LEASE, TOPIC
-from minikafka_chaos.simulation.api_server import Refusal
+from minikafka_chaos.simulation.api_server import SimApiError
 from minikafka_chaos.simulation.kubernetes_client import CLUSTER
 from minikafka_chaos.simulation.kubernetes_store import KubernetesStores
 from minikafka_chaos.simulation.people import NAME
@@ -69,7 +69,7 @@ def test_troubles_come(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def counting(self: KubernetesStores, *args: object) -> object:
         try:
             return carry_out(self, *args)  # type: ignore[arg-type]
-        except Refusal as refusal:
+        except SimApiError as refusal:
             refused[refusal.status] += 1
             raise
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from minikafka.cli.main import main
 from minikafka_chaos.matrix.document import Matrix, load_matrix
-from minikafka_chaos.matrix.trials import Job, Trial, counted, run_trial
+from minikafka_chaos.matrix.trials import Trial, TrialTask, counted, run_trial
 from minikafka_chaos.scenario import library
 
 FAULTS = ("leader-killed", "leader-loses-power", "leader-cut-off", "next-leader-dies-too", "leader-left-alone")
@@ -31,7 +31,7 @@ def trials(matrix: Matrix, cell: str, faults: str, folder: Path, number: int = 1
     found = matrix.cell(cell)
     names = [mix.name for mix in matrix.spec.faults]
     seeds = [seed for seed in range(1, 500) if names[matrix.drawn(seed)] == faults][:number]
-    jobs = [Job(found.number, seed) for seed in seeds]
+    jobs = [TrialTask(found.number, seed) for seed in seeds]
     return [
         counted(matrix, job, run_trial(matrix, job, "simulation", folder / f"{job.cell}-{job.seed}").verdict)
         for job in jobs

@@ -18,9 +18,9 @@ from typing import Any
 from minikafka.agent import faults as record
 from minikafka.agent import gate, power_loss
 from minikafka.agent.errors import BadRequest, NotNow
-from minikafka.agent.faults import HOLDING, Fault, Faults, Stage, Verb
-from minikafka.agent.power_loss import Cut, Mode
-from minikafka.agent.target import Target
+from minikafka.agent.faults import HOLDING, AgentVerb, BrokerFault, Faults, Stage
+from minikafka.agent.power_loss import Cut, PowerLossMode
+from minikafka.agent.target import TargetBroker
 from minikafka.log.data_directory import IGNORED, LOCK_FILE
 
 PAUSE_SECONDS_MAX = 50.0
@@ -35,10 +35,10 @@ RUNNING, PAUSED, HELD, DEAD = "running", "paused", "held", "dead"
 
 
 @dataclass(frozen=True)
-class Agent:
+class BrokerAgent:
     """The agent of one broker. `folder` is the `chaos` volume, where its faults and the gate are."""
 
-    target: Target
+    target: TargetBroker
     folder: Path
     clock: Callable[[], float] = time.time
     """Unix seconds."""
@@ -50,7 +50,7 @@ class Agent:
 
     # -- faults that last ------------------------------------------------------------------------------------------------
 
-    def hold(self, verb: Verb, fault_id: str, until: float) -> dict[str, Any]:
+    def hold(self, verb: AgentVerb, fault_id: str, until: float) -> dict[str, Any]:
         """End the broker's process, by SIGKILL or SIGTERM, and keep what is started next at the gate.
 
         Returns when the process is gone. Raises BadRequest, NotNow: it does not run, or is held already.
@@ -65,20 +65,20 @@ class Agent:
                     raise NotNow(f"the broker is held already: {faults.hold.verb} {faults.hold.id}")
                 if not self.target.processes():
                     raise NotNow("the broker does not run")
-                fault = self._intend(faults, Fault(fault_id, verb, self.clock(), until))
+                fault = self._intend(faults, BrokerFault(fault_id, verb, self.clock(), until))
             assert fault.until is not None
-            gate.write_gate(self.gate, gate.Hold(fault.until, fault.id, verb))
+            gate.write_gate(self.gate, gate.GateHold(fault.until, fault.id, verb))
             # Looked for again: whatever was started before the gate was closed may have passed it.
             fault.targets = fault.targets or self.target.processes()
             faults.save()
             self._end(fault)
-        seconds = KILL_SECONDS_MAX if verb is Verb.KILL else TERMINATE_SECONDS_MAX
+        seconds = KILL_SECONDS_MAX if verb is AgentVerb.KILL else TERMINATE_SECONDS_MAX
         if left := self.target.wait_ended(fault.targets, seconds):
             raise NotNow(f"the broker (process {left[0]}) still runs {seconds:g} s after it was told to end")
         return {**self._confirm(fault_id), "repeated": False}
 
-    def _end(self, fault: Fault) -> None:
-        number = signal.SIGKILL if fault.verb is Verb.KILL else signal.SIGTERM
+    def _end(self, fault: BrokerFault) -> None:
+        number = signal.SIGKILL if fault.verb is AgentVerb.KILL else signal.SIGTERM
         self.target.signal(fault.targets, number, signal.SIGCONT)  # a paused process takes no SIGTERM
 
     def pause(self, fault_id: str, until: float) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Agent:
         Raises BadRequest, NotNow: it does not run, is held, or is paused already.
         """
         with self._faults() as faults:
-            fault = self._known(faults, fault_id, Verb.PAUSE)
+            fault = self._known(faults, fault_id, AgentVerb.PAUSE)
             if fault is not None and self._is_settled(faults, fault):
                 return {**fault.told(), "repeated": True}
             if fault is None:
@@ -99,7 +99,9 @@ class Agent:
                     raise NotNow("the broker does not run")
                 if any(map(self.target.is_stopped, targets)):
                     raise NotNow("the broker is paused already")
-                fault = self._intend(faults, Fault(fault_id, Verb.PAUSE, self.clock(), until, targets=targets))
+                fault = self._intend(
+                    faults, BrokerFault(fault_id, AgentVerb.PAUSE, self.clock(), until, targets=targets)
+                )
             self.target.signal(fault.targets, signal.SIGSTOP)
             if left := self.target.wait_stopped(fault.targets, True, STOP_SECONDS_MAX):
                 raise NotNow(f"the broker (process {left[0]}) does not stop on SIGSTOP")
@@ -107,7 +109,7 @@ class Agent:
             faults.save()
             return {**fault.told(), "repeated": False}
 
-    def recover(self, verbs: Iterable[Verb], fault_id: str | None = None, by: str = "release") -> dict[str, Any]:
+    def recover(self, verbs: Iterable[AgentVerb], fault_id: str | None = None, by: str = "release") -> dict[str, Any]:
         """End faults: all of these verbs that last, or the one of this id. One that is over, or unknown, is recovered."""
         verbs = frozenset(verbs)
         with self._faults() as faults:
@@ -118,7 +120,7 @@ class Agent:
                 self._recover(faults, fault, by)
         return {"recovered": [fault.id for fault in ended]}
 
-    def _recover(self, faults: Faults, fault: Fault, by: str) -> None:
+    def _recover(self, faults: Faults, fault: BrokerFault, by: str) -> None:
         """Undone first, then written down: who dies between undoes it once more."""
         if fault.verb in HOLDING:
             gate.remove_gate(self.gate)
@@ -129,7 +131,7 @@ class Agent:
         fault.stage, fault.ended_by = Stage.OVER, by
         faults.save()
 
-    def expire(self) -> list[Fault]:
+    def expire(self) -> list[BrokerFault]:
         """End what has expired; those faults. Raises NotNow, UnreadableFaults, OSError."""
         now = self.clock()
         if not any(_is_due(fault, now) for fault in record.read(self.folder).lasting):
@@ -152,7 +154,7 @@ class Agent:
 
     # -- faults that are done at once, to a broker that is held ---------------------------------------------------------------
 
-    def wipe_unflushed(self, fault_id: str, mode: Mode, seed: int) -> dict[str, Any]:
+    def wipe_unflushed(self, fault_id: str, mode: PowerLossMode, seed: int) -> dict[str, Any]:
         """Lose what was not flushed, as a power loss does (`minikafka.agent.power_loss`).
 
         Raises BadRequest: the broker has no unflushed volume; NotNow: it is not held.
@@ -162,7 +164,7 @@ class Agent:
             raise BadRequest(
                 "the broker has no unflushed volume (spec.unflushedVolume): nothing can be lost on purpose"
             )
-        with self._wiping(Verb.WIPE_UNFLUSHED, fault_id) as (faults, fault, is_new):
+        with self._wiping(AgentVerb.WIPE_UNFLUSHED, fault_id) as (faults, fault, is_new):
             if is_new:
                 if not fault.work:
                     cuts = power_loss.plan(self.target.data, unflushed, mode, seed)
@@ -178,7 +180,7 @@ class Agent:
 
     def wipe_volume(self, fault_id: str) -> dict[str, Any]:
         """Lose the disk: data and what was not flushed. The event log stays. Raises NotNow: the broker is not held."""
-        with self._wiping(Verb.WIPE_VOLUME, fault_id) as (_, fault, is_new):
+        with self._wiping(AgentVerb.WIPE_VOLUME, fault_id) as (_, fault, is_new):
             if is_new:
                 for folder in self.target.data:
                     power_loss.empty(folder, keep=(LOCK_FILE, *IGNORED))
@@ -187,7 +189,7 @@ class Agent:
         return {**fault.told(), "repeated": not is_new}
 
     @contextlib.contextmanager
-    def _wiping(self, verb: Verb, fault_id: str) -> Iterator[tuple[Faults, Fault, bool]]:
+    def _wiping(self, verb: AgentVerb, fault_id: str) -> Iterator[tuple[Faults, BrokerFault, bool]]:
         """The fault, and whether there is work to do; then the volumes are at rest, and it is over when the body ends."""
         with self._faults() as faults:
             fault = self._known(faults, fault_id, verb)
@@ -195,7 +197,7 @@ class Agent:
                 yield faults, fault, False
                 return
             with self._held_at_rest(faults):
-                fault = fault or self._intend(faults, Fault(fault_id, verb, self.clock()))
+                fault = fault or self._intend(faults, BrokerFault(fault_id, verb, self.clock()))
                 yield faults, fault, True
                 fault.stage = Stage.OVER
                 faults.save()
@@ -246,7 +248,7 @@ class Agent:
         with self.target.at_rest():
             yield
 
-    def _known(self, faults: Faults, fault_id: str, verb: Verb) -> Fault | None:
+    def _known(self, faults: Faults, fault_id: str, verb: AgentVerb) -> BrokerFault | None:
         if not fault_id or len(fault_id) > 253:
             raise BadRequest("--id: allowed: 1 to 253 characters")
         found = faults.get(fault_id)
@@ -254,7 +256,7 @@ class Agent:
             raise BadRequest(f"--id {fault_id}: it was a {found.verb}; allowed: an id of its own for each fault")
         return found
 
-    def _is_settled(self, faults: Faults, fault: Fault) -> bool:
+    def _is_settled(self, faults: Faults, fault: BrokerFault) -> bool:
         """Whether nothing is left to do for a fault that was asked for before: it was made, or its time has come."""
         if fault.stage is Stage.INTENDED and _is_due(fault, self.clock()):
             self._recover(faults, fault, "expiry")
@@ -267,7 +269,7 @@ class Agent:
         if until <= now:
             raise NotNow(f"--until {until:.0f}: it has expired already (here it is {now:.0f})")
 
-    def _intend(self, faults: Faults, fault: Fault) -> Fault:
+    def _intend(self, faults: Faults, fault: BrokerFault) -> BrokerFault:
         faults.all.append(fault)
         faults.save()
         return fault
@@ -279,11 +281,11 @@ class Agent:
             assert fault is not None, "a fault that goes on is not forgotten"
             if fault.stage is Stage.INTENDED:
                 fault.stage = Stage.ACTIVE
-                for paused in (each for each in faults.lasting if each.verb is Verb.PAUSE):
+                for paused in (each for each in faults.lasting if each.verb is AgentVerb.PAUSE):
                     paused.stage, paused.ended_by = Stage.OVER, str(fault.verb)
                 faults.save()
             return fault.told()
 
 
-def _is_due(fault: Fault, now: float) -> bool:
+def _is_due(fault: BrokerFault, now: float) -> bool:
     return fault.until is not None and fault.until <= now

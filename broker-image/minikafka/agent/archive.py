@@ -17,7 +17,7 @@ COMPRESSION_LEVEL = 1
 """The reader waits, the broker beside it needs the CPU."""
 
 
-class Member(NamedTuple):
+class ArchiveEntry(NamedTuple):
     """A file or folder, and its name in the tar."""
 
     path: Path
@@ -46,7 +46,7 @@ class _Base64:
         self._left = b""
 
 
-def write_archive(members: Iterable[Member], out: TextIO) -> str | None:
+def write_archive(members: Iterable[ArchiveEntry], out: TextIO) -> str | None:
     """Write ``{"tar": "..."}``; with a field `error` when not all could be read, which is then returned."""
     out.write('{"tar":"')
     encoded = _Base64(out)
@@ -66,16 +66,16 @@ def write_archive(members: Iterable[Member], out: TextIO) -> str | None:
     return error
 
 
-def log_members(data: Iterable[Path], unflushed: Path | None, topics: Iterable[str]) -> list[Member]:
+def log_members(data: Iterable[Path], unflushed: Path | None, topics: Iterable[str]) -> list[ArchiveEntry]:
     """Partition folders of these topics (none: of all), `data/NAME-N` and `unflushed/NAME-N`, and what lies beside them."""
     wanted = frozenset(topics)
     found = []
     for folder in data:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if path.is_file() or not wanted or path.name.rpartition("-")[0] in wanted:
-                found.append(Member(path, f"data/{path.name}"))
+                found.append(ArchiveEntry(path, f"data/{path.name}"))
     if unflushed is not None and unflushed.is_dir():
         for path in sorted(unflushed.iterdir()):
             if path.is_dir() and (not wanted or path.name.rpartition("-")[0] in wanted):
-                found.append(Member(path, f"unflushed/{path.name}"))
+                found.append(ArchiveEntry(path, f"unflushed/{path.name}"))
     return [member for member in found if not member.path.is_symlink()]

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from minikafka.agent.agent import Agent
+from minikafka.agent.agent import BrokerAgent
 from minikafka.agent.errors import AgentError, BadRequest, NotNow
-from minikafka.agent.faults import HOLDING, UnreadableFaults, Verb
-from minikafka.agent.power_loss import Mode
-from minikafka.agent.target import Target
+from minikafka.agent.faults import HOLDING, AgentVerb, UnreadableFaults
+from minikafka.agent.power_loss import PowerLossMode
+from minikafka.agent.target import TargetBroker
 from minikafka.cli.main import Parser
 
 CONFIG_VARIABLE = "MINIKAFKA_AGENT_CONFIG"
@@ -56,9 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb("serve", "end what has expired, until SIGTERM")
     verb("state", "the broker and its faults as they are")
     for name, summary in (
-        (Verb.KILL, "SIGKILL, and hold what is started next at the gate"),
-        (Verb.TERMINATE, "SIGTERM, and hold what is started next at the gate"),
-        (Verb.PAUSE, "SIGSTOP"),
+        (AgentVerb.KILL, "SIGKILL, and hold what is started next at the gate"),
+        (AgentVerb.TERMINATE, "SIGTERM, and hold what is started next at the gate"),
+        (AgentVerb.PAUSE, "SIGSTOP"),
     ):
         made = verb(name, summary)
         made.add_argument("--id", required=True, help="name of the fault; a repetition does nothing more")
@@ -71,11 +71,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("recover", "end all faults, or one"),
     ):
         verb(end_verb, summary).add_argument("--id", help="the fault; without it all that there are")
-    wipe = verb(Verb.WIPE_UNFLUSHED, "lose what a held broker had not flushed")
+    wipe = verb(AgentVerb.WIPE_UNFLUSHED, "lose what a held broker had not flushed")
     wipe.add_argument("--id", required=True, help="name of the fault; a repetition does nothing more")
-    wipe.add_argument("--mode", choices=list(Mode), default=Mode.ALL, help="how much is lost (default all)")
+    wipe.add_argument(
+        "--mode", choices=list(PowerLossMode), default=PowerLossMode.ALL, help="how much is lost (default all)"
+    )
     wipe.add_argument("--seed", type=int, default=0, metavar="N", help="chooses where torn logs end (default 0)")
-    volume = verb(Verb.WIPE_VOLUME, "lose a held broker's disk")
+    volume = verb(AgentVerb.WIPE_VOLUME, "lose a held broker's disk")
     volume.add_argument("--id", required=True, help="name of the fault; a repetition does nothing more")
     checkpoint = verb("checkpoint", "a file beside the partitions' folders, as text")
     checkpoint.add_argument("name", metavar="NAME", help="such as replication-offset-checkpoint")
@@ -104,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _agent(args: argparse.Namespace) -> Agent:
+def _agent(args: argparse.Namespace) -> BrokerAgent:
     found = []
     for given, option, variable in (
         (args.config, "--config", CONFIG_VARIABLE),
@@ -114,35 +116,35 @@ def _agent(args: argparse.Namespace) -> Agent:
         if not path:
             raise BadRequest(f"{option}: needed where the variable {variable} is not set")
         found.append(Path(path))
-    return Agent(Target(found[0]), found[1])
+    return BrokerAgent(TargetBroker(found[0]), found[1])
 
 
-def _do(agent: Agent, args: argparse.Namespace) -> dict[str, Any]:
+def _do(agent: BrokerAgent, args: argparse.Namespace) -> dict[str, Any]:
     match args.verb:
-        case Verb.KILL | Verb.TERMINATE:
-            return agent.hold(Verb(args.verb), args.id, _until(agent, args))
-        case Verb.PAUSE:
+        case AgentVerb.KILL | AgentVerb.TERMINATE:
+            return agent.hold(AgentVerb(args.verb), args.id, _until(agent, args))
+        case AgentVerb.PAUSE:
             return agent.pause(args.id, _until(agent, args))
         case "resume":
-            return agent.recover([Verb.PAUSE], args.id)
+            return agent.recover([AgentVerb.PAUSE], args.id)
         case "release":
             return agent.recover(HOLDING, args.id)
         case "recover":
-            return agent.recover([*HOLDING, Verb.PAUSE], args.id)
-        case Verb.WIPE_UNFLUSHED:
-            return agent.wipe_unflushed(args.id, Mode(args.mode), args.seed)
-        case Verb.WIPE_VOLUME:
+            return agent.recover([*HOLDING, AgentVerb.PAUSE], args.id)
+        case AgentVerb.WIPE_UNFLUSHED:
+            return agent.wipe_unflushed(args.id, PowerLossMode(args.mode), args.seed)
+        case AgentVerb.WIPE_VOLUME:
             return agent.wipe_volume(args.id)
         case "checkpoint":
             return _checkpoint(agent, args.name)
     return agent.state()
 
 
-def _until(agent: Agent, args: argparse.Namespace) -> float:
+def _until(agent: BrokerAgent, args: argparse.Namespace) -> float:
     return float(args.until if args.until is not None else agent.clock() + args.seconds)
 
 
-def _checkpoint(agent: Agent, name: str) -> dict[str, Any]:
+def _checkpoint(agent: BrokerAgent, name: str) -> dict[str, Any]:
     if not name or "/" in name or name.startswith("."):
         raise BadRequest(f"{name!r}: allowed: the name of a file beside the partitions' folders")
     for folder in agent.target.data:
@@ -153,13 +155,13 @@ def _checkpoint(agent: Agent, name: str) -> dict[str, Any]:
     return {"name": name, "content": None}
 
 
-def _send_files(agent: Agent, args: argparse.Namespace) -> int:
-    from minikafka.agent.archive import Member, log_members, write_archive
+def _send_files(agent: BrokerAgent, args: argparse.Namespace) -> int:
+    from minikafka.agent.archive import ArchiveEntry, log_members, write_archive
 
     if args.verb == "events":
         path = agent.target.events
         found = sorted(path.parent.glob("*.jsonl")) if path is not None else []
-        error = write_archive([Member(each, each.name) for each in found], sys.stdout)
+        error = write_archive([ArchiveEntry(each, each.name) for each in found], sys.stdout)
     else:
         with agent.at_rest():
             error = write_archive(log_members(agent.target.data, agent.target.unflushed, args.topic), sys.stdout)

@@ -31,7 +31,7 @@ OVER_KEPT_MAX = 500
 LOCK_SECONDS_MAX = 20.0
 
 
-class Verb(StrEnum):
+class AgentVerb(StrEnum):
     """A fault."""
 
     KILL = "kill"
@@ -41,7 +41,7 @@ class Verb(StrEnum):
     WIPE_VOLUME = "wipe-volume"
 
 
-HOLDING = frozenset({Verb.KILL, Verb.TERMINATE})
+HOLDING = frozenset({AgentVerb.KILL, AgentVerb.TERMINATE})
 """Faults after which the broker is held at the gate."""
 
 
@@ -54,11 +54,11 @@ class Stage(StrEnum):
 
 
 @dataclass(slots=True)
-class Fault:
+class BrokerFault:
     """One fault of this broker."""
 
     id: str
-    verb: Verb
+    verb: AgentVerb
     at: float
     """When it was asked for, Unix seconds."""
     until: float | None = None
@@ -85,13 +85,13 @@ class Fault:
         return {**made, "pids": [target.pid for target in self.targets], "ended_by": self.ended_by}
 
 
-def _parse(raw: dict[str, Any]) -> Fault:
-    found = {each.name: raw[each.name] for each in fields(Fault) if each.name in raw}
-    found["verb"], found["stage"] = Verb(raw["verb"]), Stage(raw["stage"])
+def _parse(raw: dict[str, Any]) -> BrokerFault:
+    found = {each.name: raw[each.name] for each in fields(BrokerFault) if each.name in raw}
+    found["verb"], found["stage"] = AgentVerb(raw["verb"]), Stage(raw["stage"])
     found["targets"] = [ProcessIdentity(int(each["pid"]), int(each["start_ticks"])) for each in raw["targets"]]
     if found["until"] is not None:
         found["until"] = float(found["until"])
-    return Fault(**found)
+    return BrokerFault(**found)
 
 
 class UnreadableFaults(Exception):
@@ -101,20 +101,20 @@ class UnreadableFaults(Exception):
 class Faults:
     """The faults on record, oldest first, while nobody else changes them."""
 
-    def __init__(self, path: Path, faults: list[Fault]) -> None:
+    def __init__(self, path: Path, faults: list[BrokerFault]) -> None:
         self._path = path
         self.all = faults
 
-    def get(self, fault_id: str) -> Fault | None:
+    def get(self, fault_id: str) -> BrokerFault | None:
         return next((fault for fault in self.all if fault.id == fault_id), None)
 
     @property
-    def lasting(self) -> list[Fault]:
+    def lasting(self) -> list[BrokerFault]:
         """Those that go on."""
         return [fault for fault in self.all if fault.lasts]
 
     @property
-    def hold(self) -> Fault | None:
+    def hold(self) -> BrokerFault | None:
         """The one that holds the broker at the gate."""
         return next((fault for fault in self.lasting if fault.verb in HOLDING), None)
 

@@ -30,7 +30,7 @@ TOLD = "gate: "
 """What a broker's lines about its gate begin with. They say until when it holds, and stay in the log when it does no more."""
 
 
-class Hold(NamedTuple):
+class GateHold(NamedTuple):
     """What a gate's file says."""
 
     until: float
@@ -48,7 +48,7 @@ class BadGate(Exception):
     """A gate's file that does not hold, because nobody can tell until when; one line."""
 
 
-def write_gate(path: Path, hold: Hold) -> None:
+def write_gate(path: Path, hold: GateHold) -> None:
     """Close the gate, in one step. Raises OSError."""
     write_atomic(path, json.dumps(hold._asdict()) + "\n")
 
@@ -58,7 +58,7 @@ def remove_gate(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def read_gate(path: Path) -> Hold | None:
+def read_gate(path: Path) -> GateHold | None:
     """Until when the gate holds, whether or not that time has come; None when there is no file.
 
     A time more than an hour after the file was written counts as one hour after it.
@@ -81,10 +81,10 @@ def read_gate(path: Path) -> Hold | None:
         raise BadGate(f'{path}: no time; allowed: {{"until": UNIX SECONDS}}')
     # Compared before it becomes a float: JSON's integers have no largest.
     capped = float(min(until, written + HOLD_SECONDS_MAX))
-    return Hold(capped, str(found.get("id") or ""), str(found.get("verb") or ""))
+    return GateHold(capped, str(found.get("id") or ""), str(found.get("verb") or ""))
 
 
-def holds(path: Path, now: float) -> Hold | None:
+def holds(path: Path, now: float) -> GateHold | None:
     """The hold that is in force at `now` (Unix seconds), or None. A file that is no gate's does not hold."""
     with contextlib.suppress(BadGate):
         found = read_gate(path)

@@ -21,7 +21,7 @@ from typing import Any
 from minikafka.log.unflushed import COPY_CHUNK_BYTES, parse_tail_name
 
 
-class Mode(StrEnum):
+class PowerLossMode(StrEnum):
     """How much of what was not flushed is gone."""
 
     ALL = "all"
@@ -51,7 +51,7 @@ class Cut:
         return asdict(self)
 
 
-def plan(data: Sequence[Path], unflushed: Path, mode: Mode, seed: int) -> list[Cut]:
+def plan(data: Sequence[Path], unflushed: Path, mode: PowerLossMode, seed: int) -> list[Cut]:
     """What a power loss now does to each log, a line for each data file that has an unflushed part. Raises OSError."""
     cuts: list[Cut] = []
     for folder in sorted(unflushed.iterdir()) if unflushed.is_dir() else ():
@@ -61,18 +61,18 @@ def plan(data: Sequence[Path], unflushed: Path, mode: Mode, seed: int) -> list[C
     return cuts
 
 
-def _plan_log(home: Path, folder: Path, mode: Mode, seed: str) -> Iterator[Cut]:
+def _plan_log(home: Path, folder: Path, mode: PowerLossMode, seed: str) -> Iterator[Cut]:
     parts = list(_unflushed_parts(home, folder))
     rng = random.Random(seed)
     total = sum(size for _, _, _, size in parts)
     # Below the whole: a loss that loses nothing is none.
-    left = 0 if mode is Mode.ALL or not total else rng.randrange(total)
+    left = 0 if mode is PowerLossMode.ALL or not total else rng.randrange(total)
     torn = False
     for data, start, tails, size in parts:
         kept = min(left, size)
         left -= kept
         garbage = 0
-        if mode is Mode.GARBAGE and kept < size and not torn:
+        if mode is PowerLossMode.GARBAGE and kept < size and not torn:
             garbage = rng.randint(1, size - kept)
         torn = torn or kept < size
         yield Cut(str(data), start, tails, size, kept, garbage, f"{seed}:{data.name}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 
-from minikafka.agent.agent import Agent
+from minikafka.agent.agent import BrokerAgent
 from minikafka.agent.errors import AgentError
-from minikafka.agent.faults import UnreadableFaults, Verb
+from minikafka.agent.faults import AgentVerb, UnreadableFaults
 from minikafka.telemetry.console import tell
 
 POLL_SECONDS = 0.25
@@ -16,7 +16,7 @@ COMPLAINT_SECONDS = 60.0
 _STOP = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(agent: Agent) -> int:
+def serve(agent: BrokerAgent) -> int:
     """Run until SIGTERM or SIGINT: then the pod goes. A paused broker goes on first, or it could not stop in order."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)
     agent.folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def serve(agent: Agent) -> int:
         if signal.sigtimedwait(_STOP, POLL_SECONDS) is not None:
             break
     try:
-        agent.recover([Verb.PAUSE], by="stop of the agent")
+        agent.recover([AgentVerb.PAUSE], by="stop of the agent")
     except (AgentError, UnreadableFaults, OSError) as error:
         tell(f"chaos-agent: {error}")
     return 0

@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetBroker:
     """The broker with this properties file; the path is as on the broker's command line."""
 
     config: Path

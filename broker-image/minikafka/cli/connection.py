@@ -24,7 +24,7 @@ class NoAnswer(Exception):
     """The broker did not answer, or not in a way that can be read; ``str()`` says how."""
 
 
-class Connection:
+class BrokerConnection:
     """A connection that sends one request at a time; use it as a context manager."""
 
     def __init__(self, host: str, port: int, timeout: float) -> None:
@@ -36,7 +36,7 @@ class Connection:
             raise NoAnswer(error.strerror or str(error)) from error
         self._versions: dict[int, tuple[int, int]] = {}
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> BrokerConnection:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -89,12 +89,12 @@ class Connection:
 
 
 @contextlib.contextmanager
-def first_that_answers(bootstrap: str, timeout: float) -> Iterator[Connection]:
+def first_that_answers(bootstrap: str, timeout: float) -> Iterator[BrokerConnection]:
     """A connection to the first bootstrap address that takes one and speaks Kafka; else :class:`CommandError`."""
     refusals = []
     for host, port in endpoints(bootstrap):
         try:
-            connection = Connection(host, port, timeout)
+            connection = BrokerConnection(host, port, timeout)
         except NoAnswer as refusal:
             refusals.append(f"{host}:{port} ({refusal})")
             continue

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from minikafka.cli.connection import Connection, NoAnswer, first_that_answers
+from minikafka.cli.connection import BrokerConnection, NoAnswer, first_that_answers
 from minikafka.cli.exits import UNKNOWN, CommandError
 from minikafka.protocol.errors import ErrorCode
 
@@ -16,7 +16,7 @@ _METADATA_NEWEST = 12
 _POLL_SECONDS = 0.05
 
 
-class Broker(NamedTuple):
+class BrokerMetadata(NamedTuple):
     """A live broker."""
 
     id: int
@@ -25,7 +25,7 @@ class Broker(NamedTuple):
     rack: str | None
 
 
-class Partition(NamedTuple):
+class PartitionMetadata(NamedTuple):
     """A partition; ``leader`` is -1 when it has none, ``leader_epoch`` -1 when the broker did not say."""
 
     number: int
@@ -47,13 +47,13 @@ class Partition(NamedTuple):
         return len(self.isr) < len(self.replicas)
 
 
-class Topic(NamedTuple):
+class TopicMetadata(NamedTuple):
     """A topic; ``error`` is UNKNOWN_TOPIC_OR_PARTITION for one that was asked for and is not there."""
 
     name: str
     error: ErrorCode
     internal: bool
-    partitions: list[Partition]
+    partitions: list[PartitionMetadata]
 
 
 class ClusterMetadata(NamedTuple):
@@ -61,10 +61,10 @@ class ClusterMetadata(NamedTuple):
 
     cluster_id: str | None
     controller: int
-    brokers: list[Broker]
-    topics: list[Topic]
+    brokers: list[BrokerMetadata]
+    topics: list[TopicMetadata]
 
-    def topic(self, name: str) -> Topic | None:
+    def topic(self, name: str) -> TopicMetadata | None:
         """A topic that exists, by name."""
         return next((topic for topic in self.topics if topic.name == name and not topic.error), None)
 
@@ -89,17 +89,17 @@ def fetch_metadata(bootstrap: str, topics: Sequence[str] | None = None, timeout:
         cluster_id=answer.cluster_id,
         controller=int(answer.controller_id),
         brokers=sorted(
-            Broker(int(node.node_id), node.host, int(node.port), node.rack)
+            BrokerMetadata(int(node.node_id), node.host, int(node.port), node.rack)
             for node in answer.brokers
             if unfenced is None or int(node.node_id) in unfenced
         ),
         topics=sorted(
-            Topic(
+            TopicMetadata(
                 name=str(topic.name),
                 error=ErrorCode(int(topic.error_code)),
                 internal=topic.is_internal,
                 partitions=sorted(
-                    Partition(
+                    PartitionMetadata(
                         number=int(partition.partition_index),
                         error=ErrorCode(int(partition.error_code)),
                         leader=int(partition.leader_id),
@@ -116,7 +116,7 @@ def fetch_metadata(bootstrap: str, topics: Sequence[str] | None = None, timeout:
     )
 
 
-def _unfenced(connection: Connection) -> set[int] | None:
+def _unfenced(connection: BrokerConnection) -> set[int] | None:
     """Brokers that the controller holds to be alive; None when the cluster does not say. Metadata lists dead ones a while."""
     try:
         answer = connection.request(DESCRIBE_CLUSTER, 0, {"include_cluster_authorized_operations": False})

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from minikafka.cli.connection import Connection, NoAnswer
-from minikafka.cli.metadata import Broker
+from minikafka.cli.connection import BrokerConnection, NoAnswer
+from minikafka.cli.metadata import BrokerMetadata
 
 DESCRIBE_CONFIGS = 32
 _DESCRIBE_CONFIGS_NEWEST = 4
@@ -59,7 +59,7 @@ class Page(NamedTuple):
     error: str | None
 
 
-def scrape_all(brokers: Iterable[Broker], timeout: float) -> dict[int, Page]:
+def scrape_all(brokers: Iterable[BrokerMetadata], timeout: float) -> dict[int, Page]:
     """The pages of all these brokers, asked at the same time; one that does not answer costs ``timeout`` seconds."""
     listed = list(brokers)
     if not listed:
@@ -68,7 +68,7 @@ def scrape_all(brokers: Iterable[Broker], timeout: float) -> dict[int, Page]:
         return dict(zip((broker.id for broker in listed), pool.map(lambda b: scrape(b, timeout), listed), strict=True))
 
 
-def scrape(broker: Broker, timeout: float) -> Page:
+def scrape(broker: BrokerMetadata, timeout: float) -> Page:
     """One broker's page. Never raises for a broker that is silent or is not a MiniKafka."""
     port = None
     try:
@@ -83,7 +83,7 @@ def scrape(broker: Broker, timeout: float) -> Page:
         return Page(port, {}, f"metrics port {port}: {reason}")
 
 
-def _metrics_port(broker: Broker, timeout: float) -> int | None:
+def _metrics_port(broker: BrokerMetadata, timeout: float) -> int | None:
     values = {
         "resources": [
             {
@@ -93,7 +93,7 @@ def _metrics_port(broker: Broker, timeout: float) -> int | None:
             }
         ]
     }
-    with Connection(broker.host, broker.port, timeout) as connection:
+    with BrokerConnection(broker.host, broker.port, timeout) as connection:
         answer = connection.request(DESCRIBE_CONFIGS, _DESCRIBE_CONFIGS_NEWEST, values)
     for result in answer.results:
         for config in result.configs:

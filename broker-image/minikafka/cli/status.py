@@ -8,7 +8,7 @@ from typing import Any
 
 from minikafka.cli import arguments, exits
 from minikafka.cli.exits import CommandError
-from minikafka.cli.metadata import Broker, ClusterMetadata, Partition, Topic, fetch_metadata
+from minikafka.cli.metadata import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata, fetch_metadata
 from minikafka.cli.output import new_table, print_json, print_rich, shown, shown_ids
 from minikafka.cli.scrape import NO_METRICS, Page, Replica, best, scrape_all
 
@@ -43,7 +43,7 @@ def _healthy(metadata: ClusterMetadata) -> bool:
     return not any(_ill(partition) for topic in metadata.topics for partition in topic.partitions)
 
 
-def _ill(partition: Partition) -> bool:
+def _ill(partition: PartitionMetadata) -> bool:
     return partition.offline or partition.under_replicated
 
 
@@ -74,7 +74,7 @@ def _as_json(metadata: ClusterMetadata, pages: dict[int, Page]) -> dict[str, Any
     }
 
 
-def _broker_as_json(broker: int, live: Broker | None, page: Page | None) -> dict[str, Any]:
+def _broker_as_json(broker: int, live: BrokerMetadata | None, page: Page | None) -> dict[str, Any]:
     return {
         "id": broker,
         "alive": live is not None,
@@ -86,7 +86,7 @@ def _broker_as_json(broker: int, live: Broker | None, page: Page | None) -> dict
     }
 
 
-def _partition_as_json(topic: Topic, partition: Partition, pages: dict[int, Page]) -> dict[str, Any]:
+def _partition_as_json(topic: TopicMetadata, partition: PartitionMetadata, pages: dict[int, Page]) -> dict[str, Any]:
     place = (topic.name, partition.number)
     return {
         "topic": topic.name,
@@ -114,13 +114,15 @@ def _partition_as_json(topic: Topic, partition: Partition, pages: dict[int, Page
     }
 
 
-def _replicas(partition: Partition, pages: dict[int, Page], place: tuple[str, int]) -> Iterable[tuple[int, Replica]]:
+def _replicas(
+    partition: PartitionMetadata, pages: dict[int, Page], place: tuple[str, int]
+) -> Iterable[tuple[int, Replica]]:
     for broker in partition.replicas:
         page = pages.get(broker)
         yield broker, page.replicas.get(place, Replica()) if page else Replica()
 
 
-def _role(partition: Partition, broker: int) -> str:
+def _role(partition: PartitionMetadata, broker: int) -> str:
     return "leader" if broker == partition.leader else "follower"
 
 
@@ -168,7 +170,7 @@ def _broker_table(metadata: ClusterMetadata, pages: dict[int, Page]) -> Any:
     return table
 
 
-def _partition_table(listed: list[tuple[Topic, Partition]], pages: dict[int, Page]) -> Any:
+def _partition_table(listed: list[tuple[TopicMetadata, PartitionMetadata]], pages: dict[int, Page]) -> Any:
     table = new_table(("partition", "#leader", "#epoch", "#p.epoch", "ISR", "replica", "#LEO", "#HW", "#flushed"))
     for topic, partition in listed:
         place = (topic.name, partition.number)

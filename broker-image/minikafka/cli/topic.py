@@ -9,7 +9,7 @@ from typing import Any
 from minikafka.cli import arguments, exits
 from minikafka.cli.client import REQUEST_TIMEOUT, admin_client, admin_library, kafka_errors
 from minikafka.cli.exits import CommandError, bad_input
-from minikafka.cli.metadata import ClusterMetadata, Topic, await_metadata, fetch_metadata
+from minikafka.cli.metadata import ClusterMetadata, TopicMetadata, await_metadata, fetch_metadata
 from minikafka.cli.output import print_json, print_table, shown_ids
 
 _SETTLE_TIMEOUT = 10.0
@@ -128,7 +128,7 @@ def _create(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _settled(topic: Topic | None, partitions: int = 1) -> bool:
+def _settled(topic: TopicMetadata | None, partitions: int = 1) -> bool:
     if topic is None or len(topic.partitions) < partitions:
         return False
     return not any(partition.offline for partition in topic.partitions)
@@ -193,7 +193,7 @@ def _describe(args: argparse.Namespace) -> int:
     return exits.OK
 
 
-def _as_json(topic: Topic, config: Mapping[str, str]) -> dict[str, Any]:
+def _as_json(topic: TopicMetadata, config: Mapping[str, str]) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "internal": topic.internal,

@@ -60,12 +60,12 @@ class ConfigError(ValueError):
         self.problems = problems
 
 
-class Refused(ValueError):
+class InvalidValue(ValueError):
     """A value outside what its key allows; turned into a line of a :class:`ConfigError` by the caller."""
 
 
 class Key(Generic[T]):
-    """One declared key. ``parse`` turns text into a value or raises :class:`Refused` or ``ValueError``.
+    """One declared key. ``parse`` turns text into a value or raises :class:`InvalidValue` or ``ValueError``.
 
     ``unused`` says that the key is taken, so that files made for Kafka work, and that nothing depends on its value yet:
     the page says so, and a broker warns when it is set.
@@ -142,7 +142,7 @@ class Key(Generic[T]):
             return self.parse(text)
         except ValueError as error:
             shown = "[hidden]" if self.sensitive else text
-            reason = f"{error}; " if isinstance(error, Refused) and str(error) else ""
+            reason = f"{error}; " if isinstance(error, InvalidValue) and str(error) else ""
             raise ConfigError(f"{self.name}={shown}: {reason}allowed: {self.allowed}") from None
 
 
@@ -160,10 +160,10 @@ def as_text(value: Any) -> str | None:
 def _whole(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not _INTEGER.fullmatch(text):
-            raise Refused("not a whole number")
+            raise InvalidValue("not a whole number")
         value = int(text)
         if not low <= value <= high:
-            raise Refused("too small" if value < low else "too large")
+            raise InvalidValue("too small" if value < low else "too large")
         return value
 
     return parse
@@ -194,10 +194,10 @@ def double(default: float, low: float, high: float, /, *, doc: str, **rest: Any)
 
     def parse(text: str) -> float:
         if not _DECIMAL.fullmatch(text):
-            raise Refused("not a number")
+            raise InvalidValue("not a number")
         value = float(text)
         if not low <= value <= high:
-            raise Refused("too small" if value < low else "too large")
+            raise InvalidValue("too small" if value < low else "too large")
         return value
 
     return Key(ConfigType.DOUBLE, default, f"number from {low} to {high}", parse, doc, **rest)
@@ -209,7 +209,7 @@ def boolean(default: bool, /, *, doc: str, **rest: Any) -> Key[bool]:
     def parse(text: str) -> bool:
         lowered = text.lower()
         if lowered not in ("true", "false"):
-            raise Refused
+            raise InvalidValue
         return lowered == "true"
 
     return Key(ConfigType.BOOLEAN, default, "true, false", parse, doc, **rest)
@@ -220,7 +220,7 @@ def text(default: str | None, /, *, doc: str, allowed: str = "text", pattern: st
 
     def parse(value: str) -> str:
         if not re.fullmatch(pattern, value):
-            raise Refused
+            raise InvalidValue
         return value
 
     return Key(ConfigType.STRING, default, allowed, parse, doc, **rest)
@@ -233,7 +233,7 @@ def optional_text(*, doc: str, allowed: str = "text", pattern: str = ".*", **res
         if not value:
             return None
         if not re.fullmatch(pattern, value):
-            raise Refused
+            raise InvalidValue
         return value
 
     return Key(ConfigType.STRING, None, allowed, parse, doc, **rest)
@@ -244,7 +244,7 @@ def one_of(default: str, values: tuple[str, ...], /, *, doc: str, **rest: Any) -
 
     def parse(value: str) -> str:
         if value not in values:
-            raise Refused
+            raise InvalidValue
         return value
 
     return Key(ConfigType.STRING, default, ", ".join(values), parse, doc, **rest)
@@ -258,11 +258,11 @@ def words(
     def parse(value: str) -> tuple[str, ...]:
         items = tuple(item.strip() for item in value.split(",")) if value else ()
         if not all(items) or not items:
-            raise Refused("empty entry")
+            raise InvalidValue("empty entry")
         if len(set(items)) != len(items):
-            raise Refused("duplicate entry")
+            raise InvalidValue("duplicate entry")
         if values is not None and not set(items) <= set(values):
-            raise Refused
+            raise InvalidValue
         return items
 
     shown = allowed or "comma-separated list of " + ", ".join(values or ("text",))

@@ -4,7 +4,7 @@ import re
 import socket
 from typing import NamedTuple
 
-from minikafka.config.keys import ConfigError, ConfigType, Key, Refused
+from minikafka.config.keys import ConfigError, ConfigType, InvalidValue, Key
 
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]*)\]|([A-Za-z0-9._%-]*)):([0-9]{1,5})", re.ASCII)
 _KAFKA_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -25,21 +25,21 @@ class Endpoint(NamedTuple):
 
 
 def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
-    """Parse a ``listeners`` value; raises :class:`Refused` with what is wrong with which entry."""
+    """Parse a ``listeners`` value; raises :class:`InvalidValue` with what is wrong with which entry."""
     endpoints: list[Endpoint] = []
     for item in text.split(","):
         match = _ENDPOINT.fullmatch(item.strip())
         if match is None:
-            raise Refused(f"{item.strip() or 'an empty entry'!r} is no listener")
+            raise InvalidValue(f"{item.strip() or 'an empty entry'!r} is no listener")
         endpoint = Endpoint(match[1].upper(), match[2] or match[3] or "", int(match[4]))
         if endpoint.port > 65535:
-            raise Refused(f"port {endpoint.port} is above 65535")
+            raise InvalidValue(f"port {endpoint.port} is above 65535")
         for other in endpoints:
             if other.name == endpoint.name:
-                raise Refused(f"two listeners are named {endpoint.name}")
+                raise InvalidValue(f"two listeners are named {endpoint.name}")
             # Kafka allows the same port once on IPv4 and once on IPv6 (KIP-797).
             if endpoint.port and other.port == endpoint.port and (":" in other.host) == (":" in endpoint.host):
-                raise Refused(f"two listeners use port {endpoint.port}")
+                raise InvalidValue(f"two listeners use port {endpoint.port}")
         endpoints.append(endpoint)
     return tuple(endpoints)
 
@@ -50,14 +50,14 @@ def listener_list(default: tuple[Endpoint, ...] | None, /, *, doc: str) -> Key[t
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """``NAME:PROTOCOL,...`` into a mapping; raises :class:`Refused`."""
+    """``NAME:PROTOCOL,...`` into a mapping; raises :class:`InvalidValue`."""
     protocols: dict[str, str] = {}
     for item in text.split(","):
         name, colon, protocol = (part.strip().upper() for part in item.partition(":"))
         if not colon or not name or protocol not in _KAFKA_PROTOCOLS:
-            raise Refused(f"{item.strip()!r} is no NAME:PROTOCOL pair")
+            raise InvalidValue(f"{item.strip()!r} is no NAME:PROTOCOL pair")
         if protocols.setdefault(name, protocol) != protocol:
-            raise Refused(f"listener {name} has two protocols")
+            raise InvalidValue(f"listener {name} has two protocols")
     return protocols
 
 

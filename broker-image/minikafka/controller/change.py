@@ -25,7 +25,7 @@ class Election(Enum):
     """Like ONLINE, and a replica that is not in sync when there is no other: records may be lost."""
 
 
-class Assignment(NamedTuple):
+class PartitionAssignment(NamedTuple):
     """Where a partition lives, and the move that is under way (KIP-455)."""
 
     replicas: tuple[int, ...]
@@ -35,7 +35,7 @@ class Assignment(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PartitionChange:
     """The new state, and how its leader was found: None when no election took place, else whether it was a clean one."""
 
     state: PartitionState
@@ -103,7 +103,9 @@ class ChangeRules:
         return old.last_known_elr or old.isr[:1]
 
 
-def finish_reassignment(assignment: Assignment, isr: tuple[int, ...]) -> tuple[Assignment, tuple[int, ...]] | None:
+def finish_reassignment(
+    assignment: PartitionAssignment, isr: tuple[int, ...]
+) -> tuple[PartitionAssignment, tuple[int, ...]] | None:
     """Assignment and ISR without the leaving replicas, once every replica of the target is in sync; None until then.
 
     Every one, not only the arriving ones: else a smaller assignment could end with fewer copies than it names.
@@ -112,10 +114,10 @@ def finish_reassignment(assignment: Assignment, isr: tuple[int, ...]) -> tuple[A
     target = tuple(r for r in replicas if r not in removing)
     if not (adding or removing) or not set(target) <= set(isr):
         return None
-    return Assignment(target), tuple(r for r in isr if r in target)
+    return PartitionAssignment(target), tuple(r for r in isr if r in target)
 
 
-def change_min_isr(old: PartitionState, rules: ChangeRules, before: int | None) -> Change | None:
+def change_min_isr(old: PartitionState, rules: ChangeRules, before: int | None) -> PartitionChange | None:
     """The change that goes with another ``min.insync.replicas``; None when its effective value stays (KIP-966).
 
     Two things would lose records otherwise. When the minimum falls, an ISR that was too small may be large enough: it then
@@ -128,7 +130,7 @@ def change_min_isr(old: PartitionState, rules: ChangeRules, before: int | None) 
     size = len(old.replicas)
     if before is not None and min(before, size) == min(rules.min_isr, size):
         return None
-    return change(old, rules) or Change(replace(old, partition_epoch=old.partition_epoch + 1))
+    return change(old, rules) or PartitionChange(replace(old, partition_epoch=old.partition_epoch + 1))
 
 
 def change(
@@ -139,8 +141,8 @@ def change(
     election: Election = Election.ONLINE,
     uncleanly_stopped: Collection[int] = (),
     recovered: bool = False,
-    assignment: Assignment | None = None,
-) -> Change | None:
+    assignment: PartitionAssignment | None = None,
+) -> PartitionChange | None:
     """The change that brings a partition to the target ISR with a fit leader; None when nothing changes.
 
     Args:
@@ -151,7 +153,7 @@ def change(
     """
     target = old.isr if isr is None else isr
     target = tuple(r for r in target if r not in uncleanly_stopped)
-    wanted = assignment or Assignment(old.replicas, old.adding, old.removing)
+    wanted = assignment or PartitionAssignment(old.replicas, old.adding, old.removing)
     wanted, target = finish_reassignment(wanted, target) or (wanted, target)
     base = replace(old, replicas=wanted.replicas, adding=wanted.adding, removing=wanted.removing)
     elr = rules.next_elr(base, target, uncleanly_stopped)
@@ -172,4 +174,4 @@ def change(
     if leader != old.leader or not set(old.replicas) <= set(new.replicas):
         new = replace(new, leader_epoch=old.leader_epoch + 1)  # a replica that left must not be led by the old term
     new = replace(new, partition_epoch=old.partition_epoch + 1)
-    return Change(new, clean if leader not in (old.leader, NO_LEADER) else None)
+    return PartitionChange(new, clean if leader not in (old.leader, NO_LEADER) else None)

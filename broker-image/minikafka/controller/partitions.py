@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from minikafka.controller.change import Assignment, Election, change
+from minikafka.controller.change import Election, PartitionAssignment, change
 from minikafka.controller.workspace import Workspace
 from minikafka.metadata.image import NO_LEADER, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode, KafkaError
@@ -218,7 +218,7 @@ class PartitionRegistry:
             self.workspace.rules(topic),
             isr=isr,
             election=self.workspace.election(topic),
-            assignment=Assignment(replicas, adding, removing),
+            assignment=PartitionAssignment(replicas, adding, removing),
         )
         if made is not None and len(replicas) > len(old.replicas):
             try:

@@ -42,7 +42,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GiveAnswer:
     """Give an answer: what was decided, or the KafkaError with which it was refused."""
 
     reply: Callable[[Any], None]
@@ -67,13 +67,13 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TermEnded:
     """The term is over, and nothing of it goes on."""
 
     reason: str
 
 
-Effect = Commit | Answer | Happened | Failed | Ended
+Effect = Commit | GiveAnswer | Happened | Failed | TermEnded
 
 
 class ControllerTerm:
@@ -94,7 +94,7 @@ class ControllerTerm:
         self.over = False
         self._resignation = resignation
         self._queue: list[tuple[Callable[[Controller], Any], Callable[[Any], None]]] = []
-        self._decided: list[Answer] = []
+        self._decided: list[GiveAnswer] = []
         self._events: list[Event] = []
         self._committing = False
         self._tick_due: float | None = None
@@ -136,8 +136,8 @@ class ControllerTerm:
                 # It may be half decided, so nothing of it may be written. The client is not told to try the next controller.
                 self._queue = batch[index + 1 :] + self._queue
                 failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller failed on this")
-                return [Answer(reply, failure), *self.failed(error, now)]
-            self._decided.append(Answer(reply, value))
+                return [GiveAnswer(reply, failure), *self.failed(error, now)]
+            self._decided.append(GiveAnswer(reply, value))
         records, self._events = self.controller.take_changes()
         if not records:
             return self._release()
@@ -228,11 +228,11 @@ class ControllerTerm:
         self.over = True
         waiting = [answer.reply for answer in self._decided] + [reply for _, reply in self._queue]
         self._decided, self._queue, self._events = [], [], []
-        return [*map(_refused, waiting), Ended(reason)]
+        return [*map(_refused, waiting), TermEnded(reason)]
 
 
-def _refused(reply: Callable[[Any], None]) -> Answer:
-    return Answer(reply, KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is no longer the controller"))
+def _refused(reply: Callable[[Any], None]) -> GiveAnswer:
+    return GiveAnswer(reply, KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is no longer the controller"))
 
 
 def _nobody(answer: object) -> None:

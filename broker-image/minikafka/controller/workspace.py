@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minikafka.controller.change import Change, ChangeRules, Election
+from minikafka.controller.change import ChangeRules, Election, PartitionChange
 from minikafka.metadata.image import BROKER, TOPIC, BrokerState, ClusterImage, TopicState
 
 
@@ -94,7 +94,7 @@ class Workspace:
         self.image.apply(key, value)
         self._changes[key] = value
 
-    def put_partition(self, topic: TopicState, index: int, change: Change, reason: str) -> TopicState:
+    def put_partition(self, topic: TopicState, index: int, change: PartitionChange, reason: str) -> TopicState:
         """Write a partition's new state and note what happened to its leader."""
         old = topic.partitions[index]
         new = change.state

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from minikafka.groups.config import GroupConfig
 from minikafka.groups.group import Group
-from minikafka.groups.membership import Membership
+from minikafka.groups.membership import GroupMembership
 from minikafka.groups.offsets_log import GroupRecord, OffsetsLog, commit_error
 from minikafka.groups.records import CommittedOffset, UnstorableGroupRecord, group_key, offset_records
 from minikafka.groups.requests import NO_GENERATION, CommitRequest, FetchResult
@@ -31,7 +31,7 @@ class Commits:
         self,
         config: GroupConfig,
         log: OffsetsLog,
-        membership: Membership,
+        membership: GroupMembership,
         partition_of: Callable[[str], int],
         gone: Callable[[Group, str, Now], None],
     ) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from minikafka.groups.commits import CommitRespond, Commits
 from minikafka.groups.config import GroupConfig
 from minikafka.groups.group import Group, JoinRespond, SyncRespond
-from minikafka.groups.membership import Membership
+from minikafka.groups.membership import GroupMembership
 from minikafka.groups.offsets_log import Append, OffsetsLog, group_error, removal_error
 from minikafka.groups.placement import partition_for
 from minikafka.groups.records import UnstorableGroupRecord, group_key, group_value
@@ -57,7 +57,7 @@ class GroupCoordinator:
     """
 
     log_class: type[OffsetsLog] = OffsetsLog
-    membership_class: type[Membership] = Membership
+    membership_class: type[GroupMembership] = GroupMembership
     commits_class: type[Commits] = Commits
 
     def __init__(

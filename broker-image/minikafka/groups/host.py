@@ -64,7 +64,7 @@ class LedPartition(Protocol):
     def leader(self) -> object | None: ...
 
 
-class Told(Protocol):
+class GroupObserver(Protocol):
     """Who hears of what happens here."""
 
     def emit(self, name: str, **fields: object) -> None:
@@ -94,7 +94,7 @@ class GroupHost:
         log: see :class:`InternalTopic`.
         partition_count: partitions of a topic in this broker's metadata, 0 when there is no such topic.
         new_id: a fresh unique text each time, for member ids.
-        told: see :class:`Told`.
+        told: see :class:`GroupObserver`.
         load_slice: seconds; see `LOAD_SLICE_SECONDS`.
     """
 
@@ -109,7 +109,7 @@ class GroupHost:
         log: InternalTopic,
         partition_count: Callable[[str], int],
         new_id: Callable[[], str],
-        told: Told,
+        told: GroupObserver,
         load_slice: float = LOAD_SLICE_SECONDS,
     ) -> None:
         self._clock = clock

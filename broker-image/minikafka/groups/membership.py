@@ -36,7 +36,7 @@ StoreGroup = Callable[[Group, Mapping[str, bytes], Now, Callable[[ErrorCode, Now
 """Writes a generation with its assignments; tells the error that members understand."""
 
 
-class Membership:
+class GroupMembership:
     """The rebalance protocol; one instance serves all groups of a coordinator."""
 
     def __init__(

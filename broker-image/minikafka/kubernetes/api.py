@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from minikafka.kubernetes.connection import LINE_BYTES_MAX, Answer, ApiUnreachable, HttpClient
+from minikafka.kubernetes.connection import LINE_BYTES_MAX, ApiUnreachable, HttpClient, HttpResponse
 from minikafka.kubernetes.credentials import Access
 from minikafka.kubernetes.topics import FIELD_MANAGER
 from minikafka.metadata.store import StoreError
@@ -184,7 +184,7 @@ class KubernetesApi:
         async with self._http.stream(target, REQUEST_SECONDS_MAX, SILENCE_SECONDS_MAX) as (status, headers, pieces):
             if status != 200:
                 body = b"".join([piece async for piece in pieces])
-                raise self._error(Answer(status, headers, body))
+                raise self._error(HttpResponse(status, headers, body))
             opened()
             async for line in _lines(pieces):
                 event = json.loads(line)
@@ -280,7 +280,7 @@ class KubernetesApi:
             raise ApiUnreachable(f"Kubernetes API: no JSON in the answer to {method} {target}", sent=True) from error
         return found
 
-    def _error(self, answer: Answer) -> ApiError:
+    def _error(self, answer: HttpResponse) -> ApiError:
         if answer.status == 401:
             self._http.access.token_refused()
         try:

@@ -37,7 +37,7 @@ class ApiUnreachable(StoreError):
         self.sent = sent
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """A complete answer; names of headers are lower case."""
 
     status: int
@@ -185,7 +185,7 @@ class HttpClient:
 
     async def request(
         self, method: str, target: str, headers: list[tuple[str, str]], body: bytes, timeout: float
-    ) -> Answer:
+    ) -> HttpResponse:
         """One request and its whole answer within ``timeout`` seconds. Raises ApiUnreachable."""
         connection: HttpConnection | None = None
         complete = False
@@ -206,7 +206,7 @@ class HttpClient:
                     self._give_back(connection)
                 else:  # also when the caller was cancelled: the rest of the answer would be taken for the next one
                     self._drop(connection)
-        return Answer(status, found, content)
+        return HttpResponse(status, found, content)
 
     @asynccontextmanager
     async def stream(

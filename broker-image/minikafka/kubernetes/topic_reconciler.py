@@ -16,7 +16,7 @@ from minikafka.kubernetes import desired, topics
 from minikafka.kubernetes.api import TOPIC as TOPICS
 from minikafka.kubernetes.api import Backoff, Conflict, Listing, NotFound, Object, WatchEvent, now
 from minikafka.kubernetes.reflector import Reflector
-from minikafka.kubernetes.topics import Refusal
+from minikafka.kubernetes.topics import TopicRefusal
 from minikafka.metadata.image import BROKER, TOPIC, TopicState
 from minikafka.metadata.store import Desk, StoreError
 from minikafka.protocol.errors import ErrorCode, KafkaError
@@ -46,7 +46,7 @@ class _Refused:
     """A wish that the controller refused. It is tried again later: brokers may have come."""
 
     generation: int
-    refusal: Refusal
+    refusal: TopicRefusal
     again_at: float
     pause: float
 
@@ -287,7 +287,7 @@ class TopicReconciler:
             await self._drop_finalizer(main)
             return False
         if not self.desk.may_delete_topics:
-            refusal = Refusal("TopicDeletionDisabled", "delete.topic.enable=false: topics of this cluster stay")
+            refusal = TopicRefusal("TopicDeletionDisabled", "delete.topic.enable=false: topics of this cluster stay")
             await self._put_status(main, topics.status_of(main, found[1], found[0], refusal, self._now()))
             return False
         await self._submit(desired.deletion(found[1].name, found[1].topic_id))
@@ -368,7 +368,7 @@ class TopicReconciler:
             if topics.has_finalizer(other):
                 await self._drop_finalizer(other)
             return
-        refusal = Refusal(
+        refusal = TopicRefusal(
             "Duplicate", f"MiniKafkaTopic {main['metadata']['name']} is topic {topics.topic_name(main)} already"
         )
         await self._put_status(other, topics.refused_status(other, refusal, self._now()))
@@ -384,16 +384,16 @@ class TopicReconciler:
                 raise _TermOver from error
             raise
 
-    def _is_refused(self, value: Object) -> Refusal | None:
+    def _is_refused(self, value: Object) -> TopicRefusal | None:
         """The refusal of this very wish, unless it is time to try again."""
         refused = self._refused.get(value["metadata"]["uid"])
         if refused is None or refused.generation != value["metadata"].get("generation"):
             return None
         return refused.refusal if now() < refused.again_at else None
 
-    def _refuse(self, name: str, value: Object, error: KafkaError) -> Refusal:
+    def _refuse(self, name: str, value: Object, error: KafkaError) -> TopicRefusal:
         uid, generation = value["metadata"]["uid"], value["metadata"].get("generation")
-        refusal = Refusal(topics.reason_of(error.code.name), str(error))
+        refusal = TopicRefusal(topics.reason_of(error.code.name), str(error))
         before = self._refused.get(uid)
         pause = REFUSED_SECONDS_FIRST
         if before is not None and before.generation == generation:

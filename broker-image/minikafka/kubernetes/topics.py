@@ -226,14 +226,16 @@ def metadata_patch(value: Object, cluster: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class TopicRefusal:
     """Why a wish is not met."""
 
     reason: str
     message: str
 
 
-def status_of(value: Object, state: TopicState, revision: int, refusal: Refusal | None, now: str) -> dict[str, Any]:
+def status_of(
+    value: Object, state: TopicState, revision: int, refusal: TopicRefusal | None, now: str
+) -> dict[str, Any]:
     """The whole status. ``now`` (RFC 3339) is used where a condition changes; else the old time stays."""
     rows = [{"partition": i, **p.to_json()} for i, p in enumerate(state.partitions)]
     factor = replication_factor(state)
@@ -266,7 +268,7 @@ def status_of(value: Object, state: TopicState, revision: int, refusal: Refusal 
     }
 
 
-def refused_status(value: Object, refusal: Refusal, now: str) -> dict[str, Any]:
+def refused_status(value: Object, refusal: TopicRefusal, now: str) -> dict[str, Any]:
     """The status of an object whose topic could not be made: nothing but why."""
     generation = value["metadata"].get("generation", 0)
     ready = ("False", refusal.reason, refusal.message)

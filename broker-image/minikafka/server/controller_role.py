@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from minikafka.controller.controller import Controller
 from minikafka.controller.heartbeats import Heartbeats
 from minikafka.controller.resignation import ControllerResignation
-from minikafka.controller.term import Answer, Commit, Effect, Ended, Failed, Happened
+from minikafka.controller.term import Commit, Effect, Failed, GiveAnswer, Happened, TermEnded
 from minikafka.controller.workspace import Event
 from minikafka.controller_settings import controller_config
 from minikafka.metadata.image import ClusterImage
@@ -140,13 +140,13 @@ class ControllerRole:
             match effect:
                 case Commit():
                     commit = effect
-                case Answer():
+                case GiveAnswer():
                     effect.give()
                 case Happened():
                     self._tell(effect.event)
                 case Failed():
                     self.context.supervisor.report(COMPONENT, effect.error)
-                case Ended():
+                case TermEnded():
                     self._end(effect.reason)
         return commit
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from minikafka.config.docs import configuration_page
-from minikafka.telemetry.anomalies import DECLARATIONS, DIVERGENCE, GROUPS, LOSS, ORDER, Kind
+from minikafka.telemetry.anomalies import DECLARATIONS, DIVERGENCE, GROUPS, LOSS, ORDER, AnomalyKind
 from minikafka.telemetry.events import EVENTS, FIELDS
 from minikafka.telemetry.marked_page import replaced
 from minikafka.telemetry.metrics import (
@@ -146,13 +146,13 @@ PAGES = {"metrics.md": metrics_page, "events.md": events_page, "configuration.md
 
 def anomaly_tables() -> str:
     """The anomalies of ``docs/verdicts.md``, by what shows them."""
-    rest = [kind for kind in Kind if kind not in LOSS | ORDER | GROUPS | DIVERGENCE]
+    rest = [kind for kind in AnomalyKind if kind not in LOSS | ORDER | GROUPS | DIVERGENCE]
     groups = (
-        ("Loss", [kind for kind in Kind if kind in LOSS]),
+        ("Loss", [kind for kind in AnomalyKind if kind in LOSS]),
         ("What readers and producers were told", rest),
-        ("Order", [kind for kind in Kind if kind in ORDER]),
-        ("Groups of consumers", [kind for kind in Kind if kind in GROUPS]),
-        ("Replicas' logs", [kind for kind in Kind if kind in DIVERGENCE]),
+        ("Order", [kind for kind in AnomalyKind if kind in ORDER]),
+        ("Groups of consumers", [kind for kind in AnomalyKind if kind in GROUPS]),
+        ("Replicas' logs", [kind for kind in AnomalyKind if kind in DIVERGENCE]),
     )
     lines: list[str] = []
     for title, kinds in groups:

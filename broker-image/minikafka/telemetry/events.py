@@ -69,7 +69,7 @@ FIELDS: Mapping[str, Field] = {
 }
 
 
-class Event(NamedTuple):
+class EventDeclaration(NamedTuple):
     """An event's meaning, its fields, and who emits it: any broker about itself or its replicas, or the controller."""
 
     doc: str
@@ -77,107 +77,111 @@ class Event(NamedTuple):
     partition: bool = False
 
 
-EVENTS: Mapping[str, Event] = {
+EVENTS: Mapping[str, EventDeclaration] = {
     # the broker
-    "broker_starting": Event("The process runs and its configuration was accepted.", ("version", "cluster_id")),
-    "broker_ready": Event("Listeners are open and the broker is unfenced.", ("listeners", "seconds")),
-    "broker_stopping": Event("It was asked to stop and moves its leaders away.", ("reason",)),
-    "broker_stopped": Event("Last event of a process that stopped by itself.", ("clean",)),
-    "component_failed": Event(
+    "broker_starting": EventDeclaration(
+        "The process runs and its configuration was accepted.", ("version", "cluster_id")
+    ),
+    "broker_ready": EventDeclaration("Listeners are open and the broker is unfenced.", ("listeners", "seconds")),
+    "broker_stopping": EventDeclaration("It was asked to stop and moves its leaders away.", ("reason",)),
+    "broker_stopped": EventDeclaration("Last event of a process that stopped by itself.", ("clean",)),
+    "component_failed": EventDeclaration(
         "A part of the broker cannot do its work and tries again; /healthz says so meanwhile, and answers 503 where a restart "
         "may help.",
         ("component", "error"),
     ),
-    "component_recovered": Event("That part works again.", ("component", "seconds")),
-    "internal_error": Event(
+    "component_recovered": EventDeclaration("That part works again.", ("component", "seconds")),
+    "internal_error": EventDeclaration(
         "An exception that nobody expected: a mistake of this program; at most once a minute for each place.",
         ("error", "place"),
     ),
     # the controller
-    "controller_elected": Event("This broker is the controller now.", ("controller_epoch",)),
-    "controller_resigned": Event("This broker no longer is the controller.", ("controller_epoch", "reason")),
-    "broker_registered": Event("A broker registered.", ("target", "broker_epoch", "clean")),
-    "broker_fenced": Event(
+    "controller_elected": EventDeclaration("This broker is the controller now.", ("controller_epoch",)),
+    "controller_resigned": EventDeclaration("This broker no longer is the controller.", ("controller_epoch", "reason")),
+    "broker_registered": EventDeclaration("A broker registered.", ("target", "broker_epoch", "clean")),
+    "broker_fenced": EventDeclaration(
         "A broker may no longer lead or be in an ISR.", ("target", "broker_epoch", "reason", "silent_ms")
     ),
-    "broker_unfenced": Event("A broker may lead again.", ("target", "broker_epoch")),
-    "leader_elected": Event(
+    "broker_unfenced": EventDeclaration("A broker may lead again.", ("target", "broker_epoch")),
+    "leader_elected": EventDeclaration(
         "A partition got a leader. clean=false: from outside the ISR, acknowledged records may be lost.",
         ("leader", "previous_leader", "leader_epoch", "partition_epoch", "isr", "clean", "reason"),
         True,
     ),
-    "partition_offline": Event(
+    "partition_offline": EventDeclaration(
         "No replica that may lead is alive.", ("leader_epoch", "partition_epoch", "isr", "reason"), True
     ),
-    "topic_created": Event("A topic was created.", ("topic_id", "partitions", "replication_factor")),
-    "topic_deleted": Event("A topic was deleted.", ("topic_id",)),
-    "topic_config_changed": Event("Settings of a topic changed.", ("keys",)),
-    "cluster_config_changed": Event(
+    "topic_created": EventDeclaration("A topic was created.", ("topic_id", "partitions", "replication_factor")),
+    "topic_deleted": EventDeclaration("A topic was deleted.", ("topic_id",)),
+    "topic_config_changed": EventDeclaration("Settings of a topic changed.", ("keys",)),
+    "cluster_config_changed": EventDeclaration(
         "A new controller made its own default of a setting the cluster's.", ("key", "value", "previous")
     ),
-    "partitions_added": Event("A topic got more partitions; so many it has now.", ("partitions",)),
+    "partitions_added": EventDeclaration("A topic got more partitions; so many it has now.", ("partitions",)),
     # a replica
-    "became_leader": Event(
+    "became_leader": EventDeclaration(
         "This replica leads.", ("leader_epoch", "partition_epoch", "start_offset", "isr", "high_watermark"), True
     ),
-    "became_follower": Event(
+    "became_follower": EventDeclaration(
         "This replica follows.",
         ("leader", "leader_epoch", "partition_epoch", "log_end_offset", "high_watermark"),
         True,
     ),
-    "replica_stopped": Event("This broker no longer holds a replica of the partition.", ("reason",), True),
-    "isr_shrunk": Event(
+    "replica_stopped": EventDeclaration("This broker no longer holds a replica of the partition.", ("reason",), True),
+    "isr_shrunk": EventDeclaration(
         "The leader's shorter ISR was accepted.",
         ("removed", "isr", "leader_epoch", "partition_epoch", "high_watermark", "log_end_offset"),
         True,
     ),
-    "isr_expanded": Event(
+    "isr_expanded": EventDeclaration(
         "The leader's longer ISR was accepted.",
         ("added", "isr", "leader_epoch", "partition_epoch", "high_watermark", "log_end_offset"),
         True,
     ),
-    "alter_partition_refused": Event(
+    "alter_partition_refused": EventDeclaration(
         "The controller refused an ISR change.", ("error", "isr", "leader_epoch", "partition_epoch"), True
     ),
-    "replica_fetch_failed": Event(
+    "replica_fetch_failed": EventDeclaration(
         "The leader refused fetches, or this log their answers; once per error and offset.", ("leader", "error"), True
     ),
     # the log
-    "log_truncated": Event(
+    "log_truncated": EventDeclaration(
         "Records were cut off the end.", ("from_offset", "to_offset", "records", "reason", "leader_epoch"), True
     ),
-    "log_restarted": Event(
+    "log_restarted": EventDeclaration(
         "Everything was dropped; the log goes on at the leader's start.", ("from_offset", "to_offset", "reason"), True
     ),
-    "log_recovered": Event(
+    "log_recovered": EventDeclaration(
         "A log was opened. clean=false: what is above the recovery point was checked batch by batch.",
         ("clean", "recovery_point", "log_end_offset", "truncated_bytes"),
         True,
     ),
-    "unflushed_lost": Event(
+    "unflushed_lost": EventDeclaration(
         "After an unclean stop the unflushed volume was empty: what was above the log end offset is gone, as after a power "
         "loss. The high watermark is that of the checkpoint, seconds old.",
         ("log_end_offset", "high_watermark"),
         True,
     ),
-    "corrupt_batch": Event(
+    "corrupt_batch": EventDeclaration(
         "The leader sent a batch with a wrong checksum or length; once per offset.", ("offset", "error"), True
     ),
-    "log_offline": Event(
+    "log_offline": EventDeclaration(
         "The disk refused; the replica leads and follows nothing, and the broker has itself fenced.", ("error",), True
     ),
-    "log_online": Event("The disk works, and the replica follows again.", (), True),
-    "metadata_behind_log": Event(
+    "log_online": EventDeclaration("The disk works, and the replica follows again.", (), True),
+    "metadata_behind_log": EventDeclaration(
         "The log has a later leader epoch than the cluster's metadata, whose store was put back to an earlier state: the replica "
         "leads and follows nothing, so that what was acknowledged since stays where it is.",
         ("leader_epoch", "log_leader_epoch"),
         True,
     ),
-    "log_start_advanced": Event("Old records were deleted.", ("from_offset", "to_offset", "reason"), True),
+    "log_start_advanced": EventDeclaration("Old records were deleted.", ("from_offset", "to_offset", "reason"), True),
     # groups
-    "group_rebalanced": Event("A group has a new generation.", ("group", "generation", "members", "reason")),
-    "group_loaded": Event("A coordinator read its groups from the log.", ("partitions", "records", "seconds"), True),
-    "group_deleted": Event("A group is gone.", ("group", "reason")),
+    "group_rebalanced": EventDeclaration("A group has a new generation.", ("group", "generation", "members", "reason")),
+    "group_loaded": EventDeclaration(
+        "A coordinator read its groups from the log.", ("partitions", "records", "seconds"), True
+    ),
+    "group_deleted": EventDeclaration("A group is gone.", ("group", "reason")),
 }
 
 _PYTHON: Mapping[str, Callable[[Any], bool]] = {

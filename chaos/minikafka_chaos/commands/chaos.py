@@ -192,7 +192,7 @@ def _ground_maker(args: argparse.Namespace, scenario: Scenario) -> Callable[[Pat
 
 def _kubernetes_ground_maker(args: argparse.Namespace, scenario: Scenario) -> Callable[[Path], Ground]:
     try:
-        from minikafka_chaos.grounds.kubernetes import KubernetesGround, Listener, cluster_name
+        from minikafka_chaos.grounds.kubernetes import ClientListener, KubernetesGround, cluster_name
         from minikafka_chaos.grounds.kubernetes_api import Namespace, connect
         from minikafka_chaos.grounds.kubernetes_network import NAMESPACE
     except ModuleNotFoundError as error:
@@ -203,7 +203,7 @@ def _kubernetes_ground_maker(args: argparse.Namespace, scenario: Scenario) -> Ca
         ) from error
     access = connect(args.kubeconfig, args.context)
     namespace = Namespace(access.client, args.namespace or access.namespace)
-    listener = Listener(args.listener or (Listener.INTERNAL if access.in_pod else Listener.NODE_PORT))
+    listener = ClientListener(args.listener or (ClientListener.INTERNAL if access.in_pod else ClientListener.NODE_PORT))
     there = scenario.spec.cluster_ref
     name = there.name if there is not None else cluster_name(scenario)
     network = args.network_namespace or NAMESPACE

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_one(args: argparse.Namespace, matrix: Matrix) -> int:
-    from minikafka_chaos.matrix.trials import Job, run_trial
+    from minikafka_chaos.matrix.trials import TrialTask, run_trial
     from minikafka_chaos.run.progress import new_console
     from minikafka_chaos.run.runner import new_run_directory
     from minikafka_chaos.verdict.report_table import print_verdict
@@ -77,7 +77,7 @@ def _run_one(args: argparse.Namespace, matrix: Matrix) -> int:
     cell = matrix.cell(args.cell)
     mix = matrix.spec.faults[matrix.drawn(args.seed)].name
     directory = new_run_directory(args.out or Path("runs"), matrix.name)
-    verdict = run_trial(matrix, Job(cell.number, args.seed), args.ground, directory).verdict
+    verdict = run_trial(matrix, TrialTask(cell.number, args.seed), args.ground, directory).verdict
     if args.json:
         print(json.dumps({**verdict.as_json(), "cell": cell.name, "faults": mix, "run": str(directory)}, indent=2))
     else:
@@ -89,7 +89,7 @@ def _run_one(args: argparse.Namespace, matrix: Matrix) -> int:
 def _run_all(args: argparse.Namespace, matrix: Matrix, seeds: range, workers: int) -> int:
     from minikafka_chaos.matrix import page, report, table
     from minikafka_chaos.matrix.results import FILE_NAME, Results, code_digest, document_digest
-    from minikafka_chaos.matrix.trials import Job
+    from minikafka_chaos.matrix.trials import TrialTask
     from minikafka_chaos.run.progress import new_console
 
     document = matrix.document.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -100,7 +100,7 @@ def _run_all(args: argparse.Namespace, matrix: Matrix, seeds: range, workers: in
     left_out = _left_out(args.ground, matrix, folder)
     console = new_console(stderr=args.json)
     jobs = [
-        Job(cell.number, seed)
+        TrialTask(cell.number, seed)
         for seed in seeds
         if matrix.spec.faults[matrix.drawn(seed)].name not in left_out
         for cell in matrix.possible
@@ -156,7 +156,7 @@ def _do(
     console: Console,
 ) -> bool:
     """Run the trials that are missing; whether all were done."""
-    from minikafka_chaos.matrix.trials import Job, Task, run_trials
+    from minikafka_chaos.matrix.trials import Task, TrialTask, run_trials
 
     if not missing:
         return True
@@ -164,7 +164,7 @@ def _do(
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
     folder.mkdir(parents=True)
     text = json.dumps(matrix.document.model_dump(mode="json", by_alias=True, exclude_unset=True))
-    trials = run_trials(itertools.starmap(Job, missing), Task(text, args.matrix, args.ground, folder), workers)
+    trials = run_trials(itertools.starmap(TrialTask, missing), Task(text, args.matrix, args.ground, folder), workers)
     try:
         with _progress(console, matrix.name, there, there + len(missing)) as advance:
             for trial in trials:

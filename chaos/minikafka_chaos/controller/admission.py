@@ -11,7 +11,7 @@ from typing import Any
 from minikafka_operator.conditions import condition
 from minikafka_operator.disruption import hold_of
 from minikafka_operator.experiments import experiment_name, identity, is_experiment
-from minikafka_operator.freshness import Gap
+from minikafka_operator.freshness import MetadataGap
 from minikafka_operator.observed import PartitionState
 from pydantic import ValidationError
 
@@ -40,7 +40,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Postponed:
     """It may begin later. ``make``: the cluster that has to be made for it first, under the name ``cluster``."""
 
     reason: Reason
@@ -101,11 +101,11 @@ def admit(
     cluster: Object | None,
     lease: Object | None,
     partitions: Sequence[PartitionState],
-    gap: Gap | None,
+    gap: MetadataGap | None,
     now: datetime,
     prometheus_urls: Sequence[str] = IN_CLUSTER,
     network: str = "",
-) -> Refusal | Waiting | Admitted:
+) -> Refusal | Postponed | Admitted:
     """Look at everything in the order in which a person would want to hear of it. ``network``: why its faults of the network
     cannot be made; empty when they can, or it has none."""
     try:
@@ -143,11 +143,11 @@ def admit(
         if is_experiment(hold):
             says = f"experiment {experiment_name(hold)} goes on with cluster {name}; one at a time"
             return Refusal(Reason.CLUSTER_BUSY, says)
-        return Waiting(Reason.WAITING_FOR_LEASE, f"{hold.holder} is taking brokers of {name} away", cluster=name)
+        return Postponed(Reason.WAITING_FOR_LEASE, f"{hold.holder} is taking brokers of {name} away", cluster=name)
     if unready := _not_ready(cluster):
-        return Waiting(Reason.WAITING_FOR_CLUSTER, f"cluster {name} is not ready: {unready}", cluster=name)
+        return Postponed(Reason.WAITING_FOR_CLUSTER, f"cluster {name} is not ready: {unready}", cluster=name)
     if gap is not None:
-        return Waiting(Reason.WAITING_FOR_METADATA, gap.message, 1.0, cluster=name, quiet=not gap.lasting)
+        return Postponed(Reason.WAITING_FOR_METADATA, gap.message, 1.0, cluster=name, quiet=not gap.lasting)
     there = {one.topic for one in partitions}
     if taken := sorted(topic.name for topic in scenario.spec.topics if topic.name in there):
         says = f"cluster {name} has a topic {taken[0]} already; an experiment makes its topics, and removes them"
@@ -169,22 +169,22 @@ def _lacking(scenario: Scenario) -> str:
 
 def _on_its_own(
     experiment: Object, scenario: Scenario, name: str, cluster: Object | None
-) -> Refusal | Waiting | Admitted:
+) -> Refusal | Postponed | Admitted:
     """A cluster that is made for the experiment holds nobody's data: no budget."""
     if scenario.spec.cluster.racks:
         return Refusal(Reason.NOT_SUPPORTED, "spec.cluster.racks: racks are nodes here; use clusterRef and spec.rack")
     if cluster is None:
         says = f"cluster {name}, which is made for it: not there yet"
-        return Waiting(Reason.WAITING_FOR_CLUSTER, says, cluster=name, make=scenario.spec.cluster)
+        return Postponed(Reason.WAITING_FOR_CLUSTER, says, cluster=name, make=scenario.spec.cluster)
     owners: Sequence[Any] = cluster["metadata"].get("ownerReferences") or ()
     if not any(one.get("uid") == experiment["metadata"]["uid"] for one in owners):
         return Refusal(Reason.CLUSTER_NOT_OURS, f"there is a MiniKafkaCluster {name} that is not this experiment's")
     if not is_made_from(cluster, scenario.spec.cluster):
         # Told on another cluster than its own words say, a story's verdict would be of something else.
         says = f"cluster {name}, which is made for it: made anew, for spec.cluster was edited"
-        return Waiting(Reason.WAITING_FOR_CLUSTER, says, cluster=name, outdated=True)
+        return Postponed(Reason.WAITING_FOR_CLUSTER, says, cluster=name, outdated=True)
     if unready := _not_ready(cluster):
-        return Waiting(Reason.WAITING_FOR_CLUSTER, f"cluster {name}, which is made for it: {unready}", cluster=name)
+        return Postponed(Reason.WAITING_FOR_CLUSTER, f"cluster {name}, which is made for it: {unready}", cluster=name)
     return Admitted(name)
 
 

@@ -30,7 +30,7 @@ _STDOUT, _STDERR, _ERROR = 1, 2, 3
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandResult:
     """What a command in a pod said."""
 
     code: int
@@ -63,7 +63,9 @@ class PodAgents:
             logger.warning("The agent of %s/%s was not reached: %r", namespace, pod, error)
             return " ".join(str(error).split()) or type(error).__name__
 
-    async def run(self, namespace: str, pod: str, command: Sequence[str], container: str = AGENT_CONTAINER) -> Answer:
+    async def run(
+        self, namespace: str, pod: str, command: Sequence[str], container: str = AGENT_CONTAINER
+    ) -> CommandResult:
         """Run a command in an agent's container. Raises aiohttp's errors, and ValueError for what is no answer."""
         configuration = await self._login()
         configuration.client_session_kwargs = {"trust_env": False}
@@ -79,7 +81,7 @@ class PodAgents:
                 return await _read(connection)
 
 
-async def _read(connection: aiohttp.ClientWebSocketResponse) -> Answer:
+async def _read(connection: aiohttp.ClientWebSocketResponse) -> CommandResult:
     said = {_STDOUT: bytearray(), _STDERR: bytearray(), _ERROR: bytearray()}
     async for message in connection:
         if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
@@ -91,7 +93,7 @@ async def _read(connection: aiohttp.ClientWebSocketResponse) -> Answer:
                 raise ValueError(f"more than {OUTPUT_BYTES_MAX} bytes of output")
     if not said[_ERROR]:
         raise ValueError("the connection ended before the command did")
-    return Answer(
+    return CommandResult(
         _exit_code(bytes(said[_ERROR])), said[_STDOUT].decode(errors="replace"), said[_STDERR].decode(errors="replace")
     )
 

@@ -36,7 +36,7 @@ _SHOWN_MAX: Final = 3
 
 
 @dataclass(frozen=True)
-class Refusal:
+class BudgetRefusal:
     """Why a fault must not be made now."""
 
     why: str

@@ -13,14 +13,18 @@ from minikafka_operator.instants import instant
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.reasons import Happening, Reason, Type
-from minikafka_chaos.controller.steps import Emit, Observed
+from minikafka_chaos.controller.steps import Emit, ObservedExperiment
 
 _ANNOTATIONS: Final = "; annotation "
 """Where the condition Complete begins to tell of annotations that do nothing."""
 
 
 def told(
-    o: Observed, status: Mapping[str, Any], accepted: Judgement | None = None, *, annotations: str | None = None
+    o: ObservedExperiment,
+    status: Mapping[str, Any],
+    accepted: Judgement | None = None,
+    *,
+    annotations: str | None = None,
 ) -> dict[str, Any]:
     """The status with its conditions and all that follows from the rest of it.
 
@@ -89,16 +93,16 @@ def reason_of(ending: Mapping[str, Any]) -> Reason:
     return Reason(told) if told in {each.value for each in Reason} else Reason.RUNNER_FAILED
 
 
-def generation(o: Observed) -> int:
+def generation(o: ObservedExperiment) -> int:
     """Of its spec."""
     return int(o.experiment["metadata"].get("generation") or 0)
 
 
-def created(o: Observed) -> datetime:
+def created(o: ObservedExperiment) -> datetime:
     """When the object was made."""
     return instant(o.experiment["metadata"].get("creationTimestamp")) or o.now
 
 
-def time_allowed(o: Observed) -> timedelta:
+def time_allowed(o: ObservedExperiment) -> timedelta:
     """``spec.activeDeadlineSeconds``."""
     return timedelta(seconds=int(o.experiment["spec"].get("activeDeadlineSeconds") or 3600))

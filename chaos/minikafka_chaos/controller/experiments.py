@@ -19,12 +19,12 @@ from minikafka_operator.names import Names
 from minikafka_operator.observed import deleting
 
 from minikafka_chaos.controller import record, reports, topics
-from minikafka_chaos.controller.admission import Admitted, Refusal, Waiting, admit, allows_chaos
+from minikafka_chaos.controller.admission import Admitted, Postponed, Refusal, admit, allows_chaos
 from minikafka_chaos.controller.annotations import asks, unread
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.conditions import created, differs, generation, time_allowed, told, unread_of
 from minikafka_chaos.controller.healing import HEAL_SECONDS, end, gone_with_pods, heal, refuse, release, remove_cluster
-from minikafka_chaos.controller.jobs import Settings, finished, job, own_cluster, runs_claim
+from minikafka_chaos.controller.jobs import JobSettings, finished, job, own_cluster, runs_claim
 from minikafka_chaos.controller.kinds import (
     ABORT_ANNOTATION,
     EXPERIMENT,
@@ -38,7 +38,7 @@ from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
     Emit,
-    Observed,
+    ObservedExperiment,
     Remove,
     SetFinalizer,
     Step,
@@ -58,7 +58,7 @@ LEASE_MARGIN_SECONDS: Final = 2400
 # --- deciding ---------------------------------------------------------------------------------------------------------
 
 
-def decide(o: Observed, settings: Settings) -> Step:
+def decide(o: ObservedExperiment, settings: JobSettings) -> Step:
     """The next step."""
     if o.forced and o.finalized:
         return _let_go(o)
@@ -76,14 +76,14 @@ def decide(o: Observed, settings: Settings) -> Step:
     return _leave_former(o) or _begin(o, settings)
 
 
-def _tell_of_annotations(o: Observed) -> Step:
+def _tell_of_annotations(o: ObservedExperiment) -> Step:
     """What somebody asked for in words that are not understood, or no longer does."""
     says = unread(o.experiment)
     events = [Emit(Happening.ANNOTATION_UNREAD, says, warning=True)] if says else []
     return WriteStatus(told(o, o.status, annotations=says), events)
 
 
-def _leave_former(o: Observed) -> Step | None:
+def _leave_former(o: ObservedExperiment) -> Step | None:
     """Nothing stays of the cluster that was meant before an edit; None when there is nothing."""
     if o.former_lease is not None and hold_of(o.former_lease).holder == o.identity:
         return WriteLease(given_back(o.former_lease), new=False)
@@ -92,7 +92,7 @@ def _leave_former(o: Observed) -> Step | None:
     return None
 
 
-def _let_go(o: Observed) -> Step:
+def _let_go(o: ObservedExperiment) -> Step:
     """The force annotation: nothing is undone; what there is expires, and its Job goes with it."""
     if o.holds_lease:
         return release(o)
@@ -103,7 +103,7 @@ def _let_go(o: Observed) -> Step:
     return SetFinalizer(on=False, events=[Emit(Happening.FORCED, note, warning=True)])
 
 
-def _after_the_end(o: Observed, settings: Settings) -> Step:
+def _after_the_end(o: ObservedExperiment, settings: JobSettings) -> Step:
     if o.phase is Phase.REFUSED and not o.deleting and o.status.get("observedGeneration") != generation(o):
         return WriteStatus(told(o, {**o.status, "phase": Phase.PENDING.value, "endedAt": None}))
     if o.finalized:
@@ -118,7 +118,7 @@ def _after_the_end(o: Observed, settings: Settings) -> Step:
     return Wait(left) if left > 0 else Remove("ChaosExperiment", o.name, o.experiment["metadata"]["uid"])
 
 
-def _report(o: Observed, settings: Settings) -> Step:
+def _report(o: ObservedExperiment, settings: JobSettings) -> Step:
     """The report is still to come: what is known of it, then its Job, then wait for that."""
     found = reports.look(o.experiment, settings, o.report_job, o.report_pods)
     judgement = still(o, found.judgement) if o.report_job is None else found.judgement
@@ -130,7 +130,7 @@ def _report(o: Observed, settings: Settings) -> Step:
     return Wait()
 
 
-def _begin(o: Observed, settings: Settings) -> Step:
+def _begin(o: ObservedExperiment, settings: JobSettings) -> Step:
     if ending := _called_off(o):
         return end(o, *ending)
     answer = admit(o.experiment, o.cluster, o.lease, o.partitions, o.gap, o.now, settings.prometheus_urls, o.network)
@@ -142,7 +142,7 @@ def _begin(o: Observed, settings: Settings) -> Step:
     match answer:
         case Refusal(reason, message):
             return refuse(o, reason, message)
-        case Waiting(reason, message, seconds):
+        case Postponed(reason, message, seconds):
             accepted = Judgement(Type.ACCEPTED, None, reason, message)
             if answer.make is not None:
                 accepted = still(o, accepted)
@@ -162,15 +162,15 @@ def _begin(o: Observed, settings: Settings) -> Step:
             return _start(o, cluster, settings)
 
 
-def _job_in_the_way(job: Object) -> Refusal | Waiting:
+def _job_in_the_way(job: Object) -> Refusal | Postponed:
     """Before it has begun an experiment has no Job: there is one of somebody else, or of an earlier experiment of this name."""
     name = job["metadata"]["name"]
     if deleting(job) or any(one.get("kind") == EXPERIMENT.name for one in job["metadata"].get("ownerReferences") or ()):
-        return Waiting(Reason.JOB_NOT_OURS, f"Job {name}, of an earlier experiment, has to go first", HEAL_SECONDS)
+        return Postponed(Reason.JOB_NOT_OURS, f"Job {name}, of an earlier experiment, has to go first", HEAL_SECONDS)
     return Refusal(Reason.JOB_NOT_OURS, f"there is a Job {name} that is not this experiment's; rename one of them")
 
 
-def _start(o: Observed, cluster: str, settings: Settings) -> Step:
+def _start(o: ObservedExperiment, cluster: str, settings: JobSettings) -> Step:
     names = Names(o.experiment["metadata"]["namespace"], cluster)
     if not o.holds_lease:
         return _take_lease(o, names, time_allowed(o))
@@ -187,7 +187,7 @@ def _start(o: Observed, cluster: str, settings: Settings) -> Step:
     return WriteStatus(told(o, status, accepted), [Emit(Happening.STARTED, f"begins on cluster {cluster}")])
 
 
-def _running(o: Observed, settings: Settings) -> Step:
+def _running(o: ObservedExperiment, settings: JobSettings) -> Step:
     if ending := _called_off(o):
         return end(o, *ending)
     deadline = instant(o.status.get("deadline")) or o.now
@@ -216,7 +216,7 @@ def _running(o: Observed, settings: Settings) -> Step:
     return gone_with_pods(o, (FaultState.INJECTED,)) or begun(o, o.own_job, min(patience, LOOK_SECONDS))
 
 
-def _take_again(o: Observed, deadline: datetime) -> Step:
+def _take_again(o: ObservedExperiment, deadline: datetime) -> Step:
     """Somebody has deleted the Lease, or given it away: without it others may begin to take brokers away."""
     names, hold = Names(o.experiment["metadata"]["namespace"], str(o.status["cluster"])), hold_of(o.lease)
     if hold.by_other(o.identity, o.now):
@@ -232,14 +232,14 @@ def _take_again(o: Observed, deadline: datetime) -> Step:
     return _take_lease(o, names, deadline - o.now, [Emit(Happening.LEASE_TAKEN_AGAIN, says, warning=True)])
 
 
-def _take_lease(o: Observed, names: Names, left: timedelta, events: Sequence[Emit] = ()) -> Step:
+def _take_lease(o: ObservedExperiment, names: Names, left: timedelta, events: Sequence[Emit] = ()) -> Step:
     """Nobody else has it. ``left``: until the experiment's deadline."""
     assert o.cluster is not None
     seconds = int(left.total_seconds()) + LEASE_MARGIN_SECONDS
     return WriteLease(taken(o.lease, names, o.cluster, o.identity, seconds, o.now), o.lease is None, events)
 
 
-def _end_of_job(o: Observed, how: str) -> Step:
+def _end_of_job(o: ObservedExperiment, how: str) -> Step:
     verdict = o.status.get("verdict")
     if verdict in ("Passed", "Failed", "Inconclusive"):
         return end(o, Phase.COMPLETED, Reason.VERDICT, f"{verdict}: {o.status.get('summary') or ''}".strip(": "))
@@ -250,7 +250,7 @@ def _end_of_job(o: Observed, how: str) -> Step:
     return end(o, Phase.ERROR, Reason.RUNNER_FAILED, _last_words(o) or f"the Job ended without a verdict: {how}")
 
 
-def _called_off(o: Observed) -> tuple[Phase, Reason, str] | None:
+def _called_off(o: ObservedExperiment) -> tuple[Phase, Reason, str] | None:
     if o.deleting:
         return Phase.ABORTED, Reason.DELETED, "the experiment is being deleted"
     if asks(o.experiment, ABORT_ANNOTATION):
@@ -258,7 +258,7 @@ def _called_off(o: Observed) -> tuple[Phase, Reason, str] | None:
     return None
 
 
-def _last_words(o: Observed) -> str:
+def _last_words(o: ObservedExperiment) -> str:
     for pod in o.runner_pods:
         for container in (pod.get("status") or {}).get("containerStatuses") or ():
             ended = (container.get("state") or {}).get("terminated") or {}

@@ -20,7 +20,7 @@ from minikafka_chaos.controller.kinds import AGENT_CONTAINER, JOB, Object
 from minikafka_chaos.controller.reasons import Happening, Reason, Type
 from minikafka_chaos.controller.steps import (
     Emit,
-    Observed,
+    ObservedExperiment,
     Recover,
     Remove,
     RemoveTopics,
@@ -35,7 +35,7 @@ HEAL_SECONDS: Final = 1.0
 EXPIRY_MARGIN_SECONDS: Final = 5.0
 
 
-def refuse(o: Observed, reason: Reason, message: str) -> Step:
+def refuse(o: ObservedExperiment, reason: Reason, message: str) -> Step:
     """Nothing was touched, unless a Lease was taken or a cluster made before; then these go first."""
     if o.own_cluster is not None or o.holds_lease:
         return end(o, Phase.REFUSED, reason, message)
@@ -44,7 +44,7 @@ def refuse(o: Observed, reason: Reason, message: str) -> Step:
     return WriteStatus(told(o, status, accepted), [Emit(reason, message, warning=True)])
 
 
-def end(o: Observed, phase: Phase, reason: Reason, why: str) -> Step:
+def end(o: ObservedExperiment, phase: Phase, reason: Reason, why: str) -> Step:
     """From this write on no fault can begin: the ledger refuses them."""
     ending = {"phase": phase.value, "reason": reason.value, "message": why}
     status = {**o.status, "phase": Phase.HEALING.value, "ending": ending}
@@ -52,7 +52,7 @@ def end(o: Observed, phase: Phase, reason: Reason, why: str) -> Step:
     return WriteStatus(told(o, status), [Emit(reason, why, warning=warning)])
 
 
-def heal(o: Observed) -> Step:
+def heal(o: ObservedExperiment) -> Step:
     job = o.own_job
     if job is not None and not finished(job) and not deleting(job):
         return Remove(JOB.name, job["metadata"]["name"], job["metadata"]["uid"])
@@ -75,7 +75,7 @@ def remove_cluster(cluster: Object) -> Step:
     return Remove(CLUSTER.name, cluster["metadata"]["name"], cluster["metadata"]["uid"])
 
 
-def _remove_topics(o: Observed) -> Step:
+def _remove_topics(o: ObservedExperiment) -> Step:
     """No runner is left that could make any; so what is written down is all there can be."""
     assert o.topics is not None
     plan = topics.look(o.experiment, o.topics, o.now)
@@ -87,12 +87,12 @@ def _remove_topics(o: Observed) -> Step:
     return RemoveTopics(plan.removals) if plan.removals else Wait(HEAL_SECONDS)
 
 
-def _undo(o: Observed, left: Sequence[Mapping[str, Any]]) -> Step:
+def _undo(o: ObservedExperiment, left: Sequence[Mapping[str, Any]]) -> Step:
     """In a pod that is gone nothing is left. The rest is for the agents."""
     return gone_with_pods(o, (FaultState.INTENDED, FaultState.INJECTED)) or Recover(_agents(o, left), settle=True)
 
 
-def gone_with_pods(o: Observed, states: Collection[FaultState]) -> WriteStatus | None:
+def gone_with_pods(o: ObservedExperiment, states: Collection[FaultState]) -> WriteStatus | None:
     """The faults in these states whose pods are gone are over; None when there are none.
 
     While a runner is at work only those that were made: of one that is Intended it looks for the pod anew.
@@ -109,7 +109,7 @@ def gone_with_pods(o: Observed, states: Collection[FaultState]) -> WriteStatus |
     return WriteStatus(told(o, status), recovery_events(o.status, status))
 
 
-def _agents(o: Observed, left: Sequence[Mapping[str, Any]]) -> list[Pod]:
+def _agents(o: ObservedExperiment, left: Sequence[Mapping[str, Any]]) -> list[Pod]:
     """The pods whose agents have something to undo. A fault of the whole cluster is everybody's."""
     everywhere = any("broker" not in fault for fault in left)
     return [
@@ -119,7 +119,7 @@ def _agents(o: Observed, left: Sequence[Mapping[str, Any]]) -> list[Pod]:
     ]
 
 
-def settled(o: Observed, answers: Sequence[tuple[Pod, str]], *, all_answered: bool) -> WriteStatus | None:
+def settled(o: ObservedExperiment, answers: Sequence[tuple[Pod, str]], *, all_answered: bool) -> WriteStatus | None:
     """What is over once these pods' agents have undone all there was, and where that fails; None when that changes nothing.
 
     With each pod: what went wrong, empty when nothing did. Where no agent answers, a fault is over when it has expired: then the
@@ -157,12 +157,12 @@ def _expired(fault: Mapping[str, Any], now: datetime) -> bool:
     return expires is None or now > expires + timedelta(seconds=EXPIRY_MARGIN_SECONDS)
 
 
-def release(o: Observed) -> Step:
+def release(o: ObservedExperiment) -> Step:
     assert o.lease is not None
     return WriteLease(given_back(o.lease), new=False)
 
 
-def _last_word(o: Observed) -> Step:
+def _last_word(o: ObservedExperiment) -> Step:
     ending = o.status.get("ending") or {}
     phase = Phase(ending.get("phase") or Phase.ERROR)
     status = {**o.status, "phase": phase.value, "endedAt": record.stamp(o.now)}

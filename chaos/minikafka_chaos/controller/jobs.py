@@ -19,7 +19,7 @@ from minikafka_chaos.controller.kinds import (
     job_name,
 )
 from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
-from minikafka_chaos.grounds.kubernetes import Listener, manifest
+from minikafka_chaos.grounds.kubernetes import ClientListener, manifest
 from minikafka_chaos.scenario.document import UnflushedVolume
 from minikafka_chaos.scenario.scenario import ClusterSpec
 
@@ -58,7 +58,7 @@ class ReportSettings:
 
 
 @dataclass(frozen=True)
-class Settings:
+class JobSettings:
     """What the chart says of Jobs."""
 
     image: str
@@ -102,7 +102,7 @@ def labels(experiment: Object) -> dict[str, str]:
     }
 
 
-def runs_claim(experiment: Object, settings: Settings) -> str:
+def runs_claim(experiment: Object, settings: JobSettings) -> str:
     """The claim for the experiment's run, in its own namespace; empty: there is none.
 
     Once it has begun, what was written down then: the chart may name another meanwhile, on which the run is not.
@@ -120,7 +120,7 @@ def run_folder(experiment: Object) -> str:
     return f"{metadata['name']}-{metadata['uid'][:8]}"
 
 
-def job(experiment: Object, cluster: str, deadline_seconds: int, settings: Settings) -> Object:
+def job(experiment: Object, cluster: str, deadline_seconds: int, settings: JobSettings) -> Object:
     """The Job that tells the story. It is tried once: half a story cannot be told to its end by somebody else."""
     metadata = experiment["metadata"]
     arguments = [metadata["name"], f"--cluster={cluster}", f"--out={RUNS_PATH}/{run_folder(experiment)}"]
@@ -196,7 +196,7 @@ def job_of(experiment: Object, name: str, pod: Object, words: Mapping[str, str],
 
 def own_cluster(experiment: Object, name: str, cluster: ClusterSpec) -> Object:
     """The MiniKafkaCluster of a scenario's template, as the ground would make it. Its data goes with it."""
-    made = manifest(name, cluster, Listener.INTERNAL)
+    made = manifest(name, cluster, ClientListener.INTERNAL)
     metadata = {
         **made["metadata"],
         "namespace": experiment["metadata"]["namespace"],

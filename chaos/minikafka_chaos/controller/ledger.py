@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 from minikafka_chaos.controller import record, topics
 from minikafka_chaos.controller.annotations import asks
 from minikafka_chaos.controller.api import Phase
-from minikafka_chaos.controller.budget import TAKE_OUT, Refusal
+from minikafka_chaos.controller.budget import TAKE_OUT, BudgetRefusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, Object
 from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.errors import ToolTrouble
@@ -53,7 +53,7 @@ class Absent(ToolTrouble):
     """A broker has no pod now; whoever took it makes it anew."""
 
 
-class Conflict(Exception):
+class ExperimentChanged(Exception):
     """The experiment was changed since it was read."""
 
 
@@ -69,13 +69,13 @@ class StatusStore(Protocol):
         ...
 
     def write_status(self, thing: Object) -> None:
-        """Replace its status, if it is at the resource version in its metadata. Raises Conflict, Unavailable."""
+        """Replace its status, if it is at the resource version in its metadata. Raises ExperimentChanged, Unavailable."""
         ...
 
 
 Locate = Callable[[Collection[int]], Mapping[int, Whereabouts]]
 """Where these brokers are now. Raises Absent, Unavailable."""
-Guard = Callable[[Verb, Collection[int], Collection[int]], Refusal | None]
+Guard = Callable[[Verb, Collection[int], Collection[int]], BudgetRefusal | None]
 """Verb, targets, and brokers out by earlier faults: why the budget forbids it; None when it does not. Raises Unavailable."""
 
 
@@ -270,7 +270,7 @@ class StatusLedger:
                     if status != (thing.get("status") or {}):
                         self._store.write_status({**thing, "status": status})
                     return
-                except Conflict:
+                except ExperimentChanged:
                     logger.debug("The experiment changed meanwhile; once more")
                 except Unavailable as error:
                     if self._monotonic() >= deadline:

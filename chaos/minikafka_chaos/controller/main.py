@@ -14,29 +14,28 @@ from minikafka_operator.api_server import ApiServer
 from minikafka_operator.credentials import configuration
 from minikafka_operator.leadership import Alone, Leadership
 from minikafka_operator.loops import Reconcile
-from minikafka_operator.process import Options as ProcessOptions
-from minikafka_operator.process import Program, add_options, set_up_logging
+from minikafka_operator.process import ProcessOptions, Program, add_options, set_up_logging
 from minikafka_operator.process import run as run_program
-from minikafka_operator.reconciler import Outcome
+from minikafka_operator.reconciler import ReconcileResult
 
 from minikafka_chaos.controller.agents import PodAgents
 from minikafka_chaos.controller.handlers import SCHEDULE_PREFIX, registry, settings
-from minikafka_chaos.controller.jobs import SPREADS, ReportSettings, Settings
+from minikafka_chaos.controller.jobs import SPREADS, JobSettings, ReportSettings
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGER, SCHEDULE
 from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER, BadEntry, checked
-from minikafka_chaos.controller.reconciler import Agents, Reconciler
+from minikafka_chaos.controller.reconciler import Agents, ExperimentReconciler
 from minikafka_chaos.controller.schedule_reconciler import ScheduleReconciler
-from minikafka_chaos.controller.telemetry import Telemetry
+from minikafka_chaos.controller.telemetry import ControllerTelemetry
 
 
 @dataclass(frozen=True)
-class Options(ProcessOptions):
+class ControllerOptions(ProcessOptions):
     """What was asked for on the command line or in the environment."""
 
-    jobs: Settings = field(default_factory=lambda: Settings(""))
+    jobs: JobSettings = field(default_factory=lambda: JobSettings(""))
 
 
-def parse(arguments: Sequence[str] | None) -> Options:
+def parse(arguments: Sequence[str] | None) -> ControllerOptions:
     """Exits with 2 and one line on bad input."""
     environment = os.environ
     parser = argparse.ArgumentParser(
@@ -55,9 +54,9 @@ def parse(arguments: Sequence[str] | None) -> Options:
     )
     parser.add_argument(
         "--runner-account",
-        default=Settings("").account,
+        default=JobSettings("").account,
         metavar="NAME",
-        help=f"service account of the Jobs, in each namespace (default: {Settings('').account})",
+        help=f"service account of the Jobs, in each namespace (default: {JobSettings('').account})",
     )
     parser.add_argument(
         "--runs-claim",
@@ -124,7 +123,7 @@ def parse(arguments: Sequence[str] | None) -> Options:
     for option in ("runner_pull_policy", "report_pull_policy"):
         if (policy := getattr(given, option)) not in ("", "Always", "IfNotPresent", "Never"):
             parser.error(f"--{option.replace('_', '-')}={policy}: allowed: Always, IfNotPresent, Never")
-    jobs = Settings(
+    jobs = JobSettings(
         given.runner_image,
         given.runner_pull_policy,
         tuple(given.runner_pull_secret),
@@ -134,7 +133,7 @@ def parse(arguments: Sequence[str] | None) -> Options:
         _report(parser, given) if given.report_image else None,
         given.network_namespace,
     )
-    return Options(**vars(ProcessOptions.of(parser, given)), jobs=jobs)
+    return ControllerOptions(**vars(ProcessOptions.of(parser, given)), jobs=jobs)
 
 
 def _prometheus_urls(parser: argparse.ArgumentParser, given: list[str] | None) -> tuple[str, ...]:
@@ -172,8 +171,8 @@ def _report(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Repor
 def reconcile_both(
     server: ApiServer,
     agents: Agents,
-    jobs: Settings,
-    telemetry: Telemetry,
+    jobs: JobSettings,
+    telemetry: ControllerTelemetry,
     identity: str,
     leadership: Leadership | Alone,
 ) -> Reconcile:
@@ -182,10 +181,10 @@ def reconcile_both(
     def now() -> datetime:
         return datetime.now(UTC)
 
-    experiments = Reconciler(server, agents, jobs, telemetry, now, identity, leadership)
+    experiments = ExperimentReconciler(server, agents, jobs, telemetry, now, identity, leadership)
     schedules = ScheduleReconciler(server, telemetry, now, identity, leadership)
 
-    async def reconcile(namespace: str, name: str) -> Outcome:
+    async def reconcile(namespace: str, name: str) -> ReconcileResult:
         if name.startswith(SCHEDULE_PREFIX):
             return await schedules.reconcile(namespace, name.removeprefix(SCHEDULE_PREFIX))
         return await experiments.reconcile(namespace, name)
@@ -194,10 +193,14 @@ def reconcile_both(
 
 
 async def run(
-    options: Options, stop: asyncio.Event, *, started: asyncio.Event | None = None, agents: Agents | None = None
+    options: ControllerOptions,
+    stop: asyncio.Event,
+    *,
+    started: asyncio.Event | None = None,
+    agents: Agents | None = None,
 ) -> int:
     """Run until ``stop`` is set, or a signal comes. ``started`` is set when it watches. The exit code: 0, 2 or 3."""
-    telemetry = Telemetry()
+    telemetry = ControllerTelemetry()
     way = agents or PodAgents(configuration)
     program = Program(
         MANAGER,
@@ -210,7 +213,7 @@ async def run(
     return await run_program(program, options, stop, started)
 
 
-async def _run(options: Options) -> int:
+async def _run(options: ControllerOptions) -> int:
     return await run(options, asyncio.Event())
 
 

@@ -12,7 +12,7 @@ from minikafka_operator.kinds import POD
 from minikafka_operator.observed import Pod
 
 from minikafka_chaos.controller import record
-from minikafka_chaos.controller.agents import Answer
+from minikafka_chaos.controller.agents import CommandResult
 from minikafka_chaos.grounds.kubernetes_network import (
     COMMAND,
     CONTAINER,
@@ -31,10 +31,10 @@ NOT_INSTALLED = (
 )
 
 
-class Runs(Protocol):
+class CommandRunner(Protocol):
     """Runs commands in containers."""
 
-    async def run(self, namespace: str, pod: str, command: Sequence[str], container: str) -> Answer:
+    async def run(self, namespace: str, pod: str, command: Sequence[str], container: str) -> CommandResult:
         """Raises whatever the connection raises."""
         ...
 
@@ -53,10 +53,10 @@ def has_links(status: Mapping[str, Any], pod: Pod) -> bool:
     return any(fault["verb"] in VERBS and record.may_be_in(fault, pod) for fault in record.open_faults(status))
 
 
-class Network:
+class NetworkAgentPods:
     """The agents in `namespace`; empty: there are none."""
 
-    def __init__(self, server: ApiServer, runs: Runs, namespace: str) -> None:
+    def __init__(self, server: ApiServer, runs: CommandRunner, namespace: str) -> None:
         self._server = server
         self._runs = runs
         self._namespace = namespace

@@ -15,16 +15,15 @@ from minikafka_operator.freshness import Renewals
 from minikafka_operator.kinds import CLAIM, CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind
 from minikafka_operator.leadership import Alone, Leadership
 from minikafka_operator.names import CLUSTER_LABEL, Names
-from minikafka_operator.observed import Observed as ClusterObserved
-from minikafka_operator.observed import Pod
-from minikafka_operator.reconciler import Outcome
+from minikafka_operator.observed import ObservedCluster, Pod
+from minikafka_operator.reconciler import ReconcileResult
 
 from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import cluster_name
-from minikafka_chaos.controller.agents import Answer
+from minikafka_chaos.controller.agents import CommandResult
 from minikafka_chaos.controller.experiments import decide
 from minikafka_chaos.controller.healing import settled
-from minikafka_chaos.controller.jobs import Settings, belongs, runners_of, runs_claim
+from minikafka_chaos.controller.jobs import JobSettings, belongs, runners_of, runs_claim
 from minikafka_chaos.controller.kinds import (
     EVENT,
     EXPERIMENT,
@@ -35,13 +34,13 @@ from minikafka_chaos.controller.kinds import (
     job_name,
     report_job_name,
 )
-from minikafka_chaos.controller.network import Network, has_links, wants_links
+from minikafka_chaos.controller.network import NetworkAgentPods, has_links, wants_links
 from minikafka_chaos.controller.starting import WAIT_SECONDS, not_now, refused
 from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
     Emit,
-    Observed,
+    ObservedExperiment,
     Recover,
     Remove,
     RemoveTopics,
@@ -51,7 +50,7 @@ from minikafka_chaos.controller.steps import (
     WriteLease,
     WriteStatus,
 )
-from minikafka_chaos.controller.telemetry import Telemetry
+from minikafka_chaos.controller.telemetry import ControllerTelemetry
 
 STEPS_MAX: Final = 30
 """In one look; more mean that something goes round in circles."""
@@ -74,7 +73,7 @@ class Agents(Protocol):
         """Have every fault in a pod undone. What went wrong, in one line; empty when nothing of them is left."""
         ...
 
-    async def run(self, namespace: str, pod: str, command: Sequence[str], container: str) -> Answer:
+    async def run(self, namespace: str, pod: str, command: Sequence[str], container: str) -> CommandResult:
         """Run a command in a container. Raises whatever the connection raises."""
         ...
 
@@ -136,22 +135,22 @@ def words_of(error: Exception) -> str:
     return f"the API server was not reached: {error or type(error).__name__}"
 
 
-class Reconciler:
+class ExperimentReconciler:
     """Carries experiments through. Between two looks it holds nothing of them but when controllers' Leases were renewed."""
 
     def __init__(
         self,
         server: ApiServer,
         agents: Agents,
-        settings: Settings,
-        telemetry: Telemetry,
+        settings: JobSettings,
+        telemetry: ControllerTelemetry,
         now: Callable[[], datetime],
         identity: str,
         leadership: Leadership | Alone,
     ) -> None:
         self._server = server
         self._agents = agents
-        self._network = Network(server, agents, settings.network)
+        self._network = NetworkAgentPods(server, agents, settings.network)
         self._settings = settings
         self._telemetry = telemetry
         self._now = now
@@ -159,17 +158,17 @@ class Reconciler:
         self._events = Events(server, identity, now)
         self._renewals = Renewals()
 
-    async def reconcile(self, namespace: str, name: str) -> Outcome:
+    async def reconcile(self, namespace: str, name: str) -> ReconcileResult:
         """Step by step until it has to wait. Raises ApiError and the errors of the connection; then look again."""
         for number in range(STEPS_MAX):
             observed = await self.observe(namespace, name)
             if observed is None:
                 self._telemetry.forget_experiment(namespace, name)
-                return Outcome("changed" if number else "steady", gone=True)
+                return ReconcileResult("changed" if number else "steady", gone=True)
             self._telemetry.tell_experiment(observed.experiment)
             step = decide(observed, self._settings)
             if isinstance(step, Wait):
-                return Outcome("changed" if number else "steady", step.seconds)
+                return ReconcileResult("changed" if number else "steady", step.seconds)
             retry = None
             try:
                 retry = await self._do(observed, step)
@@ -177,7 +176,7 @@ class Reconciler:
                 code = error.code if isinstance(error, ApiError) else 0
                 if code in (404, 409):
                     logger.info("%s/%s changed meanwhile: %s", namespace, name, error)
-                    return Outcome("changed", STALE_RETRY_SECONDS)
+                    return ReconcileResult("changed", STALE_RETRY_SECONDS)
                 follows = (refused if code in REFUSALS else not_now)(observed, step, words_of(error))
                 if follows is None:
                     raise
@@ -185,14 +184,14 @@ class Reconciler:
                 if not isinstance(follows, Wait):
                     retry = await self._do(observed, follows)
                 if code not in REFUSALS:
-                    return Outcome("changed", WAIT_SECONDS)
+                    return ReconcileResult("changed", WAIT_SECONDS)
             if retry is not None:
-                return Outcome("changed", retry)
-        return Outcome("changed", STALE_RETRY_SECONDS)
+                return ReconcileResult("changed", retry)
+        return ReconcileResult("changed", STALE_RETRY_SECONDS)
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
-    async def observe(self, namespace: str, name: str) -> Observed | None:
+    async def observe(self, namespace: str, name: str) -> ObservedExperiment | None:
         """Read the experiment and what it is about; None when it is gone. Always from the API server itself."""
         experiment = await self._server.get(EXPERIMENT, namespace, name)
         if experiment is None:
@@ -217,7 +216,7 @@ class Reconciler:
         owned = await self._topics(names, thing) if topics.open_topics(status) else None
         runners = runners_of(experiment, job, of_jobs)
         reporters = [pod for pod in of_jobs if report_job is not None and belongs(pod, report_job)]
-        found = Observed(
+        found = ObservedExperiment(
             experiment,
             self._now(),
             thing,
@@ -251,12 +250,12 @@ class Reconciler:
 
     async def _cluster(
         self, names: Names, cluster: Object, pods: Sequence[Object], *, partitions: bool
-    ) -> ClusterObserved:
+    ) -> ObservedCluster:
         """What the operator would see of it that matters here; of ``partitions`` only where they are asked for."""
         stateful_set = await self._server.get(STATEFUL_SET, names.namespace, names.broker)
         objects = {} if stateful_set is None else {(STATEFUL_SET.name, names.broker): stateful_set}
         if not partitions:
-            return ClusterObserved(cluster, self._now(), objects, pods)
+            return ObservedCluster(cluster, self._now(), objects, pods)
         lease, metadata = await asyncio.gather(
             self._server.get(LEASE, names.namespace, names.controller),
             self._server.get(CONFIG_MAP, names.namespace, names.metadata),
@@ -265,11 +264,11 @@ class Reconciler:
             objects[LEASE.name, names.controller] = lease
         topics = await self._server.find_all(TOPIC, names.namespace, fields=f"spec.clusterRef.name={names.cluster}")
         signs = self._renewals.look((names.namespace, names.cluster), lease, time.monotonic())
-        return ClusterObserved(cluster, self._now(), objects, pods, topics, metadata, signs)
+        return ObservedCluster(cluster, self._now(), objects, pods, topics, metadata, signs)
 
     # -- acting -----------------------------------------------------------------------------------------------------
 
-    async def _do(self, o: Observed, step: Step) -> float | None:
+    async def _do(self, o: ObservedExperiment, step: Step) -> float | None:
         """Do it; seconds to wait before the next look, None: none."""
         namespace = o.experiment["metadata"]["namespace"]
         await self._leadership.confirm()
@@ -313,7 +312,7 @@ class Reconciler:
                     raise
                 logger.info("MiniKafkaTopic %s/%s changed meanwhile: %s", namespace, removal.name, error)
 
-    async def _recover(self, o: Observed, pods: Sequence[Pod], settle: bool) -> float | None:
+    async def _recover(self, o: ObservedExperiment, pods: Sequence[Pod], settle: bool) -> float | None:
         namespace = o.experiment["metadata"]["namespace"]
 
         async def ask(pod: Pod) -> str:

@@ -19,8 +19,8 @@ from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.jobs import (
     RUNS_PATH,
     RUNS_VOLUME,
+    JobSettings,
     ReportSettings,
-    Settings,
     belongs,
     finished,
     job_of,
@@ -41,7 +41,7 @@ FINAL: Final = frozenset({Reason.REPORT_MADE, Reason.REPORT_FAILED, Reason.REPOR
 
 
 @dataclass(frozen=True)
-class Told:
+class ReportOutcome:
     """What has become of a report: fields of the status, and the condition."""
 
     judgement: Judgement
@@ -76,7 +76,7 @@ def claim_refusal(name: str, claim: Object | None) -> tuple[Reason, str] | None:
 # --- the Job ----------------------------------------------------------------------------------------------------------
 
 
-def report_job(experiment: Object, settings: Settings, report: ReportSettings) -> Object:
+def report_job(experiment: Object, settings: JobSettings, report: ReportSettings) -> Object:
     """The Job that makes the report in the run's folder. Its exit code is `minikafka analyze`'s."""
     folder = f"{RUNS_PATH}/{run_folder(experiment)}"
     master = "k8s://" if report.executors else "local[*]"
@@ -108,7 +108,7 @@ def report_job(experiment: Object, settings: Settings, report: ReportSettings) -
 # --- what became of it ------------------------------------------------------------------------------------------------
 
 
-def is_wanted(experiment: Object, settings: Settings) -> bool:
+def is_wanted(experiment: Object, settings: JobSettings) -> bool:
     """Whether there is a report still to come."""
     status = experiment.get("status") or {}
     if settings.report is None or status.get("phase") != Phase.COMPLETED or not status.get("run"):
@@ -116,14 +116,14 @@ def is_wanted(experiment: Object, settings: Settings) -> bool:
     return condition(status, Type.REPORTED).get("reason") not in FINAL
 
 
-def look(experiment: Object, settings: Settings, job: Object | None, pods: Sequence[Object]) -> Told:
+def look(experiment: Object, settings: JobSettings, job: Object | None, pods: Sequence[Object]) -> ReportOutcome:
     """How far the report is; asked where one `is_wanted`."""
     status = experiment["status"]
     claim, name = status.get("runsClaim"), report_job_name(experiment["metadata"]["name"])
     if not claim:
         says = "the run went with the Job's pod; for a report it needs a claim: spec.runs.claim, or runs.claim of the chart"
         return _failed(Reason.NO_CLAIM, says)
-    going_on = Told(Judgement(Type.REPORTED, None, Reason.REPORT_GOING_ON, f"Job {name} makes it"), {})
+    going_on = ReportOutcome(Judgement(Type.REPORTED, None, Reason.REPORT_GOING_ON, f"Job {name} makes it"), {})
     if job is None:
         return going_on
     if not belongs(job, experiment):
@@ -143,9 +143,11 @@ def look(experiment: Object, settings: Settings, job: Object | None, pods: Seque
         made["copy"] = f"{where} -- cat {RUNS_PATH}/{path} > {PAGE}"
     if found.agree is False or found.verdict != verdict:
         says = f"the verifier says {verdict}, Spark {found.verdict}: {found.sentence} (see {path} on claim {claim})"
-        return Told(Judgement(Type.REPORTED, False, Reason.REPORT_DISAGREES, says[:_DETAIL_MAX]), {"report": made})
+        return ReportOutcome(
+            Judgement(Type.REPORTED, False, Reason.REPORT_DISAGREES, says[:_DETAIL_MAX]), {"report": made}
+        )
     says = f"{path} on claim {claim}: {found.verdict}, as the verifier says"
-    return Told(Judgement(Type.REPORTED, True, Reason.REPORT_MADE, says), {"report": made})
+    return ReportOutcome(Judgement(Type.REPORTED, True, Reason.REPORT_MADE, says), {"report": made})
 
 
 @dataclass(frozen=True)
@@ -187,5 +189,5 @@ def _terminated(pods: Sequence[Object]) -> list[Mapping[str, Any]]:
     return [one["state"]["terminated"] for one in statuses if (one.get("state") or {}).get("terminated")]
 
 
-def _failed(reason: Reason, message: str) -> Told:
-    return Told(Judgement(Type.REPORTED, False, reason, message[:_DETAIL_MAX]), {})
+def _failed(reason: Reason, message: str) -> ReportOutcome:
+    return ReportOutcome(Judgement(Type.REPORTED, False, reason, message[:_DETAIL_MAX]), {})

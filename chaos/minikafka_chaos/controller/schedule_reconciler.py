@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from minikafka_operator.api_server import TRANSIENT, ApiError, ApiServer
 from minikafka_operator.leadership import Alone, Leadership
-from minikafka_operator.reconciler import Outcome
+from minikafka_operator.reconciler import ReconcileResult
 
 from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import REFUSALS, STALE_RETRY_SECONDS, Events, words_of
-from minikafka_chaos.controller.schedules import Make, Observed, Step, Tell, decide, not_made
+from minikafka_chaos.controller.schedules import Make, ObservedSchedule, Step, Tell, decide, not_made
 from minikafka_chaos.controller.steps import Emit, Remove, Wait
-from minikafka_chaos.controller.telemetry import Telemetry
+from minikafka_chaos.controller.telemetry import ControllerTelemetry
 
 STEPS_MAX: Final = 50
 MAKE_SECONDS: Final = 30.0
@@ -31,7 +31,7 @@ class ScheduleReconciler:
     def __init__(
         self,
         server: ApiServer,
-        telemetry: Telemetry,
+        telemetry: ControllerTelemetry,
         now: Callable[[], datetime],
         identity: str,
         leadership: Leadership | Alone,
@@ -42,12 +42,12 @@ class ScheduleReconciler:
         self._leadership = leadership
         self._events = Events(server, identity, now)
 
-    async def reconcile(self, namespace: str, name: str) -> Outcome:
+    async def reconcile(self, namespace: str, name: str) -> ReconcileResult:
         """Step by step until it has to wait. Raises ApiError and the errors of the connection; then look again."""
         for number in range(STEPS_MAX):
             schedule = await self._server.get(SCHEDULE, namespace, name)
             if schedule is None:
-                return Outcome("changed" if number else "steady", gone=True)
+                return ReconcileResult("changed" if number else "steady", gone=True)
             made = await self._server.find_all(EXPERIMENT, namespace, labels=f"{SCHEDULE_LABEL}={name}")
             uid = schedule["metadata"]["uid"]
             mine = [
@@ -55,20 +55,20 @@ class ScheduleReconciler:
                 for one in made
                 if any(owner.get("uid") == uid for owner in one["metadata"].get("ownerReferences") or ())
             ]
-            observed = Observed(schedule, mine, self._now())
+            observed = ObservedSchedule(schedule, mine, self._now())
             step = decide(observed)
             if isinstance(step, Wait):
-                return Outcome("changed" if number else "steady", step.seconds)
+                return ReconcileResult("changed" if number else "steady", step.seconds)
             try:
                 await self._do(observed, step)
             except ApiError as error:
                 if error.code not in (404, 409):
                     raise
                 logger.info("%s/%s changed meanwhile: %s", namespace, name, error)
-                return Outcome("changed", STALE_RETRY_SECONDS)
-        return Outcome("changed", STALE_RETRY_SECONDS)
+                return ReconcileResult("changed", STALE_RETRY_SECONDS)
+        return ReconcileResult("changed", STALE_RETRY_SECONDS)
 
-    async def _do(self, o: Observed, step: Step) -> None:
+    async def _do(self, o: ObservedSchedule, step: Step) -> None:
         namespace = o.schedule["metadata"]["namespace"]
         await self._leadership.confirm()
         match step:
@@ -113,7 +113,7 @@ class ScheduleReconciler:
                 return f"there is a ChaosExperiment {name} that is not this schedule's"
         return ""
 
-    async def _tell(self, o: Observed, status: Mapping[str, Any], events: Sequence[Emit]) -> None:
+    async def _tell(self, o: ObservedSchedule, status: Mapping[str, Any], events: Sequence[Emit]) -> None:
         namespace = o.schedule["metadata"]["namespace"]
         await self._server.replace_status(SCHEDULE, namespace, {**o.schedule, "status": dict(status)})
         missed = [event for event in events if event.reason == Happening.MISSED]

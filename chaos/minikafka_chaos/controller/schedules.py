@@ -64,7 +64,7 @@ Step = Make | Tell | Remove | Wait
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedSchedule:
     """A schedule and the experiments that it has made."""
 
     schedule: Object
@@ -144,7 +144,7 @@ def _jitter(spec: ScheduleSpec, uid: str, number: int) -> int:
 # --- deciding ---------------------------------------------------------------------------------------------------------
 
 
-def decide(o: Observed) -> Step:
+def decide(o: ObservedSchedule) -> Step:
     """The next step: history first, then what is due."""
     if deleting(o.schedule):
         return Wait()
@@ -159,7 +159,7 @@ def decide(o: Observed) -> Step:
     return _what_is_due(o, spec)
 
 
-def _what_is_due(o: Observed, spec: ScheduleSpec) -> Step:
+def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
     accepted = Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, "suspended" if spec.suspend else "it goes by the clock")
     begin = instant(o.schedule["metadata"].get("creationTimestamp")) or o.now
     before = o.status
@@ -198,7 +198,7 @@ def _what_is_due(o: Observed, spec: ScheduleSpec) -> Step:
     return Tell(status, events) if made else Make(thing, due, status, events)
 
 
-def not_made(o: Observed, step: Make, why: str) -> Tell:
+def not_made(o: ObservedSchedule, step: Make, why: str) -> Tell:
     """What is told instead when the experiment could not be made: this time is missed, and the next one comes all the same."""
     status, event = _missed(step.status, [step.due], why)
     status |= {"made": o.status.get("made"), "active": _active(o)}
@@ -206,7 +206,7 @@ def not_made(o: Observed, step: Make, why: str) -> Tell:
     return Tell({name: value for name, value in status.items() if value is not None}, events)
 
 
-def _why_not(o: Observed, spec: ScheduleSpec, due: datetime) -> str:
+def _why_not(o: ObservedSchedule, spec: ScheduleSpec, due: datetime) -> str:
     if spec.suspend:
         return "spec.suspend"
     active = _active(o)
@@ -235,7 +235,7 @@ def _missed(status: Mapping[str, Any], when: Sequence[datetime], why: str) -> tu
     return changed, Emit(Happening.MISSED, f"missed {number}{last}: {why}", warning=True)
 
 
-def _seen(o: Observed, status: dict[str, Any]) -> dict[str, Any]:
+def _seen(o: ObservedSchedule, status: dict[str, Any]) -> dict[str, Any]:
     """What became of the experiments."""
     ended = [one for one in o.experiments if _ended(one)]
     ended.sort(key=lambda one: str(one["status"].get("endedAt") or ""))
@@ -246,7 +246,7 @@ def _seen(o: Observed, status: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def _active(o: Observed) -> str:
+def _active(o: ObservedSchedule) -> str:
     going = [one for one in o.experiments if not _ended(one)]
     return str(going[0]["metadata"]["name"]) if going else ""
 
@@ -256,7 +256,7 @@ def _ended(experiment: Object) -> bool:
     return bool(told) and Phase(told).ended
 
 
-def _surplus(o: Observed, spec: ScheduleSpec) -> Object | None:
+def _surplus(o: ObservedSchedule, spec: ScheduleSpec) -> Object | None:
     """The oldest experiment beyond what is kept of its sort."""
     ended = [one for one in o.experiments if _ended(one) and not deleting(one)]
     ended.sort(key=lambda one: (str(one["metadata"].get("creationTimestamp") or ""), one["metadata"]["name"]))
@@ -309,7 +309,7 @@ def experiment(schedule: Object, spec: ScheduleSpec, due: datetime) -> Object:
     }
 
 
-def _told(o: Observed, status: Mapping[str, Any], accepted: Judgement) -> dict[str, Any]:
+def _told(o: ObservedSchedule, status: Mapping[str, Any], accepted: Judgement) -> dict[str, Any]:
     generation = int(o.schedule["metadata"].get("generation") or 0)
     conditions = written([accepted], o.status.get("conditions") or [], generation, o.now)
     changed = {**status, "conditions": conditions, "observedGeneration": generation}

@@ -22,7 +22,7 @@ from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
     Emit,
-    Observed,
+    ObservedExperiment,
     Step,
     Wait,
     WriteLease,
@@ -44,7 +44,7 @@ _WHY_MAX: Final = 1000
 # --- made, and not begun ----------------------------------------------------------------------------------------------
 
 
-def begun(o: Observed, job: Object, patience_seconds: float) -> Step:
+def begun(o: ObservedExperiment, job: Object, patience_seconds: float) -> Step:
     """Whether its Job's pod has come to the story, told where it takes long. Once it has: look after ``patience_seconds``."""
     says = happens_to(str(o.status["cluster"]))
     since = instant(job["metadata"].get("creationTimestamp")) or o.now
@@ -70,7 +70,7 @@ def happens_to(cluster: str) -> str:
     return f"it happens to cluster {cluster}"
 
 
-def _why_not_begun(o: Observed, job: Object) -> str:
+def _why_not_begun(o: ObservedExperiment, job: Object) -> str:
     """As the pod's status has it, for people."""
     for pod in o.runner_pods:
         name, status = pod["metadata"]["name"], pod.get("status") or {}
@@ -88,7 +88,7 @@ def _why_not_begun(o: Observed, job: Object) -> str:
 # --- refused ----------------------------------------------------------------------------------------------------------
 
 
-def refused(o: Observed, step: Step, why: str) -> Step | None:
+def refused(o: ObservedExperiment, step: Step, why: str) -> Step | None:
     """What follows when the API server refuses something that is to be made; None for whatever is to be tried again."""
     match step:
         case CreateCluster(thing):
@@ -106,7 +106,7 @@ def refused(o: Observed, step: Step, why: str) -> Step | None:
     return None
 
 
-def _no_report(o: Observed, says: str) -> WriteStatus:
+def _no_report(o: ObservedExperiment, says: str) -> WriteStatus:
     failed = Judgement(Type.REPORTED, False, Reason.REPORT_FAILED, says)
     return WriteStatus(told(o, o.status, failed), [Emit(Reason.REPORT_FAILED, says, warning=True)])
 
@@ -114,7 +114,7 @@ def _no_report(o: Observed, says: str) -> WriteStatus:
 # --- not now ----------------------------------------------------------------------------------------------------------
 
 
-def not_now(o: Observed, step: Step, why: str) -> Step | None:
+def not_now(o: ObservedExperiment, step: Step, why: str) -> Step | None:
     """What follows when something could not be made now: told, once it takes long, and in the end given up.
 
     None for what is not told: it has not taken long yet, or is nothing that is made.
@@ -159,7 +159,7 @@ class _Lacks:
     base: str = ""
     event: Happening | Reason | None = None
 
-    def told(self, o: Observed, since: datetime, why: str) -> Step | None:
+    def told(self, o: ObservedExperiment, since: datetime, why: str) -> Step | None:
         """In the condition with the latest words, in an Event once."""
         if o.now < since + timedelta(seconds=START_SECONDS):
             return None
@@ -172,14 +172,14 @@ class _Lacks:
         return WriteStatus(told(o, status, Judgement(self.type, self.holds, self.reason, says)), new)
 
 
-def still(o: Observed, judgement: Judgement) -> Judgement:
+def still(o: ObservedExperiment, judgement: Judgement) -> Judgement:
     """The same, with what the condition says already of why it cannot be made: else each try would write it anew."""
     before = message_of(o.status, judgement.type)
     fails = before.startswith(f"{judgement.message}; ") and NOT_MADE in before
     return replace(judgement, message=before) if fails else judgement
 
 
-def given_up(o: Observed, waits_for: str) -> Step | None:
+def given_up(o: ObservedExperiment, waits_for: str) -> Step | None:
     """One that waits to begin ends after its deadline, too: a schedule would make no other one meanwhile. None: not yet.
 
     The time runs from when it was told that it waits, for no controller may have looked at it before.
@@ -192,7 +192,7 @@ def given_up(o: Observed, waits_for: str) -> Step | None:
     return end(o, Phase.ERROR, Reason.DEADLINE_EXCEEDED, says)
 
 
-def _since(o: Observed, kind: Type) -> datetime:
+def _since(o: ObservedExperiment, kind: Type) -> datetime:
     found = condition(o.status, kind)
     if found.get("status") == "Unknown":
         return instant(found.get("lastTransitionTime")) or o.now

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from minikafka_operator.disruption import hold_of
 from minikafka_operator.experiments import identity
-from minikafka_operator.freshness import Gap
+from minikafka_operator.freshness import MetadataGap
 from minikafka_operator.instants import instant
 from minikafka_operator.observed import PartitionState, Pod, deleting
 
@@ -27,7 +27,7 @@ RUNNER_SECONDS_MAX: Final = GRACE_SECONDS + 60.0
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedExperiment:
     """One look at an experiment and all that it is about. ``cluster`` is the one it names, or its own."""
 
     experiment: Object
@@ -38,7 +38,7 @@ class Observed:
     runner_pods: Sequence[Object] = ()
     brokers: Mapping[int, Pod] = field(default_factory=dict)
     partitions: Sequence[PartitionState] = ()
-    gap: Gap | None = None
+    gap: MetadataGap | None = None
     former_cluster: Object | None = None
     former_lease: Object | None = None
     """Both of the cluster that its status names, where the spec names another by now: it was edited before it had begun."""

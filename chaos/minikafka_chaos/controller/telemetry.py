@@ -18,7 +18,7 @@ from minikafka_chaos.controller.api import Phase
 VERDICTS: Final = ("Passed", "Failed", "Inconclusive", "Aborted", "Error")
 
 
-class Telemetry(Looking):
+class ControllerTelemetry(Looking):
     """Counts what the controller does, and tells of experiments. One for each process."""
 
     def __init__(self) -> None:

@@ -22,15 +22,15 @@ from minikafka_operator.observed import PartitionState, Pod, TopicState
 from rich.text import Text
 
 from minikafka_chaos.controller.admission import allows_chaos, on_cluster, scenario_of
-from minikafka_chaos.controller.budget import Refusal, fault_refusal
+from minikafka_chaos.controller.budget import BudgetRefusal, fault_refusal
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object
-from minikafka_chaos.controller.ledger import Absent, Conflict, FaultRefused, Guard, StatusLedger, Unavailable
+from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, FaultRefused, Guard, StatusLedger, Unavailable
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import event_of
 from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.controller.steps import Emit
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
-from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, KubernetesGround, Listener
+from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, ClientListener, KubernetesGround
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refused, connect
 from minikafka_chaos.grounds.kubernetes_network import NAMESPACE
 from minikafka_chaos.load.clients import TopicPlan
@@ -72,7 +72,7 @@ class ObjectStatus:
                 self._namespace.replace_status(PLURAL, thing)
         except Refused as error:
             if error.status == 409:
-                raise Conflict from error
+                raise ExperimentChanged from error
             raise
 
 
@@ -93,7 +93,7 @@ class NotKnown(ToolTrouble):
     """What the brokers' metadata has cannot be told at this moment."""
 
 
-class Brokers:
+class BrokerPods:
     """The brokers of the experiment's cluster: where they are, which do not serve, what they know of their partitions."""
 
     def __init__(self, namespace: Namespace, cluster: str) -> None:
@@ -139,7 +139,7 @@ class Brokers:
         return self._namespace.find_all("minikafkatopics", fields=f"spec.clusterRef.name={self._names.cluster}")
 
 
-class Told:
+class EventReporter:
     """A `Reporter` that tells by Events and on standard output, and a ledger that tells of faults."""
 
     def __init__(self, namespace: Namespace, experiment: Object, runner: str, judging: Callable[[], None]) -> None:
@@ -170,7 +170,7 @@ class Told:
 class TellingLedger:
     """The status ledger, with an Event for each fault that was made and each that is over."""
 
-    def __init__(self, ledger: StatusLedger, told: Told) -> None:
+    def __init__(self, ledger: StatusLedger, told: EventReporter) -> None:
         self._ledger = ledger
         self._told = told
 
@@ -261,7 +261,7 @@ def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str, 
     if thing is None:
         raise ToolTrouble(f"there is no ChaosExperiment {name}")
     scenario = scenario_of(thing)
-    brokers = Brokers(namespace, cluster)
+    brokers = BrokerPods(namespace, cluster)
     shared = scenario.spec.cluster_ref is not None
     if shared:
         there = namespace.get("minikafkaclusters", cluster)
@@ -277,8 +277,8 @@ def tell(namespace: Namespace, name: str, cluster: str, out: Path, runner: str, 
     place = _place(thing, out.parent)
     _make_folder(out, place)
     ledger.tell(run=out.name)
-    told = Told(namespace, thing, runner, ledger.judging)
-    listener = Listener.INTERNAL
+    told = EventReporter(namespace, thing, runner, ledger.judging)
+    listener = ClientListener.INTERNAL
     if shared:
         ground: KubernetesGround = SharedGround(
             namespace, cluster, out / SCRATCH, listener=listener, network=network, ledger=ledger
@@ -314,7 +314,7 @@ def _make_folder(out: Path, place: Place) -> None:
 
 
 def _run(
-    scenario: Scenario, ground: KubernetesGround, out: Path, place: Place, ledger: StatusLedger, told: Told
+    scenario: Scenario, ground: KubernetesGround, out: Path, place: Place, ledger: StatusLedger, told: EventReporter
 ) -> Verdict:
     telling = TellingLedger(ledger, told)
     try:
@@ -328,18 +328,18 @@ def _run(
     return result.verdict
 
 
-def _guard(brokers: Brokers, safety: SafetySpec, count: int) -> Guard:
-    def refuse(verb: Verb, targets: Collection[int], out: Collection[int]) -> Refusal | None:
+def _guard(brokers: BrokerPods, safety: SafetySpec, count: int) -> Guard:
+    def refuse(verb: Verb, targets: Collection[int], out: Collection[int]) -> BudgetRefusal | None:
         try:
             partitions = brokers.partitions()
         except NotKnown as error:
-            return Refusal(str(error), passes=True)
+            return BudgetRefusal(str(error), passes=True)
         why = fault_refusal(verb, {*out, *brokers.unready(count)}, targets, partitions, safety)
         if not why:
             return None
         # As it will be once all but the experiment's own targets serve again and have caught up.
         then = [replace(one, isr=tuple(set(one.replicas) - set(out))) for one in partitions]
-        return Refusal(why, passes=not fault_refusal(verb, out, targets, then, safety))
+        return BudgetRefusal(why, passes=not fault_refusal(verb, out, targets, then, safety))
 
     return refuse
 
@@ -354,13 +354,13 @@ def _only_in(namespace: Namespace, cluster: str, uid: str, guard: Guard) -> Guar
     Nor in one whose owner has forbidden it meanwhile.
     """
 
-    def refuse(verb: Verb, targets: Collection[int], out: Collection[int]) -> Refusal | None:
+    def refuse(verb: Verb, targets: Collection[int], out: Collection[int]) -> BudgetRefusal | None:
         with _patient():
             there = namespace.get("minikafkaclusters", cluster)
         if there is None or there["metadata"]["uid"] != uid:
-            return Refusal(f"cluster {cluster}, on which the experiment began, is gone", passes=False)
+            return BudgetRefusal(f"cluster {cluster}, on which the experiment began, is gone", passes=False)
         if not allows_chaos(there):
-            return Refusal(f"cluster {cluster} does not allow chaos any more (spec.chaos.allowed)", passes=False)
+            return BudgetRefusal(f"cluster {cluster} does not allow chaos any more (spec.chaos.allowed)", passes=False)
         return guard(verb, targets, out)
 
     return refuse

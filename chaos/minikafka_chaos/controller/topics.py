@@ -106,7 +106,7 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TopicCleanup:
     """What follows from one look: the status with what is known now, and what is to be deleted."""
 
     status: dict[str, Any]
@@ -120,7 +120,7 @@ class Plan:
 # --- what becomes of them ---------------------------------------------------------------------------------------------
 
 
-def look(experiment: Object, seen: Seen, now: datetime) -> Plan:
+def look(experiment: Object, seen: Seen, now: datetime) -> TopicCleanup:
     """What is to be done about each topic. The removal of a topic is written down before it is asked for."""
     status = dict(experiment.get("status") or {})
     entries, removals, removed, left = topics_of(status), [], [], []
@@ -139,7 +139,7 @@ def look(experiment: Object, seen: Seen, now: datetime) -> Plan:
                     removed.append(entry["name"])
                 elif fate is TopicFate.LEFT:
                     left.append(f"{entry['name']}: {why}")
-    return Plan({**status, "topics": entries}, removals, removed, left)
+    return TopicCleanup({**status, "topics": entries}, removals, removed, left)
 
 
 def _end_of(entry: Entry, experiment: Object, seen: Seen, now: datetime) -> Removal | tuple[TopicFate, str] | None:

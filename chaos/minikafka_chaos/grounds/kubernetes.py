@@ -24,7 +24,7 @@ from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.grounds.by_broker import BrokerVerbs, loss_seed
-from minikafka_chaos.grounds.kubernetes_agents import CONTAINER, Agents, at_once
+from minikafka_chaos.grounds.kubernetes_agents import CONTAINER, AgentClient, at_once
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Object, Refused
 from minikafka_chaos.grounds.kubernetes_network import NAMESPACE, NetworkAgents, steps_with_links
 from minikafka_chaos.load.kafka_clients import KafkaClients
@@ -67,7 +67,7 @@ of the old one, such as a follower's restart, needs sessions that are so much lo
 SESSION = "broker.session.timeout.ms"
 
 
-class Listener(StrEnum):
+class ClientListener(StrEnum):
     """How clients of this run reach the brokers."""
 
     INTERNAL = "Internal"
@@ -83,7 +83,9 @@ def cluster_name(scenario: Scenario) -> str:
     return f"{word}-{uuid.uuid4().hex[:5]}"
 
 
-def manifest(name: str, cluster: ClusterSpec, listener: Listener, template: Mapping[str, Any] | None = None) -> Object:
+def manifest(
+    name: str, cluster: ClusterSpec, listener: ClientListener, template: Mapping[str, Any] | None = None
+) -> Object:
     """The MiniKafkaCluster for a scenario's cluster; `template` is merged into its spec."""
     config = as_config(cluster.config)
     if SESSION in config:
@@ -101,7 +103,7 @@ def manifest(name: str, cluster: ClusterSpec, listener: Listener, template: Mapp
         "storage": {"size": "1Gi", "deleteClaim": True},
         "chaos": {"allowed": True},
     }
-    if listener is not Listener.INTERNAL:
+    if listener is not ClientListener.INTERNAL:
         spec["listeners"] = {"external": {"type": listener.value}}
     if cluster.unflushed_volume is UnflushedVolume.SEPARATE:
         spec["unflushedVolume"] = {}
@@ -132,7 +134,7 @@ class KubernetesGround(BrokerVerbs):
         scratch: Path,
         *,
         existing: bool = False,
-        listener: Listener = Listener.NODE_PORT,
+        listener: ClientListener = ClientListener.NODE_PORT,
         template: Mapping[str, Any] | None = None,
         network: str = NAMESPACE,
     ) -> None:
@@ -143,7 +145,7 @@ class KubernetesGround(BrokerVerbs):
         self.existing = existing
         self.listener = listener
         self.template = dict(template or {})
-        self.agents = Agents(namespace, self.pod_name)
+        self.agents = AgentClient(namespace, self.pod_name)
         self.network = NetworkAgents(namespace.within(network), namespace.name, self._pod)
         self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
         self._count = 0
@@ -221,7 +223,7 @@ class KubernetesGround(BrokerVerbs):
         told = {each["id"]: each.get("external") for each in found["status"].get("brokers") or ()}
         for broker in self.brokers:
             inside = f"{self.pod_name(broker)}.{self.cluster}-brokers.{self.namespace.name}.svc:{CLIENT_PORT}"
-            address = inside if self.listener is Listener.INTERNAL else told.get(broker)
+            address = inside if self.listener is ClientListener.INTERNAL else told.get(broker)
             if not address:
                 raise ToolTrouble(f"broker {broker} has no address outside the Kubernetes cluster")
             self._addresses[broker] = address
@@ -266,7 +268,9 @@ class KubernetesGround(BrokerVerbs):
                 except OSError as error:
                     if time.monotonic() > deadline:
                         told = f"broker {broker} is not reached from here at {address}: {error}"
-                        raise ToolTrouble(f"{told}; --listener names other ways ({', '.join(Listener)})") from error
+                        raise ToolTrouble(
+                            f"{told}; --listener names other ways ({', '.join(ClientListener)})"
+                        ) from error
                     time.sleep(POLL_SECONDS)
 
     def down(self) -> list[int]:

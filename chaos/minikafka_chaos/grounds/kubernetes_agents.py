@@ -58,7 +58,7 @@ def answered(
     return answer
 
 
-class Agents:
+class AgentClient:
     """`pod` gives the pod of a broker."""
 
     def __init__(self, namespace: Namespace, pod: Callable[[int], str]) -> None:

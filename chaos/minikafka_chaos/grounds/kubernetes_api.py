@@ -58,7 +58,7 @@ class NotReached(ToolTrouble):
     """No answer, or none that is the API server's: it may help to try again."""
 
 
-class Ended(NamedTuple):
+class ExecResult(NamedTuple):
     """What a command in a container left."""
 
     code: int
@@ -66,7 +66,7 @@ class Ended(NamedTuple):
     errors: str
 
 
-class Access(NamedTuple):
+class ClusterAccess(NamedTuple):
     """A way to a Kubernetes cluster."""
 
     client: ApiClient
@@ -76,7 +76,7 @@ class Access(NamedTuple):
     """Whether it is the cluster that this program runs in."""
 
 
-def connect(kubeconfig: Path | None = None, context: str | None = None) -> Access:
+def connect(kubeconfig: Path | None = None, context: str | None = None) -> ClusterAccess:
     """By a context of a kubeconfig; without any, and inside a pod, by the pod's own credentials.
 
     Raises BadScenario for a context that is not there, ToolTrouble.
@@ -85,7 +85,7 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> Acces
         if kubeconfig is None and context is None and POD_NAMESPACE.exists():
             configuration = Configuration()
             load_incluster_config(client_configuration=configuration)
-            return Access(ApiClient(configuration), POD_NAMESPACE.read_text().strip(), True)
+            return ClusterAccess(ApiClient(configuration), POD_NAMESPACE.read_text().strip(), True)
         file = str(kubeconfig) if kubeconfig is not None else None
         contexts, active = list_kube_config_contexts(config_file=file)
         chosen = next((each for each in contexts if each["name"] == context), None) if context else active
@@ -93,7 +93,7 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> Acces
             names = ", ".join(each["name"] for each in contexts)
             raise BadScenario(f"--context {context}: not in the kubeconfig; allowed: {names}")
         client = new_client_from_config(config_file=file, context=context)
-        return Access(client, str((chosen.get("context") or {}).get("namespace") or "default"), False)
+        return ClusterAccess(client, str((chosen.get("context") or {}).get("namespace") or "default"), False)
     except (ConfigException, OSError, yaml.YAMLError) as error:
         raise ToolTrouble(f"no way to a Kubernetes cluster: {error}") from error
 
@@ -184,7 +184,7 @@ class Namespace:
         except ToolTrouble as error:
             raise OSError(str(error)) from error
 
-    def run(self, pod: str, container: str, command: Sequence[str], seconds: float = EXEC_SECONDS_MAX) -> Ended:
+    def run(self, pod: str, container: str, command: Sequence[str], seconds: float = EXEC_SECONDS_MAX) -> ExecResult:
         """Run a command in a container. Raises Refused (the API server says no), NotReached."""
         options = [("container", container), ("stdout", "true"), ("stderr", "true")]
         deadline = time.monotonic() + seconds
@@ -215,7 +215,7 @@ class Namespace:
         code = _exit_code(texts[STATUS_CHANNEL])
         if code is None:
             raise NotReached(f"{pod}: {' '.join(command)}: no end after {seconds:g} s, or the connection broke")
-        return Ended(code, texts[ws_client.STDOUT_CHANNEL], texts[ws_client.STDERR_CHANNEL])
+        return ExecResult(code, texts[ws_client.STDOUT_CHANNEL], texts[ws_client.STDERR_CHANNEL])
 
 
 def _message(content: bytes) -> str:

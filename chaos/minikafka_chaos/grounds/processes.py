@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minikafka.agent.power_loss import Mode, carry_out, plan
+from minikafka.agent.power_loss import PowerLossMode, carry_out, plan
 from minikafka.local import process
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import ClusterError
@@ -248,7 +248,7 @@ class ProcessesGround(BrokerVerbs):
             self.cluster.wipe_unflushed(broker)
 
     def lose_unflushed(self, fault: Fault, broker: int) -> None:
-        mode = Mode((fault.parameters.mode or WipeMode.ALL).value.lower())
+        mode = PowerLossMode((fault.parameters.mode or WipeMode.ALL).value.lower())
         with _trouble():
             info = self.cluster.broker(broker)
             if info.pid is None and info.unflushed_dir is not None:

@@ -61,7 +61,7 @@ class Links:
                 await self._changed.wait_for(lambda: not self.rule(way).blocks)
 
 
-class Connection:
+class ProxiedConnection:
     """One that somebody opened to a broker, and its other half."""
 
     def __init__(self, links: Links, target: int, source: int | None) -> None:
@@ -148,7 +148,7 @@ async def serve(links: Links, ports: Sequence[tuple[int, int, int, bool]]) -> li
             target: int = broker,
             source: int | None = CLIENTS if clients else None,
         ) -> None:
-            await Connection(links, target, source).run(reader, writer, to)
+            await ProxiedConnection(links, target, source).run(reader, writer, to)
 
         servers.append(await asyncio.start_server(accepted, HOST, listen))
     return servers

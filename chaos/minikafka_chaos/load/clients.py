@@ -29,7 +29,7 @@ class PartitionView(NamedTuple):
         return self.leader >= 0 and set(self.isr) == set(self.replicas)
 
 
-class View(Protocol):
+class MetadataView(Protocol):
     """Who leads, who is in sync, who controls, as the brokers tell clients."""
 
     def partitions(self, topic: str) -> dict[TopicPartition, PartitionView] | None:
@@ -107,7 +107,7 @@ class Stoppable(Background, Protocol):
     def stop(self) -> None: ...
 
 
-class Group(Stoppable, Protocol):
+class WorkloadGroup(Stoppable, Protocol):
     """A consumer group whose members can die. `start` starts as many as the settings say, numbered from 1."""
 
     def start_member(self, number: int) -> None: ...
@@ -139,7 +139,7 @@ class Script(Protocol):
 class Clients(Protocol):
     """Makes the clients of a run; all write what they were told into its history."""
 
-    def view(self) -> View: ...
+    def view(self) -> MetadataView: ...
 
     def create_topic(self, plan: TopicPlan, deadline_s: float) -> None:
         """Create a topic and wait until every partition has a leader and a full ISR. Raises ToolTrouble."""
@@ -153,7 +153,9 @@ class Clients(Protocol):
         """A reader that follows these partitions from their beginning, and samples their end offsets."""
         ...
 
-    def group(self, settings: GroupSettings, partitions: Sequence[TopicPartition], history: HistoryWriter) -> Group:
+    def group(
+        self, settings: GroupSettings, partitions: Sequence[TopicPartition], history: HistoryWriter
+    ) -> WorkloadGroup:
         """A consumer group that reads these partitions. Raises ToolTrouble where there are none."""
         ...
 

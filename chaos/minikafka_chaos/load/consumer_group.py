@@ -48,7 +48,7 @@ class _Running:
 
 
 class ConsumerGroup:
-    """See `minikafka_chaos.load.clients.Group`. Members are numbered from 1."""
+    """See `minikafka_chaos.load.clients.WorkloadGroup`. Members are numbered from 1."""
 
     def __init__(
         self, bootstrap: str, settings: GroupSettings, partitions: Sequence[TopicPartition], history: HistoryWriter

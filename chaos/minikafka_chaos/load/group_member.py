@@ -35,7 +35,7 @@ ASK_S = 5.0
 """How long one question about offsets may take; it is asked until it is answered."""
 
 
-class Member:
+class MemberProcess:
     """Settings: bootstrap, group, topic, before (commit before the work), reset (earliest, latest), session_timeout_ms."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -141,7 +141,7 @@ def tell(op: str, partition: int, offset: int, **more: Any) -> None:
     os.write(sys.stdout.fileno(), line.encode() + b"\n")
 
 
-def _listen(member: Member) -> None:
+def _listen(member: MemberProcess) -> None:
     for line in sys.stdin:
         if line.strip() == CRASH:
             member.dies = True
@@ -154,7 +154,7 @@ def _listen(member: Member) -> None:
 def main() -> None:
     """The settings are the only argument, as JSON."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: who started it decides
-    member = Member(json.loads(sys.argv[1]))
+    member = MemberProcess(json.loads(sys.argv[1]))
     threading.Thread(target=_listen, args=(member,), daemon=True).start()
     member.run()
 

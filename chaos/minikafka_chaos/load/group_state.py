@@ -7,7 +7,7 @@ Not by librdkafka's admin client: in 2.16 a request to a coordinator whose conne
 from __future__ import annotations
 
 from minikafka.cli.arguments import endpoints
-from minikafka.cli.connection import Connection, NoAnswer
+from minikafka.cli.connection import BrokerConnection, NoAnswer
 from minikafka.protocol.errors import ErrorCode
 
 FIND_COORDINATOR, FIND_COORDINATOR_VERSION = 10, 3
@@ -19,11 +19,11 @@ def group_state(bootstrap: str, group: str, timeout_s: float) -> str | None:
     """`Stable`, `PreparingRebalance`, `CompletingRebalance`, `Empty` or `Dead`; None while nobody tells."""
     for host, port in endpoints(bootstrap):
         try:
-            with Connection(host, port, timeout_s) as connection:
+            with BrokerConnection(host, port, timeout_s) as connection:
                 found = connection.request(FIND_COORDINATOR, FIND_COORDINATOR_VERSION, {"key": group, "key_type": 0})
             if ErrorCode(found.error_code) is not ErrorCode.NONE:
                 return None
-            with Connection(found.host, found.port, timeout_s) as connection:
+            with BrokerConnection(found.host, found.port, timeout_s) as connection:
                 (told,) = connection.request(DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, {"groups": [group]}).groups
         except (NoAnswer, ValueError):
             continue

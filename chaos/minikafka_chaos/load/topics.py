@@ -7,7 +7,7 @@ import time
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from minikafka.cli.arguments import endpoints
-from minikafka.cli.connection import Connection, NoAnswer
+from minikafka.cli.connection import BrokerConnection, NoAnswer
 from minikafka.protocol.errors import ErrorCode
 
 from minikafka_chaos.errors import ToolTrouble
@@ -70,7 +70,7 @@ def create_new_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> str:
     while True:
         for host, port in endpoints(bootstrap):
             try:
-                with Connection(host, port, 2 * REQUEST_TIMEOUT_S) as connection:
+                with BrokerConnection(host, port, 2 * REQUEST_TIMEOUT_S) as connection:
                     try:
                         (told,) = connection.request(CREATE_TOPICS, CREATE_TOPICS_VERSION, values).topics
                     except (NoAnswer, ValueError) as error:

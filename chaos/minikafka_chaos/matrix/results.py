@@ -18,7 +18,7 @@ import minikafka
 
 import minikafka_chaos
 from minikafka_chaos.errors import BadScenario, ToolTrouble
-from minikafka_chaos.matrix.trials import Job, Trial, as_line
+from minikafka_chaos.matrix.trials import Trial, TrialTask, as_line
 
 FILE_NAME = "trials.jsonl"
 
@@ -47,7 +47,7 @@ class Results:
 
     def __init__(self, path: Path, header: dict[str, Any], say: Callable[[str], None] = lambda _: None) -> None:
         self.path = path
-        self.trials: dict[Job, Trial] = {}
+        self.trials: dict[TrialTask, Trial] = {}
         self._say = say
         self._header = {"kind": "matrix", **header}
         try:
@@ -95,11 +95,11 @@ class Results:
                 theirs, ours = header.get(name), value
                 what = f"{name} {theirs}, not {ours}"
                 raise BadScenario(f"{self.path}: results of another matrix ({what}); give another --out")
-        self.trials = {Job(trial.cell, trial.seed): trial for trial in trials}
+        self.trials = {TrialTask(trial.cell, trial.seed): trial for trial in trials}
 
     def add(self, trial: Trial) -> None:
         """Keep a trial: it is in the file when this returns, so that the death of this process does not lose it."""
-        self.trials[Job(trial.cell, trial.seed)] = trial
+        self.trials[TrialTask(trial.cell, trial.seed)] = trial
         self._write(as_line(trial))
 
     def _write(self, line: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import Ground
 from minikafka_chaos.matrix.document import Matrix, parse_matrix
 from minikafka_chaos.run.runner import RunResult, run_scenario
-from minikafka_chaos.verdict.anomalies import DIVERGENCE, Kind
+from minikafka_chaos.verdict.anomalies import DIVERGENCE, AnomalyKind
 from minikafka_chaos.verdict.verdict import NOTHING_ACKNOWLEDGED, Outcome, Verdict
 
 SIMULATION, PROCESSES = "simulation", "processes"
@@ -23,7 +23,7 @@ JUDGED = (Outcome.PASSED, Outcome.FAILED, Outcome.INCONCLUSIVE)
 """Outcomes that say something about the data. Error and Aborted say something about the tool."""
 
 
-class Job(NamedTuple):
+class TrialTask(NamedTuple):
     """One trial, as it is sent to a worker."""
 
     cell: int
@@ -67,13 +67,13 @@ def ground_of(name: str, data: Path) -> Ground:
     raise ToolTrouble(f"no matrix on ground {name}; allowed: {SIMULATION}, {PROCESSES}")
 
 
-def run_trial(matrix: Matrix, job: Job, ground: str, directory: Path) -> RunResult:
+def run_trial(matrix: Matrix, job: TrialTask, ground: str, directory: Path) -> RunResult:
     """Run one trial in `directory`, which keeps all that a run leaves. Raises NotSupported."""
     scenario = matrix.scenario(matrix.cells[job.cell], matrix.drawn(job.seed))
     return run_scenario(scenario, ground_of(ground, directory / "cluster"), directory, seed=job.seed)
 
 
-def counted(matrix: Matrix, job: Job, verdict: Verdict) -> Trial:
+def counted(matrix: Matrix, job: TrialTask, verdict: Verdict) -> Trial:
     """The figures of a verdict. Raises ToolTrouble for one that says nothing about the data."""
     if verdict.outcome not in JUDGED:
         cell = matrix.cells[job.cell].name
@@ -92,7 +92,7 @@ def counted(matrix: Matrix, job: Job, verdict: Verdict) -> Trial:
         unknown_but_there=counts["unknown_but_there"],
         lost=counts["lost"],
         duplicated=counts["duplicated"],
-        divergent=sum(number for kind, number in verdict.errors.items() if Kind(kind) in DIVERGENCE),
+        divergent=sum(number for kind, number in verdict.errors.items() if AnomalyKind(kind) in DIVERGENCE),
         longest_gap_s=counts["longest_ack_gap_s"],
         errors=dict(sorted(verdict.errors.items())),
     )
@@ -124,7 +124,7 @@ def _begin(task: Task) -> None:
     _Worker.matrix = parse_matrix(task.text, task.origin)
 
 
-def _try(job: Job) -> Trial:
+def _try(job: TrialTask) -> Trial:
     task, matrix = _Worker.task, _Worker.matrix
     directory = Path(tempfile.mkdtemp(dir=task.folder))
     try:
@@ -133,7 +133,7 @@ def _try(job: Job) -> Trial:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def run_trials(jobs: Iterable[Job], task: Task, workers: int) -> Generator[Trial, None, None]:
+def run_trials(jobs: Iterable[TrialTask], task: Task, workers: int) -> Generator[Trial, None, None]:
     """The trials of these jobs, in their order. Closing the iterator ends the workers."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(workers, _begin, (task,)) as pool:

@@ -19,8 +19,8 @@ from minikafka_chaos.network import rules
 from minikafka_chaos.network.errors import BadRequest, NoProcess, NotNow
 from minikafka_chaos.network.namespaces import Entered
 from minikafka_chaos.network.nft import Nft
-from minikafka_chaos.network.pods import ApiServer, Cluster, Get, Pod
-from minikafka_chaos.network.rules import Direction, Fault, Found, Peer, Verb
+from minikafka_chaos.network.pods import ApiReader, Get, Pod, PodLookup
+from minikafka_chaos.network.rules import InstalledFault, LinkDirection, LinkFault, LinkVerb, Peer
 
 SECONDS_MAX = 3600.0
 """No fault lasts longer, as no gate does (`minikafka.agent.gate`)."""
@@ -42,14 +42,14 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Agent:
+class NetworkAgent:
     """The agent of one node. `folder` is where it notes which pods it has touched; nothing depends on that but tidiness."""
 
     node: str
     folder: Path
     nft: Nft
     namespaces: Namespaces
-    server: ApiServer
+    server: ApiReader
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
@@ -57,12 +57,12 @@ class Agent:
         self,
         ask: Ask,
         fault_id: str,
-        verb: Verb,
+        verb: LinkVerb,
         seconds: float,
         *,
         peers: Sequence[str],
         clients: bool,
-        direction: Direction,
+        direction: LinkDirection,
         percent: int = 100,
     ) -> dict[str, Any]:
         """Make a fault: in force when this returns. Raises BadRequest, NotNow."""
@@ -74,12 +74,12 @@ class Agent:
             raise BadRequest(f"--percent {percent}: allowed: 1 to 100")
 
         async def look(get: Get) -> tuple[Pod, tuple[Peer, ...]]:
-            cluster = Cluster(get, ask.namespace, self.node)
+            cluster = PodLookup(get, ask.namespace, self.node)
             target = await cluster.target(ask.pod, ask.uid)
             return target, await cluster.peers(target, peers, clients)
 
         target, found = self.server.run(look)
-        fault = Fault(fault_id, verb, seconds, found, direction, percent)
+        fault = LinkFault(fault_id, verb, seconds, found, direction, percent)
         commands = rules.installing(fault)
         with self._alone_in(target.uid) as where:
             before = self._fault(where, fault_id)
@@ -103,7 +103,7 @@ class Agent:
     def recover(self, ask: Ask, fault_id: str | None = None) -> dict[str, Any]:
         """End all faults of a pod, or one. Of a pod that is not there any more nothing is left."""
 
-        def undo(where: Entered) -> list[Found]:
+        def undo(where: Entered) -> list[InstalledFault]:
             mine = [each for each in self._faults(where) if fault_id is None or each.key == rules.key_of(fault_id)]
             self._remove(where, mine)
             return [each for each in mine if not each.is_over]
@@ -147,12 +147,12 @@ class Agent:
 
     def _there(self, ask: Ask) -> Pod | None:
         async def look(get: Get) -> Pod | None:
-            return await Cluster(get, ask.namespace, self.node).there(ask.pod, ask.uid)
+            return await PodLookup(get, ask.namespace, self.node).there(ask.pod, ask.uid)
 
         found: Pod | None = self.server.run(look)
         return found
 
-    def _undone(self, ask: Ask, undo: Callable[[Entered], list[Found]]) -> dict[str, Any]:
+    def _undone(self, ask: Ask, undo: Callable[[Entered], list[InstalledFault]]) -> dict[str, Any]:
         """Undoing asks for no permission: who has forbidden chaos meanwhile wants it to end."""
         if self._there(ask) is not None:
             try:
@@ -162,7 +162,7 @@ class Agent:
                 pass
         return {"recovered": [], "gone": True}
 
-    def _released(self, where: Entered, names: Collection[str]) -> list[Found]:
+    def _released(self, where: Entered, names: Collection[str]) -> list[InstalledFault]:
         for left in reversed(range(RELEASE_TRIES)):
             found = self._faults(where)
             hit = [each for each in found if any(element.peer in names for element in each.elements)]
@@ -178,16 +178,16 @@ class Agent:
             return hit
         raise AssertionError("the last try returns or raises")
 
-    def _remove(self, where: Entered, found: Sequence[Found]) -> None:
+    def _remove(self, where: Entered, found: Sequence[InstalledFault]) -> None:
         if found:
             self.nft.apply(where, rules.removing(found))
         if self.nft.listing(where) and not self._faults(where):
             self.nft.apply(where, rules.dropping_table())
 
-    def _faults(self, where: Entered) -> list[Found]:
+    def _faults(self, where: Entered) -> list[InstalledFault]:
         return rules.read(self.nft.listing(where))
 
-    def _fault(self, where: Entered, fault_id: str) -> Found | None:
+    def _fault(self, where: Entered, fault_id: str) -> InstalledFault | None:
         key = rules.key_of(fault_id)
         return next((each for each in self._faults(where) if each.key == key), None)
 

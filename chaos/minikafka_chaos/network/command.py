@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 
 from minikafka.cli.main import Parser
 
-from minikafka_chaos.network.agent import Agent, Ask
+from minikafka_chaos.network.agent import Ask, NetworkAgent
 from minikafka_chaos.network.errors import AgentError, BadRequest, NotNow
 from minikafka_chaos.network.namespaces import NodeNamespaces
 from minikafka_chaos.network.nft import NftProgram
-from minikafka_chaos.network.pods import ApiServer
-from minikafka_chaos.network.rules import Direction, Verb
+from minikafka_chaos.network.pods import ApiReader
+from minikafka_chaos.network.rules import LinkDirection, LinkVerb
 from minikafka_chaos.network.service import serve
 
 NODE_VARIABLE = "MINIKAFKA_NETWORK_NODE"
@@ -71,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
 
     verb(SERVE, "take away what is left of faults that are over, until SIGTERM")
     verb("state", "the faults that are in force")
-    for name, summary in ((Verb.CUT, "let nothing pass"), (Verb.LOSS, "lose a part of the packets")):
+    for name, summary in ((LinkVerb.CUT, "let nothing pass"), (LinkVerb.LOSS, "lose a part of the packets")):
         added = verb(name, summary)
         links(added)
         added.add_argument(
@@ -82,11 +82,11 @@ def parser() -> argparse.ArgumentParser:
         )
         added.add_argument(
             "--direction",
-            choices=[each.value for each in Direction],
-            default=Direction.BOTH.value,
+            choices=[each.value for each in LinkDirection],
+            default=LinkDirection.BOTH.value,
             help="as the pod sees it (default both)",
         )
-        if name is Verb.LOSS:
+        if name is LinkVerb.LOSS:
             added.add_argument(
                 "--percent", required=True, type=int, action=_Once, metavar="N", help="of the packets (1 to 100)"
             )
@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def run(arguments: Sequence[str], agent: Agent | None = None) -> int:
+def run(arguments: Sequence[str], agent: NetworkAgent | None = None) -> int:
     """Do what one verb says; the exit code."""
     args = parser().parse_args(arguments)
     try:
@@ -112,26 +112,26 @@ def run(arguments: Sequence[str], agent: Agent | None = None) -> int:
     return 0
 
 
-def _agent() -> Agent:
+def _agent() -> NetworkAgent:
     node = os.environ.get(NODE_VARIABLE)
     if not node:
         raise BadRequest(f"the variable {NODE_VARIABLE} is not set: the chart sets it to the name of the node")
     folder = Path(os.environ.get(FOLDER_VARIABLE) or FOLDER)
-    return Agent(node, folder, NftProgram(), NodeNamespaces().of_pod, ApiServer())
+    return NetworkAgent(node, folder, NftProgram(), NodeNamespaces().of_pod, ApiReader())
 
 
-def _do(agent: Agent, args: argparse.Namespace) -> dict[str, Any]:
+def _do(agent: NetworkAgent, args: argparse.Namespace) -> dict[str, Any]:
     ask = Ask(args.namespace, args.pod, args.uid)
     match args.verb:
-        case Verb.CUT | Verb.LOSS:
+        case LinkVerb.CUT | LinkVerb.LOSS:
             return agent.make(
                 ask,
                 args.id,
-                Verb(args.verb),
+                LinkVerb(args.verb),
                 args.seconds,
                 peers=args.peer,
                 clients=args.clients,
-                direction=Direction(args.direction),
+                direction=LinkDirection(args.direction),
                 percent=getattr(args, "percent", 100),
             )
         case "heal":

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from minikafka.kubernetes.connection import Answer, HttpClient
+from minikafka.kubernetes.connection import HttpClient, HttpResponse
 from minikafka.kubernetes.credentials import find_access
 from minikafka.metadata.store import StoreError
 
@@ -80,7 +80,7 @@ def _controller(found: Object, version: str, kind: str) -> tuple[str, str]:
     return "", ""
 
 
-class Cluster:
+class PodLookup:
     """Looks at the pods of one namespace. `get` asks the API server; `node` is the one that this agent is on."""
 
     def __init__(self, get: Get, namespace: str, node: str) -> None:
@@ -151,7 +151,7 @@ class Cluster:
         return await self._get(f"{root}/namespaces/{quote(self.namespace, safe='')}/{plural}/{quote(name, safe='')}")
 
 
-class ApiServer:
+class ApiReader:
     """GETs with this pod's own credentials. Used for one verb: `run` makes the connection and drops it."""
 
     async def get(self, path: str) -> Object | None:
@@ -168,7 +168,7 @@ class ApiServer:
             raise NotNow(f"the API server: {answer.status}: {message or path}")
         return told
 
-    async def _answer(self, path: str) -> Answer:
+    async def _answer(self, path: str) -> HttpResponse:
         """On a node that is very busy the first connection may not come about in time."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:

@@ -34,14 +34,14 @@ ID_MAX = 80
 Command = dict[str, Any]
 
 
-class Verb(StrEnum):
+class LinkVerb(StrEnum):
     """A fault of the network."""
 
     CUT = "cut"
     LOSS = "loss"
 
 
-class Direction(StrEnum):
+class LinkDirection(StrEnum):
     """Which way, as the pod sees it."""
 
     BOTH = "both"
@@ -61,15 +61,15 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class Fault:
+class LinkFault:
     """One fault of one pod, as it is asked for."""
 
     id: str
-    verb: Verb
+    verb: LinkVerb
     seconds: float
     """After so long the kernel ends it."""
     peers: tuple[Peer, ...]
-    direction: Direction = Direction.BOTH
+    direction: LinkDirection = LinkDirection.BOTH
     percent: int = 100
 
     @property
@@ -96,7 +96,7 @@ class Element:
 
 
 @dataclass(frozen=True)
-class Found:
+class InstalledFault:
     """A fault as it was found in a pod. It is over when it has no elements."""
 
     key: str
@@ -120,14 +120,14 @@ class Found:
 
 
 def key_of(fault_id: str) -> str:
-    """See `Fault.key`."""
+    """See `LinkFault.key`."""
     return "f" + hashlib.sha256(fault_id.encode()).hexdigest()[:20]
 
 
 # -- to nft -------------------------------------------------------------------------------------------------------------
 
 
-def installing(fault: Fault) -> list[Command]:
+def installing(fault: LinkFault) -> list[Command]:
     """One transaction: all of it, or nothing when a fault of this id is there already. Raises BadRequest."""
     own = {"family": FAMILY, "table": TABLE}
     commands: list[Command] = [{"add": {"table": {"family": FAMILY, "name": TABLE}}}]
@@ -156,11 +156,13 @@ def installing(fault: Fault) -> list[Command]:
 _HOOKS = {"in": "input", "out": "output"}
 
 
-def _ways(direction: Direction) -> Sequence[str]:
-    return {Direction.BOTH: ("in", "out"), Direction.INBOUND: ("in",), Direction.OUTBOUND: ("out",)}[direction]
+def _ways(direction: LinkDirection) -> Sequence[str]:
+    return {LinkDirection.BOTH: ("in", "out"), LinkDirection.INBOUND: ("in",), LinkDirection.OUTBOUND: ("out",)}[
+        direction
+    ]
 
 
-def _elements(fault: Fault) -> dict[str, list[Any]]:
+def _elements(fault: LinkFault) -> dict[str, list[Any]]:
     timeout = math.ceil(fault.seconds)
     found: dict[str, list[Any]] = {"4": [], "6": [], "c": []}
 
@@ -204,7 +206,7 @@ def _by_chance(percent: int) -> list[Command]:
     return [{"match": {"op": "<", "left": chance, "right": percent}}]
 
 
-def removing(found: Iterable[Found]) -> list[Command]:
+def removing(found: Iterable[InstalledFault]) -> list[Command]:
     """One transaction: nothing of these faults is left."""
     own = {"family": FAMILY, "table": TABLE}
     commands: list[Command] = []
@@ -230,7 +232,7 @@ def dropping_table() -> list[Command]:
 # -- from nft -----------------------------------------------------------------------------------------------------------
 
 
-def read(listing: Mapping[str, Any]) -> list[Found]:
+def read(listing: Mapping[str, Any]) -> list[InstalledFault]:
     """The faults in `nft -j list table`."""
     chains: dict[str, list[str]] = {}
     sets: dict[str, list[str]] = {}
@@ -247,7 +249,9 @@ def read(listing: Mapping[str, Any]) -> list[Found]:
             elif kind == "rule":
                 comments[_key(told["chain"])] = str(told.get("comment") or "")
     return [
-        Found(key, *_said(comments.get(key, "")), tuple(chains.get(key, ())), tuple(names), tuple(elements[key]))
+        InstalledFault(
+            key, *_said(comments.get(key, "")), tuple(chains.get(key, ())), tuple(names), tuple(elements[key])
+        )
         for key, names in sets.items()
     ]
 

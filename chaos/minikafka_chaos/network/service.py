@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager
 
 from minikafka.telemetry.console import tell
 
-from minikafka_chaos.network.agent import Agent
+from minikafka_chaos.network.agent import NetworkAgent
 from minikafka_chaos.network.errors import AgentError, BadRequest, NoProcess
 from minikafka_chaos.network.namespaces import Entered, NodeNamespaces
-from minikafka_chaos.network.rules import CLIENTS, Fault, Peer, Verb, installing
+from minikafka_chaos.network.rules import CLIENTS, LinkFault, LinkVerb, Peer, installing
 
 READY = "ready"
 """File in the agent's folder; the chart's readiness probe looks for it."""
@@ -30,7 +30,7 @@ _STOP = (signal.SIGTERM, signal.SIGINT)
 class Tidying:
     """What was seen to be over, and since when. Times are of a monotonic clock, in seconds."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: NetworkAgent) -> None:
         self._agent = agent
         self._over: dict[tuple[str, str], float] = {}
 
@@ -59,18 +59,18 @@ class Tidying:
         self._over = {key: since for key, since in self._over.items() if key[0] != uid}
 
 
-def check(agent: Agent, own: AbstractContextManager[Entered]) -> None:
+def check(agent: NetworkAgent, own: AbstractContextManager[Entered]) -> None:
     """Whether this node can do what will be asked for: then the pod is ready, and experiments begin. Raises NotNow."""
     ready = agent.folder / READY
     agent.folder.mkdir(parents=True, exist_ok=True)
     ready.unlink(missing_ok=True)
     peers = (Peer("p", ("192.0.2.1", "2001:db8::1"), (1,)), Peer(CLIENTS, (), (2,)))
     with own as where:
-        agent.nft.check(where, installing(Fault("check", Verb.LOSS, 1, peers, percent=50)))
+        agent.nft.check(where, installing(LinkFault("check", LinkVerb.LOSS, 1, peers, percent=50)))
     ready.touch()
 
 
-def serve(agent: Agent, namespaces: NodeNamespaces) -> int:
+def serve(agent: NetworkAgent, namespaces: NodeNamespaces) -> int:
     """Run until SIGTERM or SIGINT. Begins with all pods of the node: one before this may have touched any of them.
 
     Raises NotNow when this node cannot do it.

@@ -32,7 +32,7 @@ BROKERS_S = 10.0
 """How long brokers may take to stop, before they are killed."""
 
 
-class Ended(NamedTuple):
+class AbortResult(NamedTuple):
     """What `abort` did to a run."""
 
     directory: Path
@@ -70,7 +70,7 @@ def runs_going_on(out: Path) -> list[Path]:
     return [folder for folder in folders if _runner_lives(folder) or _living(folder)]
 
 
-def abort(directory: Path) -> Ended:
+def abort(directory: Path) -> AbortResult:
     """End the run of this directory. Raises ToolTrouble when its brokers cannot be stopped."""
     runner = None
     with _runner(directory) as handle:
@@ -89,7 +89,7 @@ def abort(directory: Path) -> Ended:
             raise ToolTrouble(f"{directory}: {error}") from error
     (directory / RUNNER_FILE).unlink(missing_ok=True)
     _close_journal(directory)
-    return Ended(directory, runner, tuple(brokers), len(_living(directory)) + _runner_lives(directory))
+    return AbortResult(directory, runner, tuple(brokers), len(_living(directory)) + _runner_lives(directory))
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.grounds import BrokerCondition, Ground
 from minikafka_chaos.links.rules import CLIENTS
-from minikafka_chaos.load.clients import NO_BROKER, Group, View
+from minikafka_chaos.load.clients import NO_BROKER, MetadataView, WorkloadGroup
 from minikafka_chaos.load.load import Tally
 from minikafka_chaos.record import observe
 from minikafka_chaos.scenario.steps import (
@@ -35,7 +35,7 @@ from minikafka_chaos.scenario.steps import (
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
-class Answer(NamedTuple):
+class ConditionResult(NamedTuple):
     """Whether a condition holds, and what was seen: for the journal, and for saying why a wait ended."""
 
     holds: bool
@@ -50,7 +50,7 @@ class Choice(NamedTuple):
 
 
 @dataclass(slots=True)
-class Mark:
+class StepMark:
     """What later steps may refer to: when a step began, what had been acknowledged by then, whom it chose."""
 
     began: float
@@ -60,26 +60,26 @@ class Mark:
 
 
 @dataclass(slots=True)
-class World:
+class RunState:
     """What conditions are evaluated against."""
 
     ground: Ground
-    view: View
+    view: MetadataView
     tally: Tally
     rng: random.Random
     topics: Sequence[str] = ()
-    marks: dict[str, Mark] = field(default_factory=dict)
-    group: Group | None = None
+    marks: dict[str, StepMark] = field(default_factory=dict)
+    group: WorkloadGroup | None = None
     """The consumer group of the load, once it is there."""
 
-    def mark(self, step: str) -> Mark:
+    def mark(self, step: str) -> StepMark:
         """Note that a step begins now."""
-        self.marks[step] = Mark(self.ground.clock.monotonic(), self.tally.acked_by_partition())
+        self.marks[step] = StepMark(self.ground.clock.monotonic(), self.tally.acked_by_partition())
         return self.marks[step]
 
     # -- conditions --------------------------------------------------------------------------------------------------
 
-    def check(self, condition: Condition, waiting_since: float) -> Answer:
+    def check(self, condition: Condition, waiting_since: float) -> ConditionResult:
         """Evaluate one condition now. Nobody answering is an answer: it does not hold."""
         match condition:
             case Acked():
@@ -95,63 +95,63 @@ class World:
             case ReplicaRole():
                 role = self.ground.replica_status(condition.broker, _where(condition)).role
                 wanted = observe.LEADER if condition.role == "Leader" else observe.FOLLOWER
-                return Answer(role == wanted, f"role {role}")
+                return ConditionResult(role == wanted, f"role {role}")
             case BrokerReady():
                 ready = self.ground.is_ready(condition.broker)
-                return Answer(ready, "ready" if ready else "not ready")
+                return ConditionResult(ready, "ready" if ready else "not ready")
             case GroupState():
                 state = None if self.group is None else self.group.state()
-                return Answer(state == condition.state, f"state {state}")
+                return ConditionResult(state == condition.state, f"state {state}")
             case GroupAtEnd():
                 return self.group_at_end()
             case Elapsed():
                 began = waiting_since if condition.since is None else self.marks[condition.since].began
                 elapsed = self.ground.clock.monotonic() - began
-                return Answer(elapsed >= condition.seconds, f"{elapsed:.1f} s")
+                return ConditionResult(elapsed >= condition.seconds, f"{elapsed:.1f} s")
 
-    def group_at_end(self) -> Answer:
+    def group_at_end(self) -> ConditionResult:
         lag = None if self.group is None else self.group.lag()
-        return Answer(lag == 0, "nobody answers" if lag is None else f"{lag} records to go")
+        return ConditionResult(lag == 0, "nobody answers" if lag is None else f"{lag} records to go")
 
-    def _isr(self, condition: Isr) -> Answer:
+    def _isr(self, condition: Isr) -> ConditionResult:
         partition = self.view.partition(_where(condition))
         if partition is None:
-            return Answer(False, "nobody answers")
+            return ConditionResult(False, "nobody answers")
         isr = set(partition.isr)
         holds = isr == set(condition.brokers) if condition.brokers else not isr & self._chosen(condition.other_than)
-        return Answer(holds, f"ISR {sorted(isr)}")
+        return ConditionResult(holds, f"ISR {sorted(isr)}")
 
-    def _acked(self, condition: Acked) -> Answer:
+    def _acked(self, condition: Acked) -> ConditionResult:
         before: Mapping[TopicPartition, int] = self.marks[condition.since].acked if condition.since else {}
         number = sum(
             acked - before.get(tp, 0)
             for tp, acked in self.tally.acked_by_partition().items()
             if condition.topic in (None, tp.topic) and condition.partition in (None, tp.partition)
         )
-        return Answer(number >= condition.at_least, f"{number} acknowledged")
+        return ConditionResult(number >= condition.at_least, f"{number} acknowledged")
 
-    def full_isr(self, topic: str) -> Answer:
+    def full_isr(self, topic: str) -> ConditionResult:
         partitions = self.view.partitions(topic)
         if not partitions:
-            return Answer(False, "nobody answers")
+            return ConditionResult(False, "nobody answers")
         lacking = {tp: p for tp, p in partitions.items() if not p.full}
         seen = ", ".join(f"{tp}: leader {p.leader}, ISR {sorted(p.isr)}" for tp, p in sorted(lacking.items())[:3])
-        return Answer(not lacking, seen or f"all {len(partitions)} partitions in full ISR")
+        return ConditionResult(not lacking, seen or f"all {len(partitions)} partitions in full ISR")
 
-    def _leader(self, condition: Leader | NoLeader) -> Answer:
+    def _leader(self, condition: Leader | NoLeader) -> ConditionResult:
         partition = self.view.partition(_where(condition))
         if partition is None:
-            return Answer(False, "nobody answers")
+            return ConditionResult(False, "nobody answers")
         seen = f"leader {partition.leader}"
         if isinstance(condition, NoLeader):
-            return Answer(partition.leader == NO_BROKER, seen)
+            return ConditionResult(partition.leader == NO_BROKER, seen)
         if condition.broker is not None:
-            return Answer(partition.leader == condition.broker, seen)
-        return Answer(
+            return ConditionResult(partition.leader == condition.broker, seen)
+        return ConditionResult(
             partition.leader != NO_BROKER and partition.leader not in self._chosen(condition.other_than), seen
         )
 
-    def _offset(self, condition: ReplicaOffset) -> Answer:
+    def _offset(self, condition: ReplicaOffset) -> ConditionResult:
         where = _where(condition)
         if condition.type == "CheckpointedHighWatermark":
             offset = self.ground.checkpointed_high_watermark(condition.broker, where)
@@ -163,13 +163,13 @@ class World:
                 "FlushedOffset": status.flushed_offset,
             }[condition.type]
         if offset is None:
-            return Answer(False, "unknown")
+            return ConditionResult(False, "unknown")
         holds = (
             (condition.equals is None or offset == condition.equals)
             and (condition.at_least is None or offset >= condition.at_least)
             and (condition.at_most is None or offset <= condition.at_most)
         )
-        return Answer(holds, str(offset))
+        return ConditionResult(holds, str(offset))
 
     # -- targets -----------------------------------------------------------------------------------------------------
 

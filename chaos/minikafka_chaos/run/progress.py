@@ -20,7 +20,7 @@ def new_console(*, stderr: bool = False) -> Console:
 
 
 class ConsoleReporter:
-    """A `minikafka_chaos.run.reporter.Reporter` on a rich console; use it as a context manager.
+    """A `minikafka_chaos.run.reporter.ProgressReporter` on a rich console; use it as a context manager.
 
     `clock` tells monotonic seconds: those of the ground, if it has a time of its own.
     """

@@ -8,7 +8,7 @@ JUDGING = "judging"
 """The status of a run whose story is told: what was found is being judged."""
 
 
-class Reporter(Protocol):
+class ProgressReporter(Protocol):
     """Takes progress; texts may have rich's markup."""
 
     def say(self, text: str) -> None:

@@ -20,19 +20,19 @@ from rich.markup import escape
 
 from minikafka_chaos.errors import NotSupported, ToolTrouble
 from minikafka_chaos.grounds import Ground
-from minikafka_chaos.load.clients import Group, GroupSettings, Load, PartitionView, Stoppable, TopicPlan
+from minikafka_chaos.load.clients import GroupSettings, Load, PartitionView, Stoppable, TopicPlan, WorkloadGroup
 from minikafka_chaos.load.load import LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.record import history as history_file
 from minikafka_chaos.record import journal as journal_file
 from minikafka_chaos.record.history import FAIL, INFO, OK, HistoryError, HistoryWriter
 from minikafka_chaos.record.journal import Journal
 from minikafka_chaos.run.abort import recorded_runner
-from minikafka_chaos.run.conditions import World
+from minikafka_chaos.run.conditions import RunState
 from minikafka_chaos.run.interrupts import Interrupts
 from minikafka_chaos.run.open_faults import OpenFaults
 from minikafka_chaos.run.place import Place
 from minikafka_chaos.run.replica_evidence import TopicEvidence, write_replicas
-from minikafka_chaos.run.reporter import JUDGING, Reporter, Silent
+from minikafka_chaos.run.reporter import JUDGING, ProgressReporter, Silent
 from minikafka_chaos.run.steady_state import SteadyState
 from minikafka_chaos.run.story import Story, told
 from minikafka_chaos.scenario.document import as_config
@@ -83,7 +83,7 @@ def run_scenario(
     directory: Path,
     *,
     seed: int | None = None,
-    reporter: Reporter | None = None,
+    reporter: ProgressReporter | None = None,
     ledger: Ledger | None = None,
     place: Place | None = None,
 ) -> RunResult:
@@ -135,7 +135,7 @@ class _Run:
         journal: Journal,
         ledger: Ledger,
         seed: int,
-        reporter: Reporter | None,
+        reporter: ProgressReporter | None,
     ) -> None:
         self.scenario = scenario
         self.spec = scenario.spec
@@ -147,20 +147,20 @@ class _Run:
         self.journal = journal
         self.ledger = ledger
         self.seed = seed
-        self.reporter: Reporter = reporter or Silent()
+        self.reporter: ProgressReporter = reporter or Silent()
         self.faults = OpenFaults(ground, ledger, self.reporter.say)
         self.interrupts = Interrupts()
         self.tally = Tally()
         self.rng = random.Random(seed)
         topics = [topic.name for topic in self.spec.topics]
-        self.world = World(ground, self.clients.view(), self.tally, self.rng, topics)
+        self.world = RunState(ground, self.clients.view(), self.tally, self.rng, topics)
         self.problems: list[str] = []
         self.fault_times: list[tuple[str, float]] = []
         self.step_times: dict[str, float] = {}
         self.placement: dict[str, dict[TopicPartition, PartitionView]] = {}
         """Where the replicas were when the final read was over, by topic."""
         self._load: Load | None = None
-        self._group: Group | None = None
+        self._group: WorkloadGroup | None = None
         steady = self.spec.steady_state
         self.steady = None if steady is None else SteadyState(steady, self.world, journal, self._until)
 

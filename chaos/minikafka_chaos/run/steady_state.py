@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from minikafka_chaos.record.journal import Journal
-from minikafka_chaos.run.conditions import Answer, World
+from minikafka_chaos.run.conditions import ConditionResult, RunState
 from minikafka_chaos.scenario.metric_query import Samples, by_name
 from minikafka_chaos.scenario.probes import During, Probe, SteadyStateSpec, needs_samples
 
@@ -25,7 +25,7 @@ class SteadyState:
     def __init__(
         self,
         spec: SteadyStateSpec,
-        world: World,
+        world: RunState,
         journal: Journal,
         until: Callable[[Callable[[], bool], float], bool],
     ) -> None:
@@ -40,15 +40,15 @@ class SteadyState:
         ground = self._world.ground
         return by_name({broker: ground.metrics(broker) for broker in ground.brokers})
 
-    def _look(self) -> list[tuple[str, Answer]]:
+    def _look(self) -> list[tuple[str, ConditionResult]]:
         now = self._world.ground.clock.monotonic()
         found = [(each.type, self._world.check(each, now)) for each in self._spec.conditions]
         samples = self._samples()
-        return found + [(probe.name, Answer(*probe.ask(samples))) for probe in self._spec.probes]
+        return found + [(probe.name, ConditionResult(*probe.ask(samples))) for probe in self._spec.probes]
 
     def wait(self, when: str) -> str | None:
         """Wait until it holds, `deadlineSeconds` at most; why it does not, or None. `when` is for the reader."""
-        answers: list[tuple[str, Answer]] = []
+        answers: list[tuple[str, ConditionResult]] = []
 
         def holds() -> bool:
             answers[:] = self._look()
@@ -62,12 +62,12 @@ class SteadyState:
         missing = "; ".join(f"{name} {answer.seen}" for name, answer in answers if not answer.holds)
         return f"steady state not reached {when} in {self._spec.deadline_seconds} s ({missing})"
 
-    def watcher(self) -> Watcher | None:
+    def watcher(self) -> SteadyStateWatcher | None:
         """What asks the probes from its `start` to its `stop`; None without probes."""
-        return Watcher(self._spec.probes, self._samples, self._journal) if self._spec.probes else None
+        return SteadyStateWatcher(self._spec.probes, self._samples, self._journal) if self._spec.probes else None
 
 
-class Watcher:
+class SteadyStateWatcher:
     """Asks all probes every second in a thread of its own; each change is in the journal."""
 
     def __init__(self, probes: Sequence[Probe], samples: Callable[[], Samples], journal: Journal) -> None:

@@ -11,9 +11,9 @@ from rich.markup import escape
 from minikafka_chaos.load.clients import Script
 from minikafka_chaos.record.history import FAIL, INFO, OK
 from minikafka_chaos.record.journal import Journal
-from minikafka_chaos.run.conditions import Answer, Choice, Mark, World
+from minikafka_chaos.run.conditions import Choice, ConditionResult, RunState, StepMark
 from minikafka_chaos.run.open_faults import OpenFaults
-from minikafka_chaos.run.reporter import Reporter
+from minikafka_chaos.run.reporter import ProgressReporter
 from minikafka_chaos.scenario.faults import Fault, Targets
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 from minikafka_chaos.scenario.steps import (
@@ -50,11 +50,11 @@ class Story:
     def __init__(
         self,
         spec: ScenarioSpec,
-        world: World,
+        world: RunState,
         script: Script,
         journal: Journal,
         faults: OpenFaults,
-        reporter: Reporter,
+        reporter: ProgressReporter,
         until: Callable[[Callable[[], bool], float], bool],
         rng: random.Random,
     ) -> None:
@@ -99,7 +99,7 @@ class Story:
             return self.clock.monotonic() - began < self.spec.until_seconds
         return self.rounds < self.spec.rounds
 
-    def _do(self, step: Step, mark: Mark) -> None:
+    def _do(self, step: Step, mark: StepMark) -> None:
         if step.wait is not None:
             self._wait(step.name, step.wait)
         elif step.send is not None:
@@ -113,7 +113,7 @@ class Story:
 
     def _wait(self, name: str, wait: WaitSpec) -> None:
         began = self.clock.monotonic()
-        answers: list[Answer] = []
+        answers: list[ConditionResult] = []
 
         def all_hold() -> bool:
             answers[:] = [self.world.check(condition, began) for condition in wait.conditions]
@@ -153,7 +153,7 @@ class Story:
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
-    def _fault(self, name: str, spec: FaultSpec, mark: Mark) -> None:
+    def _fault(self, name: str, spec: FaultSpec, mark: StepMark) -> None:
         if spec.step is not None:
             self._undo(name, spec, spec.step, mark)
             return
@@ -174,7 +174,7 @@ class Story:
         ends = f", for {spec.duration_seconds} s" if spec.duration_seconds is not None else ""
         self.reporter.say(f"{name}: [bold]{verb.value}[/] {whom}{ends} (took {self.clock.monotonic() - began:.2f} s)")
 
-    def _targets(self, spec: FaultSpec, verb: Verb, mark: Mark) -> Targets:
+    def _targets(self, spec: FaultSpec, verb: Verb, mark: StepMark) -> Targets:
         if spec.target is None:
             return Targets()
         mark.choice = self._choose(spec.target)
@@ -184,7 +184,7 @@ class Story:
         others = [b for b in self.ground.brokers if b not in brokers] or brokers  # all of them: each from each
         return Targets(brokers, tuple(others) if spec.peer is None else self._choose(spec.peer).brokers, role)
 
-    def _undo(self, name: str, spec: FaultSpec, step: str, mark: Mark) -> None:
+    def _undo(self, name: str, spec: FaultSpec, step: str, mark: StepMark) -> None:
         """Recover a step's fault, unless it has ended by itself meanwhile."""
         mark.choice = self.world.marks[step].choice
         handle = self.faults.of_step(step)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from minikafka.config import BROKER_KEYS
-from minikafka.telemetry.anomalies import Kind
+from minikafka.telemetry.anomalies import AnomalyKind
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from minikafka_chaos.errors import BadScenario
@@ -40,7 +40,7 @@ from minikafka_chaos.scenario.overrides import apply
 from minikafka_chaos.scenario.probes import SteadyStateSpec
 from minikafka_chaos.scenario.steps import MEMBERS_MAX, Step
 
-KINDS = tuple(kind.value for kind in Kind)
+KINDS = tuple(kind.value for kind in AnomalyKind)
 BROKERS_MAX = 100
 
 # --- the cluster and its topics ---------------------------------------------------------------------------------------

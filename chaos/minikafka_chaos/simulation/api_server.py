@@ -20,7 +20,7 @@ HAS_STATUS = {"minikafkatopics"}
 """Kinds with a status subresource."""
 
 
-class Refusal(Exception):
+class SimApiError(Exception):
     """An answer with an error status."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -33,7 +33,7 @@ class Refusal(Exception):
         return {"kind": "Status", "code": self.status, "reason": self.reason, "message": str(self)}
 
 
-class Change(NamedTuple):
+class SimWatchEvent(NamedTuple):
     """Something that watchers are told."""
 
     version: int
@@ -42,16 +42,16 @@ class Change(NamedTuple):
     object: Object
 
 
-class ApiServer:
+class SimApiServer:
     """One namespace.
 
     Args:
         changed: called after each change, at once.
     """
 
-    def __init__(self, changed: Callable[[Change], None]) -> None:
+    def __init__(self, changed: Callable[[SimWatchEvent], None]) -> None:
         self.version = 0
-        self.history: list[Change] = []
+        self.history: list[SimWatchEvent] = []
         self._changed = changed
         self._objects: dict[tuple[str, str], Object] = {}
         self._made = 0
@@ -64,7 +64,7 @@ class ApiServer:
         """All objects of a kind as they are now."""
         return [value for (kind, _), value in sorted(self._objects.items()) if kind == plural]
 
-    def after(self, version: int, plural: str, selector: str | None) -> list[Change]:
+    def after(self, version: int, plural: str, selector: str | None) -> list[SimWatchEvent]:
         """What a watch from a resourceVersion tells by now."""
         return [
             change
@@ -73,7 +73,7 @@ class ApiServer:
         ]
 
     def request(self, method: str, target: str, content: bytes) -> Object:
-        """Carry out a request. Raises Refusal."""
+        """Carry out a request. Raises SimApiError."""
         url = urlsplit(target)
         plural, name, subresource = _path(url.path)
         body = json.loads(content) if content else {}
@@ -84,7 +84,7 @@ class ApiServer:
         assert name is not None, "every other verb names an object"
         found = self._objects.get((plural, name))
         if found is None:
-            raise Refusal(404, "NotFound", f"{plural} {name!r} not found")
+            raise SimApiError(404, "NotFound", f"{plural} {name!r} not found")
         if method == "PUT":
             _check_version(found, body["metadata"].get("resourceVersion"))
             found = self._update(plural, found, _replaced(found, body, plural, subresource))
@@ -103,7 +103,7 @@ class ApiServer:
     def _create(self, plural: str, body: Object) -> Object:
         name = body["metadata"]["name"]
         if (plural, name) in self._objects:
-            raise Refusal(409, "AlreadyExists", f"{plural} {name!r} already exists")
+            raise SimApiError(409, "AlreadyExists", f"{plural} {name!r} already exists")
         value = deepcopy(body)
         if plural in HAS_STATUS:
             value.pop("status", None)
@@ -133,7 +133,7 @@ class ApiServer:
     def _delete(self, plural: str, found: Object, only_if: Mapping[str, str]) -> None:
         metadata = found["metadata"]
         if any(metadata[name] != wanted for name, wanted in only_if.items()):
-            raise Refusal(409, "Conflict", "the preconditions do not hold")
+            raise SimApiError(409, "Conflict", "the preconditions do not hold")
         if not metadata.get("finalizers"):
             self._remove(plural, deepcopy(found))
         elif "deletionTimestamp" not in metadata:
@@ -153,7 +153,7 @@ class ApiServer:
     def _tell(self, plural: str, kind: str, value: Object) -> Object:
         self.version += 1
         value["metadata"]["resourceVersion"] = str(self.version)
-        change = Change(self.version, plural, kind, deepcopy(value))
+        change = SimWatchEvent(self.version, plural, kind, deepcopy(value))
         self.history.append(change)
         self._changed(change)
         return value
@@ -178,7 +178,9 @@ def _selected(value: Object, selector: str | None) -> bool:
 
 def _check_version(found: Object, version: str | None) -> None:
     if version is not None and version != found["metadata"]["resourceVersion"]:
-        raise Refusal(409, "Conflict", "the object has been modified; please apply your changes to the latest version")
+        raise SimApiError(
+            409, "Conflict", "the object has been modified; please apply your changes to the latest version"
+        )
 
 
 def _replaced(found: Object, body: Object, plural: str, subresource: str | None) -> Object:
@@ -205,7 +207,7 @@ def _merged(found: Any, patch: Any) -> Any:
     return merged
 
 
-def _first_after(history: list[Change], version: int) -> int:
+def _first_after(history: list[SimWatchEvent], version: int) -> int:
     low, high = 0, len(history)
     while low < high:
         middle = (low + high) // 2

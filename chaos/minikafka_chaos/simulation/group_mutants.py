@@ -10,7 +10,7 @@ from minikafka.groups.commits import Commits, Finished
 from minikafka.groups.coordinator import GroupCoordinator
 from minikafka.groups.group import Group
 from minikafka.groups.host import GroupHost
-from minikafka.groups.membership import Membership
+from minikafka.groups.membership import GroupMembership
 from minikafka.groups.offsets_log import Done, GroupRecord, OffsetsLog
 from minikafka.groups.records import CommittedOffset
 from minikafka.groups.replay import Replay
@@ -139,7 +139,7 @@ class _WritesGroupsNowhere(OffsetsLog):
             done(ErrorCode.NONE, now)
 
 
-class _TakesSharesFromAnybody(Membership):
+class _TakesSharesFromAnybody(GroupMembership):
     """The first SyncGroup of a generation is taken for the leader's."""
 
     def sync(self, group: Group, request: SyncRequest, respond: Any, now: Now) -> None:
@@ -151,14 +151,14 @@ class _TakesSharesFromAnybody(Membership):
 def _with(
     commits: type[Commits] | None = None,
     log: type[OffsetsLog] | None = None,
-    membership: type[Membership] | None = None,
+    membership: type[GroupMembership] | None = None,
 ) -> type[GroupCoordinator]:
     """A coordinator with other collaborators."""
 
     class Mutant(GroupCoordinator):
         commits_class = commits or Commits
         log_class = log or OffsetsLog
-        membership_class = membership or Membership
+        membership_class = membership or GroupMembership
 
     return Mutant
 

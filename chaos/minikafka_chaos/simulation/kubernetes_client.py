@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
 
 from minikafka.kubernetes.api import KubernetesApi
-from minikafka.kubernetes.connection import Answer, ApiUnreachable, HttpClient
+from minikafka.kubernetes.connection import ApiUnreachable, HttpClient, HttpResponse
 from minikafka.kubernetes.credentials import Access
 from minikafka.metadata.store import StoreError
 
-from minikafka_chaos.simulation.api_server import Refusal
+from minikafka_chaos.simulation.api_server import SimApiError
 from minikafka_chaos.simulation.store import CLUSTER_ID
 from minikafka_chaos.simulation.virtual_loop import VirtualLoop
 
@@ -106,12 +106,12 @@ class _Http(HttpClient):
 
     async def request(
         self, method: str, target: str, headers: list[tuple[str, str]], body: bytes, timeout: float
-    ) -> Answer:
+    ) -> HttpResponse:
         del headers
         client, stores = self._client, self._stores
         if client.loop.ended:
             raise ApiUnreachable("this process is no more", sent=False)
-        answer: asyncio.Future[Answer | ApiUnreachable] = client.loop.create_future()
+        answer: asyncio.Future[HttpResponse | ApiUnreachable] = client.loop.create_future()
 
         def arrive() -> None:
             outcome = self._outcome(method, target, body)
@@ -127,7 +127,7 @@ class _Http(HttpClient):
             raise outcome
         return outcome
 
-    def _outcome(self, method: str, target: str, body: bytes) -> Answer | ApiUnreachable:
+    def _outcome(self, method: str, target: str, body: bytes) -> HttpResponse | ApiUnreachable:
         client, stores = self._client, self._stores
         try:
             stores.check(client.broker.id)
@@ -135,11 +135,11 @@ class _Http(HttpClient):
             return ApiUnreachable(str(error), sent=stores.random.random() < 0.5)
         trouble = stores.random.random() if stores.random.random() < TROUBLE else 1.0
         if trouble < 0.5:
-            busy = Refusal(429, "TooManyRequests", "try again") if trouble < 0.25 else _TIMED_OUT
+            busy = SimApiError(429, "TooManyRequests", "try again") if trouble < 0.25 else _TIMED_OUT
             return _answer(busy.status, busy.body)
         try:
             found = stores.carry_out(client, method, target, body)
-        except Refusal as refusal:
+        except SimApiError as refusal:
             return _answer(refusal.status, refusal.body)
         if trouble < 1.0:
             return _answer(_TIMED_OUT.status, _TIMED_OUT.body)
@@ -156,7 +156,7 @@ class _Http(HttpClient):
         await asyncio.sleep(stores.world.store_time())
         self._check()
         if stores.random.random() < COMPACTED:
-            gone = Refusal(410, "Expired", "too old resource version")
+            gone = SimApiError(410, "Expired", "too old resource version")
             yield gone.status, {}, _whole(json.dumps(gone.body).encode())
             return
         changed = asyncio.Event()
@@ -192,11 +192,11 @@ class _Http(HttpClient):
             self._check()
 
 
-_TIMED_OUT = Refusal(500, "InternalError", "etcdserver: request timed out")
+_TIMED_OUT = SimApiError(500, "InternalError", "etcdserver: request timed out")
 
 
-def _answer(status: int, body: dict[str, Any]) -> Answer:
-    return Answer(status, {}, json.dumps(body).encode())
+def _answer(status: int, body: dict[str, Any]) -> HttpResponse:
+    return HttpResponse(status, {}, json.dumps(body).encode())
 
 
 async def _whole(body: bytes) -> AsyncIterator[bytes]:

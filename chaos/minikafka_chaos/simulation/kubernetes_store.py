@@ -20,7 +20,7 @@ from minikafka.kubernetes.document import PLAIN
 from minikafka.metadata.store import Changes, StoreError, StoreWentBackError
 from minikafka.protocol.errors import KafkaError
 
-from minikafka_chaos.simulation.api_server import ApiServer, Change
+from minikafka_chaos.simulation.api_server import SimApiServer, SimWatchEvent
 from minikafka_chaos.simulation.kubernetes_client import CLUSTER, StoreClient
 from minikafka_chaos.simulation.people import People
 from minikafka_chaos.simulation.store import Failed, SimStore
@@ -45,7 +45,7 @@ class KubernetesStores(SimStore):
     def __init__(self, world: SimCluster, seed: int) -> None:
         super().__init__(world)
         self.random = Random(f"kubernetes {seed}")
-        self.server = ApiServer(self._changed)
+        self.server = SimApiServer(self._changed)
         self.people = People(world, self.server, CLUSTER, Random(f"people {seed}"))
         self._clients: dict[int, StoreClient] = {}
         self._writer: StoreClient | None = None
@@ -60,7 +60,7 @@ class KubernetesStores(SimStore):
         finally:
             self._writer = None
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: SimWatchEvent) -> None:
         if change.plural == LEASE.plural:
             self.held = leases.from_object(change.object)
         elif change.plural == CONFIG_MAP.plural:

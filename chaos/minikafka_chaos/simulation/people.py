@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.kubernetes.api import TOPIC
 
-from minikafka_chaos.simulation.api_server import NAMESPACE, ApiServer
+from minikafka_chaos.simulation.api_server import NAMESPACE, SimApiServer
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.cluster import SimCluster
@@ -26,7 +26,7 @@ class People:
         cluster: the name that their topics' ``clusterRef`` has.
     """
 
-    def __init__(self, world: SimCluster, server: ApiServer, cluster: str, random: Random) -> None:
+    def __init__(self, world: SimCluster, server: SimApiServer, cluster: str, random: Random) -> None:
         self._world = world
         self._server = server
         self._cluster = cluster

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from minikafka.controller.controller import Controller
 from minikafka.controller.resignation import ControllerResignation
-from minikafka.controller.term import Answer, Commit, Effect, Ended, Failed, Happened
+from minikafka.controller.term import Commit, Effect, Failed, GiveAnswer, Happened, TermEnded
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import Lease, StoreError
 
@@ -60,7 +60,7 @@ class SimRole:
             match effect:
                 case Commit():
                     self._commit(effect)
-                case Answer():
+                case GiveAnswer():
                     effect.give()
                 case Happened():
                     event = effect.event
@@ -68,7 +68,7 @@ class SimRole:
                     world.event(broker, event.name, event.topic, event.partition, **event.fields)
                 case Failed():
                     raise effect.error
-                case Ended():
+                case TermEnded():
                     world.note(f"b{broker.id} resigns: {effect.reason}")
                     world.event(broker, "controller_resigned", controller_epoch=self.term.epoch, reason=effect.reason)
                     world.store.leave(self)

@@ -1,4 +1,4 @@
-"""The consumer group of the simulation ground: see `minikafka_chaos.load.clients.Group`.
+"""The consumer group of the simulation ground: see `minikafka_chaos.load.clients.WorkloadGroup`.
 
 Its members do what `minikafka_chaos.load.group_member` does with librdkafka: read, work, commit (or commit, and then work), and
 look up themselves where to begin.

@@ -12,11 +12,11 @@ from minikafka.telemetry.anomalies import (
     GROUPS,
     LOSS,
     ORDER,
-    Kind,
+    AnomalyKind,
     Severity,
 )
 
-__all__ = ["DECLARATIONS", "DIVERGENCE", "GROUPS", "LOSS", "ORDER", "Anomaly", "Kind", "Severity"]
+__all__ = ["DECLARATIONS", "DIVERGENCE", "GROUPS", "LOSS", "ORDER", "Anomaly", "AnomalyKind", "Severity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Anomaly:
     `evidence` is JSON: times in unix seconds, offsets, values, broker ids.
     """
 
-    kind: Kind
+    kind: AnomalyKind
     severity: Severity
     topic: str
     partition: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minikafka_chaos.verdict.anomalies import LOSS, ORDER, Kind
+from minikafka_chaos.verdict.anomalies import LOSS, ORDER, AnomalyKind
 from minikafka_chaos.verdict.evidence import Evidence
 
 _GAPS = """
@@ -22,7 +22,7 @@ _GAPS = """
 """Neighbours of: the first send of a partition, its acknowledgements, its last send line (docs/verdicts.md)."""
 
 
-def count(evidence: Evidence, kinds: Mapping[Kind, int]) -> dict[str, Any]:
+def count(evidence: Evidence, kinds: Mapping[AnomalyKind, int]) -> dict[str, Any]:
     """The figures that a verdict gives, as docs/verdicts.md lists them."""
     sends = evidence.rows(
         """
@@ -43,10 +43,10 @@ def count(evidence: Evidence, kinds: Mapping[Kind, int]) -> dict[str, Any]:
         "accepted_loss": fates.get("accepted", 0),
         "deleted": fates.get("deleted", 0),
         "undecided": fates.get("undecided", 0),
-        "duplicated": kinds.get(Kind.DUPLICATE, 0),
+        "duplicated": kinds.get(AnomalyKind.DUPLICATE, 0),
         "reordered": sum(kinds.get(kind, 0) for kind in ORDER),
-        "phantoms": kinds.get(Kind.PHANTOM, 0),
-        "divergent": kinds.get(Kind.DIVERGENT_REPLICAS, 0),
+        "phantoms": kinds.get(AnomalyKind.PHANTOM, 0),
+        "divergent": kinds.get(AnomalyKind.DIVERGENT_REPLICAS, 0),
         "replicas_compared": evidence.one("SELECT count(*) FROM replicas") if evidence.has_replicas else None,
         "longest_ack_gap_s": round(gap["seconds"], 3) if gap else None,
         "longest_ack_gap_in": f"{gap['topic']}-{gap['part']}" if gap else None,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from minikafka_chaos.record.history import WorkloadSettings
-from minikafka_chaos.verdict.anomalies import Kind
+from minikafka_chaos.verdict.anomalies import AnomalyKind
 from minikafka_chaos.verdict.evidence import Evidence
-from minikafka_chaos.verdict.verifier import Check, Found, Row, find
+from minikafka_chaos.verdict.verifier import AnomalySummary, Check, Row, find
 
 
 def _tables(evidence: Evidence) -> None:
@@ -88,7 +88,7 @@ def _broken(row: Row) -> str:
 
 CHECKS = (
     Check(
-        Kind.SHORT_REPLICA,
+        AnomalyKind.SHORT_REPLICA,
         """
         SELECT topic, part, r."end" AS pos, NULL::VARCHAR AS value, false AS note, broker, f."end" AS read_to
         FROM replicas r JOIN finals f USING (tp) WHERE in_sync AND r."end" < f."end"
@@ -96,7 +96,7 @@ CHECKS = (
         _short,
     ),
     Check(
-        Kind.UNEXPLAINED_START,
+        AnomalyKind.UNEXPLAINED_START,
         """
         SELECT topic, part, start AS pos, NULL::VARCHAR AS value, false AS note, broker, deleted_to
         FROM replicas WHERE start > deleted_to
@@ -104,7 +104,7 @@ CHECKS = (
         _start,
     ),
     Check(
-        Kind.DIVERGENT_REPLICAS,
+        AnomalyKind.DIVERGENT_REPLICAS,
         """
         WITH pairs AS (
           SELECT a.tp, a.topic, a.part, a.broker AS one, b.broker AS other, greatest(a.start, b.start) AS low,
@@ -127,7 +127,7 @@ CHECKS = (
         _differ,
     ),
     Check(
-        Kind.CORRUPT_BATCH,
+        AnomalyKind.CORRUPT_BATCH,
         """
         SELECT topic, part, base_offset AS pos, NULL::VARCHAR AS value, false AS note, broker, segment, position
         FROM batches WHERE NOT crc_right
@@ -135,7 +135,7 @@ CHECKS = (
         lambda row: f"{_at(row)}: wrong CRC of the batch at offset {row['pos']} ({row['segment']}:{row['position']})",
     ),
     Check(
-        Kind.BROKEN_LOG,
+        AnomalyKind.BROKEN_LOG,
         """
         SELECT topic, part, base_offset AS pos, NULL::VARCHAR AS value, false AS note, broker, NULL::VARCHAR AS damage,
                start, last_before, leader_epoch, epoch_before, segment, position, last_offset
@@ -149,7 +149,7 @@ CHECKS = (
         _broken,
     ),
     Check(
-        Kind.BROKEN_SEQUENCE,
+        AnomalyKind.BROKEN_SEQUENCE,
         """
         SELECT topic, part, base_offset AS pos, NULL::VARCHAR AS value, false AS note, broker, producer_id, producer_epoch,
                base_sequence, sequence_before
@@ -167,7 +167,7 @@ CHECKS = (
 )
 
 
-def find_in_replicas(evidence: Evidence) -> list[Found]:
+def find_in_replicas(evidence: Evidence) -> list[AnomalySummary]:
     """Every anomaly that the replicas' logs show."""
     _tables(evidence)
     return find(evidence, CHECKS, WorkloadSettings(), frozenset())

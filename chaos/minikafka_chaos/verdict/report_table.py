@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from minikafka_chaos.verdict.anomalies import Kind, Severity
+from minikafka_chaos.verdict.anomalies import AnomalyKind, Severity
 from minikafka_chaos.verdict.verdict import Outcome, Verdict
 
 COLOURS = {
@@ -24,7 +24,7 @@ EVIDENCE_SHOWN_MAX = 5
 
 def print_verdict(console: Console, verdict: Verdict, more: Iterable[tuple[str, str]] = ()) -> None:
     """Print a verdict; `more` are further rows (name, value), such as where the report is."""
-    shown: Counter[Kind] = Counter()
+    shown: Counter[AnomalyKind] = Counter()
     for anomaly in verdict.anomalies:
         shown[anomaly.kind] += 1
         if anomaly.severity is not Severity.ERROR or shown[anomaly.kind] > EVIDENCE_SHOWN_MAX:

@@ -18,7 +18,7 @@ import duckdb
 
 from minikafka_chaos.record.history import FILE_NAME, HistoryError, WorkloadSettings
 from minikafka_chaos.verdict import claims as claim_types
-from minikafka_chaos.verdict.anomalies import DIVERGENCE, GROUPS, LOSS, ORDER, Anomaly, Kind, Severity
+from minikafka_chaos.verdict.anomalies import DIVERGENCE, GROUPS, LOSS, ORDER, Anomaly, AnomalyKind, Severity
 from minikafka_chaos.verdict.claims import (
     ACK_GAP,
     NEVER,
@@ -33,7 +33,7 @@ from minikafka_chaos.verdict.evidence import REPLICAS_FILE, Evidence
 from minikafka_chaos.verdict.fates import deleted, join_fates, lost_since, undecided
 from minikafka_chaos.verdict.figures import count
 from minikafka_chaos.verdict.replica_checks import find_in_replicas, missing_evidence
-from minikafka_chaos.verdict.verifier import Found, find_in_history
+from minikafka_chaos.verdict.verifier import AnomalySummary, find_in_history
 
 
 class Outcome(Enum):
@@ -112,19 +112,22 @@ class _Guarantee:
     """What is always judged, and the anomalies that break it."""
 
     name: str
-    kinds: frozenset[Kind]
+    kinds: frozenset[AnomalyKind]
 
 
 NO_LOSS = "no acknowledged record lost"
 """In claims' names; the claim's type is NoAcknowledgedRecordLost."""
 GUARANTEES = (
     _Guarantee(
-        "every offset holds one record, for every reader", frozenset((Kind.INCONSISTENT_OFFSETS, Kind.VANISHED_READ))
+        "every offset holds one record, for every reader",
+        frozenset((AnomalyKind.INCONSISTENT_OFFSETS, AnomalyKind.VANISHED_READ)),
     ),
-    _Guarantee("no failed record is read", frozenset((Kind.ABORTED_READ,))),
-    _Guarantee("no record is read that nobody sent", frozenset((Kind.PHANTOM,))),
-    _Guarantee("order is kept", ORDER | {Kind.ACK_OFFSET, Kind.STALE_OFFSET, Kind.END_OFFSET_WENT_BACK}),
-    _Guarantee("duplicates only where retries may make them", frozenset((Kind.DUPLICATE,))),
+    _Guarantee("no failed record is read", frozenset((AnomalyKind.ABORTED_READ,))),
+    _Guarantee("no record is read that nobody sent", frozenset((AnomalyKind.PHANTOM,))),
+    _Guarantee(
+        "order is kept", ORDER | {AnomalyKind.ACK_OFFSET, AnomalyKind.STALE_OFFSET, AnomalyKind.END_OFFSET_WENT_BACK}
+    ),
+    _Guarantee("duplicates only where retries may make them", frozenset((AnomalyKind.DUPLICATE,))),
     _Guarantee("a group processes every record that it goes past, and does not go back", GROUPS),
 )
 REPLICAS = _Guarantee("in-sync replicas are whole and alike", DIVERGENCE)
@@ -182,10 +185,10 @@ NO_LOGS = "no access to the replicas' logs"
 NEVER_BEGUN = "the step that it is made from was never begun"
 
 
-def _strict(claims: Sequence[Claim]) -> frozenset[Kind]:
+def _strict(claims: Sequence[Claim]) -> frozenset[AnomalyKind]:
     """The kinds of which claims make errors where they would be notes."""
     types = {claim.type for claim in claims}
-    kinds = frozenset((Kind.DUPLICATE,)) if NO_DUPLICATES in types else frozenset()
+    kinds = frozenset((AnomalyKind.DUPLICATE,)) if NO_DUPLICATES in types else frozenset()
     return kinds | (ORDER if NO_REORDERING in types else frozenset())
 
 
@@ -214,11 +217,11 @@ def _problems(evidence: Evidence, terms: Terms, counts: Mapping[str, Any]) -> li
     return found
 
 
-def _against(kinds: frozenset[Kind], found: Sequence[Found]) -> list[Found]:
+def _against(kinds: frozenset[AnomalyKind], found: Sequence[AnomalySummary]) -> list[AnomalySummary]:
     return [each for each in found if each.kind in kinds and each.errors]
 
 
-def _guarantee_finding(guarantee: _Guarantee, found: Sequence[Found]) -> Finding:
+def _guarantee_finding(guarantee: _Guarantee, found: Sequence[AnomalySummary]) -> Finding:
     against = _against(guarantee.kinds, found)
     if against:
         return Finding(guarantee.name, False, _first_of(against))
@@ -226,14 +229,18 @@ def _guarantee_finding(guarantee: _Guarantee, found: Sequence[Found]) -> Finding
     return Finding(guarantee.name, True, f"{notes:,} noted" if notes else "")
 
 
-def _first_of(against: Sequence[Found]) -> str:
+def _first_of(against: Sequence[AnomalySummary]) -> str:
     more = sum(each.errors for each in against) - 1
     first = next(example for example in against[0].examples if example.severity is Severity.ERROR)
     return first.message + (f" (and {more:,} more)" if more else "")
 
 
 def _loss_findings(
-    evidence: Evidence, terms: Terms, found: Sequence[Found], counts: Mapping[str, Any], problems: Sequence[str]
+    evidence: Evidence,
+    terms: Terms,
+    found: Sequence[AnomalySummary],
+    counts: Mapping[str, Any],
+    problems: Sequence[str],
 ) -> list[Finding]:
     """One for each claim of no loss, each with its own `since`; without such a claim the one that is always made."""
     findings = []
@@ -268,13 +275,15 @@ def _loss_findings(
 
 
 def _claim_finding(
-    claim: Claim, found: Sequence[Found], counts: Mapping[str, Any], has_replicas: bool
+    claim: Claim, found: Sequence[AnomalySummary], counts: Mapping[str, Any], has_replicas: bool
 ) -> Finding | None:
     """What became of a claim beyond the guarantees; None for one that is judged with them."""
     if claim.type == NO_DIVERGENCE and not has_replicas:
         return Finding(f"{claim.name}: {REPLICAS.name}", None, NO_LOGS)
     if claim.type == NO_DUPLICATES:
-        return _guarantee_finding(_Guarantee(f"{claim.name}: no duplicates", frozenset((Kind.DUPLICATE,))), found)
+        return _guarantee_finding(
+            _Guarantee(f"{claim.name}: no duplicates", frozenset((AnomalyKind.DUPLICATE,))), found
+        )
     if claim.type == NO_REORDERING:
         return _guarantee_finding(_Guarantee(f"{claim.name}: no reordering", ORDER), found)
     if claim.type == ACK_GAP:
@@ -289,7 +298,7 @@ def _claim_finding(
 def _outcome(
     evidence: Evidence,
     findings: Sequence[Finding],
-    found: Sequence[Found],
+    found: Sequence[AnomalySummary],
     problems: Sequence[str],
     counts: Mapping[str, Any],
 ) -> tuple[Outcome, str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka_chaos.record.history import WorkloadSettings
-from minikafka_chaos.verdict.anomalies import Anomaly, Kind, Severity
+from minikafka_chaos.verdict.anomalies import Anomaly, AnomalyKind, Severity
 from minikafka_chaos.verdict.evidence import Evidence
 
 EXAMPLES_MAX = 20
@@ -28,24 +28,24 @@ Row = Mapping[str, Any]
 class Check:
     """A kind of anomaly, the query that finds it, and its sentence. Queries may use `$idempotence`."""
 
-    kind: Kind
+    kind: AnomalyKind
     query: str
     sentence: Callable[[Row], str]
 
 
 @dataclass(slots=True)
-class Found:
+class AnomalySummary:
     """How many of one kind, how many of them are errors, and the first few."""
 
-    kind: Kind
+    kind: AnomalyKind
     number: int
     errors: int
     examples: list[Anomaly]
 
 
 def find(
-    evidence: Evidence, checks: Iterable[Check], settings: WorkloadSettings, strict: frozenset[Kind]
-) -> list[Found]:
+    evidence: Evidence, checks: Iterable[Check], settings: WorkloadSettings, strict: frozenset[AnomalyKind]
+) -> list[AnomalySummary]:
     """What each check finds; kinds without any are left out. `strict` kinds are errors also where they would be notes."""
     found = []
     for check in checks:
@@ -59,7 +59,7 @@ def find(
         )
         lenient = check.kind not in strict
         examples = [_anomaly(check, row, lenient) for row in rows]
-        found.append(Found(check.kind, number, number - notes * lenient, examples))
+        found.append(AnomalySummary(check.kind, number, number - notes * lenient, examples))
     return found
 
 
@@ -84,7 +84,7 @@ _LOST = """
 """
 
 
-def _lost_query(kind: Kind) -> str:
+def _lost_query(kind: AnomalyKind) -> str:
     return _LOST.format(kind.value, kind.value)
 
 
@@ -151,11 +151,11 @@ def _skipped(row: Row) -> str:
 
 
 CHECKS = (
-    Check(Kind.LOST_WRITE, _lost_query(Kind.LOST_WRITE), _lost),
-    Check(Kind.UNSEEN, _lost_query(Kind.UNSEEN), _lost),
-    Check(Kind.LOST_BELOW_START, _lost_query(Kind.LOST_BELOW_START), _below_start),
+    Check(AnomalyKind.LOST_WRITE, _lost_query(AnomalyKind.LOST_WRITE), _lost),
+    Check(AnomalyKind.UNSEEN, _lost_query(AnomalyKind.UNSEEN), _lost),
+    Check(AnomalyKind.LOST_BELOW_START, _lost_query(AnomalyKind.LOST_BELOW_START), _below_start),
     Check(
-        Kind.VANISHED_READ,
+        AnomalyKind.VANISHED_READ,
         """
         SELECT topic, part, v.pos, v.value, false AS note, min(v.process) AS reader, min(v.time) AS read_at
         FROM reads v JOIN finals f USING (tp) JOIN partitions p USING (tp)
@@ -166,7 +166,7 @@ CHECKS = (
         lambda row: f"reader {row['reader']} read {row['value']!r} at offset {row['pos']}; the final reader did not",
     ),
     Check(
-        Kind.DUPLICATE,
+        AnomalyKind.DUPLICATE,
         """
         SELECT topic, part, pos, value, NOT $idempotence AS note, low AS first_offset
         FROM (
@@ -182,7 +182,7 @@ CHECKS = (
         lambda row: f"{row['value']!r} is at two or more offsets, {row['first_offset']} and {row['pos']} among them",
     ),
     Check(
-        Kind.INCONSISTENT_OFFSETS,
+        AnomalyKind.INCONSISTENT_OFFSETS,
         """
         SELECT topic, part, o.pos, k.value, false AS note, k.values
         FROM (SELECT tp, pos FROM known GROUP BY tp, pos HAVING min(hash(value)) <> max(hash(value))) o
@@ -194,7 +194,7 @@ CHECKS = (
         lambda row: f"offset {row['pos']} holds {len(row['values'])} values: {', '.join(map(repr, row['values'][:5]))}",
     ),
     Check(
-        Kind.ABORTED_READ,
+        AnomalyKind.ABORTED_READ,
         """
         SELECT min(p.topic) AS topic, min(p.part) AS part, min(r.low) AS pos, s.value, false AS note, s.done AS failed_at, s.error
         FROM (SELECT * FROM sends WHERE outcome = 'fail') s JOIN present r USING (value) JOIN partitions p ON p.tp = r.tp
@@ -203,7 +203,7 @@ CHECKS = (
         lambda row: f"the send of {row['value']!r} failed ({row['error']}), yet it was read at offset {row['pos']}",
     ),
     Check(
-        Kind.PHANTOM,
+        AnomalyKind.PHANTOM,
         """
         WITH strangers AS (
           SELECT r.value, r.tp FROM present r JOIN partitions p USING (tp) LEFT JOIN sends s ON s.value = r.value
@@ -220,12 +220,12 @@ CHECKS = (
         """,
         lambda row: f"reader {row['reader']} read {row['value']!r} at offset {row['pos']}, which nobody has sent there",
     ),
-    Check(Kind.INT_POLL_SKIP, _skip_query(True), _skipped),
-    Check(Kind.POLL_SKIP, _skip_query(False), _skipped),
-    Check(Kind.INT_NONMONOTONIC_POLL, _back_query(True), _went_back),
-    Check(Kind.NONMONOTONIC_POLL, _back_query(False), _went_back),
+    Check(AnomalyKind.INT_POLL_SKIP, _skip_query(True), _skipped),
+    Check(AnomalyKind.POLL_SKIP, _skip_query(False), _skipped),
+    Check(AnomalyKind.INT_NONMONOTONIC_POLL, _back_query(True), _went_back),
+    Check(AnomalyKind.NONMONOTONIC_POLL, _back_query(False), _went_back),
     Check(
-        Kind.NONMONOTONIC_SEND,
+        AnomalyKind.NONMONOTONIC_SEND,
         """
         WITH late AS (
           SELECT * FROM (
@@ -248,7 +248,7 @@ CHECKS = (
         ),
     ),
     Check(
-        Kind.ACK_OFFSET,
+        AnomalyKind.ACK_OFFSET,
         """
         WITH doubtful AS (
           SELECT DISTINCT a.value, a.tp, a.pos FROM acks a JOIN present r USING (value)
@@ -266,7 +266,7 @@ CHECKS = (
         ),
     ),
     Check(
-        Kind.STALE_OFFSET,
+        AnomalyKind.STALE_OFFSET,
         """
         WITH told AS (
           SELECT s.n, s.tp, s.value, least(a.pos, r.low) AS pos
@@ -286,7 +286,7 @@ CHECKS = (
         ),
     ),
     Check(
-        Kind.END_OFFSET_WENT_BACK,
+        AnomalyKind.END_OFFSET_WENT_BACK,
         """
         SELECT topic, part, pos, NULL::VARCHAR AS value, false AS note, process AS client, before, time AS told_at
         FROM (SELECT *, lag(pos) OVER (PARTITION BY process, tp ORDER BY n) AS before FROM ends) JOIN partitions USING (tp)
@@ -295,7 +295,7 @@ CHECKS = (
         lambda row: f"client {row['client']} was told end offset {row['before']}, and later {row['pos']}",
     ),
     Check(
-        Kind.UNPROCESSED,
+        AnomalyKind.UNPROCESSED,
         """
         SELECT DISTINCT topic, part, r.pos, r.value, false AS note, g."group", g.reach
         FROM final_reads r JOIN partitions USING (tp)
@@ -309,7 +309,7 @@ CHECKS = (
         ),
     ),
     Check(
-        Kind.REPROCESSED,
+        AnomalyKind.REPROCESSED,
         """
         SELECT topic, part, pos, value, true AS note, "group", count(*) AS times FROM processed JOIN partitions USING (tp)
         GROUP BY ALL HAVING count(*) > 1
@@ -317,7 +317,7 @@ CHECKS = (
         lambda row: f"group {row['group']} has processed {row['value']!r} at offset {row['pos']} {row['times']} times",
     ),
     Check(
-        Kind.REWOUND,
+        AnomalyKind.REWOUND,
         """
         SELECT topic, part, a.pos, NULL::VARCHAR AS value, false AS note, a."group", a.process AS member, c.pos AS committed
         FROM (SELECT * FROM positions WHERE NOT committed) a JOIN partitions p ON p.tp = a.tp
@@ -332,8 +332,8 @@ CHECKS = (
 
 
 def find_in_history(
-    evidence: Evidence, settings: WorkloadSettings, strict: frozenset[Kind] = frozenset()
-) -> list[Found]:
+    evidence: Evidence, settings: WorkloadSettings, strict: frozenset[AnomalyKind] = frozenset()
+) -> list[AnomalySummary]:
     """Every anomaly that the history shows; `fates.join_fates` has to come first."""
     evidence.run(f"CREATE TEMP TABLE jumps AS {_JUMPS}")
     return find(evidence, CHECKS, settings, strict)

@@ -12,9 +12,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import HOST
-from minikafka_chaos.controller.telemetry import Telemetry as ChaosTelemetry
-from minikafka_operator.telemetry import Looking
-from minikafka_operator.telemetry import Telemetry as OperatorTelemetry
+from minikafka_chaos.controller.telemetry import ControllerTelemetry
+from minikafka_operator.telemetry import Looking, OperatorTelemetry
 
 from tests.integration.monitoring.prometheus import CLUSTER, NAMESPACE, LocalPrometheus
 
@@ -95,9 +94,9 @@ def operator_at_work() -> OperatorTelemetry:
     return told
 
 
-def experiment_at_work() -> ChaosTelemetry:
+def experiment_at_work() -> ControllerTelemetry:
     """What a chaos controller tells of an experiment with a fault that is there."""
-    told = ChaosTelemetry()
+    told = ControllerTelemetry()
     told.lead(True)
     fault = {"verb": "kill", "target": f"{CLUSTER}-broker-1", "broker": 1, "state": "Active", "id": "1"}
     told.tell_experiment(

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from minikafka.telemetry.metrics import HISTOGRAM, METRICS
 from minikafka.telemetry.process import process_samples
-from minikafka_chaos.controller.telemetry import Telemetry as ChaosTelemetry
-from minikafka_operator.telemetry import Telemetry as OperatorTelemetry
+from minikafka_chaos.controller.telemetry import ControllerTelemetry
+from minikafka_operator.telemetry import OperatorTelemetry
 
 from tests.integration.monitoring.prometheus import ROOT, RULES, expressions, programs
 
@@ -39,7 +39,7 @@ def declared() -> set[str]:
     for metric in METRICS:
         suffixes = ("_bucket", "_sum", "_count") if metric.kind == HISTOGRAM else ("",)
         names |= {metric.name + suffix for suffix in suffixes}
-    for told in (OperatorTelemetry(), ChaosTelemetry()):
+    for told in (OperatorTelemetry(), ControllerTelemetry()):
         for family in told.registry.collect():
             suffixes = ("_bucket", "_sum", "_count") if family.type == "histogram" else ("", "_total")
             names |= {family.name + suffix for suffix in suffixes}

@@ -14,7 +14,7 @@ import pytest
 from minikafka.agent.gate import (
     HOLD_SECONDS_MAX,
     BadGate,
-    Hold,
+    GateHold,
     holds,
     read_gate,
     remove_gate,
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 class TestReading:
     def test_what_was_written(self, path: Path) -> None:
-        hold = Hold(time.time() + 60, "x1", "kill")
+        hold = GateHold(time.time() + 60, "x1", "kill")
         write_gate(path, hold)
         assert read_gate(path) == hold
         assert holds(path, hold.until - 1) == hold
@@ -45,7 +45,7 @@ class TestReading:
     def test_no_more_than_an_hour_from_the_files_time(self, path: Path, until: str) -> None:
         path.write_text(f'{{"until": {until}}}')
         os.utime(path, (1000.0, 1000.0))
-        assert read_gate(path) == Hold(1000.0 + HOLD_SECONDS_MAX)
+        assert read_gate(path) == GateHold(1000.0 + HOLD_SECONDS_MAX)
         assert holds(path, 1000.0 + HOLD_SECONDS_MAX) is None
 
     @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ class TestWaiting:
 
     def test_nothing_to_wait_for(self, path: Path) -> None:
         assert self.passes(path) == (True, [])
-        write_gate(path, Hold(time.time() - 1))
+        write_gate(path, GateHold(time.time() - 1))
         assert self.passes(path) == (True, [])
 
     def test_a_file_that_does_not_hold_is_told_of(self, path: Path) -> None:
@@ -96,33 +96,33 @@ class TestWaiting:
 
     def test_its_time_comes(self, path: Path) -> None:
         until = time.time() + SOON
-        write_gate(path, Hold(until, "x1", "kill"))
+        write_gate(path, GateHold(until, "x1", "kill"))
         passed, told = self.passes(path)
         assert passed and time.time() >= until
         assert "(kill x1)" in told[0] and "its time has come" in told[1]
 
     def test_it_is_removed(self, path: Path) -> None:
-        write_gate(path, Hold(time.time() + 600))
+        write_gate(path, GateHold(time.time() + 600))
         self.after(lambda: remove_gate(path))
         passed, told = self.passes(path)
         assert passed and "it was opened" in told[1]
 
     def test_it_becomes_nonsense(self, path: Path) -> None:
-        write_gate(path, Hold(time.time() + 600))
+        write_gate(path, GateHold(time.time() + 600))
         self.after(lambda: path.write_text("nonsense"))
         passed, told = self.passes(path)
         assert passed and "does not hold" in told[1]
 
     def test_it_is_prolonged(self, path: Path) -> None:
         first = time.time() + 6 * SOON
-        write_gate(path, Hold(first))
+        write_gate(path, GateHold(first))
         until = first + SOON
         assert wait_at_gate(path, lambda _: path.write_text(json.dumps({"until": until})) and None)
         assert time.time() >= until
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     def test_told_to_end(self, path: Path, number: signal.Signals) -> None:
-        write_gate(path, Hold(time.time() + 600))
+        write_gate(path, GateHold(time.time() + 600))
         self.after(lambda: os.kill(os.getpid(), number))
         passed, told = self.passes(path)
         assert not passed and "told to end" in told[1]

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from minikafka.agent.power_loss import Cut, Mode, carry_out, empty, lost_bytes, plan
+from minikafka.agent.power_loss import Cut, PowerLossMode, carry_out, empty, lost_bytes, plan
 from minikafka.log.filesystem import RealFileSystem
 from minikafka.log.log import Log, LogConfig
 
@@ -54,7 +54,7 @@ class Disk:
             log.append_as_leader(batch(3, timestamp=NOW_MS + 100 + n), 0, NOW_MS)
         return flushed, contents(log)
 
-    def lose_power(self, mode: Mode, seed: int = 0) -> list[Cut]:
+    def lose_power(self, mode: PowerLossMode, seed: int = 0) -> list[Cut]:
         cuts = plan([self.data], self.unflushed, mode, seed)
         carry_out(cuts)
         empty(self.unflushed)
@@ -80,15 +80,15 @@ def disk(tmp_path: Path) -> Disk:
 def test_all_that_was_not_flushed_and_nothing_else(disk: Disk) -> None:
     flushed, everything = disk.written()
     assert flushed and len(everything) == len(flushed) + UNFLUSHED
-    cuts = disk.lose_power(Mode.ALL)
+    cuts = disk.lose_power(PowerLossMode.ALL)
     assert lost_bytes(cuts) == sum(map(len, everything)) - sum(map(len, flushed))
     log = disk.open(recovery_point=3 * FLUSHED)
     assert contents(log) == flushed
     assert log.recovery.unflushed_lost and not log.recovery.lost
 
 
-@pytest.mark.parametrize("mode", [Mode.TORN, Mode.GARBAGE])
-def test_a_part_of_it(disk: Disk, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [PowerLossMode.TORN, PowerLossMode.GARBAGE])
+def test_a_part_of_it(disk: Disk, mode: PowerLossMode) -> None:
     """Whatever survives is a beginning of the log, with all that was flushed; some seeds keep more than that."""
     flushed, everything = disk.written()
     ends = set()
@@ -107,11 +107,12 @@ def test_a_part_of_it(disk: Disk, mode: Mode) -> None:
 
 def test_garbage_stays_within_what_was_not_flushed(disk: Disk) -> None:
     disk.written()
-    sizes = {cut.data: cut.start + cut.unflushed for cut in plan([disk.data], disk.unflushed, Mode.GARBAGE, 1)}
+    sizes = {cut.data: cut.start + cut.unflushed for cut in plan([disk.data], disk.unflushed, PowerLossMode.GARBAGE, 1)}
     beginnings = {
-        cut.data: Path(cut.data).read_bytes()[: cut.start] for cut in plan([disk.data], disk.unflushed, Mode.ALL, 1)
+        cut.data: Path(cut.data).read_bytes()[: cut.start]
+        for cut in plan([disk.data], disk.unflushed, PowerLossMode.ALL, 1)
     }
-    cuts = disk.lose_power(Mode.GARBAGE, 1)
+    cuts = disk.lose_power(PowerLossMode.GARBAGE, 1)
     assert sum(cut.garbage for cut in cuts) > 0
     for cut in cuts:
         content = Path(cut.data).read_bytes()
@@ -119,18 +120,18 @@ def test_garbage_stays_within_what_was_not_flushed(disk: Disk) -> None:
         assert len(content) == cut.start + cut.kept + cut.garbage <= sizes[cut.data]
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_the_same_seed_does_the_same(disk: Disk, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", list(PowerLossMode))
+def test_the_same_seed_does_the_same(disk: Disk, mode: PowerLossMode) -> None:
     disk.written()
     one, two, other = disk.copy("one"), disk.copy("two"), disk.copy("other")
     for each, seed in ((one, 7), (two, 7), (other, 8)):
         each.lose_power(mode, seed)
     assert one.files() == two.files()
-    assert (one.files() == other.files()) is (mode is Mode.ALL)
+    assert (one.files() == other.files()) is (mode is PowerLossMode.ALL)
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_a_plan_that_is_carried_out_again_does_no_more(disk: Disk, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", list(PowerLossMode))
+def test_a_plan_that_is_carried_out_again_does_no_more(disk: Disk, mode: PowerLossMode) -> None:
     """An agent that died in the middle: its plan is in faults.json, and who repeats the verb goes on with it."""
     disk.written()
     other = disk.copy("other")
@@ -159,7 +160,7 @@ def test_half_a_copy_to_the_data_file_is_not_flushed(disk: Disk, copied: int) ->
     (data,) = (disk.data / str(TP)).glob("*.log")
     with data.open("ab") as file:
         file.write(tail.read_bytes()[:copied])
-    disk.lose_power(Mode.ALL)
+    disk.lose_power(PowerLossMode.ALL)
     assert data.stat().st_size == sum(map(len, flushed))
     assert contents(disk.open(recovery_point=3)) == flushed
 
@@ -175,11 +176,11 @@ def test_what_no_log_goes_on_with_is_left_to_the_broker(disk: Disk) -> None:
     (disk.unflushed / str(TP) / f"{0:020d}.log.999999").write_bytes(b"x")
     (disk.unflushed / str(TP) / f"{777:020d}.log.0").write_bytes(b"x")
     (disk.unflushed / "note").write_text("x")
-    assert disk.lose_power(Mode.TORN) == []
+    assert disk.lose_power(PowerLossMode.TORN) == []
     assert disk.files() == before
     assert list(disk.unflushed.iterdir()) == []
 
 
 def test_a_volume_that_is_not_there(tmp_path: Path) -> None:
-    assert plan([tmp_path], tmp_path / "none", Mode.ALL, 0) == []
+    assert plan([tmp_path], tmp_path / "none", PowerLossMode.ALL, 0) == []
     empty(tmp_path / "none")

@@ -46,9 +46,9 @@ def test_without_java_it_could_not_tell(
     assert capsys.readouterr().err == "minikafka analyze: Spark needs Java: do this\n"
 
 
-def said(*verdicts: str, differ: bool = False) -> list[analyze_module.Told]:
+def said(*verdicts: str, differ: bool = False) -> list[analyze_module.ReportedRun]:
     """What a report says of runs; with `differ` the judges do not agree on the last."""
-    found = [analyze_module.Told(f"run-{n}", verdict, "So it is.", True) for n, verdict in enumerate(verdicts)]
+    found = [analyze_module.ReportedRun(f"run-{n}", verdict, "So it is.", True) for n, verdict in enumerate(verdicts)]
     return [*found[:-1], found[-1]._replace(agree=False, sentence="The two judges differ.")] if differ else found
 
 
@@ -64,7 +64,7 @@ def said(*verdicts: str, differ: bool = False) -> list[analyze_module.Told]:
         (said("Passed", "Passed", differ=True), 3),
     ],
 )
-def test_the_exit_code_is_the_worst_verdict(found: list[analyze_module.Told], code: int) -> None:
+def test_the_exit_code_is_the_worst_verdict(found: list[analyze_module.ReportedRun], code: int) -> None:
     assert cli_analyze.exit_code(found) == code
 
 

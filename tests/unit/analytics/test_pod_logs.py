@@ -64,11 +64,11 @@ def logs(tmp_path: Path) -> Logs:
     return Logs(tmp_path / "logs")
 
 
-def seconds(found: pod_logs.Found) -> list[float]:
+def seconds(found: pod_logs.PodLogFolder) -> list[float]:
     return sorted(each.time - BEGAN for each in found.events.values())
 
 
-def counts(found: pod_logs.Found) -> dict[str, int]:
+def counts(found: pod_logs.PodLogFolder) -> dict[str, int]:
     names = ("damaged", "unfinished", "repeated", "other")
     return {name: getattr(found, name) for name in names if getattr(found, name)}
 

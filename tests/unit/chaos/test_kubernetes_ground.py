@@ -15,9 +15,9 @@ from minikafka.cli.main import main
 from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.errors import BadScenario, ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition, kubernetes, kubernetes_agents
-from minikafka_chaos.grounds.kubernetes import KubernetesGround, Listener, cluster_name
-from minikafka_chaos.grounds.kubernetes_agents import Agents, NotDone
-from minikafka_chaos.grounds.kubernetes_api import Ended, NotReached, Object, Refused, _exit_code, connect
+from minikafka_chaos.grounds.kubernetes import ClientListener, KubernetesGround, cluster_name
+from minikafka_chaos.grounds.kubernetes_agents import AgentClient, NotDone
+from minikafka_chaos.grounds.kubernetes_api import ExecResult, NotReached, Object, Refused, _exit_code, connect
 from minikafka_chaos.record.replica_logs import ReplicaLogError
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.faults import Fault, Parameters, Targets, WipeMode
@@ -88,14 +88,14 @@ class FakeNamespace:
         assert (port, path) == (9404, "/metrics")
         return f'minikafka_log_end_offset{{topic="t",partition="0"}} {pod.rpartition("-")[2]}\n'
 
-    def run(self, pod: str, container: str, command: Sequence[str]) -> Ended:
+    def run(self, pod: str, container: str, command: Sequence[str]) -> ExecResult:
         assert (container, *command[:2]) == ("chaos-agent", "minikafka", "agent")
         broker, verb = int(pod.rpartition("-")[2]), command[2]
         self.asked.append(f"{broker} {verb}")
         self.words.append(command[2:])
         if error := self.failing.get(f"{broker} {verb}"):
-            return Ended(3, json.dumps({"error": error}), "")
-        return Ended(0, json.dumps(self._answer(broker, verb)), "")
+            return ExecResult(3, json.dumps({"error": error}), "")
+        return ExecResult(0, json.dumps(self._answer(broker, verb)), "")
 
     def _answer(self, broker: int, verb: str) -> dict[str, Any]:
         match verb:
@@ -171,7 +171,7 @@ class TestUp:
 
     def test_where_it_is(self, make: Make) -> None:
         assert make().address == "node:0,node:1,node:2"
-        inside = make(listener=Listener.INTERNAL)
+        inside = make(listener=ClientListener.INTERNAL)
         assert inside.address.startswith("run-1-broker-0.run-1-brokers.lab.svc:9092,")
         assert "listeners" not in inside.manifest(ClusterSpec())["spec"]
 
@@ -390,39 +390,39 @@ class TestDown:
 
 
 class TestAgents:
-    def agents(self, answers: list[Ended | ToolTrouble]) -> Agents:
+    def agents(self, answers: list[ExecResult | ToolTrouble]) -> AgentClient:
         class Answering:
-            def run(self, pod: str, container: str, command: Sequence[str]) -> Ended:
+            def run(self, pod: str, container: str, command: Sequence[str]) -> ExecResult:
                 answer = answers.pop(0)
                 if isinstance(answer, ToolTrouble):
                     raise answer
                 return answer
 
-        return Agents(Answering(), str)  # type: ignore[arg-type]
+        return AgentClient(Answering(), str)  # type: ignore[arg-type]
 
     def test_asked_again_when_there_was_no_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kubernetes_agents, "RETRY_PAUSE_SECONDS", 0.001)
-        assert self.agents([NotReached("away"), NotReached("away"), Ended(0, "{}", "")]).ask(0, "state") == {}
+        assert self.agents([NotReached("away"), NotReached("away"), ExecResult(0, "{}", "")]).ask(0, "state") == {}
 
     def test_but_not_when_it_was_no(self) -> None:
         with pytest.raises(Refused):
-            self.agents([Refused(403, "not allowed"), Ended(0, "{}", "")]).ask(0, "state")
+            self.agents([Refused(403, "not allowed"), ExecResult(0, "{}", "")]).ask(0, "state")
 
     @pytest.mark.parametrize(
         ("ended", "said"),
         [
-            (Ended(127, "", "minikafka: not found"), "minikafka: not found"),
-            (Ended(2, '{"error":"--id"}', ""), "agent kill: --id"),
-            (Ended(0, "[]", ""), "agent kill"),
-            (Ended(3, "{}", ""), "agent kill"),
+            (ExecResult(127, "", "minikafka: not found"), "minikafka: not found"),
+            (ExecResult(2, '{"error":"--id"}', ""), "agent kill: --id"),
+            (ExecResult(0, "[]", ""), "agent kill"),
+            (ExecResult(3, "{}", ""), "agent kill"),
         ],
     )
-    def test_answers_that_are_none(self, ended: Ended, said: str) -> None:
+    def test_answers_that_are_none(self, ended: ExecResult, said: str) -> None:
         with pytest.raises(NotDone, match=said):
             self.agents([ended]).ask(0, "kill")
 
     def test_a_tar_that_reaches_out(self, tmp_path: Path) -> None:
-        answer = Ended(0, json.dumps(packed({"../outside": b"x"})), "")
+        answer = ExecResult(0, json.dumps(packed({"../outside": b"x"})), "")
         with pytest.raises(ToolTrouble, match="outside"):
             self.agents([answer]).fetch(0, tmp_path / "in", "logs")
         assert not (tmp_path / "outside").exists()

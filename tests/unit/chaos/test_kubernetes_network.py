@@ -12,7 +12,7 @@ from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import kubernetes_agents
 from minikafka_chaos.grounds.kubernetes import KubernetesGround
 from minikafka_chaos.grounds.kubernetes_agents import NotDone
-from minikafka_chaos.grounds.kubernetes_api import Ended, NotReached, Object, Refused
+from minikafka_chaos.grounds.kubernetes_api import ExecResult, NotReached, Object, Refused
 from minikafka_chaos.grounds.kubernetes_network import LABELS, VERBS, NetworkAgents
 from minikafka_chaos.links.rules import CLIENTS
 from minikafka_chaos.scenario import library
@@ -32,7 +32,7 @@ class FakeNodes:
         self.unready: set[int] = set()
         self.generation = 0
         self.asked: list[tuple[str, str]] = []
-        self.answers: dict[str, list[Ended | Exception]] = {}
+        self.answers: dict[str, list[ExecResult | Exception]] = {}
         """What an agent answers to a verb before it does as it is told."""
         self.refuse: Refused | None = None
 
@@ -59,7 +59,7 @@ class FakeNodes:
             if wanted in ("", f"node-{node}")
         ]
 
-    def run(self, pod: str, container: str, command: Sequence[str]) -> Ended:
+    def run(self, pod: str, container: str, command: Sequence[str]) -> ExecResult:
         assert (container, command[0]) == ("network-agent", "minikafka-network")
         self.asked.append((pod, shlex.join(command[1:])))
         if waiting := self.answers.get(command[1]):
@@ -67,7 +67,7 @@ class FakeNodes:
             if isinstance(answer, Exception):
                 raise answer
             return answer
-        return Ended(0, json.dumps({"recovered": ["x"], "gone": False, "repeated": False}), "")
+        return ExecResult(0, json.dumps({"recovered": ["x"], "gone": False, "repeated": False}), "")
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ class TestMade:
         assert all(words.count("--peer") == 1 for _, words in nodes.asked)
 
     def test_a_half_is_undone(self, agents: NetworkAgents, nodes: FakeNodes) -> None:
-        nodes.answers["cut"] = [Ended(2, '{"error": "it does not allow chaos"}', "")]
+        nodes.answers["cut"] = [ExecResult(2, '{"error": "it does not allow chaos"}', "")]
         with pytest.raises(NotDone, match="network agent cut: it does not allow chaos"):
             agents.make(CUT, "r", Targets((0, 1), (2,)))
         undone = sorted(pod for pod, words in nodes.asked if words.startswith("recover") and words.endswith("--id r"))
@@ -154,7 +154,7 @@ class TestMade:
                 {"metadata": {"name": next(names)}, "spec": {"nodeName": "node-0"}, "status": {"conditions": ready}}
             ]
 
-        def there(pod: str, container: str, command: Sequence[str]) -> Ended:
+        def there(pod: str, container: str, command: Sequence[str]) -> ExecResult:
             if pod == "gone":
                 raise NotReached("404")
             return run(pod, container, command)
@@ -167,7 +167,7 @@ class TestMade:
 
 class TestUndone:
     def test_where_there_was_any(self, agents: NetworkAgents, nodes: FakeNodes) -> None:
-        nodes.answers["recover"] = [Ended(0, '{"recovered": []}', "")]
+        nodes.answers["recover"] = [ExecResult(0, '{"recovered": []}', "")]
         found = agents.recover([0, 1], "r", {"0": "u0-0", "1": "u1-0"})
         assert len(found) == 1
         assert sorted(nodes.asked) == [(f"agent-{each}", f"recover {whom(each)} --id r") for each in (0, 1)]
@@ -232,7 +232,7 @@ class TestGround:
         assert made == undone
 
     def test_recovered_again(self, ground: KubernetesGround, nodes: FakeNodes) -> None:
-        nodes.answers["recover"] = [Ended(0, '{"recovered": []}', "")]
+        nodes.answers["recover"] = [ExecResult(0, '{"recovered": []}', "")]
         assert ground.recover(Handle(CUT, Targets((1,), (0,)), {"pods": {"1": "u1-0"}})) == []
 
     def test_heal(self, ground: KubernetesGround, nodes: FakeNodes) -> None:

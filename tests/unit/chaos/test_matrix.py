@@ -12,7 +12,7 @@ from minikafka_chaos.matrix import page, report, table
 from minikafka_chaos.matrix.document import Matrix, load_matrix, parse_matrix
 from minikafka_chaos.matrix.measures import Measure, Z, summary, wilson
 from minikafka_chaos.matrix.results import FILE_NAME, Results, document_digest
-from minikafka_chaos.matrix.trials import Job, Trial
+from minikafka_chaos.matrix.trials import Trial, TrialTask
 from minikafka_chaos.scenario import library
 from rich.console import Console
 
@@ -245,11 +245,11 @@ def test_results_go_on_where_they_were_and_a_torn_line_is_done_again(tmp_path: P
     with path.open("a") as file:
         file.write('{"cell": 0, "seed": 3, "ver')
     with Results(path, HEADER) as results:
-        assert results.trials == {Job(0, 1): trial(0, 1), Job(0, 2): trial(0, 2, lost=3)}
+        assert results.trials == {TrialTask(0, 1): trial(0, 1), TrialTask(0, 2): trial(0, 2, lost=3)}
         results.add(trial(0, 3))
     assert len(path.read_text().splitlines()) == 4
     with Results(path, HEADER) as results:
-        assert set(results.trials) == {Job(0, 1), Job(0, 2), Job(0, 3)}
+        assert set(results.trials) == {TrialTask(0, 1), TrialTask(0, 2), TrialTask(0, 3)}
 
 
 @pytest.mark.parametrize("field", HEADER)

@@ -18,8 +18,8 @@ from minikafka_chaos.load.load import Tally
 from minikafka_chaos.record.journal import Journal, read_journal
 from minikafka_chaos.record.observe import Sample
 from minikafka_chaos.run import steady_state
-from minikafka_chaos.run.conditions import World
-from minikafka_chaos.run.steady_state import SteadyState, Watcher
+from minikafka_chaos.run.conditions import RunState
+from minikafka_chaos.run.steady_state import SteadyState, SteadyStateWatcher
 from minikafka_chaos.scenario.probes import ask_prometheus
 
 from .fake_ground import FakeGround
@@ -40,10 +40,10 @@ class Bench:
         parsed = parse(steadyState=spec).spec.steady_state
         assert parsed is not None
         self.spec = parsed
-        world = World(self.ground, self.view, Tally(), random.Random(1))
+        world = RunState(self.ground, self.view, Tally(), random.Random(1))
         self.steady = SteadyState(parsed, world, self.journal, lambda holds, _: holds())
 
-    def watcher(self) -> Watcher:
+    def watcher(self) -> SteadyStateWatcher:
         watcher = self.steady.watcher()
         assert watcher is not None
         return watcher

@@ -16,7 +16,7 @@ from minikafka_chaos.load.load import Tally
 from minikafka_chaos.record.history import FAIL, INFO, OK
 from minikafka_chaos.record.journal import Journal, read_journal
 from minikafka_chaos.record.observe import FOLLOWER, ReplicaStatus
-from minikafka_chaos.run.conditions import World
+from minikafka_chaos.run.conditions import RunState
 from minikafka_chaos.run.open_faults import OpenFaults
 from minikafka_chaos.run.reporter import Silent
 from minikafka_chaos.run.story import Story as Telling
@@ -69,7 +69,7 @@ class Stage:
         self.tally = Tally()
         self.script = FakeScript()
         rng = random.Random(7)
-        self.world = World(self.ground, self.view, self.tally, rng)
+        self.world = RunState(self.ground, self.view, self.tally, rng)
         self.path = tmp_path / "journal.jsonl"
         self.journal = Journal(self.path)
         self.faults = OpenFaults(self.ground, self.journal, Silent().say)

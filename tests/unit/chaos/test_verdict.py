@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from minikafka_chaos.verdict.anomalies import DECLARATIONS, LOSS, Kind
+from minikafka_chaos.verdict.anomalies import DECLARATIONS, LOSS, AnomalyKind
 from minikafka_chaos.verdict.verdict import GUARANTEES, REPLICAS, Outcome, Verdict, judge, judge_run
 from minikafka_chaos.verdict.verifier import EXAMPLES_MAX
 
@@ -82,6 +82,6 @@ def test_trouble_is_never_failed() -> None:
 
 
 def test_every_kind_is_declared_and_judged_by_a_guarantee() -> None:
-    assert set(DECLARATIONS) == set(Kind)
+    assert set(DECLARATIONS) == set(AnomalyKind)
     judged_by = [kind for guarantee in (*GUARANTEES, REPLICAS) for kind in guarantee.kinds]
-    assert sorted([*judged_by, *LOSS], key=str) == sorted(Kind, key=str)
+    assert sorted([*judged_by, *LOSS], key=str) == sorted(AnomalyKind, key=str)

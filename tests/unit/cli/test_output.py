@@ -6,7 +6,7 @@ import json
 import pytest
 from minikafka.cli import consume, produce, status
 from minikafka.cli.groups import PartitionOffset
-from minikafka.cli.metadata import Broker, ClusterMetadata, Partition, Topic
+from minikafka.cli.metadata import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata
 from minikafka.cli.output import print_json, print_table, shown_ids
 from minikafka.cli.scrape import Page, Replica, parse
 from minikafka.protocol.errors import ErrorCode
@@ -34,13 +34,13 @@ def test_the_page_of_a_broker() -> None:
     }
 
 
-def partition(number: int = 0, leader: int = 1, isr: tuple[int, ...] = (1, 2)) -> Partition:
-    return Partition(number, ErrorCode.NONE, leader, 2, [1, 2, 3][: max(2, len(isr))], list(isr), [])
+def partition(number: int = 0, leader: int = 1, isr: tuple[int, ...] = (1, 2)) -> PartitionMetadata:
+    return PartitionMetadata(number, ErrorCode.NONE, leader, 2, [1, 2, 3][: max(2, len(isr))], list(isr), [])
 
 
-def metadata(*partitions: Partition, internal: bool = False) -> ClusterMetadata:
-    brokers = [Broker(1, "127.0.0.1", 9001, "a"), Broker(2, "127.0.0.1", 9002, None)]
-    return ClusterMetadata("cid", 2, brokers, [Topic("bank", ErrorCode.NONE, internal, list(partitions))])
+def metadata(*partitions: PartitionMetadata, internal: bool = False) -> ClusterMetadata:
+    brokers = [BrokerMetadata(1, "127.0.0.1", 9001, "a"), BrokerMetadata(2, "127.0.0.1", 9002, None)]
+    return ClusterMetadata("cid", 2, brokers, [TopicMetadata("bank", ErrorCode.NONE, internal, list(partitions))])
 
 
 PAGES = {1: Page(9101, parse(PAGE), None), 2: Page(9102, {}, "metrics port 9102: timed out")}
@@ -79,7 +79,7 @@ def test_status_names_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_broker_that_is_only_known_from_assignments_is_down(capsys: pytest.CaptureFixture[str]) -> None:
-    gone = metadata(Partition(0, ErrorCode.NONE, 1, 2, [1, 3], [1], [3]))
+    gone = metadata(PartitionMetadata(0, ErrorCode.NONE, 1, 2, [1, 3], [1], [3]))
     status._print(gone, PAGES, internal=False)
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split()[:1] == ["3"] and "down" in line for line in lines)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from minikafka.controller.change import Assignment, Change, ChangeRules, Election, change
+from minikafka.controller.change import ChangeRules, Election, PartitionAssignment, PartitionChange, change
 from minikafka.metadata.image import NO_LEADER, RECOVERED, RECOVERING, PartitionState
 
 OLD = PartitionState((1, 2, 3), (1, 2, 3), 1, leader_epoch=5, partition_epoch=9)
@@ -13,7 +13,7 @@ def rules(*alive: int, min_isr: int = 1, elr: bool = True) -> ChangeRules:
     return ChangeRules(min_isr, lambda broker: broker in alive, elr)
 
 
-def must(made: Change | None) -> PartitionState:
+def must(made: PartitionChange | None) -> PartitionState:
     assert made is not None
     return made.state
 
@@ -142,7 +142,7 @@ class TestEligibleLeaderReplicas:
     def test_who_is_no_longer_assigned_is_not_eligible(self) -> None:
         """KIP-455: it will not come back."""
         old = replace(OLD, isr=(1,), elr=(2, 3))
-        made = must(change(old, rules(1, 2, 3, min_isr=2), assignment=Assignment((1, 2))))
+        made = must(change(old, rules(1, 2, 3, min_isr=2), assignment=PartitionAssignment((1, 2))))
         assert made.elr == (2,)
 
 
@@ -227,10 +227,10 @@ class TestWithoutEligibleLeaderReplicas:
 class TestAssignment:
     def test_a_replica_that_leaves_ends_the_term(self) -> None:
         """KIP-455: the leader epoch grows, so that the one that left cannot go on under it."""
-        new = must(change(OLD, rules(1, 2, 3), isr=(1, 2), assignment=Assignment((1, 2))))
+        new = must(change(OLD, rules(1, 2, 3), isr=(1, 2), assignment=PartitionAssignment((1, 2))))
         assert (new.leader, new.leader_epoch, new.partition_epoch) == (1, 6, 10)
 
     def test_one_that_arrives_does_not(self) -> None:
         """KIP-455: nothing changes for who is there."""
-        new = must(change(OLD, rules(1, 2, 3, 4), assignment=Assignment((1, 2, 3, 4), adding=(4,))))
+        new = must(change(OLD, rules(1, 2, 3, 4), assignment=PartitionAssignment((1, 2, 3, 4), adding=(4,))))
         assert (new.replicas, new.adding, new.leader_epoch, new.partition_epoch) == ((1, 2, 3, 4), (4,), 5, 10)

@@ -9,7 +9,7 @@ from minikafka.controller.brokers import CUT_OFF
 from minikafka.controller.controller import Controller
 from minikafka.controller.heartbeats import Heartbeats
 from minikafka.controller.resignation import ControllerResignation
-from minikafka.controller.term import Answer, Commit, ControllerTerm, Effect, Ended, Failed, Happened
+from minikafka.controller.term import Commit, ControllerTerm, Effect, Failed, GiveAnswer, Happened, TermEnded
 from minikafka.controller.topics import NewTopic
 from minikafka.controller.workspace import ControllerConfig
 from minikafka.metadata.image import PartitionState
@@ -39,7 +39,7 @@ class Term:
         """Carry out, but for commits."""
         self.effects += effects
         for effect in effects:
-            if isinstance(effect, Answer):
+            if isinstance(effect, GiveAnswer):
                 effect.give()
         return effects
 
@@ -53,7 +53,7 @@ class Term:
         return [effect.event.name for effect in self.effects if isinstance(effect, Happened)]
 
     def ends(self) -> list[str]:
-        return [effect.reason for effect in self.effects if isinstance(effect, Ended)]
+        return [effect.reason for effect in self.effects if isinstance(effect, TermEnded)]
 
     def codes(self) -> list[ErrorCode]:
         return [answer.code for answer in self.answers]
@@ -73,7 +73,7 @@ class TestCommits:
         at.run(at.term.committed())
         assert at.answers == ["new"]
         assert at.told() == ["topic_created"]
-        assert isinstance(at.effects[-1], Answer), "who is answered finds the event told"
+        assert isinstance(at.effects[-1], GiveAnswer), "who is answered finds the event told"
 
     def test_what_comes_meanwhile_shares_the_next(self, at: Term) -> None:
         at.create("a")

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from minikafka.kubernetes import topics
-from minikafka.kubernetes.topics import Edit, Refusal
+from minikafka.kubernetes.topics import Edit, TopicRefusal
 from minikafka.metadata.image import PartitionState, TopicState
 
 ID = UUID(int=7)
@@ -166,7 +166,7 @@ class TestStatus:
         before = value({}, state())
         same = topics.status_of(before, state(), 6, None, LATER)["conditions"][0]
         assert same["lastTransitionTime"] == NOW
-        refused = topics.status_of(before, state(), 6, Refusal("InvalidConfig", "no"), LATER)["conditions"][0]
+        refused = topics.status_of(before, state(), 6, TopicRefusal("InvalidConfig", "no"), LATER)["conditions"][0]
         assert (refused["lastTransitionTime"], refused["reason"], refused["message"]) == (LATER, "InvalidConfig", "no")
 
     def test_other_peoples_conditions_stay(self) -> None:

@@ -14,7 +14,7 @@ from kubernetes.aio.client import Configuration
 from minikafka_operator.api_server import ApiError, ApiServer
 from minikafka_operator.kinds import CLUSTER, POD, SERVICE, TOPIC
 from minikafka_operator.process import not_ready_to_start
-from minikafka_operator.telemetry import Telemetry
+from minikafka_operator.telemetry import OperatorTelemetry
 
 Answer = tuple[int, Any, dict[str, str]]
 NEEDED = frozenset({CLUSTER.plural, TOPIC.plural})
@@ -67,12 +67,12 @@ async def server() -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def telemetry() -> Telemetry:
-    return Telemetry()
+async def telemetry() -> OperatorTelemetry:
+    return OperatorTelemetry()
 
 
 @pytest.fixture
-async def api(server: Server, telemetry: Telemetry) -> AsyncIterator[ApiServer]:
+async def api(server: Server, telemetry: OperatorTelemetry) -> AsyncIterator[ApiServer]:
     async with ApiServer(server.login, telemetry) as api:
         yield api
 
@@ -89,7 +89,7 @@ async def test_reading(api: ApiServer, server: Server) -> None:
     assert server.asked[2]["query"] == {"labelSelector": "a=b", "fieldSelector": "c=d"}
 
 
-async def test_applying(api: ApiServer, server: Server, telemetry: Telemetry) -> None:
+async def test_applying(api: ApiServer, server: Server, telemetry: OperatorTelemetry) -> None:
     for _ in range(2):
         server.will(200)
     thing = {"metadata": {"name": "a", "namespace": "ns"}}
@@ -187,7 +187,7 @@ class TestCredentials:
         assert [one["token"] for one in server.asked[-3:]] == ["Bearer token-2"] * 3
 
 
-async def test_no_answer_is_counted(server: Server, telemetry: Telemetry) -> None:
+async def test_no_answer_is_counted(server: Server, telemetry: OperatorTelemetry) -> None:
     server.url = "http://127.0.0.1:1"
     async with ApiServer(server.login, telemetry) as api:
         with pytest.raises(aiohttp.ClientConnectionError):
@@ -229,7 +229,7 @@ class TestStarting:
         server.will(200, {"resources": [{"name": "minikafkaclusters"}, {"name": "minikafkatopics"}]})
         assert await not_ready_to_start(api, NEEDED) == ""
 
-    async def test_no_credentials(self, telemetry: Telemetry) -> None:
+    async def test_no_credentials(self, telemetry: OperatorTelemetry) -> None:
         async def login() -> Configuration:
             raise kopf.LoginError("no credentials")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from minikafka_operator.conditions import MEANINGS, Reason, Type
-from minikafka_operator.telemetry import Telemetry
+from minikafka_operator.telemetry import OperatorTelemetry
 
 PAGE = (Path(__file__).parents[3] / "docs/kubernetes.md").read_text()
 
@@ -24,6 +24,7 @@ def test_reasons(reason: Reason) -> None:
 
 def test_metrics() -> None:
     declared = {
-        metric.name + ("_total" if metric.type == "counter" else "") for metric in Telemetry().registry.collect()
+        metric.name + ("_total" if metric.type == "counter" else "")
+        for metric in OperatorTelemetry().registry.collect()
     }
     assert set(re.findall(r"^\| `(minikafka_\w+)", PAGE, re.MULTILINE)) == declared

@@ -11,8 +11,8 @@ from minikafka_operator import loops as module
 from minikafka_operator.api_server import ApiError
 from minikafka_operator.leadership import NotLeadingError
 from minikafka_operator.loops import Loops
-from minikafka_operator.reconciler import Outcome
-from minikafka_operator.telemetry import Telemetry
+from minikafka_operator.reconciler import ReconcileResult
+from minikafka_operator.telemetry import OperatorTelemetry
 
 KEY = ("ns", "demo")
 
@@ -20,14 +20,14 @@ KEY = ("ns", "demo")
 class Reconcile:
     """Answers what it was given, then that nothing is to be done."""
 
-    def __init__(self, *outcomes: Outcome | Exception) -> None:
+    def __init__(self, *outcomes: ReconcileResult | Exception) -> None:
         self.outcomes = list(outcomes)
         self.calls = 0
 
-    async def __call__(self, namespace: str, name: str) -> Outcome:
+    async def __call__(self, namespace: str, name: str) -> ReconcileResult:
         assert (namespace, name) == KEY
         self.calls += 1
-        outcome = self.outcomes.pop(0) if self.outcomes else Outcome("steady")
+        outcome = self.outcomes.pop(0) if self.outcomes else ReconcileResult("steady")
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -45,13 +45,13 @@ async def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
             await asyncio.sleep(0.001)
 
 
-def value(telemetry: Telemetry, name: str, **labels: str) -> float | None:
+def value(telemetry: OperatorTelemetry, name: str, **labels: str) -> float | None:
     return telemetry.registry.get_sample_value(name, labels)
 
 
 async def test_an_event_wakes_it() -> None:
     reconcile = Reconcile()
-    loops = Loops(reconcile, Telemetry())
+    loops = Loops(reconcile, OperatorTelemetry())
     loops.seen(*KEY)
     await until(lambda: reconcile.calls == 1)
     loops.wake(*KEY)
@@ -62,8 +62,8 @@ async def test_an_event_wakes_it() -> None:
 
 
 async def test_it_looks_again_when_asked_to() -> None:
-    reconcile = Reconcile(Outcome("changed", 0.01), Outcome("changed", 0.01))
-    loops = Loops(reconcile, Telemetry())
+    reconcile = Reconcile(ReconcileResult("changed", 0.01), ReconcileResult("changed", 0.01))
+    loops = Loops(reconcile, OperatorTelemetry())
     loops.seen(*KEY)
     await until(lambda: reconcile.calls == 3)
     await loops.stop()
@@ -71,7 +71,7 @@ async def test_it_looks_again_when_asked_to() -> None:
 
 async def test_it_looks_again_in_any_case() -> None:
     reconcile = Reconcile()
-    loops = Loops(reconcile, Telemetry(), resync_seconds=0.01)
+    loops = Loops(reconcile, OperatorTelemetry(), resync_seconds=0.01)
     loops.seen(*KEY)
     await until(lambda: reconcile.calls >= 3)
     await loops.stop()
@@ -83,7 +83,7 @@ async def test_it_looks_again_in_any_case() -> None:
 )
 async def test_errors_do_not_end_it(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKOFF_SECONDS_MAX", 0.01)
-    telemetry = Telemetry()
+    telemetry = OperatorTelemetry()
     reconcile = Reconcile(error, error, error)
     loops = Loops(reconcile, telemetry)
     loops.seen(*KEY)
@@ -97,7 +97,7 @@ async def test_errors_do_not_end_it(error: Exception, monkeypatch: pytest.Monkey
 async def test_a_server_that_asks_for_patience_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKOFF_SECONDS_MAX", 0.001)
     reconcile = Reconcile(ApiError(429, "TooManyRequests", "later", retry_after_seconds=0.2))
-    loops = Loops(reconcile, Telemetry())
+    loops = Loops(reconcile, OperatorTelemetry())
     loops.seen(*KEY)
     await until(lambda: reconcile.calls == 1)
     began = asyncio.get_running_loop().time()
@@ -108,7 +108,7 @@ async def test_a_server_that_asks_for_patience_gets_it(monkeypatch: pytest.Monke
 
 
 async def test_who_stands_by_does_nothing_and_who_takes_over_looks_at_everything() -> None:
-    telemetry = Telemetry()
+    telemetry = OperatorTelemetry()
     reconcile = Reconcile()
     loops = Loops(reconcile, telemetry)
     loops.lead(False)
@@ -126,7 +126,7 @@ async def test_who_stands_by_does_nothing_and_who_takes_over_looks_at_everything
 
 
 async def test_losing_the_lease_is_no_failure() -> None:
-    telemetry = Telemetry()
+    telemetry = OperatorTelemetry()
     reconcile = Reconcile(NotLeadingError("another"))
     loops = Loops(reconcile, telemetry)
     loops.seen(*KEY)
@@ -135,8 +135,8 @@ async def test_losing_the_lease_is_no_failure() -> None:
 
 
 async def test_it_goes_with_its_cluster() -> None:
-    telemetry = Telemetry()
-    loops = Loops(Reconcile(Outcome("steady", gone=True)), telemetry)
+    telemetry = OperatorTelemetry()
+    loops = Loops(Reconcile(ReconcileResult("steady", gone=True)), telemetry)
     loops.seen(*KEY)
     telemetry.tell_conditions(*KEY, {"Ready": "True"})
     assert value(telemetry, "minikafka_operator_clusters") == 1
@@ -147,11 +147,11 @@ async def test_it_goes_with_its_cluster() -> None:
 
 
 async def test_one_that_hangs_is_told() -> None:
-    async def hang(_namespace: str, _name: str) -> Outcome:
+    async def hang(_namespace: str, _name: str) -> ReconcileResult:
         await asyncio.Event().wait()
         raise AssertionError
 
-    loops = Loops(hang, Telemetry())
+    loops = Loops(hang, OperatorTelemetry())
     loops.seen(*KEY)
     assert loops.stalled() == []
     loop = loops._loops[KEY]
@@ -163,7 +163,7 @@ async def test_one_that_hangs_is_told() -> None:
 
 
 def test_conditions_as_metrics() -> None:
-    telemetry = Telemetry()
+    telemetry = OperatorTelemetry()
     telemetry.tell_conditions("ns", "demo", {"Ready": "False"})
     labels = {"namespace": "ns", "cluster": "demo", "type": "Ready"}
     assert value(telemetry, "minikafka_cluster_condition", **labels, status="False") == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka.agent.gate import Hold, wait_at_gate
+from minikafka.agent.gate import GateHold, wait_at_gate
 from minikafka_operator.observed import Warned
 
 from .world import World, stamp
@@ -282,7 +282,7 @@ class TestFaultsOfAnExperiment:
         """Killed once more after it had waited at a gate: the end of its log, which Kubernetes keeps, is of that gate."""
         gate = Path(__file__).with_name("gate.json")
         lines: list[str] = []
-        until = [Hold(time.time() + 60, "f1", "kill"), None]
+        until = [GateHold(time.time() + 60, "f1", "kill"), None]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("minikafka.agent.gate.read_gate", lambda _: until.pop(0))
             assert wait_at_gate(gate, lines.append)

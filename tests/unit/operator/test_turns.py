@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from minikafka_operator.actions import Hold, ReplacePod
+from minikafka_operator.actions import ReplacePod, WriteDisruptionLease
 from minikafka_operator.disruption import hold_of
 from minikafka_operator.names import MANAGER
 
@@ -43,8 +43,8 @@ def test_the_lease_is_taken_before_the_first_broker_and_given_back_after_the_las
     while not any(isinstance(action, ReplacePod) for action in made.actions):
         world.wait(1)
         made = world.step()
-    kinds = [type(action) for action in made.actions if isinstance(action, Hold | ReplacePod)]
-    assert kinds == [Hold, ReplacePod]
+    kinds = [type(action) for action in made.actions if isinstance(action, WriteDisruptionLease | ReplacePod)]
+    assert kinds == [WriteDisruptionLease, ReplacePod]
     assert hold_of(world.objects[KEY]).by_other("an experiment", world.now)
     assert world.settle() == 2
     assert hold_of(world.objects[KEY]).holder == ""
@@ -56,7 +56,7 @@ def test_while_an_experiment_goes_on_no_broker_is_replaced(world: World) -> None
     world.edit(config={"num.partitions": "3"})
     for _ in range(50):
         made = world.step()
-        assert not any(isinstance(action, ReplacePod | Hold) for action in made.actions)
+        assert not any(isinstance(action, ReplacePod | WriteDisruptionLease) for action in made.actions)
         world.wait(1)
     status, reason, message = world.condition("RolloutBlocked")
     assert (status, reason) == ("True", "DisruptionLeaseHeld") and "experiment/try/uid holds Lease" in message
@@ -76,7 +76,7 @@ def test_a_lease_that_chaos_took_in_between_stops_the_roll(world: World) -> None
     """The operator's own write is bound to what it looked at: another resource version is a refusal, and nothing follows."""
     held_by(world, "", 1)
     world.edit(config={"num.partitions": "3"})
-    while not (holds := [action for action in world.plan().actions if isinstance(action, Hold)]):
+    while not (holds := [action for action in world.plan().actions if isinstance(action, WriteDisruptionLease)]):
         world.step()
         world.wait(1)
     assert holds[0].lease["metadata"]["resourceVersion"] == world.objects[KEY]["metadata"]["resourceVersion"]

@@ -14,18 +14,28 @@ from typing import Any
 from minikafka.kubernetes.document import Document
 from minikafka.kubernetes.lease import POD_UID
 from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR
-from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Hold, Patch, Plan, ReplacePod, TellTopic
+from minikafka_operator.actions import (
+    Apply,
+    ClusterPlan,
+    Create,
+    Delete,
+    Finalizers,
+    Patch,
+    ReplacePod,
+    TellTopic,
+    WriteDisruptionLease,
+)
 from minikafka_operator.api import API_VERSION
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.conditions import Reason
 from minikafka_operator.freshness import Signs
 from minikafka_operator.kinds import CLAIM, CLUSTER, POD, STATEFUL_SET, TOPIC, Object
 from minikafka_operator.names import CLUSTER_FINALIZER, DATA_VOLUME, MANAGER, TOPIC_FINALIZER, Names
-from minikafka_operator.observed import Observed, Warned, annotations_of
-from minikafka_operator.planner import Settings, plan
+from minikafka_operator.observed import ObservedCluster, Warned, annotations_of
+from minikafka_operator.planner import OperatorSettings, plan
 
 BEGIN = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
-SETTINGS = Settings(broker_image="minikafka/broker:1")
+SETTINGS = OperatorSettings(broker_image="minikafka/broker:1")
 NAMES = Names("ns", "demo")
 
 
@@ -76,9 +86,9 @@ class World:
 
     # -- looking --------------------------------------------------------------------------------------------------------
 
-    def observed(self) -> Observed:
+    def observed(self) -> ObservedCluster:
         return copy.deepcopy(
-            Observed(
+            ObservedCluster(
                 cluster=self.cluster,
                 now=self.now,
                 objects=self.objects,
@@ -109,7 +119,7 @@ class World:
         made = document.to_config_map(NAMES.metadata, {})
         return {**made, "metadata": {**made["metadata"], "uid": "1"}}
 
-    def plan(self, refused: tuple[Reason, str] | None = None, held_up: str = "") -> Plan:
+    def plan(self, refused: tuple[Reason, str] | None = None, held_up: str = "") -> ClusterPlan:
         return plan(self.observed(), SETTINGS, refused, held_up)
 
     def condition(self, kind: str) -> tuple[str, str, str]:
@@ -183,7 +193,7 @@ class World:
 
     # -- carrying out ---------------------------------------------------------------------------------------------------
 
-    def step(self) -> Plan:
+    def step(self) -> ClusterPlan:
         """Look once and carry out the plan."""
         made = self.plan()
         for action in made.actions:
@@ -316,7 +326,7 @@ class World:
                 assert uid == self.pods[name]["metadata"]["uid"]
                 del self.pods[name]
                 self._leave(int(name.rpartition("-")[2]))
-            case Hold(lease, new, _):
+            case WriteDisruptionLease(lease, new, _):
                 key = ("Lease", lease["metadata"]["name"])
                 if new:
                     assert key not in self.objects

@@ -95,7 +95,7 @@ class WatchedContext(BrokerContext):
         self.sim.world.note(f"b{self.sim.id} {line}")
 
 
-class Role(ControllerRole):
+class WatchedRole(ControllerRole):
     """A term."""
 
     context: WatchedContext
@@ -210,7 +210,7 @@ class WatchedBroker(Broker):
     """See the module."""
 
     its_context = WatchedContext
-    controller_role = Role
+    controller_role = WatchedRole
     replica_reporter = Reporter
     partition_host = Host
     metadata_follower = Follower

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.reasons import MEANINGS, Happening, Reason, Type
-from minikafka_chaos.controller.telemetry import Telemetry
+from minikafka_chaos.controller.telemetry import ControllerTelemetry
 
 PAGE = (Path(__file__).parents[4] / "docs/chaos-on-kubernetes.md").read_text()
 
@@ -35,6 +35,7 @@ def test_events(happening: Happening) -> None:
 
 def test_metrics() -> None:
     declared = {
-        metric.name + ("_total" if metric.type == "counter" else "") for metric in Telemetry().registry.collect()
+        metric.name + ("_total" if metric.type == "counter" else "")
+        for metric in ControllerTelemetry().registry.collect()
     }
     assert set(re.findall(r"^\| `(minikafka_\w+)", PAGE, re.MULTILINE)) == declared

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from minikafka_chaos.controller.experiments import decide
-from minikafka_chaos.controller.jobs import Settings
+from minikafka_chaos.controller.jobs import JobSettings
 from minikafka_chaos.controller.kinds import (
     ABORT_ANNOTATION,
     EXPERIMENT,
@@ -216,7 +216,7 @@ class TestRefused:
         self, may: tuple[str, ...] | None, url: str, refused: bool
     ) -> None:
         probes = {"steadyState": {"probes": [{"name": "up", "query": "up", "prometheusUrl": url}]}}
-        settings = Settings("i") if may is None else Settings("i", prometheus_urls=may)
+        settings = JobSettings("i") if may is None else JobSettings("i", prometheus_urls=may)
         world = World({**SCENARIO, **probes}, settings=settings)
         if not refused:
             await running(world)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from minikafka_chaos.controller.api import FAULTS_MAX
-from minikafka_chaos.controller.budget import Refusal
+from minikafka_chaos.controller.budget import BudgetRefusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_chaos.controller.ledger import (
     BUDGET_SECONDS,
@@ -200,9 +200,9 @@ class TestCompareAndSet:
 def test_the_budget_is_asked_with_what_is_out(world: World) -> None:
     asked: list[tuple[Verb, tuple[int, ...], frozenset[int]]] = []
 
-    def guard(verb: Verb, targets: Collection[int], out: Collection[int]) -> Refusal | None:
+    def guard(verb: Verb, targets: Collection[int], out: Collection[int]) -> BudgetRefusal | None:
         asked.append((verb, tuple(targets), frozenset(out)))
-        return Refusal("enough is enough") if out else None
+        return BudgetRefusal("enough is enough") if out else None
 
     ledger = ledger_of(world, guard=guard)
     ledger.intend(KILL, ONE, None)
@@ -217,9 +217,9 @@ def test_a_budget_that_others_use_up_is_waited_for(world: World, looks: int, ref
     """Seen on kind: the last broker's log was not read, since another was not ready for a moment."""
     left = [looks]
 
-    def guard(*_: object) -> Refusal | None:
+    def guard(*_: object) -> BudgetRefusal | None:
         left[0] -= 1
-        return Refusal("broker 0 is not ready", passes=True) if left[0] >= 0 else None
+        return BudgetRefusal("broker 0 is not ready", passes=True) if left[0] >= 0 else None
 
     clock = [0.0]
 
@@ -237,9 +237,9 @@ def test_a_fault_that_waited_ends_later(world: World) -> None:
     """It begins when it may: by what was written down before it waited, it would be over while its agent holds the broker."""
     left = [20]
 
-    def guard(*_: object) -> Refusal | None:
+    def guard(*_: object) -> BudgetRefusal | None:
         left[0] -= 1
-        return Refusal("broker 0 is not ready", passes=True) if left[0] >= 0 else None
+        return BudgetRefusal("broker 0 is not ready", passes=True) if left[0] >= 0 else None
 
     def sleep(seconds: float) -> None:
         world.server.now += timedelta(seconds=seconds)
@@ -300,7 +300,7 @@ def test_a_broker_that_only_loses_packets_is_not_out(world: World) -> None:
     """As the story was admitted: only what takes a broker out is counted. One that does not serve is, whoever did it."""
     asked: list[set[int]] = []
 
-    def guard(_verb: Verb, _targets: Collection[int], out: Collection[int]) -> Refusal | None:
+    def guard(_verb: Verb, _targets: Collection[int], out: Collection[int]) -> BudgetRefusal | None:
         asked.append(set(out))
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka_chaos.controller.jobs import Settings, job
+from minikafka_chaos.controller.jobs import JobSettings, job
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, FINALIZER
 from minikafka_chaos.controller.network import wants_links
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
@@ -16,11 +16,11 @@ from tests.unit.chaos.controller.world import NAMES, SCENARIO, World
 
 LEADER = {"type": "Leader", "topic": "bank"}
 STEPS = [{"name": "cut", "fault": {"verb": "Cut", "target": LEADER}}]
-WITH_AGENTS = Settings(image="minikafka/chaos:1", network="net")
+WITH_AGENTS = JobSettings(image="minikafka/chaos:1", network="net")
 CUT = Fault("cut", Verb.CUT, step="cut")
 
 
-def world(settings: Settings = WITH_AGENTS, **change: Any) -> World:
+def world(settings: JobSettings = WITH_AGENTS, **change: Any) -> World:
     return World({**SCENARIO, "steps": STEPS, **change}, settings=settings)
 
 
@@ -44,7 +44,7 @@ class TestAdmission:
         return made.condition("Accepted")[2]
 
     async def test_no_agents_are_known(self) -> None:
-        told = await self.refused(world(Settings(image="minikafka/chaos:1")))
+        told = await self.refused(world(JobSettings(image="minikafka/chaos:1")))
         assert told.startswith("step cut: Cut: this chaos controller knows no network agents: install charts/")
         assert "set network.namespace" in told
 

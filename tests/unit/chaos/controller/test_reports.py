@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from minikafka_chaos.controller import telling
-from minikafka_chaos.controller.jobs import ReportSettings, Settings
+from minikafka_chaos.controller.jobs import JobSettings, ReportSettings
 from minikafka_chaos.controller.kinds import JOB
 from minikafka_chaos.controller.main import parse
 from minikafka_chaos.errors import ToolTrouble
@@ -19,7 +19,7 @@ from minikafka_operator.kinds import CLAIM, POD
 
 from tests.unit.chaos.controller.world import NAMESPACE, SCENARIO, Killed, World
 
-SETTINGS = Settings(
+SETTINGS = JobSettings(
     "minikafka/chaos:1",
     runs_claim="runs",
     report=ReportSettings("minikafka/analytics:1", account="spark", executors=2, desk="desk"),
@@ -28,7 +28,7 @@ REPORT = "try-report"
 
 
 def world(
-    spec: dict[str, Any] | None = None, settings: Settings = SETTINGS, claims: tuple[str, ...] = ("runs",)
+    spec: dict[str, Any] | None = None, settings: JobSettings = SETTINGS, claims: tuple[str, ...] = ("runs",)
 ) -> World:
     made = World(spec, settings=settings)
     for claim in claims:
@@ -184,7 +184,7 @@ class TestTheReport:
         assert (await reported(made))[1:] == ("ReportFailed", "there is a Job try-report that is not this experiment's")
 
     async def test_it_waits_for_no_report_where_none_is_wanted(self) -> None:
-        made = await ended(world(settings=Settings("minikafka/chaos:1", runs_claim="runs")))
+        made = await ended(world(settings=JobSettings("minikafka/chaos:1", runs_claim="runs")))
         assert made.condition("Reported") == ("", "", "")
         assert (JOB.name, REPORT) not in made.server.objects
 
@@ -266,7 +266,7 @@ class TestTheClaim:
         assert "is ReadOnlyMany; allowed: ReadWriteMany" in await self.refused(made, "ClaimNotWritable")
 
     async def test_none(self) -> None:
-        made = world(settings=Settings("minikafka/chaos:1", report=SETTINGS.report))
+        made = world(settings=JobSettings("minikafka/chaos:1", report=SETTINGS.report))
         await ended(made)
         assert made.condition("Reported")[:2] == ("False", "NoClaim")
         assert made.status["verdict"] == "Passed" and (JOB.name, REPORT) not in made.server.objects

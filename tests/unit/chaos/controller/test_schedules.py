@@ -16,7 +16,7 @@ from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE
 from minikafka_chaos.controller.record import stamp
 from minikafka_chaos.controller.schedule_reconciler import ScheduleReconciler
 from minikafka_chaos.controller.schedules import BadSchedule, experiment, spec_of, times
-from minikafka_chaos.controller.telemetry import Telemetry
+from minikafka_chaos.controller.telemetry import ControllerTelemetry
 from minikafka_operator.api_server import ApiError
 from minikafka_operator.kinds import Object
 from minikafka_operator.leadership import Alone
@@ -103,7 +103,7 @@ class Clock:
 
     def __init__(self, **spec: Any) -> None:
         self.server = Server()
-        self.telemetry = Telemetry()
+        self.telemetry = ControllerTelemetry()
         self.server.put(SCHEDULE, "nightly", copy.deepcopy(schedule(**spec)))
 
     async def look(self) -> None:

@@ -10,11 +10,19 @@ from typing import Any
 import pytest
 from minikafka_chaos.controller import telling
 from minikafka_chaos.controller.kinds import EXPERIMENT
-from minikafka_chaos.controller.ledger import Absent, Conflict, StatusLedger, Unavailable
+from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, StatusLedger, Unavailable
 from minikafka_chaos.controller.reasons import Happening
-from minikafka_chaos.controller.telling import Brokers, ObjectStatus, SharedGround, TellingLedger, Told, _guard, _result
+from minikafka_chaos.controller.telling import (
+    BrokerPods,
+    EventReporter,
+    ObjectStatus,
+    SharedGround,
+    TellingLedger,
+    _guard,
+    _result,
+)
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.grounds.kubernetes import Listener
+from minikafka_chaos.grounds.kubernetes import ClientListener
 from minikafka_chaos.grounds.kubernetes_api import NotReached, Refused
 from minikafka_chaos.load.clients import TopicPlan
 from minikafka_chaos.load.topics import TopicNotMade
@@ -94,7 +102,7 @@ class TestStatus:
             (NotReached("away"), Unavailable),
             (Refused(503, "later"), Unavailable),
             (Refused(429, "slower"), Unavailable),
-            (Refused(409, "changed"), Conflict),
+            (Refused(409, "changed"), ExperimentChanged),
             (Refused(403, "forbidden"), Refused),
         ],
         ids=str,
@@ -109,7 +117,7 @@ class TestStatus:
 
     @pytest.mark.parametrize("trouble", [NotReached("away"), Refused(503, "later"), Refused(429, "slower")], ids=str)
     def test_whatever_is_read_for_a_fault_is_asked_for_again(self, namespace: Any, trouble: Exception) -> None:
-        brokers = Brokers(namespace, "shop")
+        brokers = BrokerPods(namespace, "shop")
         namespace.trouble = trouble
         reads = (
             ObjectStatus(namespace, "try").read,
@@ -125,13 +133,13 @@ class TestStatus:
 
 class TestBrokers:
     def test_where_they_are(self, world: World, namespace: Any) -> None:
-        found = Brokers(namespace, "shop").locate([1])
+        found = BrokerPods(namespace, "shop").locate([1])
         assert found == world.locate([1])
         with pytest.raises(Absent, match="broker 7 has no pod shop-broker-7"):
-            Brokers(namespace, "shop").locate([7])
+            BrokerPods(namespace, "shop").locate([7])
 
     def test_the_guard_counts_those_that_are_out_for_another_reason(self, world: World, namespace: Any) -> None:
-        brokers = Brokers(namespace, "shop")
+        brokers = BrokerPods(namespace, "shop")
         guard = _guard(brokers, SafetySpec(), 3)
         assert guard(Verb.KILL, [0], []) is None
         world.server.objects["Pod", NAMES.pod(2)]["status"]["conditions"][0]["status"] = "False"
@@ -145,7 +153,7 @@ class TestBrokers:
 
     def test_the_guard_knows_the_last_replica_from_the_brokers_metadata(self, world: World, namespace: Any) -> None:
         world.partitions({"orders": [([0, 1, 2], [1])]})
-        guard = _guard(Brokers(namespace, "shop"), SafetySpec(), 3)
+        guard = _guard(BrokerPods(namespace, "shop"), SafetySpec(), 3)
         refusal = guard(Verb.KILL, [1], [])
         assert refusal is not None and "orders-0" in refusal.why and refusal.passes, "others may catch up"
         refusal = guard(Verb.KILL, [1], [0, 2])
@@ -154,7 +162,7 @@ class TestBrokers:
 
     def test_what_is_not_known_is_no_permission(self, world: World, namespace: Any) -> None:
         world.server.objects[TOPIC.name, "bank-of-others"]["status"]["revision"] = 6
-        refusal = _guard(Brokers(namespace, "shop"), SafetySpec(), 3)(Verb.KILL, [0], [])
+        refusal = _guard(BrokerPods(namespace, "shop"), SafetySpec(), 3)(Verb.KILL, [0], [])
         assert refusal is not None and "not known now" in refusal.why and refusal.passes
 
 
@@ -186,7 +194,7 @@ def test_no_fault_once_the_owner_has_forbidden_it(world: World, namespace: Any) 
 def test_the_story_becomes_events(world: World, namespace: Any) -> None:
     ledger = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate, now=lambda: world.server.now)
     ledger.take()
-    told = Told(namespace, world.experiment, "me", ledger.judging)
+    told = EventReporter(namespace, world.experiment, "me", ledger.judging)
     telling, fault, targets = (
         TellingLedger(ledger, told),
         Fault("f1", Verb.KILL, step="kill"),
@@ -214,7 +222,7 @@ class TestSharedGround:
     def ground(self, world: World, namespace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ledger = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate, now=lambda: world.server.now)
         ledger.take()
-        made = SharedGround(namespace, "shop", tmp_path, listener=Listener.INTERNAL, ledger=ledger)
+        made = SharedGround(namespace, "shop", tmp_path, listener=ClientListener.INTERNAL, ledger=ledger)
         made._is_up, made._count = True, 3
         self.done: list[str] = []
 

@@ -16,18 +16,18 @@ from typing import Any
 from minikafka.kubernetes.document import Document
 from minikafka.kubernetes.topics import FINALIZER as TOPIC_FINALIZER
 from minikafka.kubernetes.topics import TOPIC_ID
-from minikafka_chaos.controller.agents import Answer
-from minikafka_chaos.controller.jobs import Settings
+from minikafka_chaos.controller.agents import CommandResult
+from minikafka_chaos.controller.jobs import JobSettings
 from minikafka_chaos.controller.kinds import AGENT_CONTAINER, EVENT, EXPERIMENT, FINALIZER, JOB
-from minikafka_chaos.controller.ledger import Conflict, StatusLedger
-from minikafka_chaos.controller.reconciler import Reconciler
+from minikafka_chaos.controller.ledger import ExperimentChanged, StatusLedger
+from minikafka_chaos.controller.reconciler import ExperimentReconciler
 from minikafka_chaos.controller.record import Whereabouts, stamp
-from minikafka_chaos.controller.telemetry import Telemetry
+from minikafka_chaos.controller.telemetry import ControllerTelemetry
 from minikafka_operator.api_server import ApiError
 from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind, Object
 from minikafka_operator.leadership import Alone
 from minikafka_operator.names import Names
-from minikafka_operator.reconciler import Outcome
+from minikafka_operator.reconciler import ReconcileResult
 
 BEGIN = datetime(2026, 11, 22, 9, 0, 0, tzinfo=UTC)
 NAMESPACE = "lab"
@@ -198,12 +198,12 @@ class World:
     """One cluster of three brokers that allows chaos, an experiment, and everybody who has to do with them."""
 
     def __init__(
-        self, spec: Mapping[str, Any] | None = None, name: str = "try", settings: Settings | None = None
+        self, spec: Mapping[str, Any] | None = None, name: str = "try", settings: JobSettings | None = None
     ) -> None:
         self.server = Server()
         self.name = name
-        self.settings = settings or Settings(image="minikafka/chaos:1")
-        self.telemetry = Telemetry()
+        self.settings = settings or JobSettings(image="minikafka/chaos:1")
+        self.telemetry = ControllerTelemetry()
         self.mute: set[str] = set()
         """Pods whose agents do not answer."""
         self.on: dict[str, set[str]] = {}
@@ -218,9 +218,9 @@ class World:
         self.server.put(EXPERIMENT, name, {"spec": copy.deepcopy(dict(spec or SCENARIO)), "metadata": {}})
         self.reconciler = self.new_reconciler()
 
-    def new_reconciler(self) -> Reconciler:
+    def new_reconciler(self) -> ExperimentReconciler:
         """The controller, started anew."""
-        self.reconciler = Reconciler(
+        self.reconciler = ExperimentReconciler(
             self.server,  # type: ignore[arg-type]
             self,
             self.settings,
@@ -419,7 +419,7 @@ class World:
 
     # -- the controller -------------------------------------------------------------------------------------------------
 
-    async def look(self) -> Outcome:
+    async def look(self) -> ReconcileResult:
         """One look of the controller, with a controller broker that lives."""
         self.renew()
         return await self.reconciler.reconcile(NAMESPACE, self.name)
@@ -442,7 +442,7 @@ class World:
         made = {"metadata": {"labels": labels}, "spec": {"nodeName": node}, "status": status}
         self.server.put(POD, f"network-{node}", made)
 
-    async def run(self, namespace: str, pod: str, command: Sequence[str], container: str) -> Answer:
+    async def run(self, namespace: str, pod: str, command: Sequence[str], container: str) -> CommandResult:
         """A command in a network agent, which has no rights but to run its own."""
         assert (namespace, container, command[0]) == ("net", "network-agent", "minikafka-network")
         self.asked.append(f"{pod} {' '.join(command[1:])}")
@@ -450,7 +450,7 @@ class World:
             raise OSError("nobody is there")
         name = command[command.index("--pod") + 1]
         self.cut.discard(name)
-        return Answer(0, '{"recovered": []}', "")
+        return CommandResult(0, '{"recovered": []}', "")
 
     async def recover(self, namespace: str, pod: str) -> str:
         """The agent of a pod."""
@@ -521,7 +521,7 @@ class Store:
         try:
             self.server._write("runner", lambda: self.server._replaced(EXPERIMENT, thing, "status"))
         except ApiError as error:
-            raise Conflict from error
+            raise ExperimentChanged from error
 
 
 __all__ = ["FINALIZER", "NAMES", "NAMESPACE", "SCENARIO", "Killed", "Store", "World"]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from minikafka_chaos.network import command
-from minikafka_chaos.network.agent import Agent, Ask
+from minikafka_chaos.network.agent import Ask, NetworkAgent
 from minikafka_chaos.network.errors import BadRequest, NotNow
-from minikafka_chaos.network.rules import ID_MAX, Direction, Fault, Peer, Verb, installing
+from minikafka_chaos.network.rules import ID_MAX, LinkDirection, LinkFault, LinkVerb, Peer, installing
 from minikafka_chaos.network.service import READY, REMEMBERED_SECONDS, Tidying, check
 
 from tests.unit.chaos.network.cluster import HOME, NODE, UIDS, FakeApiServer, addresses
@@ -24,11 +24,11 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.server = FakeApiServer()
         self.kernel = Kernel(UIDS)
-        self.agent = Agent(NODE, folder, self.kernel, self.kernel.entered, self.server)  # type: ignore[arg-type]
+        self.agent = NetworkAgent(NODE, folder, self.kernel, self.kernel.entered, self.server)  # type: ignore[arg-type]
 
     def cut(self, fault_id: str = "f", ask: Ask = ASK, **more: Any) -> dict[str, Any]:
-        words = {"peers": ["shop-broker-1"], "clients": False, "direction": Direction.BOTH, **more}
-        return self.agent.make(ask, fault_id, words.pop("verb", Verb.CUT), words.pop("seconds", 60), **words)
+        words = {"peers": ["shop-broker-1"], "clients": False, "direction": LinkDirection.BOTH, **more}
+        return self.agent.make(ask, fault_id, words.pop("verb", LinkVerb.CUT), words.pop("seconds", 60), **words)
 
     def values(self, pod: int = 0) -> list[Any]:
         with self.kernel.entered(UIDS[pod]) as where:
@@ -76,7 +76,7 @@ class TestMade:
     def test_an_id_is_of_one_fault(self, scene: Scene) -> None:
         scene.cut()
         with pytest.raises(BadRequest, match="it was another fault"):
-            scene.cut(direction=Direction.INBOUND)
+            scene.cut(direction=LinkDirection.INBOUND)
         with pytest.raises(BadRequest, match="it was another fault"):
             scene.cut(peers=["shop-broker-2"])
 
@@ -94,19 +94,19 @@ class TestMade:
     @pytest.mark.parametrize("percent", [0, 101, -5])
     def test_percent(self, scene: Scene, percent: int) -> None:
         with pytest.raises(BadRequest, match="--percent"):
-            scene.cut(verb=Verb.LOSS, percent=percent)
+            scene.cut(verb=LinkVerb.LOSS, percent=percent)
 
     def test_what_a_rule_says_fits(self, scene: Scene) -> None:
         """The kernel takes 128 characters of a comment; the id in it is what `recover` and people look for."""
         longest = "x" * ID_MAX
-        scene.cut(longest, verb=Verb.LOSS, percent=5)
+        scene.cut(longest, verb=LinkVerb.LOSS, percent=5)
         assert scene.ids() == [longest]
         comments = [each["add"]["rule"]["comment"] for each in scene.kernel.applied if "rule" in each.get("add", {})]
         assert comments
         assert max(map(len, comments)) < 128
 
     def test_seconds_are_rounded_up(self) -> None:
-        fault = Fault("f", Verb.CUT, 0.2, (Peer("p", ("10.0.0.1",), (9093,)),))
+        fault = LinkFault("f", LinkVerb.CUT, 0.2, (Peer("p", ("10.0.0.1",), (9093,)),))
         timeouts = [
             each["add"]["element"]["elem"][0]["elem"]["timeout"] for each in installing(fault) if "element" in str(each)
         ]

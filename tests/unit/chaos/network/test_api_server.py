@@ -6,11 +6,11 @@ import json
 from typing import Any, ClassVar
 
 import pytest
-from minikafka.kubernetes.connection import Answer, ApiUnreachable
+from minikafka.kubernetes.connection import ApiUnreachable, HttpResponse
 from minikafka.metadata.store import StoreError
 from minikafka_chaos.network import pods
 from minikafka_chaos.network.errors import NotNow
-from minikafka_chaos.network.pods import ApiServer, Get
+from minikafka_chaos.network.pods import ApiReader, Get
 
 AWAY = ApiUnreachable("Kubernetes API at 10.96.0.1:443: no connection in time", sent=False)
 
@@ -18,13 +18,13 @@ AWAY = ApiUnreachable("Kubernetes API at 10.96.0.1:443: no connection in time", 
 class Client:
     """`minikafka.kubernetes.connection.HttpClient`, with the answers that the test has."""
 
-    answers: ClassVar[list[Answer | Exception]] = []
+    answers: ClassVar[list[HttpResponse | Exception]] = []
     closed = 0
 
     def __init__(self, _access: object) -> None:
         pass
 
-    async def request(self, method: str, path: str, *_more: Any) -> Answer:
+    async def request(self, method: str, path: str, *_more: Any) -> HttpResponse:
         assert (method, path) == ("GET", "/api/v1/x")
         answer = Client.answers.pop(0) if len(Client.answers) > 1 else Client.answers[0]
         if isinstance(answer, Exception):
@@ -42,20 +42,20 @@ def client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pods, "RETRY_SECONDS", 0.001)
 
 
-def asked(*answers: Answer | Exception) -> Any:
+def asked(*answers: HttpResponse | Exception) -> Any:
     Client.answers, Client.closed = list(answers), 0
 
     async def look(get: Get) -> Any:
         return await get("/api/v1/x")
 
     try:
-        return ApiServer().run(look)
+        return ApiReader().run(look)
     finally:
         assert Client.closed == 1
 
 
-def answer(status: int, body: object) -> Answer:
-    return Answer(status, {}, json.dumps(body).encode())
+def answer(status: int, body: object) -> HttpResponse:
+    return HttpResponse(status, {}, json.dumps(body).encode())
 
 
 def test_found_and_not() -> None:
@@ -77,7 +77,7 @@ def test_what_it_refuses() -> None:
     with pytest.raises(NotNow, match="the API server: 403: pods is forbidden"):
         asked(answer(403, {"message": "pods is forbidden"}))
     with pytest.raises(NotNow, match="the API server: 503"):
-        asked(Answer(503, {}, b"<html>"))
+        asked(HttpResponse(503, {}, b"<html>"))
 
 
 def test_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,4 +86,4 @@ def test_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(pods, "find_access", none)
     with pytest.raises(NotNow, match="this is no pod"):
-        ApiServer().run(lambda get: get("/"))
+        ApiReader().run(lambda get: get("/"))
