@@ -24,6 +24,7 @@ from minikafka_chaos.controller.reasons import Reason
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.grounds.kubernetes import too_long
 from minikafka_chaos.grounds.kubernetes_network import steps_with_links
+from minikafka_chaos.network.permission import HOW_TO_ALLOW, allows_chaos
 from minikafka_chaos.scenario.abilities import LACKS
 from minikafka_chaos.scenario.document_lines import explain
 from minikafka_chaos.scenario.scenario import ClusterSpec, Scenario
@@ -91,11 +92,6 @@ def cluster_name(experiment: Object) -> str:
     return str(named) if named else own_cluster_name(metadata["name"], metadata["uid"])
 
 
-def allows_chaos(cluster: Object) -> bool:
-    """Whether its owner allows that brokers are taken away on purpose; what was allowed may be taken back at any time."""
-    return ((cluster.get("spec") or {}).get("chaos") or {}).get("allowed") is True
-
-
 def admit(
     experiment: Object,
     cluster: Object | None,
@@ -127,7 +123,7 @@ def admit(
     if cluster is None:
         return Refusal(Reason.CLUSTER_NOT_FOUND, f"spec.clusterRef: there is no MiniKafkaCluster {name}")
     if not allows_chaos(cluster):
-        says = f"MiniKafkaCluster {name} does not allow chaos: its owner has to set spec.chaos.allowed: true"
+        says = f"MiniKafkaCluster {name} does not allow chaos: {HOW_TO_ALLOW}"
         return Refusal(Reason.CHAOS_NOT_ALLOWED, says)
     try:
         scenario = on_cluster(scenario, cluster)

@@ -19,7 +19,7 @@ from minikafka_operator.names import Names
 from minikafka_operator.observed import deleting
 
 from minikafka_chaos.controller import record, reports, topics
-from minikafka_chaos.controller.admission import Admitted, Postponed, Refusal, admit, allows_chaos
+from minikafka_chaos.controller.admission import Admitted, Postponed, Refusal, admit
 from minikafka_chaos.controller.annotations import asks, unread
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.conditions import created, differs, generation, time_allowed, told, unread_of
@@ -46,6 +46,7 @@ from minikafka_chaos.controller.steps import (
     WriteLease,
     WriteStatus,
 )
+from minikafka_chaos.network.permission import allows_chaos
 
 QUIET_SECONDS: Final = 15.0
 """For so long after it was made, what comes right by itself is not told."""

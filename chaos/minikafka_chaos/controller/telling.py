@@ -21,7 +21,7 @@ from minikafka_operator.names import Names
 from minikafka_operator.observed import PartitionState, Pod, TopicState
 from rich.text import Text
 
-from minikafka_chaos.controller.admission import allows_chaos, on_cluster, scenario_of
+from minikafka_chaos.controller.admission import on_cluster, scenario_of
 from minikafka_chaos.controller.budget import BudgetRefusal, fault_refusal
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object
 from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, FaultRefused, Guard, StatusLedger, Unavailable
@@ -37,6 +37,7 @@ from minikafka_chaos.load.clients import TopicPlan
 from minikafka_chaos.load.kafka_clients import KafkaClients
 from minikafka_chaos.load.load import GROUP
 from minikafka_chaos.load.topics import TopicNotMade, create_new_topic, wait_for_leaders
+from minikafka_chaos.network.permission import allows_chaos
 from minikafka_chaos.run.place import FULL, Place
 from minikafka_chaos.run.reporter import JUDGING
 from minikafka_chaos.run.runner import run_scenario

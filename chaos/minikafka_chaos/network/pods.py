@@ -19,6 +19,7 @@ from minikafka.kubernetes.credentials import find_access
 from minikafka.metadata.store import StoreError
 
 from minikafka_chaos.network.errors import BadRequest, NotNow
+from minikafka_chaos.network.permission import HOW_TO_ALLOW, allows_chaos
 from minikafka_chaos.network.rules import CLIENTS, Peer
 
 BROKER_CONTAINER = "broker"
@@ -119,9 +120,8 @@ class PodLookup:
         cluster = await self._find(_OURS, "minikafkaclusters", cluster_name) if cluster_name else None
         if cluster is None or cluster["metadata"]["uid"] != cluster_uid:
             raise BadRequest(f"--pod {pod.name}: it belongs to no MiniKafkaCluster")
-        if ((cluster.get("spec") or {}).get("chaos") or {}).get("allowed") is not True:
-            why = "its owner has to set spec.chaos.allowed: true"
-            raise BadRequest(f"--pod {pod.name}: MiniKafkaCluster {cluster_name} does not allow chaos: {why}")
+        if not allows_chaos(cluster):
+            raise BadRequest(f"--pod {pod.name}: MiniKafkaCluster {cluster_name} does not allow chaos: {HOW_TO_ALLOW}")
 
     async def peers(self, target: Pod, names: Sequence[str], clients: bool) -> tuple[Peer, ...]:
         """The other ends of its links, by their addresses now: brokers of the same cluster. Raises BadRequest, NotNow."""

@@ -13,7 +13,7 @@ from minikafka_operator.api_server import ApiError
 from minikafka_operator.kinds import CLUSTER, Object
 from minikafka_operator.leadership import Alone
 
-from tests.unit.chaos.controller.test_experiments import make_fault
+from tests.unit.chaos.controller.happenings import make_fault
 from tests.unit.chaos.controller.test_schedules import schedule
 from tests.unit.chaos.controller.world import NAMES, NAMESPACE, SCENARIO, World
 

@@ -9,7 +9,7 @@ from minikafka_chaos.scenario.faults import Fault, Handle
 from minikafka_chaos.scenario.verbs import Verb
 from minikafka_operator.kinds import POD
 
-from tests.unit.chaos.controller.test_experiments import KILL, LEADER, make_fault, running
+from tests.unit.chaos.controller.happenings import KILL, LEADER, make_fault, running
 from tests.unit.chaos.controller.world import NAMES, World
 
 

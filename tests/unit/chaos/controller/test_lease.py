@@ -11,7 +11,7 @@ from minikafka_operator.api_server import ApiError
 from minikafka_operator.disruption import hold_of
 from minikafka_operator.kinds import CLUSTER, LEASE
 
-from tests.unit.chaos.controller.test_experiments import make_fault, running
+from tests.unit.chaos.controller.happenings import make_fault, running
 from tests.unit.chaos.controller.world import NAMES, World
 
 KEY = (LEASE.name, NAMES.disruption)

@@ -10,7 +10,7 @@ from minikafka_chaos.controller.starting import START_SECONDS, START_SECONDS_MAX
 from minikafka_operator.api_server import ApiError
 from minikafka_operator.kinds import CLUSTER, LEASE
 
-from tests.unit.chaos.controller.test_experiments import TestEdited, edit, running
+from tests.unit.chaos.controller.happenings import edit, running, world_with_own_cluster
 from tests.unit.chaos.controller.test_reports import REPORT
 from tests.unit.chaos.controller.test_reports import world as world_with_claim
 from tests.unit.chaos.controller.world import SCENARIO, World
@@ -94,7 +94,7 @@ class TestItsJob:
 
 class TestItsCluster:
     async def test_told_and_tried_again(self) -> None:
-        world = TestEdited.with_own_cluster()
+        world = world_with_own_cluster()
         world.server.refuses[CLUSTER.name] = WEBHOOK
         await tries(world, START_SECONDS + 5)
         name = world.status["cluster"]
@@ -113,7 +113,7 @@ class TestItsCluster:
         await running(world)
 
     async def test_given_up(self) -> None:
-        world = TestEdited.with_own_cluster()
+        world = world_with_own_cluster()
         world.experiment["spec"]["activeDeadlineSeconds"] = 60
         world.server.refuses[CLUSTER.name] = WEBHOOK
         await tries(world, 65)

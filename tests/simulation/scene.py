@@ -1,0 +1,86 @@
+"""A healthy simulated cluster in which a test makes one thing wrong, and what an invariant has to say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from minikafka.groups.placement import OFFSETS_TOPIC
+from minikafka.protocol.types import TopicPartition
+from minikafka.replication.partition import Partition
+from minikafka_chaos.simulation.broker import SimBroker
+from minikafka_chaos.simulation.checker import Violation
+from minikafka_chaos.simulation.mirror import Identity
+from minikafka_chaos.simulation.world import Plan, World
+
+FAR = 1_000_000
+"""An offset or an epoch that no run reaches."""
+ALIEN = (FAR, 1, 0)
+"""The identity of a record that nobody wrote."""
+
+
+class Scene:
+    """A cluster that has served clients without any fault and has come to rest."""
+
+    def __init__(self) -> None:
+        self.world = World(seed=3, plan=Plan(seconds=2.0, strikes_max=0))
+        self.world.run()
+        self.checker = self.world.checker
+        self.tp: TopicPartition = min(tp for tp in self.checker.states if tp.topic != OFFSETS_TOPIC)
+        self.state = self.checker.states[self.tp]
+        self.leader: SimBroker = self.world.brokers[self.state.leader]
+        self.follower: SimBroker = self.world.brokers[next(i for i in self.state.isr if i != self.leader.id)]
+        self.partition: Partition = self.leader.partitions[self.tp]
+        self.producer = next(p for p in self.world.producers if p.acks == -1 and p.tp == self.tp)
+
+    def view(self, broker: SimBroker) -> Any:
+        """What the checker remembers of a broker's replica; whoever asks is about to change it, so it is looked at again."""
+        view = self.checker.views[broker.id, self.tp]
+        view.looked_at = None
+        return view
+
+    def decided(self, fence: int | None = None, **changes: Any) -> None:
+        """The controller's next decision about the partition."""
+        image = self.leader.image
+        topic = image.topics[self.tp.topic]
+        partitions = list(topic.partitions)
+        partitions[self.tp.partition] = replace(self.state, partition_epoch=self.state.partition_epoch + 1, **changes)
+        image.topics[self.tp.topic] = replace(topic, partitions=tuple(partitions))
+        if fence is not None:
+            image.brokers[fence] = replace(image.brokers[fence], fenced=True)
+        self.checker.committed([], image)
+
+    def reads(self, offset: int, value: str, position: int | None = None, identity: Identity | None = None) -> None:
+        """A reader is given a record; the one that is committed there, unless ``identity`` says otherwise."""
+        self.checker.clients.sent_values.setdefault(value, -1)
+        given = identity or self.checker.truth[self.tp][offset]
+        self.checker.clients.consumed(self.tp, offset if position is None else position, offset, value, given)
+
+    def committed_is(self, offset: int, identity: Identity) -> None:
+        """Another record was committed at an offset than the brokers have."""
+        truth = self.checker.truth[self.tp]
+        truth[offset : offset + 1] = [identity]
+        for view in self.checker.views.values():
+            view.disagree_from(offset)
+            view.looked_at = None
+
+    @property
+    def end(self) -> int:
+        return len(self.checker.truth[self.tp])
+
+    def look(self, broker: SimBroker) -> None:
+        """Compare all that a broker remembers of its log with the log, as after a restart."""
+        self.checker.started(broker)
+
+
+MakeWrong = Callable[[Scene], None]
+
+
+def fires(invariant: str, make_wrong: MakeWrong) -> None:
+    """What was made wrong is found, as this invariant; after a comma it says which case of it."""
+    scene = Scene()
+    with pytest.raises(Violation) as found:
+        make_wrong(scene)
+    assert found.value.invariant == invariant.split(",", maxsplit=1)[0]
