@@ -1,8 +1,8 @@
-"""Whether an object is as it was wished for, so that nothing is written when it is.
+"""Whether an object is as desired, so that nothing is written when it is.
 
 Objects come back from the API server with more in them than was sent: defaults, status, what other controllers add. So
-the question is whether all that is wished for is there. What is *no longer* wished for is noticed by the digest in
-:data:`~minikafka_operator.names.APPLIED_ANNOTATION`, which is part of what is wished for.
+the question is whether all that is desired is there. What is *no longer* desired is noticed by the digest in
+:data:`~minikafka_operator.names.APPLIED_ANNOTATION`, which is part of what is desired.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def sealed(wished: Object) -> Object:
+def sealed(desired: Object) -> Object:
     """The object with its own digest among its annotations."""
-    metadata = wished["metadata"]
-    annotations = {**metadata.get("annotations", {}), APPLIED_ANNOTATION: digest(wished)}
-    return {**wished, "metadata": {**metadata, "annotations": annotations}}
+    metadata = desired["metadata"]
+    annotations = {**metadata.get("annotations", {}), APPLIED_ANNOTATION: digest(desired)}
+    return {**desired, "metadata": {**metadata, "annotations": annotations}}
 
 
-def differs(wished: Object, found: Object | None) -> str:
-    """Where the object found is not as wished for (``spec.replicas``), or nothing when it is."""
+def differs(desired: Object, found: Object | None) -> str:
+    """Where the object found is not as desired (``spec.replicas``), or nothing when it is."""
     if found is None:
         return "it is not there"
-    return _difference(wished, found, "")
+    return _difference(desired, found, "")
 
 
-def _difference(wished: Any, found: Any, path: str) -> str:
-    if isinstance(wished, Mapping):
+def _difference(desired: Any, found: Any, path: str) -> str:
+    if isinstance(desired, Mapping):
         if not isinstance(found, Mapping):
             return path
-        for name, value in wished.items():
+        for name, value in desired.items():
             below = f"{path}.{name}" if path else str(name)
             if name not in found:
                 if value in _LEFT_OUT:
@@ -71,28 +71,28 @@ def _difference(wished: Any, found: Any, path: str) -> str:
             if told:
                 return told
         return ""
-    if isinstance(wished, Sequence) and not isinstance(wished, str):
-        return _list_difference(wished, found, path)
-    if wished == found and isinstance(wished, bool) == isinstance(found, bool):
+    if isinstance(desired, Sequence) and not isinstance(desired, str):
+        return _list_difference(desired, found, path)
+    if desired == found and isinstance(desired, bool) == isinstance(found, bool):
         return ""
     if _QUANTITY_FIELDS & set(path.split(".")[-2:]):
-        amount = quantity(wished)
+        amount = quantity(desired)
         if amount is not None and amount == quantity(found):
             return ""
     return path
 
 
-def _list_difference(wished: Sequence[Any], found: Any, path: str) -> str:
+def _list_difference(desired: Sequence[Any], found: Any, path: str) -> str:
     if not isinstance(found, Sequence) or isinstance(found, str):
         return path
-    key = next((k for k in _LIST_KEYS if wished and _tells_apart(k, wished)), None)
+    key = next((k for k in _LIST_KEYS if desired and _tells_apart(k, desired)), None)
     if key is None:
-        if len(wished) != len(found):
+        if len(desired) != len(found):
             return path
-        pairs = [(str(index), *pair) for index, pair in enumerate(zip(wished, found, strict=True))]
+        pairs = [(str(index), *pair) for index, pair in enumerate(zip(desired, found, strict=True))]
     else:
         by_key = {element.get(key): element for element in found if isinstance(element, Mapping)}
-        pairs = [(str(element[key]), element, by_key.get(element[key])) for element in wished]
+        pairs = [(str(element[key]), element, by_key.get(element[key])) for element in desired]
     for name, one, other in pairs:
         told = _difference(one, other, f"{path}[{name}]") if other is not None else f"{path}[{name}]"
         if told:

@@ -118,7 +118,7 @@ class Leadership:
     async def _take(self) -> bool:
         lease = await self._server.get(LEASE, self._namespace, self._name)
         if lease is None:
-            await self._server.create(LEASE, self._namespace, self._wish(None))
+            await self._server.create(LEASE, self._namespace, self._desired(None))
             return True
         version, now = str(lease["metadata"]["resourceVersion"]), self._clock()
         if self._seen[0] != version:
@@ -127,11 +127,11 @@ class Leadership:
         seconds = float((lease.get("spec") or {}).get("leaseDurationSeconds") or self._lease_seconds)
         if holder not in ("", self.identity) and now - self._seen[1] <= seconds:
             return False
-        written = await self._server.replace(LEASE, self._namespace, self._wish(lease))
+        written = await self._server.replace(LEASE, self._namespace, self._desired(lease))
         self._seen = str(written["metadata"]["resourceVersion"]), self._clock()
         return True
 
-    def _wish(self, old: Object | None) -> Object:
+    def _desired(self, old: Object | None) -> Object:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         before = (old or {}).get("spec") or {}
         same = before.get("holderIdentity") == self.identity
@@ -166,7 +166,7 @@ class Leadership:
             async with asyncio.timeout(self._retry_seconds):
                 lease = await self._server.get(LEASE, self._namespace, self._name)
                 if lease is not None and _holder(lease) == self.identity:
-                    free = self._wish(lease)
+                    free = self._desired(lease)
                     free["spec"] = {**free["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
                     await self._server.replace(LEASE, self._namespace, free)
         except (ApiError, *TRANSIENT) as error:

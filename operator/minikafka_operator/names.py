@@ -15,7 +15,7 @@ COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 
 APPLIED_ANNOTATION: Final = f"{GROUP}/applied"
-"""On every object: digest of what was applied, so that a field that is no longer wished for is noticed too."""
+"""On every object: digest of what was applied, so that a field that is no longer desired is noticed too."""
 TEMPLATE_ANNOTATION: Final = f"{GROUP}/template"
 """On pods: digest of the template they were made from, without the brokers' settings."""
 CONFIG_ANNOTATION: Final = f"{GROUP}/config"

@@ -1,4 +1,4 @@
-"""What a cluster consists of apart from its pods, as it is wished for: settings, Services, permissions, budget."""
+"""What a cluster consists of apart from its pods, as it is desired: settings, Services, permissions, budget."""
 
 from __future__ import annotations
 
@@ -152,15 +152,15 @@ class ResourceBuilder:
 
         On the replication port brokers believe what they are told (who is in sync, who is fenced), so it is for brokers.
         """
-        wish = self.spec.network_policy
-        if not wish.enabled:
+        desired = self.spec.network_policy
+        if not desired.enabled:
             return []
         replication = {
             "from": [{"podSelector": {"matchLabels": self.names.selector()}}],
             "ports": [_policy_port(REPLICATION_PORT)],
         }
         metrics = {
-            "from": list(_METRICS_PEERS if wish.metrics_from is None else wish.metrics_from),
+            "from": list(_METRICS_PEERS if desired.metrics_from is None else desired.metrics_from),
             "ports": [_policy_port(METRICS_PORT)],
         }
         clients = [CLIENT_PORT] if self.spec.listeners.external is None else [CLIENT_PORT, EXTERNAL_PORT]

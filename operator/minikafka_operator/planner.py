@@ -119,16 +119,16 @@ def _decide(
         return decided
     builder = ResourceBuilder(observed.names, observed.uid, spec)
     image = spec.image or settings.broker_image
-    wished = [*builder.permissions(), *builder.services(replicas), builder.budget(), *builder.network_policy()]
+    desired = [*builder.permissions(), *builder.services(replicas), builder.budget(), *builder.network_policy()]
     if not found.unknown:
         files = _files(observed, spec, replicas, found)
         digests = {broker_id: digest(text) for broker_id, text in files.items()}
         pods = stateful_set(builder, image, replicas, digests, observed.stateful_set)
-        wished += [builder.settings(files), pods]
+        desired += [builder.settings(files), pods]
         decision = _roll(observed, spec, replicas, pods, digests)
         decision = held(observed, replicas, decision, held_up) if held_up else yielding(observed, decision)
         decided = replace(decided, roll=decision)
-    in_the_way = _in_the_way(observed, spec, wished, replicas)
+    in_the_way = _in_the_way(observed, spec, desired, replicas)
     if in_the_way:
         # What was made before stays as it is: half of a change is worse than none.
         draft.retry(CONFLICT_RETRY_SECONDS)
@@ -138,11 +138,11 @@ def _decide(
         draft.actions += rebuilding
         draft.retry(RETRY_SECONDS)
         return replace(decided, created=False, roll=Roll({}))
-    _make(observed, wished, draft)
-    waiting_for = _of_an_earlier_cluster(observed, wished)
+    _make(observed, desired, draft)
+    waiting_for = _of_an_earlier_cluster(observed, desired)
     if waiting_for:
         return replace(decided, waiting_for=waiting_for, roll=Roll({}))
-    _remove_leftovers(observed, wished, keep_settings=bool(found.unknown), draft=draft)
+    _remove_leftovers(observed, desired, keep_settings=bool(found.unknown), draft=draft)
     draft.actions += size_claims(observed, spec, replicas)
     draft.actions += with_cluster(observed)
     _replace_pods(observed, decided.roll, draft)
@@ -210,10 +210,10 @@ def _keep_finalizer(observed: ObservedCluster, draft: _Draft) -> None:
         )
 
 
-def _in_the_way(observed: ObservedCluster, spec: ClusterSpec, wished: Sequence[Object], replicas: int) -> list[str]:
-    """Sentences about objects of somebody else that have the names of what is wished for."""
+def _in_the_way(observed: ObservedCluster, spec: ClusterSpec, desired: Sequence[Object], replicas: int) -> list[str]:
+    """Sentences about objects of somebody else that have the names of what is desired."""
     told = []
-    for thing in wished:
+    for thing in desired:
         kind, name = thing["kind"], thing["metadata"]["name"]
         found = observed.find(BY_NAME[kind], name)
         if found is not None and observed.standing(found) is Standing.FOREIGN:
@@ -228,9 +228,9 @@ def _in_the_way(observed: ObservedCluster, spec: ClusterSpec, wished: Sequence[O
     return told
 
 
-def _of_an_earlier_cluster(observed: ObservedCluster, wished: Sequence[Object]) -> list[str]:
+def _of_an_earlier_cluster(observed: ObservedCluster, desired: Sequence[Object]) -> list[str]:
     """What the garbage collector has still to remove."""
-    found = [(thing, observed.find(BY_NAME[thing["kind"]], thing["metadata"]["name"])) for thing in wished]
+    found = [(thing, observed.find(BY_NAME[thing["kind"]], thing["metadata"]["name"])) for thing in desired]
     return [
         f"{thing['kind']} {thing['metadata']['name']}"
         for thing, there in found
@@ -238,9 +238,9 @@ def _of_an_earlier_cluster(observed: ObservedCluster, wished: Sequence[Object]) 
     ]
 
 
-def _make(observed: ObservedCluster, wished: Sequence[Object], draft: _Draft) -> None:
+def _make(observed: ObservedCluster, desired: Sequence[Object], draft: _Draft) -> None:
     order = {kind.name: index for index, kind in enumerate(OWNED)}
-    for thing in sorted(map(sealed, wished), key=lambda one: order[one["kind"]]):
+    for thing in sorted(map(sealed, desired), key=lambda one: order[one["kind"]]):
         kind = BY_NAME[thing["kind"]]
         found = observed.find(kind, thing["metadata"]["name"])
         if found is None:
@@ -262,10 +262,10 @@ def _make(observed: ObservedCluster, wished: Sequence[Object], draft: _Draft) ->
 
 
 def _remove_leftovers(
-    observed: ObservedCluster, wished: Sequence[Object], *, keep_settings: bool, draft: _Draft
+    observed: ObservedCluster, desired: Sequence[Object], *, keep_settings: bool, draft: _Draft
 ) -> None:
     """Objects that were made for an earlier spec: external listeners that are gone, brokers that are gone."""
-    wanted = {(thing["kind"], thing["metadata"]["name"]) for thing in wished}
+    wanted = {(thing["kind"], thing["metadata"]["name"]) for thing in desired}
     kept = {"ConfigMap", "StatefulSet"} if keep_settings else set()
     owned = {kind.name for kind in OWNED} - kept
     for (kind, name), thing in sorted(observed.objects.items()):

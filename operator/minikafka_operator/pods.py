@@ -294,7 +294,7 @@ def _claim_templates(names: Names, spec: ClusterSpec, found: Object | None) -> l
         template["metadata"]["name"]: template
         for template in ((found or {}).get("spec", {}).get("volumeClaimTemplates") or ())
     }
-    return [_claim_template(names, name, *wish, there.get(name)) for name, wish in wanted.items()]
+    return [_claim_template(names, name, *desired, there.get(name)) for name, desired in wanted.items()]
 
 
 def _claim_template(
@@ -312,7 +312,7 @@ def _claim_template(
 
 
 def claim_sizes(spec: ClusterSpec) -> dict[str, str]:
-    """The wished-for size of the claims, by volume."""
+    """The desired size of the claims, by volume."""
     made = {}
     if spec.storage.type is StorageType.PERSISTENT_CLAIM:
         made[DATA_VOLUME] = spec.storage.size
@@ -325,7 +325,7 @@ def _spread(names: Names, spec: ClusterSpec) -> list[dict[str, Any]]:
     keys = ["kubernetes.io/hostname"]
     if spec.rack is not None and spec.rack.topology_key not in keys:
         keys.insert(0, spec.rack.topology_key)
-    # A wish and no more: three brokers must also start on a laptop with one node.
+    # Preferred and no more: three brokers must also start on a laptop with one node.
     return [
         {
             "maxSkew": 1,

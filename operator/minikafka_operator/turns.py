@@ -37,8 +37,8 @@ def holding(observed: ObservedCluster, decision: Roll) -> list[WriteDisruptionLe
     if decision.replace:
         if mine and hold.until - observed.now > timedelta(seconds=RENEW_SECONDS):
             return []
-        wish = taken(lease, observed.names, observed.cluster, MANAGER, HOLD_SECONDS, observed.now)
-        return [WriteDisruptionLease(wish, lease is None, "brokers are to be replaced")]
+        desired = taken(lease, observed.names, observed.cluster, MANAGER, HOLD_SECONDS, observed.now)
+        return [WriteDisruptionLease(desired, lease is None, "brokers are to be replaced")]
     over = not decision.outdated and all(pod.ready for pod in observed.brokers.values())
     if mine and over and lease is not None:
         return [WriteDisruptionLease(given_back(lease), False, "no broker is left to be replaced")]

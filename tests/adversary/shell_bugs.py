@@ -48,11 +48,11 @@ SHELL = (
         "        return [*self._decided, Commit(self.lease.epoch, records, tuple(self._events))]\n",
         ("tests/unit/controller/test_term.py", f"{WIRE}/test_controller.py")),
     Bug("s12", "the snapshot is read before the lease is taken", "R15", "server/membership.py",
-        "                    lease = await self.store.acquire(self.broker.broker_id, host, port, step.expected_epoch)\n"
+        "                    lease = await self.store.acquire(self.context.broker_id, host, port, step.expected_epoch)\n"
         "                    effects = lifecycle.lease_taken(lease)\n"
         "                case to_do.ReadSnapshot():\n                    snapshot = await self.store.snapshot()\n",
         "                    self.early = await self.store.snapshot()  # type: ignore\n"
-        "                    lease = await self.store.acquire(self.broker.broker_id, host, port, step.expected_epoch)\n"
+        "                    lease = await self.store.acquire(self.context.broker_id, host, port, step.expected_epoch)\n"
         "                    effects = lifecycle.lease_taken(lease)\n"
         "                case to_do.ReadSnapshot():\n                    snapshot = self.early\n",
         (f"{WIRE}/test_controller.py",)),
@@ -95,7 +95,7 @@ SHELL = (
         "        if role.has_registered(broker_id, epoch):", "        if True:",
         (f"{SERVER}/test_forged_requests.py",)),
     Bug("s23", "a follower's fetch says nothing of its broker epoch", "KIP-903", "server/fetchers.py",
-        "            self.broker.broker_epoch,\n", "            -1,\n",
+        "            self._broker_epoch(),\n", "            -1,\n",
         (f"{WIRE}/test_following.py",)),
     Bug("s24", "the same ISR change is not asked for again", "R10", "replication/isr_requests.py",
         "                self._queue.setdefault(proposal.topic_partition, proposal)\n", "                pass\n",

@@ -83,7 +83,7 @@ def log_end_without_records(scene: Scene) -> None:
 
 
 def sequence_refused(scene: Scene) -> None:
-    scene.checker.clients.begins_anew(scene.producer, "OUT_OF_ORDER_SEQUENCE_NUMBER")
+    scene.checker.clients.begins_anew(scene.producer, "OUT_OF_ORDER_SEQUENCE_NUMBER", by_leader=True)
 
 
 def flushed_records_are_gone(scene: Scene) -> None:

@@ -20,7 +20,7 @@ CUT_OFF = "hears fewer than half of the brokers"
 
 
 class Registration(NamedTuple):
-    """A broker's wish to join."""
+    """A broker asks to join."""
 
     broker_id: int
     cluster_id: str

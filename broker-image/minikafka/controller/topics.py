@@ -42,7 +42,7 @@ def check_topic_name(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A wish for a topic; -1 takes the broker's default; ``assignment`` (partition -> replicas) excludes the two counts."""
+    """What a topic is to be; -1 takes the broker's default; ``assignment`` (partition -> replicas) excludes the two counts."""
 
     name: str
     partitions: int = -1
@@ -64,27 +64,27 @@ class TopicRegistry:
         self.check_configs = check_configs
         self._next_start = len(workspace.image.topics)
 
-    def create(self, wish: NewTopic, validate_only: bool = False) -> TopicState:
+    def create(self, desired: NewTopic, validate_only: bool = False) -> TopicState:
         """Create a topic, or only say what it would be.
 
         Raises:
             KafkaError: name, counts, assignment or configuration are not allowed; TOPIC_ALREADY_EXISTS; POLICY_VIOLATION
                 when the cluster store has no room for it.
         """
-        check_topic_name(wish.name)
+        check_topic_name(desired.name)
         image = self.workspace.image
-        if wish.name in image.topics:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wish.name!r} already exists")
-        clash = next((t for t in image.topics if t.replace(".", "_") == wish.name.replace(".", "_")), None)
+        if desired.name in image.topics:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {desired.name!r} already exists")
+        clash = next((t for t in image.topics if t.replace(".", "_") == desired.name.replace(".", "_")), None)
         if clash is not None:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic {wish.name!r} collides with {clash!r}: '.' and '_' are the same in metric names",
+                f"topic {desired.name!r} collides with {clash!r}: '.' and '_' are the same in metric names",
             )
-        self.check_configs(wish.configs)
-        rows = self._assignment(wish)
+        self.check_configs(desired.configs)
+        rows = self._assignment(desired)
         topic = TopicState(
-            wish.name, self.new_uuid(), tuple(self._new_partition(row) for row in rows), dict(wish.configs)
+            desired.name, self.new_uuid(), tuple(self._new_partition(row) for row in rows), dict(desired.configs)
         )
         self.workspace.check_room(topic)
         if not validate_only:
@@ -99,25 +99,25 @@ class TopicRegistry:
             )
         return topic
 
-    def _assignment(self, wish: NewTopic) -> list[tuple[int, ...]]:
+    def _assignment(self, desired: NewTopic) -> list[tuple[int, ...]]:
         config = self.workspace.config
-        if wish.assignment:
-            if wish.partitions != -1 or wish.replication_factor != -1:
+        if desired.assignment:
+            if desired.partitions != -1 or desired.replication_factor != -1:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
                     "give either an assignment or partitions and replication factor, not both",
                 )
-            indexes = sorted(wish.assignment)
+            indexes = sorted(desired.assignment)
             if indexes != list(range(len(indexes))):
                 raise KafkaError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partitions must be numbered from 0 without gaps: {indexes}"
                 )
-            rows = [tuple(wish.assignment[i]) for i in indexes]
+            rows = [tuple(desired.assignment[i]) for i in indexes]
             check_manual_assignment(rows, self._racks(active_only=False))
             self._check_somebody_is_active(rows)
             return rows
-        partitions = config.default_partitions if wish.partitions == -1 else wish.partitions
-        factor = config.default_replication_factor if wish.replication_factor == -1 else wish.replication_factor
+        partitions = config.default_partitions if desired.partitions == -1 else desired.partitions
+        factor = config.default_replication_factor if desired.replication_factor == -1 else desired.replication_factor
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS, f"partitions must be between 1 and {PARTITIONS_MAX}, not {partitions}"

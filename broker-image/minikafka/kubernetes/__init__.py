@@ -8,5 +8,6 @@ reader knows), :mod:`topics` (a topic as an object), :mod:`topic_reconciler` (wh
 from minikafka.kubernetes.api import KubernetesApi
 from minikafka.kubernetes.credentials import Access, find_access
 from minikafka.kubernetes.store import KubernetesStore
+from minikafka.kubernetes.topic_reconciler import TopicReconciler
 
-__all__ = ["Access", "KubernetesApi", "KubernetesStore", "find_access"]
+__all__ = ["Access", "KubernetesApi", "KubernetesStore", "TopicReconciler", "find_access"]

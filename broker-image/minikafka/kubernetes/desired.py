@@ -1,4 +1,4 @@
-"""What a MiniKafkaTopic asks for, as decisions for the controller: all of a wish in one commit, or nothing of it."""
+"""What a MiniKafkaTopic asks for, as decisions for the controller: all that it asks for in one commit, or nothing of it."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from uuid import UUID
 
 from minikafka.controller.controller import Controller
 from minikafka.controller.topics import NewTopic
-from minikafka.kubernetes.topics import Edit, Wish
+from minikafka.kubernetes.topics import DesiredTopic, Edit
 from minikafka.metadata.image import TopicState
 from minikafka.protocol.errors import ErrorCode, KafkaError
 
 
-def creation(name: str, wish: Wish) -> Callable[[Controller], TopicState]:
+def creation(name: str, desired: DesiredTopic) -> Callable[[Controller], TopicState]:
     """Make the topic. An assignment decides the counts; giving both is fine as long as they say the same."""
 
     def decide(controller: Controller) -> TopicState:
         new = NewTopic(
             name,
-            -1 if wish.partitions is None or wish.assignment else wish.partitions,
-            -1 if wish.replication_factor is None or wish.assignment else wish.replication_factor,
-            {index: tuple(row) for index, row in enumerate(wish.assignment)},
-            wish.config,
+            -1 if desired.partitions is None or desired.assignment else desired.partitions,
+            -1 if desired.replication_factor is None or desired.assignment else desired.replication_factor,
+            {index: tuple(row) for index, row in enumerate(desired.assignment)},
+            desired.config,
         )
-        _check_counts(wish)
+        _check_counts(desired)
         return controller.topics.create(new)
 
     return decide
 
 
-def _check_counts(wish: Wish) -> None:
-    if not wish.assignment:
+def _check_counts(desired: DesiredTopic) -> None:
+    if not desired.assignment:
         return
-    if wish.partitions not in (None, len(wish.assignment)):
+    if desired.partitions not in (None, len(desired.assignment)):
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"spec.partitions is {wish.partitions}, but spec.replicaAssignment has {len(wish.assignment)} rows",
+            f"spec.partitions is {desired.partitions}, but spec.replicaAssignment has {len(desired.assignment)} rows",
         )
-    if wish.replication_factor not in (None, len(wish.assignment[0])):
+    if desired.replication_factor not in (None, len(desired.assignment[0])):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"spec.replicationFactor is {wish.replication_factor}, but spec.replicaAssignment has rows of "
-            f"{len(wish.assignment[0])}",
+            f"spec.replicationFactor is {desired.replication_factor}, but spec.replicaAssignment has rows of "
+            f"{len(desired.assignment[0])}",
         )
 
 

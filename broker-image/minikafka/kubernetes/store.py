@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from minikafka.kubernetes import capacity, topics
@@ -28,11 +28,9 @@ from minikafka.kubernetes.connection import ApiUnreachable
 from minikafka.kubernetes.document import Document
 from minikafka.kubernetes.records import Records
 from minikafka.kubernetes.reflector import Reflector, Warn
-from minikafka.kubernetes.topic_reconciler import TopicReconciler
 from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.metadata.store import (
     Changes,
-    Desk,
     FencedControllerError,
     Lease,
     Snapshot,
@@ -45,6 +43,14 @@ ATTEMPT_SECONDS_MAX = 1.5
 
 LOAD_ATTEMPTS_MAX = 20
 OPEN_WARNING_SECONDS = 10.0
+
+
+class ShowsTopics(Protocol):
+    """Who writes into the topics' objects what the records say."""
+
+    def confirmed(self) -> Mapping[str, int]:
+        """Topics whose object holds exactly the record of the journal: name -> revision."""
+        ...
 
 
 class KubernetesStore:
@@ -82,7 +88,8 @@ class KubernetesStore:
         self._lease_seconds = lease_seconds
         self._pod_uid = pod_uid
         self._document: Document | None = None
-        self._topic_reconciler: TopicReconciler | None = None
+        self.topic_reconciler: ShowsTopics | None = None
+        """The one that runs while this broker is the controller: it knows what the topics' objects hold of the journal."""
         self._term = ""
         self._lease: Object | None = None
         """As last read or written, so that writing it takes one request; a stale one is noticed by its resourceVersion."""
@@ -210,7 +217,7 @@ class KubernetesStore:
     async def _took_event(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
             self.warn(f"ConfigMap {self.document_name} was deleted")
-            if self._topic_reconciler is not None:
+            if self.topic_reconciler is not None:
                 await self._restore()
             return
         await self._take(self._read(event.object))
@@ -382,7 +389,7 @@ class KubernetesStore:
         return (await self.write(change, done)).revision
 
     def _confirmed(self) -> Mapping[str, int]:
-        return self._topic_reconciler.confirmed() if self._topic_reconciler is not None else {}
+        return self.topic_reconciler.confirmed() if self.topic_reconciler is not None else {}
 
     async def trim(self, controller_epoch: int, confirmed: Mapping[str, int]) -> None:
         """Drop journal entries that the topics' objects hold (name -> revision); no write when there are none."""
@@ -396,16 +403,6 @@ class KubernetesStore:
     def check_room(self, image: ClusterImage, topic: TopicState) -> None:
         """See :mod:`~minikafka.kubernetes.capacity`."""
         capacity.check_room(image, topic)
-
-    async def attend(self, desk: Desk) -> None:
-        """Keep the topics' objects and the records in line, for as long as we are the controller."""
-        reconciler = TopicReconciler(self, desk)
-        self._topic_reconciler = reconciler
-        try:
-            await reconciler.run()
-        finally:
-            if self._topic_reconciler is reconciler:
-                self._topic_reconciler = None
 
     async def allocate(self, counter: str, count: int) -> int:
         first = -1
@@ -433,12 +430,12 @@ class KubernetesStore:
         if expected_epoch == 0:  # also when somebody deleted the Lease: epochs go on from what the document says
             await self.refresh()
 
-        def wish(old: Object | None) -> Lease | None:
+        def next_lease(old: Object | None) -> Lease | None:
             if (leases.from_object(old).epoch if old is not None else 0) != expected_epoch:
                 return None
             return Lease(holder, max(expected_epoch, self.document.controller_epoch) + 1, 0, host, port)
 
-        taken = await self._write_lease(term, wish)
+        taken = await self._write_lease(term, next_lease)
         if taken is None or not await self._seal(taken.epoch):
             return None
         self._term = term
@@ -462,19 +459,19 @@ class KubernetesStore:
         return not overtaken
 
     async def renew(self, lease: Lease) -> Lease:
-        def wish(old: Object | None) -> Lease | None:
+        def next_lease(old: Object | None) -> Lease | None:
             held = leases.from_object(old) if old is not None else None
             if held is None or held.epoch != lease.epoch:
                 return None
             return replace(held, renewed=held.renewed + 1)
 
-        renewed = await self._write_lease(self._term, wish)
+        renewed = await self._write_lease(self._term, next_lease)
         if renewed is None:
             raise FencedControllerError(f"controller epoch {lease.epoch} is over")
         return renewed
 
-    async def _write_lease(self, term: str, wish: Callable[[Object | None], Lease | None]) -> Lease | None:
-        """Compare-and-set of the Lease, settled as :meth:`write` is; None when ``wish`` has none."""
+    async def _write_lease(self, term: str, next_lease: Callable[[Object | None], Lease | None]) -> Lease | None:
+        """Compare-and-set of the Lease, settled as :meth:`write` is; None when ``next_lease`` has none."""
         deadline = now() + self._patience
         backoff = self.api.backoff()
         attempted: Lease | None = None
@@ -486,7 +483,7 @@ class KubernetesStore:
                 found = leases.from_object(old)
                 if found == attempted:
                     return found
-            wanted = wish(old)
+            wanted = next_lease(old)
             if wanted is None and fresh:
                 return None
             if wanted is None:

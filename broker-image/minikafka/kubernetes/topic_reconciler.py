@@ -1,4 +1,4 @@
-"""What the controller's broker does for MiniKafkaTopic objects: people's wishes go in, the topics' state comes out.
+"""What the controller's broker does for MiniKafkaTopic objects: what people ask for goes in, the topics' state comes out.
 
 Level-triggered: :meth:`TopicReconciler._step` looks at one topic's record and its objects, does the one thing that is missing,
 and looks again. What it does not find missing it does not write, so a quiet cluster causes no writes.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from minikafka.controller.controller import Controller
 from minikafka.kubernetes import desired, topics
@@ -18,7 +18,7 @@ from minikafka.kubernetes.api import Backoff, Conflict, Listing, NotFound, Objec
 from minikafka.kubernetes.reflector import Reflector
 from minikafka.kubernetes.topics import TopicRefusal
 from minikafka.metadata.image import BROKER, TOPIC, TopicState
-from minikafka.metadata.store import Desk, StoreError
+from minikafka.metadata.store import StoreError
 from minikafka.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ WATCHING = "watch of MiniKafkaTopic objects"
 
 @dataclass(slots=True)
 class _Refused:
-    """A wish that the controller refused. It is tried again later: brokers may have come."""
+    """What was asked for and the controller refused. It is tried again later: brokers may have come."""
 
     generation: int
     refusal: TopicRefusal
@@ -51,12 +51,40 @@ class _Refused:
     pause: float
 
 
+class ActiveController(Protocol):
+    """The controller on this broker, for who does something for it as long as it is the controller."""
+
+    @property
+    def controller_epoch(self) -> int: ...
+
+    @property
+    def may_delete_topics(self) -> bool:
+        """``delete.topic.enable``."""
+        ...
+
+    async def submit(self, decide: Callable[[Controller], T]) -> T:
+        """Decide, and return when the changes are in the store. Raises KafkaError: refused, or NOT_CONTROLLER."""
+        ...
+
+    def warn_rarely(self, key: str, line: str) -> None:
+        """A line for the operator; not more than one a minute for each ``key``."""
+        ...
+
+    def report(self, component: str, error: Exception) -> None:
+        """Something failed that nobody expected to: shown by ``/healthz`` until it is cleared."""
+        ...
+
+    def clear(self, component: str) -> None:
+        """What was reported works again."""
+        ...
+
+
 class TopicReconciler:
     """One term. ``run`` ends only by being cancelled, or when this broker is no longer the controller."""
 
-    def __init__(self, store: KubernetesStore, desk: Desk) -> None:
+    def __init__(self, store: KubernetesStore, controller: ActiveController) -> None:
         self.store = store
-        self.desk = desk
+        self.controller = controller
         self._objects: dict[str, Object] = {}
         self._by_topic: dict[str, set[str]] = {}
         self._refused: dict[str, _Refused] = {}
@@ -69,13 +97,22 @@ class TopicReconciler:
         self._seen_revision = -1
 
     async def run(self) -> None:
+        """Raises StoreError, and what nobody expected."""
+        self.store.topic_reconciler = self
+        try:
+            await self._run()
+        finally:
+            if self.store.topic_reconciler is self:
+                self.store.topic_reconciler = None
+
+    async def _run(self) -> None:
         store = self.store
         while True:
             try:
                 listing = await store.list_topics()
                 break
             except StoreError as error:
-                self.desk.complain("topics", f"MiniKafkaTopic objects: {error}")
+                self.controller.warn_rarely("topics", f"MiniKafkaTopic objects: {error}")
                 await asyncio.sleep(1.0)
         await self._took_list(listing)
         reflector = Reflector(
@@ -85,7 +122,7 @@ class TopicReconciler:
             self._took_list,
             self._took_event,
             store.warn,
-            lambda error: self.desk.report(WATCHING, error),
+            lambda error: self.controller.report(WATCHING, error),
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -104,7 +141,7 @@ class TopicReconciler:
 
     async def _took_list(self, listing: Listing) -> None:
         before = list(self._by_topic)
-        self.desk.clear(WATCHING)
+        self.controller.clear(WATCHING)
         self._objects.clear()
         self._by_topic.clear()
         for value in listing.objects:
@@ -210,15 +247,15 @@ class TopicReconciler:
         except Conflict:
             await self._look_again(name)
         except (StoreError, KafkaError) as error:
-            self.desk.complain(f"topic {name}", f"MiniKafkaTopic of {name}: {error}")
+            self.controller.warn_rarely(f"topic {name}", f"MiniKafkaTopic of {name}: {error}")
             self._mark_later(name, self._backoff.setdefault(name, self.store.api.backoff()).next())
         except _TermOver:
             raise
         except Exception as error:  # one object that nobody expected must not keep all others from being attended to
-            self.desk.report(_component(name), error)
+            self.controller.report(_component(name), error)
             self._mark_later(name, self._backoff.setdefault(name, self.store.api.backoff()).next())
         else:
-            self.desk.clear(_component(name))
+            self.controller.clear(_component(name))
 
     async def _look_again(self, name: str) -> None:
         """Somebody else wrote at the same time: read what they wrote, and start over."""
@@ -286,7 +323,7 @@ class TopicReconciler:
         if found is None or topics.shows_another(main, found[1]):
             await self._drop_finalizer(main)
             return False
-        if not self.desk.may_delete_topics:
+        if not self.controller.may_delete_topics:
             refusal = TopicRefusal("TopicDeletionDisabled", "delete.topic.enable=false: topics of this cluster stay")
             await self._put_status(main, topics.status_of(main, found[1], found[0], refusal, self._now()))
             return False
@@ -303,7 +340,7 @@ class TopicReconciler:
             self._forget(value)  # it is gone now, and the watch may have said so before the answer came
 
     async def _without_topic(self, name: str, main: Object) -> bool:
-        """Either a wish for a new topic, or what a client's deletion has left."""
+        """Either somebody asks for a new topic, or it is what a client's deletion has left."""
         if topics.state_of(main) is not None or topics.made_by_brokers(main):
             await self._delete_remains(name, main)
             return True
@@ -316,7 +353,7 @@ class TopicReconciler:
             await self._merge(main, {"metadata": patch})
             return True
         try:
-            await self._submit(desired.creation(name, topics.wish_of(main)))
+            await self._submit(desired.creation(name, topics.desired_of(main)))
         except KafkaError as error:
             refusal = self._refuse(name, main, error)
             await self._put_status(main, topics.refused_status(main, refusal, self._now()))
@@ -327,7 +364,7 @@ class TopicReconciler:
     async def _delete_remains(self, name: str, main: Object) -> None:
         """A client has deleted the topic; its object goes, too. Unless we are not the ones to judge any more."""
         document = await self.store.refresh()
-        if document.controller_epoch != self.desk.controller_epoch:
+        if document.controller_epoch != self.controller.controller_epoch:
             raise _TermOver
         if name in document.topics:
             return
@@ -357,7 +394,7 @@ class TopicReconciler:
         metadata = topics.metadata_patch(main, self.store.cluster)
         spec = topics.spec_patch(main, state)
         if metadata or spec:
-            # The spec first: a status that is ahead of it would make an old spec look like a wish to go back.
+            # The spec first: a status that is ahead of it would make an old spec look as if somebody asked to go back.
             await self._merge(main, {"metadata": metadata, **({"spec": spec} if spec else {})})
             return True
         await self._put_status(main, topics.status_of(main, state, revision, refusal, self._now()))
@@ -378,14 +415,14 @@ class TopicReconciler:
     async def _submit(self, decide: Callable[[Controller], T]) -> T:
         """Raises KafkaError; NOT_CONTROLLER ends the term."""
         try:
-            return await self.desk.submit(decide)
+            return await self.controller.submit(decide)
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
                 raise _TermOver from error
             raise
 
     def _is_refused(self, value: Object) -> TopicRefusal | None:
-        """The refusal of this very wish, unless it is time to try again."""
+        """The refusal of just this spec, unless it is time to try again."""
         refused = self._refused.get(value["metadata"]["uid"])
         if refused is None or refused.generation != value["metadata"].get("generation"):
             return None
@@ -427,7 +464,7 @@ class TopicReconciler:
         if kept != status:
             self._put[uid] = (status, kept)  # or we would write it for ever
             lost = sorted(k for k in status if kept.get(k) != status[k])
-            self.desk.complain(
+            self.controller.warn_rarely(
                 "pruned",
                 f"MiniKafkaTopic: the API server changed status.{lost}; apply the CRDs of this version (crds/)",
             )
@@ -439,7 +476,7 @@ class TopicReconciler:
             if self._dirty or self._active:
                 continue
             try:
-                await self.store.trim(self.desk.controller_epoch, self.confirmed())
+                await self.store.trim(self.controller.controller_epoch, self.confirmed())
             except StoreError:
                 continue  # the next commit says it; trimming can wait
 

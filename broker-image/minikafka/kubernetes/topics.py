@@ -1,4 +1,4 @@
-"""A topic as a MiniKafkaTopic object: its name, what its spec wishes, what its status says. Values in, values out."""
+"""A topic as a MiniKafkaTopic object: its name, what its spec asks for, what its status says. Values in, values out."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def topic_id(value: Object) -> str | None:
     """The topic that an object shows, or was made to show; None: a person's, and no topic has been made of it yet.
 
     A name is not enough: a client can delete a topic and make another of the same name before the object has a status,
-    and the end of the object must not be taken for a wish to delete the other topic.
+    and the end of the object must not be taken as asking to delete the other topic.
     """
     found = (value.get("status") or {}).get("topicId") or (value["metadata"].get("annotations") or {}).get(TOPIC_ID)
     return None if found is None else str(found)
@@ -105,7 +105,7 @@ def slim(value: Object) -> dict[str, Any]:
 
 
 def made_by_brokers(value: Object) -> bool:
-    """Whether no person has written a word of it: then it shows a client's topic, and is no wish for one."""
+    """Whether no person has written a word of it: then it shows a client's topic, and asks for none."""
     return {entry.get("manager") for entry in value["metadata"].get("managedFields") or ()} == {FIELD_MANAGER}
 
 
@@ -113,7 +113,7 @@ def made_by_brokers(value: Object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DesiredTopic:
     """What a spec asks for. Counts that are left out are None."""
 
     partitions: int | None = None
@@ -122,9 +122,9 @@ class Wish:
     assignment: Sequence[Sequence[int]] = ()
 
 
-def wish_of(value: Object) -> Wish:
+def desired_of(value: Object) -> DesiredTopic:
     spec = value.get("spec") or {}
-    return Wish(
+    return DesiredTopic(
         spec.get("partitions"),
         spec.get("replicationFactor"),
         {str(k): str(v) for k, v in (spec.get("config") or {}).items()},
@@ -134,7 +134,7 @@ def wish_of(value: Object) -> Wish:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """How a wish differs from what was last written into the status: what a person has changed since."""
+    """How what is desired differs from what was last written into the status: what a person has changed since."""
 
     partitions: int | None = None
     replication_factor: int | None = None
@@ -149,39 +149,41 @@ def edit_of(value: Object, state: TopicState) -> Edit:
     """A person's edits: the spec against the status, which is what both sides agreed on last.
 
     Not against the ``state`` of now, or a change by a Kafka client that has not reached the object yet would look like a
-    person's wish to undo it. A new object for a topic that is there already adds to it and takes nothing away.
+    person who asks to undo it. A new object for a topic that is there already adds to it and takes nothing away.
     """
     if shows_another(value, state):
         return Edit()  # the topic was deleted and made anew by a client: what the spec says is of the old one
-    wish = wish_of(value)
+    desired = desired_of(value)
     agreed = state_of(value)
     if agreed is not None:
         base_config = agreed[1]["configs"]
         base_partitions = len(agreed[1]["partitions"])
     else:
         base_config, base_partitions = {}, len(state.partitions)
-    config: dict[str, str | None] = {k: v for k, v in wish.config.items() if base_config.get(k) != v}
-    config |= {k: None for k in base_config if k not in wish.config}
+    config: dict[str, str | None] = {k: v for k, v in desired.config.items() if base_config.get(k) != v}
+    config |= {k: None for k in base_config if k not in desired.config}
     config = {k: v for k, v in config.items() if state.configs.get(k) != v}
-    partitions = wish.partitions if wish.partitions not in (None, base_partitions, len(state.partitions)) else None
+    partitions = (
+        desired.partitions if desired.partitions not in (None, base_partitions, len(state.partitions)) else None
+    )
     factor = None
-    if agreed is None and wish.replication_factor != replication_factor(state):
-        factor = wish.replication_factor  # later the API server sees to it that nobody changes it
+    if agreed is None and desired.replication_factor != replication_factor(state):
+        factor = desired.replication_factor  # later the API server sees to it that nobody changes it
     return Edit(partitions, factor, config)
 
 
 def spec_patch(value: Object, state: TopicState) -> dict[str, Any]:
     """What to write into a spec so that it says what clients have changed; empty when it does. A person's edit stays."""
-    wish, edit = wish_of(value), edit_of(value, state)
+    desired, edit = desired_of(value), edit_of(value, state)
     patch: dict[str, Any] = {}
-    if wish.partitions is None or (edit.partitions is None and wish.partitions != len(state.partitions)):
+    if desired.partitions is None or (edit.partitions is None and desired.partitions != len(state.partitions)):
         patch["partitions"] = len(state.partitions)
-    if wish.replication_factor is None:
+    if desired.replication_factor is None:
         patch["replicationFactor"] = replication_factor(state)
     config: dict[str, str | None] = {
-        k: v for k, v in state.configs.items() if wish.config.get(k) != v and k not in edit.config
+        k: v for k, v in state.configs.items() if desired.config.get(k) != v and k not in edit.config
     }
-    config |= {k: None for k in wish.config if k not in state.configs and k not in edit.config}
+    config |= {k: None for k in desired.config if k not in state.configs and k not in edit.config}
     if config:
         patch["config"] = config
     return patch
@@ -227,7 +229,7 @@ def metadata_patch(value: Object, cluster: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class TopicRefusal:
-    """Why a wish is not met."""
+    """Why what is desired is not so."""
 
     reason: str
     message: str

@@ -225,7 +225,7 @@ class BrokerLifecycle:
     def replicas_settled(self, leads_in_name_only: bool, has_offline_logs: bool = False) -> None:
         """Replicas match the image; if all of them can, this broker may lead.
 
-        A term that was given up must be ended first, by the controller: whoever wished to be fenced and was well again before
+        A term that was given up must be ended first, by the controller: whoever asked to be fenced and was well again before
         there was a controller to hear it would be the leader in name for ever.
         """
         if leads_in_name_only:

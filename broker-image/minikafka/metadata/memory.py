@@ -8,7 +8,7 @@ from typing import Any
 
 from minikafka.metadata.database import IN_MEMORY, Database
 from minikafka.metadata.image import ClusterImage, TopicState
-from minikafka.metadata.store import Changes, Desk, Lease, Snapshot
+from minikafka.metadata.store import Changes, Lease, Snapshot
 
 
 class MemoryStore:
@@ -82,6 +82,3 @@ class MemoryStore:
 
     def check_room(self, image: ClusterImage, topic: TopicState) -> None:
         """There is room for everything."""
-
-    async def attend(self, desk: Desk) -> None:
-        del desk

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from minikafka.metadata.database import Database
 from minikafka.metadata.image import ClusterImage, TopicState
-from minikafka.metadata.store import Changes, Desk, Lease, Snapshot, StoreError
+from minikafka.metadata.store import Changes, Lease, Snapshot, StoreError
 
 T = TypeVar("T")
 
@@ -157,6 +157,3 @@ class SqliteStore:
 
     def check_room(self, image: ClusterImage, topic: TopicState) -> None:
         """There is room for everything."""
-
-    async def attend(self, desk: Desk) -> None:
-        del desk  # nobody but brokers writes here

@@ -7,15 +7,12 @@ the moment somebody else holds the lease, the old controller's writes fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from minikafka.controller.controller import Controller
     from minikafka.metadata.image import ClusterImage, TopicState
-
-T = TypeVar("T")
 
 
 class StoreError(Exception):
@@ -60,34 +57,6 @@ class Changes:
 
     revision: int
     records: Mapping[str, Any]
-
-
-class Desk(Protocol):
-    """The controller, as a store sees it that has more to do than keep records."""
-
-    @property
-    def controller_epoch(self) -> int: ...
-
-    @property
-    def may_delete_topics(self) -> bool:
-        """``delete.topic.enable``."""
-        ...
-
-    async def submit(self, decide: Callable[[Controller], T]) -> T:
-        """Decide, and return when the changes are in the store. Raises KafkaError: refused, or NOT_CONTROLLER."""
-        ...
-
-    def complain(self, key: str, line: str) -> None:
-        """A line for the operator; not more than one a minute for each ``key``."""
-        ...
-
-    def report(self, component: str, error: Exception) -> None:
-        """Something failed that nobody expected to: shown by ``/healthz`` until it is cleared."""
-        ...
-
-    def clear(self, component: str) -> None:
-        """What was reported works again."""
-        ...
 
 
 class ClusterStore(Protocol):
@@ -138,11 +107,4 @@ class ClusterStore(Protocol):
 
     def check_room(self, image: ClusterImage, topic: TopicState) -> None:
         """Whether a topic may come to be as given. Raises KafkaError POLICY_VIOLATION when the store might get too full."""
-        ...
-
-    async def attend(self, desk: Desk) -> None:
-        """What the controller's broker does for the store as long as it is the controller; returns if that is nothing.
-
-        Kubernetes: people's MiniKafkaTopic objects are wishes, and show what became of them.
-        """
         ...

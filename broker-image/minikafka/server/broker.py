@@ -19,7 +19,7 @@ from minikafka.server.api.fetch import FOLLOWER_FETCH
 from minikafka.server.connection import ClientConnection
 from minikafka.server.connections import ConnectionRegistry
 from minikafka.server.context import BrokerContext
-from minikafka.server.controller_role import ControllerRole
+from minikafka.server.controller_role import ControllerRole, Reconcile
 from minikafka.server.fetchers import ReplicaFetcher
 from minikafka.server.group_service import GroupService
 from minikafka.server.hosting import PartitionHost
@@ -64,7 +64,12 @@ class Broker:
     logs: LogManager
 
     def __init__(
-        self, config: BrokerConfig, store: ClusterStore, machine: Machine | None = None, parts: Parts | None = None
+        self,
+        config: BrokerConfig,
+        store: ClusterStore,
+        machine: Machine | None = None,
+        parts: Parts | None = None,
+        reconcile: Reconcile | None = None,
     ) -> None:
         self.context = context = self.its_context(config, machine or Machine(), parts or Parts())
         self.config = config
@@ -81,7 +86,9 @@ class Broker:
         # what is known of the cluster, and how others reach this broker
         self.metadata = MetadataCache(store, context.clock, config.inter_broker_listener)
         self.listeners = Listeners(config, lambda name: self.client_connection(self, name))
-        self.membership = Membership(context, store, self.metadata, self.listeners, self.controller_role)
+        self.membership = Membership(
+            context, store, self.metadata, self.listeners, partial(self.controller_role, reconcile=reconcile)
+        )
         self.connections = ConnectionRegistry(config, context.stats, self.membership.heartbeats_ended)
         self.topics = TopicRequests(config, self.membership, self.metadata)
         self.producer_ids = ProducerIds(store)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from minikafka.controller.controller import Controller
@@ -23,12 +23,16 @@ T = TypeVar("T")
 
 PROBE_TIMEOUT_SECONDS = 0.5
 
-ATTEND_RETRY_SECONDS = 2.0
-ATTEND_WELL_SECONDS = 10.0
-"""Work for the store that failed is taken to be well again when it has lasted so long."""
+RECONCILE_RETRY_SECONDS = 2.0
+RECONCILE_WELL_SECONDS = 10.0
+"""What failed is taken to be well again when it has lasted so long."""
 
-COMPONENT, ATTENDING = "controller", "objects of the store"
+COMPONENT, RECONCILING = "controller", "objects of the store"
 """Names of what may fail here, for /healthz."""
+
+
+Reconcile = Callable[["ControllerRole"], Awaitable[None]]
+"""Work of the controller's broker that is no decision: on Kubernetes, people's MiniKafkaTopic objects and what they show."""
 
 
 class ControllerRole:
@@ -42,6 +46,7 @@ class ControllerRole:
         image: the cluster as the store has it at the term's start.
         resignation: lets the lease be for a while after a term that was given up.
         ended: called once, when the term is over.
+        reconcile: what this broker does beside, for as long as it is the controller; None: nothing.
     """
 
     def __init__(
@@ -53,12 +58,14 @@ class ControllerRole:
         image: ClusterImage,
         resignation: ControllerResignation,
         ended: Callable[[ControllerRole], None],
+        reconcile: Reconcile | None = None,
     ) -> None:
         self.context = context
         self.resignation = resignation
         self.store = store
         self._metadata = metadata
         self._ended = ended
+        self._reconcile = reconcile
         self.controller = context.parts.controller(
             image,
             lease.epoch,
@@ -77,7 +84,7 @@ class ControllerRole:
     def start(self) -> None:
         self._tasks = [
             asyncio.ensure_future(self._guarded(loop))
-            for loop in (self._commit_loop(), self._tick_loop(), self._renew_loop(), self._attend_loop())
+            for loop in (self._commit_loop(), self._tick_loop(), self._renew_loop(), self._reconcile_loop())
         ]
 
     async def _guarded(self, loop: Coroutine[Any, Any, None]) -> None:
@@ -162,7 +169,7 @@ class ControllerRole:
             if task is not current:
                 task.cancel()
         self._tasks = [task for task in self._tasks if task is not current]
-        for component in (ATTENDING, *self._reported):  # the next controller attends to them
+        for component in (RECONCILING, *self._reported):  # the next controller attends to them
             self.context.supervisor.clear(component)
         self.context.events.emit("controller_resigned", controller_epoch=self.controller_epoch, reason=reason)
         self._ended(self)
@@ -214,23 +221,25 @@ class ControllerRole:
             except StoreError as error:
                 self._carry_out(self.term.renewal_failed(error))
 
-    # -- what a store may ask of the controller (metadata/store.py, Desk) --------------------------------------------------
+    # -- what else is done by the controller's broker (kubernetes/topic_reconciler.py, ActiveController) -------------------
 
-    async def _attend_loop(self) -> None:
-        """What the store wants done by the controller. Its troubles are its own: the role goes on without it."""
+    async def _reconcile_loop(self) -> None:
+        """Its troubles are its own: the role goes on without it."""
         loop, supervisor = asyncio.get_running_loop(), self.context.supervisor
+        if self._reconcile is None:
+            return
         while not self.term.over:
-            well = loop.call_later(ATTEND_WELL_SECONDS, supervisor.clear, ATTENDING)
+            well = loop.call_later(RECONCILE_WELL_SECONDS, supervisor.clear, RECONCILING)
             try:
-                await self.store.attend(self)
+                await self._reconcile(self)
                 return
             except StoreError as error:
-                self.complain("store", f"cluster store: {error}")
+                self.warn_rarely("store", f"cluster store: {error}")
             except Exception as error:  # a mistake in this program must not cost the cluster its controller
-                supervisor.report(ATTENDING, error)
+                supervisor.report(RECONCILING, error)
             finally:
                 well.cancel()
-            await asyncio.sleep(ATTEND_RETRY_SECONDS)
+            await asyncio.sleep(RECONCILE_RETRY_SECONDS)
 
     @property
     def controller_epoch(self) -> int:
@@ -240,7 +249,7 @@ class ControllerRole:
     def may_delete_topics(self) -> bool:
         return self.context.config.delete_topic_enable
 
-    def complain(self, key: str, line: str) -> None:
+    def warn_rarely(self, key: str, line: str) -> None:
         self.context.warn_rarely(key, line)
 
     def report(self, component: str, error: Exception) -> None:

@@ -15,6 +15,7 @@ from minikafka.config import BrokerConfig, ConfigError
 from minikafka.log.errors import LogError
 from minikafka.metadata.store import ClusterStore, StoreError
 from minikafka.server.broker import Broker
+from minikafka.server.controller_role import Reconcile
 from minikafka.telemetry.console import tell
 
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -27,8 +28,8 @@ before, as NOT_CONTROLLER, or every broker would be fenced for a connection that
 STORE_PATIENCE_SECONDS_MIN = 1.0
 
 
-def open_store(config: BrokerConfig) -> ClusterStore:
-    """The store that ``minikafka.metadata.store`` names.
+def open_store(config: BrokerConfig) -> tuple[ClusterStore, Reconcile | None]:
+    """The store that ``minikafka.metadata.store`` names, and what the controller's broker does for those who look at it.
 
     Raises:
         StoreError: it cannot be known from here where it is.
@@ -37,22 +38,22 @@ def open_store(config: BrokerConfig) -> ClusterStore:
     if kind == "sqlite":
         from minikafka.metadata.sqlite import SqliteStore
 
-        return SqliteStore(Path(path), config.node_id)
+        return SqliteStore(Path(path), config.node_id), None
     if kind == "kubernetes":
         return _open_kubernetes(config)
     from minikafka.metadata.memory import MemoryStore
 
-    return MemoryStore()
+    return MemoryStore(), None
 
 
-def _open_kubernetes(config: BrokerConfig) -> ClusterStore:
-    from minikafka.kubernetes import KubernetesApi, KubernetesStore, find_access
+def _open_kubernetes(config: BrokerConfig) -> tuple[ClusterStore, Reconcile]:
+    from minikafka.kubernetes import KubernetesApi, KubernetesStore, TopicReconciler, find_access
 
     access = find_access()
     namespace = config.minikafka_kubernetes_namespace or access.namespace
     cluster = config.minikafka_kubernetes_cluster
     assert cluster is not None, "the configuration was checked"
-    return KubernetesStore(
+    store = KubernetesStore(
         KubernetesApi(access, namespace),
         cluster,
         patience=max(HEARTBEATS_OF_PATIENCE * config.broker_heartbeat_interval_ms / 1000, STORE_PATIENCE_SECONDS_MIN),
@@ -60,6 +61,7 @@ def _open_kubernetes(config: BrokerConfig) -> ClusterStore:
         pod_uid=os.environ.get("POD_UID", ""),
         warn=lambda line: tell(f"broker {config.node_id}: cluster store: {line}"),
     )
+    return store, lambda controller: TopicReconciler(store, controller).run()
 
 
 def run(config: BrokerConfig) -> int:
@@ -78,7 +80,8 @@ async def _serve(config: BrokerConfig) -> int:
     for warning in config.warnings:
         tell(f"warning: {warning}")
     try:
-        broker = Broker(config, open_store(config))
+        store, reconcile = open_store(config)
+        broker = Broker(config, store, reconcile=reconcile)
     except (ConfigError, StoreError) as error:
         tell(f"minikafka broker: {error}")
         return 2

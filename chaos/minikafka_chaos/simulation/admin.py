@@ -35,16 +35,16 @@ class Admin:
     def reassign(self, tp: TopicPartition, replicas: Sequence[int]) -> None:
         self._ask(lambda c: c.partitions.reassign(tp.topic, tp.partition, tuple(replicas)))
 
-    def remake(self, wish: NewTopic, make_anew: bool) -> None:
+    def remake(self, desired: NewTopic, make_anew: bool) -> None:
         """Make the topic, or delete the one of its name, and then perhaps make it, all at once."""
 
         def decide(controller: Controller) -> None:
-            there = wish.name in controller.workspace.image.topics
+            there = desired.name in controller.workspace.image.topics
             if there:
-                controller.topics.delete(wish.name)
+                controller.topics.delete(desired.name)
             if not there or make_anew:
                 try:
-                    controller.topics.create(wish)
+                    controller.topics.create(desired)
                 except KafkaError:
                     return  # too few brokers are active
 

@@ -13,6 +13,7 @@ from minikafka.controller.topics import TopicRegistry
 from minikafka.groups.coordinator import GroupCoordinator
 from minikafka.groups.host import GroupHost
 from minikafka.kubernetes.store import KubernetesStore
+from minikafka.kubernetes.topic_reconciler import TopicReconciler
 from minikafka.log.manager import LogManager
 from minikafka.membership.lifecycle import BrokerLifecycle
 from minikafka.metadata.database import Database
@@ -62,6 +63,7 @@ def rules_with(
     retain: Callable[[HostedPartition, int], None] | None = None,
     database: type[Database] | None = None,
     kubernetes_store: type[KubernetesStore] | None = None,
+    topic_reconciler: type[TopicReconciler] | None = None,
     process: type[WatchedBroker] | None = None,
 ) -> Callable[[], Rules]:
     """What makes the rules with these classes and functions in the place of production's."""
@@ -108,6 +110,8 @@ def rules_with(
             rules.database = database
         if kubernetes_store:
             rules.kubernetes_store = kubernetes_store
+        if topic_reconciler:
+            rules.topic_reconciler = topic_reconciler
         if process:
             rules.process, rules.of_processes = process, True
         if manager:

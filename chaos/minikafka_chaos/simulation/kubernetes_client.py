@@ -49,7 +49,7 @@ class StoreClient:
         self.broker = broker
         self.incarnation = broker.incarnation
         self.committing: Callable[[], None] | None = None
-        self.attending: asyncio.Task[None] | None = None
+        self.reconciling: asyncio.Task[None] | None = None
         self.changed: dict[asyncio.Event, None] = {}
         """Of watches that are open."""
         self.loop = VirtualLoop(lambda: world.now, self.later)  # type: ignore[abstract]

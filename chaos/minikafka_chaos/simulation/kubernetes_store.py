@@ -146,20 +146,21 @@ class KubernetesStores(SimStore):
             return None
         return f"the objects of topics show the revisions {shown}, the topics are at {wanted}"
 
-    def attend(self, role: SimRole) -> None:
+    def term_began(self, role: SimRole) -> None:
         client = self._clients[role.broker.id]
-        client.attending = client.run(client.store.attend(_Desk(role)))
-        client.attending.add_done_callback(_ends_the_run)
+        reconciler = self.world.rules.topic_reconciler(client.store, _ActiveController(role))
+        client.reconciling = client.run(reconciler.run())
+        client.reconciling.add_done_callback(_ends_the_run)
 
-    def leave(self, role: SimRole) -> None:
+    def term_ended(self, role: SimRole) -> None:
         client = self._clients.get(role.broker.id)
-        if client is not None and client.attending is not None:
-            client.attending.cancel()
-            client.attending = None
+        if client is not None and client.reconciling is not None:
+            client.reconciling.cancel()
+            client.reconciling = None
 
 
-class _Desk:
-    """The controller, as the store sees it."""
+class _ActiveController:
+    """A term, for the reconciler of topics."""
 
     def __init__(self, role: SimRole) -> None:
         self._role = role
@@ -186,7 +187,7 @@ class _Desk:
         self._role.submit(decide, reply)
         return await decided
 
-    def complain(self, key: str, line: str) -> None:
+    def warn_rarely(self, key: str, line: str) -> None:
         """Nobody reads it."""
 
     def report(self, component: str, error: Exception) -> None:
@@ -198,6 +199,6 @@ class _Desk:
 
 
 def _ends_the_run(task: asyncio.Task[None]) -> None:
-    """A mistake of the store's own work; production ends the term."""
+    """A mistake of the reconciler; production reports it, and begins again."""
     if not task.cancelled() and (error := task.exception()) is not None:
         raise error

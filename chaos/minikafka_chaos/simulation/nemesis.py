@@ -445,10 +445,10 @@ class Nemesis:
 
     def remake_topic(self) -> None:
         """An admin makes a topic that nobody uses, deletes it, or deletes it and makes it anew at once under the same name."""
-        wish = NewTopic(UNUSED, self.world.random.choice((1, 2)), self.world.random.choice((2, 3)))
+        desired = NewTopic(UNUSED, self.world.random.choice((1, 2)), self.world.random.choice((2, 3)))
         make_anew = self.world.random.random() < 0.5
         self.world.note(f"topic {UNUSED} is made or deleted{' and made anew' if make_anew else ''}")
-        self._admin.remake(wish, make_anew)
+        self._admin.remake(desired, make_anew)
 
     def _ask(self, decide: Callable[[Controller], Any]) -> None:
         """An admin's request to whoever is the controller now."""

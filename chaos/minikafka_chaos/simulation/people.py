@@ -54,11 +54,11 @@ class People:
         self._world.scheduler.at(random.expovariate(1 / PAUSE_SECONDS), self._act)
         found = self._server.find(TOPIC.plural, NAME)
         if found is None and self._world.now >= self._waits_until:
-            self._ask("POST", "make", {"metadata": {"name": NAME}, "spec": self._wish()})
+            self._ask("POST", "make", {"metadata": {"name": NAME}, "spec": self._desired()})
         elif found is not None and "deletionTimestamp" not in found["metadata"]:
             random.choice((self._delete, self._delete_by_force, self._edit, self._edit, self._edit))(found)
 
-    def _wish(self) -> dict[str, Any]:
+    def _desired(self) -> dict[str, Any]:
         """Sometimes one that cannot be had: no cluster here has nine brokers."""
         return {
             "clusterRef": {"name": self._cluster},

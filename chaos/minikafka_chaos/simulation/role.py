@@ -35,7 +35,7 @@ class SimRole:
         )
         self.term = world.rules.controller_term(broker.id, lease, self.controller, resignation)
         self._will_decide = False
-        world.store.attend(self)
+        world.store.term_began(self)
         broker.later(0.0, self._tick)
         broker.later(self.term.renew_seconds, self._renew)
 
@@ -71,7 +71,7 @@ class SimRole:
                 case TermEnded():
                     world.note(f"b{broker.id} resigns: {effect.reason}")
                     world.event(broker, "controller_resigned", controller_epoch=self.term.epoch, reason=effect.reason)
-                    world.store.leave(self)
+                    world.store.term_ended(self)
                     broker.membership.term_ended(self)
 
     def _decide(self) -> None:

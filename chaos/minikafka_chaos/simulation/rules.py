@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minikafka.kubernetes.store import KubernetesStore
+from minikafka.kubernetes.topic_reconciler import TopicReconciler
 from minikafka.metadata.database import Database
 from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.server.parts import Parts
@@ -18,6 +19,7 @@ class Rules(Parts):
     process: type[WatchedBroker] = WatchedBroker
     database: type[Database] = Database
     kubernetes_store: type[KubernetesStore] = KubernetesStore
+    topic_reconciler: type[TopicReconciler] = TopicReconciler
 
     def min_insync_replicas(self, image: ClusterImage, topic: TopicState, own: int) -> int:
         """What a leader goes by: the cluster's word, whatever its ``own`` file says."""

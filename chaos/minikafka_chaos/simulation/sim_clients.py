@@ -91,9 +91,9 @@ class SimClients:
     def create_topic(self, plan: TopicPlan, deadline_s: float) -> None:
         cluster, view = self._cluster(), self.view()
         deadline = cluster.now + deadline_s
-        wish = _wish(plan)
+        desired = _desired(plan)
         while view.partitions(plan.name) is None:
-            problem = self._ask_for(wish)
+            problem = self._ask_for(desired)
             if problem is not None and (problem.code not in MAY_PASS or cluster.now > deadline):
                 raise ToolTrouble(f"topic {plan.name} could not be created: {problem.code.name}: {problem}")
             cluster.run_for(POLL_S)
@@ -109,7 +109,7 @@ class SimClients:
     def group(self, settings: GroupSettings, partitions: Sequence[TopicPartition], history: HistoryWriter) -> SimGroup:
         return SimGroup(self._cluster(), settings, partitions, history, self._ask_for)
 
-    def _ask_for(self, wish: NewTopic) -> KafkaError | None:
+    def _ask_for(self, desired: NewTopic) -> KafkaError | None:
         """Have the controller create a topic; why it did not, or None."""
         cluster = self._cluster()
         held = cluster.store.held
@@ -119,7 +119,7 @@ class SimClients:
 
         def decide(controller: Controller) -> KafkaError | None:
             try:
-                controller.topics.create(wish)
+                controller.topics.create(desired)
             except KafkaError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # else an earlier attempt whose answer was lost
                     return error
@@ -137,7 +137,7 @@ class SimClients:
         return problem
 
 
-def _wish(plan: TopicPlan) -> NewTopic:
+def _desired(plan: TopicPlan) -> NewTopic:
     if plan.assignment:
         return NewTopic(plan.name, assignment=dict(enumerate(plan.assignment)), configs=plan.config)
     return NewTopic(plan.name, plan.partitions, plan.replication_factor, configs=plan.config)

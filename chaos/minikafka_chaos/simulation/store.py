@@ -102,10 +102,10 @@ class SimStore:
         """Work for :meth:`_ask`."""
         raise NotImplementedError
 
-    def attend(self, role: SimRole) -> None:
+    def term_began(self, role: SimRole) -> None:
         """A term begins."""
 
-    def leave(self, role: SimRole) -> None:
+    def term_ended(self, role: SimRole) -> None:
         """A term is over."""
 
     def out_of_line(self) -> str | None:

@@ -11,8 +11,9 @@ from minikafka.kubernetes.api import ApiError, Object, WatchEvent
 from minikafka.kubernetes.connection import ApiUnreachable
 from minikafka.kubernetes.document import Document
 from minikafka.kubernetes.store import KubernetesStore
+from minikafka.kubernetes.topic_reconciler import TopicReconciler
 from minikafka.metadata.database import Database
-from minikafka.metadata.store import Changes, Desk, FencedControllerError, Lease
+from minikafka.metadata.store import Changes, FencedControllerError, Lease
 
 from minikafka_chaos.simulation.bug_seed import BugSeed, rules_with
 
@@ -83,8 +84,8 @@ class _TakesALostAnswerForAFailure(KubernetesStore):
 class _RecognisesNoLeaseOfItsOwn(KubernetesStore):
     """Whoever's lease is there after a lost answer: it is taken for the own one."""
 
-    async def _write_lease(self, term: str, wish: Callable[[Object | None], Lease | None]) -> Lease | None:
-        taken = await super()._write_lease(term, wish)
+    async def _write_lease(self, term: str, next_lease: Callable[[Object | None], Lease | None]) -> Lease | None:
+        taken = await super()._write_lease(term, next_lease)
         value = await self._find_lease()
         return taken if value is None or taken is not None else leases.from_object(value)
 
@@ -96,11 +97,11 @@ class _HearsListsOnly(KubernetesStore):
         del event
 
 
-class _ShowsNothing(KubernetesStore):
+class _ShowsNothing(TopicReconciler):
     """Nobody tells people what became of a topic."""
 
-    async def attend(self, desk: Desk) -> None:
-        del desk
+    async def run(self) -> None:
+        """Nothing is done."""
 
 
 STORE_SEEDS = (
@@ -123,5 +124,5 @@ STORE_SEEDS = (
     BugSeed("kubernetes-drop-events", "Kubernetes: the events of a watch are dropped", "client-go's Reflector",
             rules_with(kubernetes_store=_HearsListsOnly)),
     BugSeed("kubernetes-show-nothing", "Kubernetes: the objects of topics are never written", "level-triggered controllers",
-            rules_with(kubernetes_store=_ShowsNothing)),
+            rules_with(topic_reconciler=_ShowsNothing)),
 )  # fmt: skip

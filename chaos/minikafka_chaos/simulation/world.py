@@ -285,8 +285,8 @@ class World(SimCluster):
             self.scheduler.at(0.05, self._begin)
             return
         if "t" not in role.controller.image.topics:
-            wish = NewTopic("t", len(self.topic), 3)
-            role.submit(lambda c: c.topics.create(wish), lambda _: None)
+            desired = NewTopic("t", len(self.topic), 3)
+            role.submit(lambda c: c.topics.create(desired), lambda _: None)
         if self.groups and OFFSETS_TOPIC not in role.controller.image.topics:
             offsets = NewTopic(OFFSETS_TOPIC, self.offsets_partitions, 3, configs={"cleanup.policy": "compact"})
             role.submit(lambda c: c.topics.create(offsets), lambda _: None)

@@ -361,7 +361,7 @@ class Chaos(Part):
 
 
 class ClusterSpec(Part):
-    """The cluster as it is wished for."""
+    """The desired cluster."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -513,5 +513,5 @@ class Cluster(Part):
         )
     )
 
-    spec: Annotated[ClusterSpec, Field(description="The cluster as it is wished for.")] = ClusterSpec()
+    spec: Annotated[ClusterSpec, Field(description="The desired cluster.")] = ClusterSpec()
     status: Annotated[ClusterStatus | None, Field(description="The cluster as it is.")] = None

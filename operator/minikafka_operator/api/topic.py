@@ -39,7 +39,7 @@ class ClusterReference(Part):
 
 
 class TopicSpec(Part):
-    """The topic as it is wished for."""
+    """The desired topic."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -188,5 +188,5 @@ class Topic(Part):
         )
     )
 
-    spec: Annotated[TopicSpec, Field(description="The topic as it is wished for.")]
+    spec: Annotated[TopicSpec, Field(description="The desired topic.")]
     status: Annotated[TopicStatus | None, Field(description="The topic as it is.")] = None

@@ -336,8 +336,8 @@ async def test_after_a_failed_fsync_the_process_ends_with_3_and_no_clean_marker(
     started: list[Broker] = []
 
     class Watched(Broker):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
             started.append(self)
 
     with pytest.MonkeyPatch.context() as patch:

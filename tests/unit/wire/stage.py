@@ -71,7 +71,7 @@ class Stage:
     async def begin(self) -> asyncio.Task[None]:
         """Begin to start the broker; it listens when this returns."""
         starting = asyncio.ensure_future(self.new_broker().start())
-        await self.until(lambda: len(self.broker._ports) == len(self.broker.config.listeners))
+        await self.until(lambda: len(self.broker.listeners.names) == len(self.broker.config.listeners))
         return starting
 
     async def stop(self) -> None:
@@ -97,7 +97,7 @@ class Stage:
         return await self._connect(self.broker.config.inter_broker_listener)
 
     async def _connect(self, listener: str) -> Client:
-        endpoints = {name: (host, port) for name, host, port in self.broker.advertised_endpoints()}
+        endpoints = {name: (host, port) for name, host, port in self.broker.listeners.advertised()}
         client = await Client.connect(*endpoints[listener])
         self._clients.append(client)
         return client
@@ -112,7 +112,7 @@ class Stage:
 
     async def took(self, revision: int) -> None:
         """The broker has seen what the store held at ``revision``, and acted on it."""
-        await self.until(lambda: self.broker.image.revision >= revision)
+        await self.until(lambda: self.broker.metadata.image.revision >= revision)
 
     async def until(self, satisfied: Any) -> None:
         """Wait for something inside this process."""

@@ -21,7 +21,7 @@ async def test_nothing_is_led_before_the_own_registration_is_in_the_image(stage:
     stage.peer.admits.clear()
     starting = await stage.begin()
     client = await stage.client()
-    await stage.until(lambda: stage.peer.registrations and "t" in stage.broker.image.topics)
+    await stage.until(lambda: stage.peer.registrations and "t" in stage.broker.metadata.image.topics)
     told = await client.ask(METADATA, {"topics": [{"topic_id": TOPIC_ID, "name": None}]})
     assert told.topics[0].name == "t", "the image is known"
     assert (await produced(client.produce(b"a", acks=LEADER)))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -44,7 +44,7 @@ async def test_nothing_is_led_while_another_registration_is_asked_for(stage: Sta
     await stage.took(stage.peer.decide_topic_state(replace(LED, partition_epoch=6)))
     assert (await produced(client.produce(b"b", acks=LEADER)))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
     stage.peer.admits.set()
-    await stage.until(lambda: stage.broker.image.brokers[1].epoch == stage.broker.broker_epoch)
+    await stage.until(lambda: stage.broker.metadata.image.brokers[1].epoch == stage.broker.broker_epoch)
     assert (await produced(client.produce(b"b", acks=LEADER)))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER, "in the old term"
     await stage.partition(replace(LED, leader_epoch=5, partition_epoch=8))
     assert await produced(client.produce(b"b", acks=LEADER)) == (ErrorCode.NONE, 1)

@@ -19,12 +19,12 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     del ctx
     names = [topic.name for topic in request.topics]
     results = []
-    for wish in request.topics:
-        result: dict[str, Any] = {"name": wish.name, "error_code": ErrorCode.NONE, "error_message": None}
+    for desired in request.topics:
+        result: dict[str, Any] = {"name": desired.name, "error_code": ErrorCode.NONE, "error_message": None}
         try:
-            if names.count(wish.name) > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {wish.name!r} is named twice")
-            created = await broker.topics.create(_wish(wish), request.validate_only)
+            if names.count(desired.name) > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {desired.name!r} is named twice")
+            created = await broker.topics.create(_desired(desired), request.validate_only)
             result["topic_id"] = None if request.validate_only else created.topic_id
             result["num_partitions"] = len(created.partitions)
             result["replication_factor"] = len(created.partitions[0].replicas)
@@ -35,16 +35,16 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     return {"topics": results}
 
 
-def _wish(wish: Any) -> NewTopic:
-    indexes = [a.partition_index for a in wish.assignments]
+def _desired(desired: Any) -> NewTopic:
+    indexes = [a.partition_index for a in desired.assignments]
     if len(set(indexes)) != len(indexes):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {wish.name!r} is assigned twice")
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition of {desired.name!r} is assigned twice")
     return NewTopic(
-        wish.name,
-        wish.num_partitions,
-        wish.replication_factor,
-        {a.partition_index: tuple(a.broker_ids) for a in wish.assignments},
-        {c.name: c.value for c in wish.configs if c.value is not None},
+        desired.name,
+        desired.num_partitions,
+        desired.replication_factor,
+        {a.partition_index: tuple(a.broker_ids) for a in desired.assignments},
+        {c.name: c.value for c in desired.configs if c.value is not None},
     )
 
 

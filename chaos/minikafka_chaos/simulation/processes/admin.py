@@ -37,18 +37,18 @@ class WireAdmin(Asker):
     def __init__(self, world: World, seed: int) -> None:
         super().__init__(world, Random(f"admin {seed}"))
 
-    def remake(self, wish: NewTopic, make_anew: bool) -> None:
+    def remake(self, desired: NewTopic, make_anew: bool) -> None:
         """Make the topic, or delete the one of its name, and then perhaps make it."""
-        if wish.name in self._world.checker.topic_ids:
-            self._delete(wish.name, wish if make_anew else None)
+        if desired.name in self._world.checker.topic_ids:
+            self._delete(desired.name, desired if make_anew else None)
         else:
-            self._create(wish)
+            self._create(desired)
 
-    def _create(self, wish: NewTopic) -> None:
+    def _create(self, desired: NewTopic) -> None:
         topic = {
-            "name": wish.name,
-            "num_partitions": wish.partitions,
-            "replication_factor": wish.replication_factor,
+            "name": desired.name,
+            "num_partitions": desired.partitions,
+            "replication_factor": desired.replication_factor,
             "assignments": [],
             "configs": [],
         }

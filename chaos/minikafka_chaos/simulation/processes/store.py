@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from minikafka.controller.term import Commit
 from minikafka.metadata.image import ClusterImage, TopicState
-from minikafka.metadata.store import Changes, Desk, Lease, Snapshot, StoreError
+from minikafka.metadata.store import Changes, Lease, Snapshot, StoreError
 
 from minikafka_chaos.simulation.store import CLUSTER_ID
 
@@ -119,7 +119,3 @@ class ProcessStore:
 
     def check_room(self, image: ClusterImage, topic: TopicState) -> None:
         """There is room for everything."""
-
-    async def attend(self, desk: Desk) -> None:
-        """The simulation's store attends by itself (:meth:`SimStore.attend`), from the term's beginning to its end."""
-        del desk

@@ -103,11 +103,11 @@ class WatchedRole(ControllerRole):
     def start(self) -> None:
         super().start()
         sim = self.context.sim
-        sim.world.store.attend(sim.role_of(self))  # type: ignore[arg-type]
+        sim.world.store.term_began(sim.role_of(self))  # type: ignore[arg-type]
 
     def _end(self, reason: str) -> None:
         sim = self.context.sim
-        sim.world.store.leave(sim.role_of(self))  # type: ignore[arg-type]
+        sim.world.store.term_ended(sim.role_of(self))  # type: ignore[arg-type]
         super()._end(reason)
 
     def _carry_out(self, effects: list[Effect]) -> Commit | None:
