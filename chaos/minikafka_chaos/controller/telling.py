@@ -141,7 +141,7 @@ class BrokerPods:
 
 
 class EventReporter:
-    """A `Reporter` that tells by Events and on standard output, and a ledger that tells of faults."""
+    """A `ProgressReporter` that tells by Events and on standard output, and a ledger that tells of faults."""
 
     def __init__(self, namespace: Namespace, experiment: Object, runner: str, judging: Callable[[], None]) -> None:
         self._namespace = namespace

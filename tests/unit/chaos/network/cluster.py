@@ -54,7 +54,7 @@ class FakeApiServer:
         return next(made for path, made in self.objects.items() if path.endswith(f"/{plural}/{name}"))
 
     def run(self, work: Callable[[Get], Awaitable[Any]]) -> Any:
-        """As `ApiServer.run`, without a loop: nothing waits."""
+        """As `ApiReader.run`, without a loop: nothing waits."""
 
         async def get(path: str) -> Object | None:
             self.asked.append(path)
