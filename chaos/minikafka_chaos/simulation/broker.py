@@ -52,6 +52,8 @@ class SimBroker:
         """How far the machine's wall clock is off."""
         self._backlog: list[Callable[[], None]] = []
         self.awake_since = 0.0
+        self.paused_at = 0.0
+        """When it paused last."""
         """When its last pause was over."""
         self._forget()
 
@@ -231,6 +233,7 @@ class SimBroker:
         if self.up and not self.paused:
             self.world.note(f"b{self.id} pauses")
             self.paused = True
+            self.paused_at = self.world.now
 
     def resume(self) -> None:
         if self.up and self.paused:

@@ -1,4 +1,4 @@
-"""What clients may see (invariants A1 to A18, B16): their histories against what the checker knows to be committed."""
+"""What clients may see (invariants A1 to A19, B16): their histories against what the checker knows to be committed."""
 
 from __future__ import annotations
 
@@ -63,10 +63,19 @@ class ClientChecks:
         self.sent_again.update(producer.values)
 
     def acknowledged(self, producer: Producer, offset: int) -> None:
-        """A positive answer is a promise (A15): with acks=all the record is committed, at that offset."""
+        """A positive answer is a promise: some leader has written the batch at that offset (A19), whoever has lost it since.
+        With acks=all it is committed there (A15)."""
         tp = producer.tp
-        if producer.acks != -1:
-            return
+        if producer.acks == -1:
+            self._promised(producer, offset)
+        if not self.checker.logs.was_written(tp, offset, producer.crc):
+            self.checker.fail(
+                "A19 acknowledged-unwritten",
+                f"{tp}: {producer.values} acknowledged at {offset} with acks={producer.acks}, where no leader ever wrote them",
+            )
+
+    def _promised(self, producer: Producer, offset: int) -> None:
+        tp = producer.tp
         self.world.acked += len(producer.values)
         truth = self.checker.truth.get(tp, [])
         last = offset + len(producer.values)
