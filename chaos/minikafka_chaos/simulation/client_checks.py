@@ -51,7 +51,7 @@ class ClientChecks:
         for value in producer.values:
             self.sent_values[value] = producer.acks
 
-    def begins_anew(self, producer: Producer, error: str, by_leader: bool) -> None:
+    def begins_anew(self, producer: Producer, error: str, by_leader: bool = True) -> None:
         """A broker refused a sequence number: right only where an acknowledged batch was lost with good reason.
 
         A zombie refuses it rightly, too (``by_leader`` is false): its successor has taken batches that it does not have.
