@@ -97,6 +97,11 @@ def a_new_epoch_begins_in_the_middle(scene: Scene) -> None:
     _appended(scene, scene.producer.sequence, epoch=1)
 
 
+def a_move_ends_before_the_others_are_in_sync(scene: Scene) -> None:
+    stay = tuple(replica for replica in scene.state.replicas if replica != scene.follower.id)
+    scene.decided(replicas=stay, isr=(scene.leader.id,))
+
+
 def a_broker_that_stands_still_stays(scene: Scene) -> None:
     held = scene.world.store.held
     assert held is not None
@@ -119,6 +124,7 @@ WRONG: dict[str, Callable[[Scene], None]] = {
     "B36 SequenceUnbroken, twice": a_batch_comes_twice,
     "B36 SequenceUnbroken, of a new epoch": a_new_epoch_begins_in_the_middle,
     "B37 SilenceIsFenced": a_broker_that_stands_still_stays,
+    "B38 ReassignedInSync": a_move_ends_before_the_others_are_in_sync,
 }
 
 
@@ -143,6 +149,14 @@ def test_the_last_one_who_led_is_elected_when_the_eligible_one_has_lost_its_reco
     image = scene.leader.image
     image.brokers[scene.follower.id] = replace(image.brokers[scene.follower.id], epoch=FAR)
     scene.decided(isr=(outsider,), elr=(), leader=outsider, leader_epoch=scene.state.leader_epoch + 1)
+
+
+def test_who_was_only_about_to_come_may_go() -> None:
+    scene = Scene()
+    scene.decided(adding=(scene.follower.id,), isr=(scene.leader.id,))
+    scene.state = scene.checker.states[scene.tp]
+    stay = tuple(replica for replica in scene.state.replicas if replica != scene.follower.id)
+    scene.decided(replicas=stay, adding=(), isr=(scene.leader.id,))
 
 
 def test_the_next_in_order_is_welcome() -> None:

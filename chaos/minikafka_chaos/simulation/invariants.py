@@ -173,6 +173,9 @@ INVARIANTS: Mapping[str, Invariant] = {
     "B37 SilenceIsFenced": Invariant(
         "a broker that stands still is fenced when its session is over, though its connections are open", "KIP-631"
     ),
+    "B38 ReassignedInSync": Invariant(
+        "a replica that has been one leaves the assignment only when all that stay are in the ISR", "KIP-455"
+    ),
     "G1 CommittedOffsets": Invariant(
         "a member whose commits are accepted began at the last offset that was written before it asked, or at one whose "
         "commit nobody had been answered",

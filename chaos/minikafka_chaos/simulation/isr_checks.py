@@ -1,4 +1,4 @@
-"""What is checked of who is in sync, and of who may lead for it: see ``invariants``, B10, B29, B31, B32 and B34."""
+"""What is checked of who is in sync, and of who may lead for it: see ``invariants``, B10, B29, B31, B32, B34 and B38."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ class IsrChecks:
         outside ISR and ELR excuses every loss, so nobody may be left who has lost nothing (B34). Of one change: of several at
         once, the first may have let the new leader in.
         """
-        if new.partition_epoch > old.partition_epoch + 1 or new.leader in (old.leader, NO_LEADER):
+        if new.partition_epoch > old.partition_epoch + 1:
+            return
+        self._reassigned(tp, old, new)
+        if new.leader in (old.leader, NO_LEADER):
             return
         let_in = len(new.isr) > 1  # by the change that gave it the leadership: who is elected from outside is alone
         self._held_all[tp, new.leader_epoch] = let_in or new.leader in (*old.isr, *old.elr)
@@ -85,6 +88,17 @@ class IsrChecks:
                 "B34 UncleanAtLast",
                 f"{tp}: broker {new.leader} leads, of neither the ISR {list(old.isr)} nor the ELR {list(old.elr)}, of which "
                 f"{whole} have lost nothing",
+            )
+
+    def _reassigned(self, tp: TopicPartition, old: PartitionState, new: PartitionState) -> None:
+        """Whoever leaves the replicas takes a copy along, so all that stay must have one (B38). Who was only about to come may
+        go at any time."""
+        gone = set(old.replicas) - set(new.replicas) - set(old.adding)
+        if gone and not set(new.replicas) <= set(new.isr):
+            self._checker.fail(
+                "B38 ReassignedInSync",
+                f"{tp}: {sorted(gone)} left the replicas {list(old.replicas)}, and of {list(new.replicas)} only {list(new.isr)} "
+                f"are in sync",
             )
 
     def elected(self, tp: TopicPartition, leader_epoch: int, clean: bool) -> None:
