@@ -27,15 +27,15 @@ def _appended(scene: Scene, sequence: int, epoch: int = 0) -> None:
 
 def acknowledged_and_written_nowhere(scene: Scene) -> None:
     producer = next(p for p in scene.world.producers if p.acks == 1 and p.tp == scene.tp)
-    scene.checker.clients.acknowledged(producer, scene.end)
+    scene.checker.clients.answered(producer, producer.crc, scene.end)
 
 
 def acknowledged_at_the_offset_of_another(scene: Scene) -> None:
     producer = next(p for p in scene.world.producers if p.acks == 1 and p.tp == scene.tp)
     view = scene.view(scene.leader)
     offset = view.last_batches[producer.producer_id].first_offset
-    scene.checker.clients.acknowledged(producer, offset)  # there it is
-    scene.checker.clients.acknowledged(producer, offset + 1)
+    scene.checker.clients.answered(producer, producer.crc, offset)  # there it is
+    scene.checker.clients.answered(producer, producer.crc, offset + 1)
 
 
 def a_leader_cuts_its_own_log(scene: Scene) -> None:

@@ -62,20 +62,20 @@ class ClientChecks:
             )
         self.sent_again.update(producer.values)
 
-    def acknowledged(self, producer: Producer, offset: int) -> None:
-        """A positive answer is a promise: some leader has written the batch at that offset (A19), whoever has lost it since.
-        With acks=all it is committed there (A15)."""
-        tp = producer.tp
-        if producer.acks == -1:
-            self._promised(producer, offset)
-        if not self.checker.logs.was_written(tp, offset, producer.crc):
+    def answered(self, producer: Producer, crc: int, offset: int) -> None:
+        """A positive answer, of any copy of a batch: some leader has written it at that offset (A19), whoever has lost it since."""
+        if not self.checker.logs.was_written(producer.tp, offset, crc):
             self.checker.fail(
                 "A19 acknowledged-unwritten",
-                f"{tp}: {producer.values} acknowledged at {offset} with acks={producer.acks}, where no leader ever wrote them",
+                f"{producer.tp}: a batch of producer {producer.producer_id} is acknowledged at {offset} with acks={producer.acks}, "
+                f"where no leader ever wrote it",
             )
 
-    def _promised(self, producer: Producer, offset: int) -> None:
+    def acknowledged(self, producer: Producer, offset: int) -> None:
+        """A positive answer is a promise (A15): with acks=all the record is committed, at that offset."""
         tp = producer.tp
+        if producer.acks != -1:
+            return
         self.world.acked += len(producer.values)
         truth = self.checker.truth.get(tp, [])
         last = offset + len(producer.values)

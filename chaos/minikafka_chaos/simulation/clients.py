@@ -75,7 +75,7 @@ class Producer(Client):
         if self.batch is None:
             return
         self._attempt += 1
-        attempt, batch = self._attempt, self.batch
+        attempt, batch, crc = self._attempt, self.batch, self.crc
         leader, _ = self.leader(self.tp)
         by_leader = True
 
@@ -84,9 +84,11 @@ class Producer(Client):
                 self._send()
 
         def answered(answer: Any) -> None:
-            if self.batch is not batch:
-                return
             error, offset = answer
+            if not error:
+                self.world.checker.clients.answered(self, crc, offset)
+            if self.batch is not batch:
+                return  # another copy of it was answered before
             if error in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH):
                 if self._attempt == attempt:
                     self._begin_anew(error, by_leader)
