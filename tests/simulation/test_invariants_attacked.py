@@ -54,7 +54,9 @@ def _lost(scene: Scene, elr: tuple[int, ...] = ()) -> int:
 
 def elected_though_another_is_eligible(scene: Scene) -> None:
     outsider = _lost(scene, elr=(scene.follower.id,))
-    scene.decided(isr=(outsider,), elr=(), leader=outsider, leader_epoch=scene.state.leader_epoch + 1, fence=scene.follower.id)
+    scene.decided(
+        isr=(outsider,), elr=(), leader=outsider, leader_epoch=scene.state.leader_epoch + 1, fence=scene.follower.id
+    )
 
 
 def a_clean_election_is_called_unclean(scene: Scene) -> None:

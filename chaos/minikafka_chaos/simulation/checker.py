@@ -492,7 +492,10 @@ class Checker(Watcher):
                 "B20 DeletedByRequest",
                 f"broker {broker.id} {tp}: retention takes what is before {start}, HW {partition.high_watermark}, {config}",
             )
-        if partition.log.failure is None and (why := self.logs.kept_too_short(broker, tp, partition.log, start)) is not None:
+        if (
+            partition.log.failure is None
+            and (why := self.logs.kept_too_short(broker, tp, partition.log, start)) is not None
+        ):
             self.fail("B35 RetainedLongEnough", f"broker {broker.id} {tp}: {why}")
         self.records_deleted(tp, start)
 

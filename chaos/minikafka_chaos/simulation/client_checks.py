@@ -63,12 +63,12 @@ class ClientChecks:
         self.sent_again.update(producer.values)
 
     def answered(self, producer: Producer, crc: int, offset: int) -> None:
-        """A positive answer, of any copy of a batch: some leader has written it at that offset (A19), whoever has lost it since."""
+        """A positive answer, of any copy of a batch: some leader has written it there (A19), whoever has lost it since."""
         if not self.checker.logs.was_written(producer.tp, offset, crc):
             self.checker.fail(
                 "A19 acknowledged-unwritten",
-                f"{producer.tp}: a batch of producer {producer.producer_id} is acknowledged at {offset} with acks={producer.acks}, "
-                f"where no leader ever wrote it",
+                f"{producer.tp}: a batch of producer {producer.producer_id} is acknowledged at {offset}, where no leader ever "
+                f"wrote it; acks={producer.acks}",
             )
 
     def acknowledged(self, producer: Producer, offset: int) -> None:

@@ -80,7 +80,8 @@ class IsrChecks:
             m
             for m in (*old.isr, *old.elr)
             if m in new.replicas
-            and image.brokers[m].epoch == self._incarnations.get(m, -1)  # else it was restarted: it may have lost records
+            and image.brokers[m].epoch
+            == self._incarnations.get(m, -1)  # else it was restarted: it may have lost records
             and (image.is_active(m) or not allowed)
         ]
         if whole:
