@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import shlex
+import sys
+from typing import NoReturn
 
 import pytest
 from minikafka.cli.main import main
 from minikafka_chaos.commands.simulate import ORDINARY, TAIL_LINES, telling
+from minikafka_chaos.simulation import world
+from minikafka_chaos.simulation.world import SECONDS_USUAL, Plan, simulate
 
 BUG = "hw-on-divergence"
 Capture = pytest.CaptureFixture[str]
@@ -81,6 +87,7 @@ def test_bugs_are_listed(capsys: Capture) -> None:
         (["--bug", "hw-on-divergenc"], f"did you mean {BUG}?"),
         (["--seeds", "9..1"], "allowed: A..B"),
         (["--seeds", "1-3"], "allowed: A..B"),
+        (["--seeds", "1..99999999999999999999"], "at most 1,000,000,000"),
         (["--seeds", "1..3", "--trace"], "--seed"),
         (["--seeds", "1..3", "--seed", "1"], "not allowed with"),
         (["--seed", "-1"], "allowed: 0 or more"),
@@ -96,6 +103,25 @@ def test_bad_input_is_one_line(arguments: list[str], hint: str, capsys: Capture)
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err.count("\n") == 1
     assert captured.err.startswith("minikafka simulate: ") and hint in captured.err
+
+
+def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> NoReturn:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", Full())
+        assert main(["simulate", "--seed", "1", "--seconds", "0.5", "--trace"]) == 3
+    assert capsys.readouterr().err == "minikafka simulate: no space left on the device that it writes to\n"
+
+
+def test_a_long_schedule_may_make_more_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--seconds 600` called a healthy cluster wild: it counted as many events as for eight seconds."""
+    monkeypatch.setattr(world, "EVENTS_MAX", 6000)
+    assert simulate(1, plan=Plan(seconds=SECONDS_USUAL)).violation is None
+    long = simulate(1, plan=Plan(seconds=3 * SECONDS_USUAL))
+    assert long.violation is None and long.events > world.EVENTS_MAX
 
 
 def test_the_end_of_a_trace_is_told_without_ordinary_appends() -> None:

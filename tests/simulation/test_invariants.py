@@ -28,6 +28,7 @@ from minikafka_chaos.simulation.bug_seed import rules_with
 from minikafka_chaos.simulation.invariants import INVARIANTS
 from minikafka_chaos.simulation.world import EVENT_FAILED, simulate
 
+from tests.simulation import test_invariants_attacked as attacked
 from tests.simulation import test_invariants_of_clients as clients
 from tests.simulation import test_invariants_of_controller as controller
 from tests.simulation import test_invariants_of_groups as groups
@@ -104,7 +105,7 @@ def test_an_unexpected_exception_is_a_violation() -> None:
 
 
 def test_every_declared_invariant_is_exercised_here() -> None:
-    everywhere = (WRONG, clients.WRONG, controller.WRONG, groups.WRONG, logs.WRONG, replicas.WRONG)
+    everywhere = (WRONG, attacked.WRONG, clients.WRONG, controller.WRONG, groups.WRONG, logs.WRONG, replicas.WRONG)
     assert {name.split(",")[0] for wrong in everywhere for name in wrong} | {EVENT_FAILED} == set(INVARIANTS)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import importlib
 import os
 import signal
@@ -99,6 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return exits.INTERRUPTED
         if os.environ.get("MINIKAFKA_TRACEBACK"):
             raise
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return _fail(f"{name}: no space left on the device that it writes to", exits.UNKNOWN)
         what = " ".join(str(error).split())
         hint = "MINIKAFKA_TRACEBACK=1 shows where"
         return _fail(f"{name}: internal error: {type(error).__name__}: {what} ({hint})", exits.UNKNOWN)

@@ -24,6 +24,8 @@ HELP = "random schedules in simulation, all invariants; exit 1 on a violation"
 
 SEEDS_DEFAULT = range(1, 201)
 SEEDS_DEFAULT_BUG = range(1, 1501)
+SEEDS_MAX = 1_000_000_000
+"""In one range."""
 STEPS_MAX = 150_000
 """Below the number of events at which a run counts as run wild."""
 SECONDS_MAX = 600.0
@@ -322,6 +324,8 @@ def _seeds(text: str) -> range:
     first, dots, last = text.partition("..")
     if not (dots and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
         raise argparse.ArgumentTypeError(f"{text!r} is no range of seeds; allowed: A..B with 0 <= A <= B")
+    if int(last) - int(first) >= SEEDS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} are too many seeds; allowed: at most {SEEDS_MAX:,}")
     return range(int(first), int(last) + 1)
 
 

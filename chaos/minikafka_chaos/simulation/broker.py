@@ -51,6 +51,8 @@ class SimBroker:
         self.clock_off_ms = 0
         """How far the machine's wall clock is off."""
         self._backlog: list[Callable[[], None]] = []
+        self.paused_at = 0.0
+        """When it paused last."""
         self.awake_since = 0.0
         """When its last pause was over."""
         self._forget()
@@ -231,6 +233,7 @@ class SimBroker:
         if self.up and not self.paused:
             self.world.note(f"b{self.id} pauses")
             self.paused = True
+            self.paused_at = self.world.now
 
     def resume(self) -> None:
         if self.up and self.paused:

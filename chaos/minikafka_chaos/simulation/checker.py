@@ -192,6 +192,11 @@ class Checker(Watcher):
             view.begin_at(start)
         known = len(view.identities)
         if leo < known:
+            if partition.leader is not None and partition.leader is view.term:
+                self.fail(
+                    "B14 offsets",
+                    f"broker {broker.id} {tp}: leader's LEO {known} -> {leo} in epoch {partition.leader.epoch}",
+                )
             view.cut(leo)
             self._held_somewhere(tp)
         elif leo > known:
@@ -415,9 +420,13 @@ class Checker(Watcher):
         for event in events:
             fields = " ".join(f"{k}={v}" for k, v in event.fields.items())
             self.world.note(f"controller: {event.name} {event.topic or ''}-{event.partition} {fields}")
-            if event.name == "leader_elected" and not event.fields["clean"]:
+            if event.name == "leader_elected":
                 assert event.topic is not None and event.partition is not None
-                self._excuse(TopicPartition(event.topic, event.partition), event.fields["leader"])
+                tp = TopicPartition(event.topic, event.partition)
+                self.isr.elected(tp, event.fields["leader_epoch"], event.fields["clean"])
+                if not event.fields["clean"]:
+                    self._excuse(tp, event.fields["leader"])
+        self.isr.written(image)
 
     def told(self, broker: SimBroker, event: Event) -> None:
         """A controller tells of something that it decided."""
@@ -434,9 +443,10 @@ class Checker(Watcher):
 
     def _forget(self, topic: str) -> None:
         """It was deleted: one of the same name that comes later is another."""
-        for table in (self.states, self.truth, self.deleted, self.logs.written):
+        for table in (self.states, self.truth, self.deleted):
             for tp in [tp for tp in table if tp.topic == topic]:
                 del table[tp]
+        self.logs.forget(topic)
         self.leaders = {key: leader for key, leader in self.leaders.items() if key[0].topic != topic}
         self.views = {key: View() if key[1].topic == topic else view for key, view in self.views.items()}
         self.marks = {key: mark for key, mark in self.marks.items() if key[1].topic != topic}
@@ -470,7 +480,8 @@ class Checker(Watcher):
         self.deleted[tp] = max(to, self.deleted.get(tp, 0))
 
     def retained(self, broker: SimBroker, partition: Partition, start: int) -> None:
-        """A replica has deleted what is old: only what is committed (B20), of a topic that may lose it."""
+        """A replica has deleted what is old: only what is committed (B20), of a topic that may lose it, and that was too old or
+        too much (B35). Where the disk refused meanwhile, nobody knows how much of it is gone."""
         tp, config = partition.topic_partition, partition.log.config
         if (
             start > partition.high_watermark
@@ -481,6 +492,11 @@ class Checker(Watcher):
                 "B20 DeletedByRequest",
                 f"broker {broker.id} {tp}: retention takes what is before {start}, HW {partition.high_watermark}, {config}",
             )
+        if (
+            partition.log.failure is None
+            and (why := self.logs.kept_too_short(broker, tp, partition.log, start)) is not None
+        ):
+            self.fail("B35 RetainedLongEnough", f"broker {broker.id} {tp}: {why}")
         self.records_deleted(tp, start)
 
     def _excuse(self, tp: TopicPartition, leader: int) -> None:

@@ -1,4 +1,4 @@
-"""What clients may see (invariants A1 to A18, B16): their histories against what the checker knows to be committed."""
+"""What clients may see (invariants A1 to A19, B16): their histories against what the checker knows to be committed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ClientChecks:
         for value in producer.values:
             self.sent_values[value] = producer.acks
 
-    def begins_anew(self, producer: Producer, error: str, by_leader: bool) -> None:
+    def begins_anew(self, producer: Producer, error: str, by_leader: bool = True) -> None:
         """A broker refused a sequence number: right only where an acknowledged batch was lost with good reason.
 
         A zombie refuses it rightly, too (``by_leader`` is false): its successor has taken batches that it does not have.
@@ -61,6 +61,15 @@ class ClientChecks:
                 "B16 producer state", f"{producer.tp}: {producer.values} refused with {error}, nothing was lost"
             )
         self.sent_again.update(producer.values)
+
+    def answered(self, producer: Producer, crc: int, offset: int) -> None:
+        """A positive answer, of any copy of a batch: some leader has written it there (A19), whoever has lost it since."""
+        if not self.checker.logs.was_written(producer.tp, offset, crc):
+            self.checker.fail(
+                "A19 acknowledged-unwritten",
+                f"{producer.tp}: a batch of producer {producer.producer_id} is acknowledged at {offset}, where no leader ever "
+                f"wrote it; acks={producer.acks}",
+            )
 
     def acknowledged(self, producer: Producer, offset: int) -> None:
         """A positive answer is a promise (A15): with acks=all the record is committed, at that offset."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.records import Record, RecordBatch, build_batch, iterate_batches
+from minikafka.protocol.records import HEADER, BatchHeader, Record, RecordBatch, build_batch, iterate_batches
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.metadata_client import Client
@@ -34,6 +34,8 @@ class Producer(Client):
         self.made = 0
         self.stopped = False
         self.batch: bytes | None = None
+        self.crc = 0
+        """Of the last batch. Leaders stamp what lies outside it."""
         self.values: list[str] = []
         self._attempt = 0
         world.scheduler.at(world.random.uniform(0.3, 0.6), self.next)
@@ -58,6 +60,7 @@ class Producer(Client):
         self.batch = bytes(
             build_batch(records, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=self.sequence)
         )
+        self.crc = BatchHeader._make(HEADER.unpack_from(self.batch)).crc
         self.sequence += len(self.values)
 
     def _begin_anew(self, error: ErrorCode, by_leader: bool) -> None:
@@ -72,7 +75,7 @@ class Producer(Client):
         if self.batch is None:
             return
         self._attempt += 1
-        attempt, batch = self._attempt, self.batch
+        attempt, batch, crc = self._attempt, self.batch, self.crc
         leader, _ = self.leader(self.tp)
         by_leader = True
 
@@ -81,9 +84,11 @@ class Producer(Client):
                 self._send()
 
         def answered(answer: Any) -> None:
-            if self.batch is not batch:
-                return
             error, offset = answer
+            if not error:
+                self.world.checker.clients.answered(self, crc, offset)
+            if self.batch is not batch:
+                return  # another copy of it was answered before
             if error in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH):
                 if self._attempt == attempt:
                     self._begin_anew(error, by_leader)

@@ -51,6 +51,9 @@ INVARIANTS: Mapping[str, Invariant] = {
     "A18 uncommitted read": Invariant(
         "a reader is given only what is committed: the very record of that offset", "Kafka's high watermark, Jepsen"
     ),
+    "A19 acknowledged-unwritten": Invariant(
+        "what is acknowledged, with acks=1 too, some leader has written at that offset", "Redpanda's log player"
+    ),
     "B1 LeaderInIsr": Invariant("a leader is in its ISR, at the controller and in its own view", "Kafka's TLA+ models"),
     "B2 WeakIsr": Invariant(
         "what any leader newly commits is on every member of its own view of the ISR", "Kafka's TLA+ models"
@@ -92,7 +95,8 @@ INVARIANTS: Mapping[str, Invariant] = {
         "Kafka's TLA+ models, KIP-101, KIP-497",
     ),
     "B14 offsets": Invariant(
-        "log start <= high watermark <= log end; a leader's high watermark never falls in its term", "Kafka's UnifiedLog"
+        "log start <= high watermark <= log end; neither a leader's high watermark nor its log end falls in its term",
+        "Kafka's UnifiedLog, Raft",
     ),
     "B15 recovery": Invariant("after a start the log is whole batches in sequence, CRCs right", "Kafka's LogLoader"),
     "B16 producer state": Invariant(
@@ -153,6 +157,24 @@ INVARIANTS: Mapping[str, Invariant] = {
     ),
     "B33 CleanOnce": Invariant(
         "a clean shutdown counts for one start: its marker is not back after a power loss", "KAFKA-10471"
+    ),
+    "B34 UncleanAtLast": Invariant(
+        "nobody is elected from outside ISR and ELR while either has a member that has lost nothing, and no other election is "
+        "called unclean",
+        "KIP-966",
+    ),
+    "B35 RetainedLongEnough": Invariant(
+        "retention takes only what is older than retention.ms, or what is more than retention.bytes", "Kafka's UnifiedLog"
+    ),
+    "B36 SequenceUnbroken": Invariant(
+        "the batches of an idempotent producer are in a log in the order of their sequence numbers, none twice, none missing",
+        "KIP-98",
+    ),
+    "B37 SilenceIsFenced": Invariant(
+        "a broker that stands still is fenced when its session is over, though its connections are open", "KIP-631"
+    ),
+    "B38 ReassignedInSync": Invariant(
+        "a replica that has been one leaves the assignment only when all that stay are in the ISR", "KIP-455"
     ),
     "G1 CommittedOffsets": Invariant(
         "a member whose commits are accepted began at the last offset that was written before it asked, or at one whose "

@@ -1,4 +1,4 @@
-"""What is checked of who is in sync, and of who may lead for it: see ``invariants``, B10, B29, B31 and B32."""
+"""What is checked of who is in sync, and of who may lead for it: see ``invariants``, B10, B29, B31, B32, B34 and B38."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from minikafka_chaos.simulation.checker import Checker
     from minikafka_chaos.simulation.world import World
 
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
 LOOK_SECONDS = 0.25
 CHECKS_MAX = 1.5
 """A leader looks twice in ``replica.lag.time.max.ms`` for followers that are behind."""
@@ -45,14 +46,26 @@ class IsrChecks:
         """When a member was last seen at the goal set before, and the new goal: where its leader's log ended then."""
         self._keeps_up: dict[_Member, tuple[float, float]] = {}
         """Since when a follower that is not in the ISR has taken in all that there was, and when it did last."""
+        self._incarnations: dict[int, int] = {}
+        """Broker epochs, as they were written last."""
+        self._held_all: dict[tuple[TopicPartition, int], bool] = {}
+        """Whether the leader elected in a leader epoch came from ISR or ELR."""
 
     def changed(self, tp: TopicPartition, old: PartitionState, new: PartitionState, image: ClusterImage) -> None:
         """The controllers' decision on a partition that there was before.
 
-        Who is elected from outside the ISR throws out those who are in it; so none of them may live (B29). Of one change: of
-        several at once, the first may have let the new leader in.
+        Who is elected from outside the ISR throws out those who are in it; so none of them may live (B29). Who is elected from
+        outside ISR and ELR excuses every loss, so nobody may be left who has lost nothing (B34). Of one change: of several at
+        once, the first may have let the new leader in.
         """
-        if new.partition_epoch > old.partition_epoch + 1 or new.leader in (old.leader, NO_LEADER, *old.isr):
+        if new.partition_epoch > old.partition_epoch + 1:
+            return
+        self._reassigned(tp, old, new)
+        if new.leader in (old.leader, NO_LEADER):
+            return
+        let_in = len(new.isr) > 1  # by the change that gave it the leadership: who is elected from outside is alone
+        self._held_all[tp, new.leader_epoch] = let_in or new.leader in (*old.isr, *old.elr)
+        if new.leader in old.isr:
             return
         out = [m for m in old.isr if image.is_active(m) and m in new.replicas and m not in new.isr]
         if out:
@@ -60,6 +73,48 @@ class IsrChecks:
                 "B29 IsrGoesFirst",
                 f"{tp}: broker {new.leader} leads, which was not in the ISR {list(old.isr)}, of which {out} are alive",
             )
+        if new.leader in old.elr or let_in:
+            return
+        allowed = image.topics[tp.topic].configs.get(UNCLEAN_ELECTION) == "true"
+        whole = [
+            m
+            for m in (*old.isr, *old.elr)
+            if m in new.replicas
+            and image.brokers[m].epoch
+            == self._incarnations.get(m, -1)  # else it was restarted: it may have lost records
+            and (image.is_active(m) or not allowed)
+        ]
+        if whole:
+            self._checker.fail(
+                "B34 UncleanAtLast",
+                f"{tp}: broker {new.leader} leads, of neither the ISR {list(old.isr)} nor the ELR {list(old.elr)}, of which "
+                f"{whole} have lost nothing",
+            )
+
+    def _reassigned(self, tp: TopicPartition, old: PartitionState, new: PartitionState) -> None:
+        """Whoever leaves the replicas takes a copy along, so all that stay must have one (B38). Who was only about to come may
+        go at any time."""
+        gone = set(old.replicas) - set(new.replicas) - set(old.adding)
+        if gone and not set(new.replicas) <= set(new.isr):
+            self._checker.fail(
+                "B38 ReassignedInSync",
+                f"{tp}: {sorted(gone)} left the replicas {list(old.replicas)}, and of {list(new.replicas)} only {list(new.isr)} "
+                f"are in sync",
+            )
+
+    def elected(self, tp: TopicPartition, leader_epoch: int, clean: bool) -> None:
+        """What a controller says of an election: one that is called unclean excuses losses (B34)."""
+        held_all = self._held_all.pop((tp, leader_epoch), clean)
+        if held_all != clean:
+            self._checker.fail(
+                "B34 UncleanAtLast",
+                f"{tp}: the election of leader epoch {leader_epoch} is called {'clean' if clean else 'unclean'}, its leader was "
+                f"{'' if held_all else 'not '}in ISR or ELR",
+            )
+
+    def written(self, image: ClusterImage) -> None:
+        """The store has this image now."""
+        self._incarnations = {broker.broker_id: broker.epoch for broker in image.brokers.values()}
 
     def isr_and_elr(self, tp: TopicPartition, state: PartitionState, image: ClusterImage) -> None:
         """Who is in the ELR has left an ISR that is smaller than it may be; by the cluster's records, no broker's file (B10)."""

@@ -1,11 +1,11 @@
-"""What is checked of one replica's log: see ``invariants``, B8, B13, B15, B20 to B23 and B25."""
+"""What is checked of one replica's log: see ``invariants``, B8, B13, B15, B20 to B23, B25, B35 and B36."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from minikafka.log.log import Log
-from minikafka.protocol.records import RecordBatch
+from minikafka.protocol.records import RecordBatch, add_sequence
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.mirror import GONE, Identity, View, epochs_differ, indexes_differ, producers_differ
@@ -24,6 +24,8 @@ class LogChecks:
         self._checker = checker
         self.written: dict[TopicPartition, dict[tuple[int, int], Identity]] = {}
         """The one record that was ever seen at an offset with a leader epoch."""
+        self._batches: dict[TopicPartition, set[tuple[int, int]]] = {}
+        """Base offset and CRC of every batch that was ever seen."""
 
     def opened(self, broker: SimBroker, tp: TopicPartition, log: Log) -> None:
         """What is on the disk is read again."""
@@ -60,6 +62,7 @@ class LogChecks:
         header = whole.header
         epoch, crc, base = header.partition_leader_epoch, header.crc, header.base_offset
         written = self.written.setdefault(tp, {})
+        self._batches.setdefault(tp, set()).add((base, crc))
         found: list[Identity] = []
         for index in range(header.last_offset_delta + 1):
             identity = (epoch, crc, index)
@@ -70,7 +73,31 @@ class LogChecks:
                     f"broker {broker.id} {tp}: {identity} at {base + index}, where {known} was written in that leader epoch",
                 )
             found.append(known)
+        if header.producer_id >= 0 and not header.control:
+            self._follows(broker, tp, view, whole)
         view.take(whole, found)
+
+    def _follows(self, broker: SimBroker, tp: TopicPartition, view: View, whole: RecordBatch) -> None:
+        """A producer's batches are in a log as it has numbered them: none twice, none missing (B36).
+
+        Of a producer all of whose records were deleted, a broker may have forgotten where it was.
+        """
+        header = whole.header
+        before = view.last_batches.get(header.producer_id)
+        if before is None or before.last_offset >= header.base_offset:
+            return
+        if before.last_offset < max(view.start, self._checker.deleted.get(tp, 0)):
+            return
+        if header.producer_epoch == before.epoch:
+            wanted = add_sequence(before.last_sequence, 1)
+        else:
+            wanted = 0 if header.producer_epoch > before.epoch else -1
+        if header.base_sequence != wanted:
+            self._checker.fail(
+                "B36 SequenceUnbroken",
+                f"broker {broker.id} {tp}: at {header.base_offset} producer {header.producer_id} has epoch "
+                f"{header.producer_epoch} and sequence {header.base_sequence}, after {before}",
+            )
 
     def starts_right(self, broker: SimBroker, tp: TopicPartition, start: int) -> None:
         """A log begins where records were deleted by request, or before (B20)."""
@@ -118,6 +145,21 @@ class LogChecks:
         if (difference := producers_differ(log, view)) is not None:
             self._checker.fail("B22 ProducerState", f"broker {broker.id} {tp}: {difference}")
 
+    def kept_too_short(self, broker: SimBroker, tp: TopicPartition, log: Log, start: int) -> str | None:
+        """Why retention should not have taken the last batch before ``start``: it is neither too old, nor is there enough
+        without it. None when it was right, or that batch was not seen here."""
+        view, config = self._checker.views[broker.id, tp], log.config
+        last = next((batch for batch in reversed(view.producer_batches) if batch.last_offset < start), None)
+        if last is None or last.last_offset != start - 1:
+            return None
+        age = max(broker.now_ms, self._world.now_ms) - last.timestamp
+        if 0 <= config.retention_ms < age or 0 <= config.retention_bytes <= log.size_bytes:
+            return None
+        return (
+            f"retention takes what is before {start}, though the last of it is {age} ms old and only {log.size_bytes} bytes are "
+            f"left; retention.ms {config.retention_ms}, retention.bytes {config.retention_bytes}"
+        )
+
     def stray_log(self, broker: SimBroker) -> str | None:
         """A log that is not of one of a broker's own replicas, of a topic that there is (B25)."""
         assert broker.logs is not None
@@ -126,6 +168,15 @@ class LogChecks:
             if state is None or broker.id not in state.replicas or topic_id != self._checker.topic_ids[tp.topic]:
                 return f"broker {broker.id} has a log of {tp} (topic id {topic_id}), which is not its own"
         return None
+
+    def was_written(self, tp: TopicPartition, offset: int, crc: int) -> bool:
+        """Whether any leader has ever written a batch of this CRC at an offset."""
+        return (offset, crc) in self._batches.get(tp, ())
+
+    def forget(self, topic: str) -> None:
+        """It was deleted: one of the same name that comes later is another."""
+        for tp in [tp for tp in self.written if tp.topic == topic]:
+            del self.written[tp], self._batches[tp]
 
     def value_at(self, broker_id: int, tp: TopicPartition, offset: int) -> str | None:
         log = self._world.brokers[broker_id].partitions[tp].log

@@ -1,4 +1,4 @@
-"""What is checked of controllers and of brokers' places in the cluster: see ``invariants``, B26 to B28."""
+"""What is checked of controllers and of brokers' places in the cluster: see ``invariants``, B26 to B28 and B37."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ RENEWALS_MAX = 2
 """A controller tries to renew its lease as often before it must know that another has it."""
 SLACK = 0.1
 """Seconds, for operations of the store."""
+LATE_SECONDS = 1.0
+"""A heartbeat that was sent before a pause comes no later, nor does the decision take longer, while the store is willing."""
+TWICE_SECONDS = 3.0
+"""The second copy of a message comes no later."""
 
 
 class TermChecks:
@@ -30,6 +34,12 @@ class TermChecks:
         """Incarnations (broker, broker epoch) whose replicas were once what the image says."""
         self._superseded: dict[tuple[int, int], float] = {}
         """Terms (broker, controller epoch) that go on though another broker holds the lease; since when."""
+        self._terms: dict[tuple[int, int], float] = {}
+        """Terms (broker, controller epoch), and when they were first seen."""
+        self._stopped: dict[int, float] = {}
+        """When the store was last out of reach of a broker, so that nothing could be written."""
+        self._came_twice = float("-inf")
+        """When a message was last sent that may come twice."""
 
     def committed(self, events: Sequence[Event]) -> None:
         """The store has taken these decisions."""
@@ -58,6 +68,7 @@ class TermChecks:
 
     def after(self, broker: SimBroker) -> None:
         """An event on a broker is over."""
+        self._silence(broker)
         role, store = broker.role, self._world.store
         held = store.held
         if role is None or held is None or held.epoch <= role.term.epoch:
@@ -72,3 +83,25 @@ class TermChecks:
                 f"broker {broker.id} goes on in controller epoch {role.term.epoch} {now - since:.2f} s after broker "
                 f"{held.holder} took the lease in epoch {held.epoch}",
             )
+
+    def _silence(self, broker: SimBroker) -> None:
+        """A broker that stands still, its connections open, is fenced by the controller when its session is over (B37)."""
+        world, role = self._world, broker.role
+        if world.network.duplication:
+            self._came_twice = world.now
+        if role is None or role.term.over:
+            return
+        began = self._terms.setdefault((broker.id, role.term.epoch), world.now)
+        if world.store.down or broker.id in world.store.unreachable:
+            self._stopped[broker.id] = world.now
+        stopped = max(self._stopped.get(broker.id, 0.0), world.store.failed_at.get(broker.id, 0.0))
+        heard = max(began, broker.awake_since, self._came_twice + TWICE_SECONDS, stopped)
+        for other in world.brokers.values():
+            if not (other.up and other.paused) or other is broker:
+                continue
+            silent = world.now - max(heard, other.paused_at)
+            if silent > world.session + LATE_SECONDS and role.controller.image.is_active(other.id):
+                self._checker.fail(
+                    "B37 SilenceIsFenced",
+                    f"controller {broker.id} has heard nothing of broker {other.id} for {silent:.2f} s, and has not fenced it",
+                )
