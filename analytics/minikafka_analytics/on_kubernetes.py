@@ -77,8 +77,8 @@ def executors_like_this_pod(
     """Master and settings for Spark. Of another master than Kubernetes they are what was given.
 
     `paths`: the folders that driver and executors both have to reach; the first is written, the others are read. Those in
-    stores are reached from anywhere. What is in `settings` or in Spark's own spark-defaults.conf is left alone; who names an image
-    there has said everything. :data:`SPREAD` among them asks for different nodes. Raises BadMaster where that cannot work.
+    stores are reached from anywhere. What is in `settings` or in Spark's own spark-defaults.conf is left alone; who names an
+    image there has said everything. :data:`SPREAD` among them asks for different nodes. Raises BadMaster where that cannot work.
     """
     given = dict(settings or {})
     if not is_kubernetes(master):

@@ -80,11 +80,11 @@ INTERPRETED = {
 }
 # Growing the heap and the class space step by step costs a full collection each time; two cores need no parallel collector.
 STORES = {
-    # A store that does not answer is told of in a minute, not in ten.
-    "spark.hadoop.fs.s3a.attempts.maximum": "2",
-    "spark.hadoop.fs.s3a.retry.limit": "3",
+    # Of its own accord S3A tries for minutes before it says that a store does not answer.
+    "spark.hadoop.fs.s3a.attempts.maximum": "1",
+    "spark.hadoop.fs.s3a.retry.limit": "2",
     "spark.hadoop.fs.s3a.connection.establish.timeout": "10s",
-    "spark.hadoop.fs.s3a.connection.timeout": "30s",
+    "spark.hadoop.fs.s3a.connection.timeout": "15s",
 }
 """What Hadoop is told beside what the user says, where something is in a store."""
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xms800m -Xmn500m"
@@ -142,7 +142,8 @@ def spark_session(
     try:
         place = reach.scratch if reach else scratch
         nothing: AbstractContextManager[dict[str, str]] = nullcontext({})
-        with _launched(java, master, place, archive=is_small) if started else nothing as options:
+        classes = archived(java, make=reach is None) if is_small else nullcontext("")
+        with _launched(master, place, classes) if started else nothing as options:
             builder = SparkSession.builder.master(small(master)).appName("minikafka analyze")
             for key, value in (chosen | options | dict(settings or {})).items():
                 builder = builder.config(key, value)
@@ -192,7 +193,7 @@ def reached(places: Sequence[Place], master: str, settings: Mapping[str, str] | 
     java = _java_found(master)
     scratch = Path(tempfile.mkdtemp(prefix="minikafka-spark-"))
     try:
-        with _launched(java, master, scratch, archive=True) as options:
+        with _launched(master, scratch, archived(java, make=False)) as options:
             chosen = ALWAYS | (LOCAL if is_local(master) else {}) | STORES | options
             chosen["spark.driver.defaultJavaOptions"] = SMALL_JVM_OPTIONS
             if is_kubernetes(master):
@@ -228,12 +229,12 @@ def _java_found(master: str) -> Java:
 
 
 @contextmanager
-def _launched(java: Java, master: str, scratch: Path, archive: bool) -> Iterator[dict[str, str]]:
-    """The settings that a JVM is launched with which ends in the block. `archive`: whether one of classes is used, or left."""
+def _launched(master: str, scratch: Path, archive: AbstractContextManager[str]) -> Iterator[dict[str, str]]:
+    """The settings that a JVM is launched with which ends in the block. `archive` gives its options for an archive of classes."""
     if not is_local(master):
         yield {}
         return
-    with archived(java) if archive else nullcontext("") as class_archive:
+    with archive as class_archive:
         yield {
             "spark.hadoop.hadoop.tmp.dir": str(scratch),  # where S3A keeps what it has not sent yet
             "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {class_archive} "

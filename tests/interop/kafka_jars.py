@@ -1,4 +1,4 @@
-"""Apache Kafka's own broker and tools, fetched by Maven into the user's cache and run with the machine's Java; other jars likewise.
+"""Apache Kafka's own broker and tools, fetched by Maven into the user's cache and run with the machine's Java; other jars, too.
 
 The jars are never part of the repository. The folder's name contains a digest of ``pom.xml``, so another version is
 another folder, and two runs that fetch at the same time do no harm: each fetches beside it and renames.

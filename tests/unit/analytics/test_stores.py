@@ -161,7 +161,7 @@ def test_who_dies_while_landing_in_a_store_leaves_nothing_that_counts(
         remove(path)
 
     target, name, does = {
-        "writing": (landing_module, "uri", die),
+        "writing": (landing_module, "_counted", die),
         "before the manifest": (manifests, "write", die),
         "removing": (manifests, "remove", remove_one),
     }[moment]
