@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,9 +22,10 @@ from minikafka_analytics.parsing import sources, typed
 from minikafka_analytics.questions import Questions
 from minikafka_analytics.run_folder import open_runs
 from minikafka_analytics.schemas import HISTORY, JOURNAL, REPLICAS, TABLES, Landed
-from minikafka_analytics.session import of_few_bytes, spark_session
+from minikafka_analytics.session import is_local, of_few_bytes, reached, spark_session
 from minikafka_analytics.sql import query
 from minikafka_analytics.steps import Steps
+from minikafka_analytics.stores import Place, make_folder, put_text
 from minikafka_analytics.trouble import in_one_line
 
 if TYPE_CHECKING:
@@ -39,35 +41,42 @@ class ReportPaths(NamedTuple):
     `landed`: the files that were landed; `kept`: how many others had been landed before, and have not changed since.
     """
 
-    html: Path
-    json: Path
-    parquet: Path
+    html: Place
+    json: Place
+    parquet: Place
     landed: tuple[Manifest, ...] = ()
     kept: int = 0
 
 
 def analyze(
-    run_dirs: Sequence[Path], out: Path, master: str = "local[*]", settings: Mapping[str, str] | None = None
+    run_dirs: Sequence[Place], out: Place, master: str = "local[*]", settings: Mapping[str, str] | None = None
 ) -> ReportPaths:
     """Writes `report.html`, `report.json` and `parquet/` of one or more runs into `out`, and says where they are.
 
     `master` and `settings` go to Spark. Raises NoRun for a folder that is no run, JavaMissing without a Java that Spark
-    can run on, SparkDidNotStart when Spark cannot start there, SparkFailed when it cannot
-    finish, BadMaster for executors that are pods where they cannot be had, and OSError when `out` cannot be written. A report
-    that is in `out` already is replaced; what was landed there is landed anew where a run's file has changed since.
+    can run on, SparkDidNotStart when Spark cannot start there, SparkFailed when it cannot finish, StoreFailed when a store
+    cannot be read or written, BadMaster for executors that are pods where they cannot be had, and OSError when `out` cannot be
+    written. A report that is in `out` already is replaced; what was landed there is landed anew where a run's file has changed
+    since.
     """
+    with reached([*run_dirs, out], master, settings):
+        return _analyze(run_dirs, out, master, settings)
+
+
+def _analyze(run_dirs: Sequence[Place], out: Place, master: str, settings: Mapping[str, str] | None) -> ReportPaths:
     runs = open_runs(run_dirs)
     out = out.expanduser().resolve()
     paths = ReportPaths(out / "report.html", out / "report.json", out / "parquet")
     landing = Landing(runs, paths.parquet)
-    paths.parquet.mkdir(parents=True, exist_ok=True)
+    make_folder(paths.parquet)
     size = sum(path.stat().st_size for run in runs for table in TABLES for path in run.files(table.name))
     small = of_few_bytes(size)
     with (
         executors_like_this_pod(master, settings, [paths.parquet, *(run.path for run in runs)]) as (where, chosen),
         spark_session(where, chosen, size) as spark,
         in_one_line(out),
-        Steps(paths.parquet, small) as steps,
+        _for_steps(paths.parquet, master) as folder,
+        Steps(folder, small) as steps,
         Questions(steps) as ask,
     ):
         for table in (
@@ -79,19 +88,24 @@ def analyze(
     answers |= told_by(landing.manifests)
     report = report_data.report(runs, answers, __version__, ask.asked())
     points = {run["id"]: report_data.series(answers, run) for run in report["runs"]}
-    _write(paths.json, json.dumps(report, indent=1, ensure_ascii=False, default=_jsonable) + "\n")
-    _write(paths.html, page(report, points))
+    put_text(paths.json, json.dumps(report, indent=1, ensure_ascii=False, default=_jsonable) + "\n")
+    put_text(paths.html, page(report, points))
     kept = sum(map(len, landing.manifests.values())) - len(landing.anew)
     return paths._replace(landed=tuple(landing.anew), kept=kept)
 
 
 def judge(
-    run_dirs: Sequence[Path], scratch: Path, master: str = "local[*]", settings: Mapping[str, str] | None = None
+    run_dirs: Sequence[Place], scratch: Path, master: str = "local[*]", settings: Mapping[str, str] | None = None
 ) -> list[Any]:
     """The verdict of each run, without a report: a record with id, verdict, counts and kinds; any number of runs at once.
 
     `scratch`: a folder for what Spark puts down meanwhile. Raises what `analyze` raises.
     """
+    with reached(run_dirs, master, settings):
+        return _judge(run_dirs, scratch, master, settings)
+
+
+def _judge(run_dirs: Sequence[Place], scratch: Path, master: str, settings: Mapping[str, str] | None) -> list[Any]:
     runs = open_runs(run_dirs)
     size = sum(path.stat().st_size for run in runs for table in JUDGED for path in run.files(table.name))
     small = of_few_bytes(size)
@@ -109,6 +123,16 @@ def judge(
         answers = queries.judge(ask)
     answers["lines"] = [row for table in JUDGED for row in answers.pop(f"bad {table.name}")]
     return report_data.judged(runs, answers)
+
+
+@contextmanager
+def _for_steps(parquet: Place, master: str) -> Iterator[Place]:
+    """A folder that all executors reach: where the tables are, or a local one when these are in a store and Spark is local."""
+    if isinstance(parquet, Path) or not is_local(master):
+        yield parquet
+        return
+    with tempfile.TemporaryDirectory(prefix="minikafka-steps-") as folder:
+        yield Path(folder)
 
 
 def _land(steps: Steps, spark: SparkSession, landing: Landing, table: Landed) -> DataFrame:
@@ -138,7 +162,7 @@ def told(paths: ReportPaths) -> list[ReportedRun]:
     return told_in(paths.json)
 
 
-def told_in(path: Path) -> list[ReportedRun]:
+def told_in(path: Place) -> list[ReportedRun]:
     """What a `report.json` says of each of its runs."""
     report = json.loads(path.read_text(encoding="utf-8"))
     said = [(run["id"], run["verdict"]) for run in report["runs"]]
@@ -147,10 +171,3 @@ def told_in(path: Path) -> list[ReportedRun]:
 
 def _jsonable(value: object) -> Any:
     raise TypeError(f"report.json cannot hold {type(value).__name__}")
-
-
-def _write(path: Path, text: str) -> None:
-    """Replaces the file at once: who has the old page open never sees half of the new one."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    os.replace(new, path)

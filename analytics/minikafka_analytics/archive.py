@@ -52,8 +52,11 @@ def archive_of(java: Java) -> Path:
 
 
 @contextmanager
-def archived(java: Java) -> Iterator[str]:
-    """The options of a JVM that uses the archive, or, where there is none, of one that leaves it when it ends in the block."""
+def archived(java: Java, make: bool = True) -> Iterator[str]:
+    """The options of a JVM that uses the archive, or, where there is none, of one that leaves it when it ends in the block.
+
+    `make`: whether it leaves one; not of a JVM in which Spark may never start, for its archive would have next to nothing in it.
+    """
     archive = archive_of(java)
     if archive.is_file():
         with suppress(OSError):
@@ -61,7 +64,7 @@ def archived(java: Java) -> Iterator[str]:
         yield f'{QUIET} "-XX:SharedArchiveFile={archive}"'
         return
     new = archive.with_suffix(".new")
-    if not _begun(new):
+    if not make or not _begun(new):
         yield ""
         return
     made = archive.with_suffix(".made")

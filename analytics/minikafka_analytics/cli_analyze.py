@@ -8,8 +8,9 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from minikafka_analytics.stores import Place, StoreFailed, place
 
 if TYPE_CHECKING:
     from minikafka_analytics.analyze import ReportedRun, ReportPaths
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 HELP = "Spark analysis of runs: report.html, report.json, Parquet"
 
 T = TypeVar("T")
+
+PACKAGES = "spark.jars.packages"
 
 OK, NO, BAD_INPUT, COULD_NOT_TELL = 0, 1, 2, 3
 
@@ -28,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run_dirs",
         metavar="RUN_DIR",
         nargs="+",
-        type=Path,
-        help="a folder of `minikafka demo` or `chaos run`; or one folder of many of them: each that has no report of what "
-        "is in it now gets one, and all are compared (comparison.json)",
+        type=place,
+        help="a folder of `minikafka demo` or `chaos run`, here or in a store (s3a://bucket/runs/one); or one folder of many of "
+        "them: each that has no report of what is in it now gets one, and all are compared (comparison.json)",
     )
     parser.add_argument(
         "--master",
@@ -40,10 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=place,
         metavar="DIR",
-        help="where the report goes (default: the run's folder; of several, `comparison` beside the first; of a folder of runs, "
-        "comparison.json goes into its `comparison`)",
+        help="where the report goes, here or in a store (default: the run's folder; of several, `comparison` beside the first; "
+        "of a folder of runs, comparison.json goes into its `comparison`)",
     )
     parser.add_argument(
         "--missing",
@@ -52,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting for Spark, repeatable"
+    )
+    parser.add_argument(
+        "--packages",
+        metavar="GROUP:ID:VERSION",
+        help="jars for Spark with all that they need, from Maven Central, comma-separated: such as "
+        "org.apache.hadoop:hadoop-aws:VERSION to reach s3a:// (docs/analysis.md)",
     )
     parser.add_argument("--json", action="store_true", help="print where the report is, and its verdicts, as JSON")
 
@@ -65,12 +74,27 @@ def run(args: argparse.Namespace) -> int:
     settings = dict(pair.split("=", 1) for pair in args.conf if "=" in pair)
     if len(settings) < len(args.conf):
         return _fail("--conf must be KEY=VALUE", BAD_INPUT)
+    if args.packages and settings.setdefault(PACKAGES, args.packages) != args.packages:
+        return _fail(f"--packages: not beside --conf {PACKAGES}, which is the same", BAD_INPUT)
     try:
         import minikafka_analytics.analyze  # noqa: F401
     except ModuleNotFoundError as error:
         return _fail(f"{error.name} is not installed: pip install 'minikafka[analytics]'", COULD_NOT_TELL)
-    if args.missing:
-        return _missing(args, settings)
+    try:
+        return _tried(partial(_reached, args, settings), args.run_dirs[0])
+    except _Refused as refused:
+        return _fail(str(refused), refused.code)
+
+
+def _reached(args: argparse.Namespace, settings: Mapping[str, str]) -> int:
+    """The work itself, with one JVM for all of it where something is in a store."""
+    from minikafka_analytics.session import reached
+
+    with reached([*args.run_dirs, *([args.out] if args.out else [])], args.master, settings):
+        return _missing(args, settings) if args.missing else _ran(args, settings)
+
+
+def _ran(args: argparse.Namespace, settings: Mapping[str, str]) -> int:
     from minikafka_analytics.pending import is_parent
 
     if parents := [each for each in args.run_dirs if is_parent(each)]:
@@ -100,7 +124,7 @@ def _missing(args: argparse.Namespace, settings: Mapping[str, str]) -> int:
     return next((code for code in (COULD_NOT_TELL, BAD_INPUT, NO) if code in codes), OK)
 
 
-def _compare(parent: Path, args: argparse.Namespace, settings: Mapping[str, str]) -> int:
+def _compare(parent: Place, args: argparse.Namespace, settings: Mapping[str, str]) -> int:
     """The missing reports, each of its run alone, and the comparison of all; the worst exit code of the runs that are in it.
 
     A run that cannot be analysed is left out, and said to be; then the whole could not tell.
@@ -148,7 +172,7 @@ class _Refused(Exception):
         self.code = code
 
 
-def _tried(make: Callable[[], T], out: Path) -> T:
+def _tried(make: Callable[[], T], out: Place) -> T:
     """What `make` gives, which writes into `out`; raises _Refused for all that an analysis may raise."""
     from minikafka_analytics.java import JavaMissing
     from minikafka_analytics.on_kubernetes import BadMaster
@@ -160,20 +184,22 @@ def _tried(make: Callable[[], T], out: Path) -> T:
         return make()
     except (NoRun, BadMaster) as error:
         raise _Refused(str(error), BAD_INPUT) from error
-    except (JavaMissing, SparkDidNotStart, SparkFailed) as error:
+    except (JavaMissing, SparkDidNotStart, SparkFailed, StoreFailed) as error:
         raise _Refused(str(error), COULD_NOT_TELL) from error
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise _Refused(f"{out}: {error.strerror or error}", COULD_NOT_TELL if full else BAD_INPUT) from error
 
 
-def _analyse(run_dirs: Sequence[Path], out: Path, args: argparse.Namespace, settings: Mapping[str, str]) -> ReportPaths:
+def _analyse(
+    run_dirs: Sequence[Place], out: Place, args: argparse.Namespace, settings: Mapping[str, str]
+) -> ReportPaths:
     from minikafka_analytics.analyze import analyze
 
     return analyze(run_dirs, out, args.master, settings)
 
 
-def _report(run_dirs: Sequence[Path], out: Path, args: argparse.Namespace, settings: Mapping[str, str]) -> int:
+def _report(run_dirs: Sequence[Place], out: Place, args: argparse.Namespace, settings: Mapping[str, str]) -> int:
     from minikafka_analytics.analyze import told
 
     try:

@@ -7,9 +7,7 @@ Durations are seconds. `runs`, `recovery`, `outcomes` and `outliers` of the docu
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka import __version__
@@ -18,7 +16,8 @@ from minikafka_analytics.formatting import count, seconds
 from minikafka_analytics.jobs import outcomes, outliers, recovery, reports
 from minikafka_analytics.on_kubernetes import executors_like_this_pod
 from minikafka_analytics.pending import HISTORY, REPORT
-from minikafka_analytics.session import spark_session
+from minikafka_analytics.session import reached, spark_session
+from minikafka_analytics.stores import Place, make_folder, put_text
 from minikafka_analytics.trouble import in_one_line
 
 if TYPE_CHECKING:
@@ -33,14 +32,14 @@ NAME = "comparison.json"
 class Comparison(NamedTuple):
     """Where the document is, and what is in it."""
 
-    path: Path
+    path: Place
     document: Record
 
 
 def compare(
-    runs: Sequence[Path],
-    out: Path,
-    left_out: Mapping[Path, str] | None = None,
+    runs: Sequence[Place],
+    out: Place,
+    left_out: Mapping[Place, str] | None = None,
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
 ) -> Comparison:
@@ -48,11 +47,18 @@ def compare(
 
     `left_out`: what else is not in it, and why; a copy of a run that is in it is left out, too. Raises what `analyze` raises.
     """
+    with reached([*runs, out], master, settings):
+        return _compared(runs, out, left_out or {}, master, settings)
+
+
+def _compared(
+    runs: Sequence[Place], out: Place, left_out: Mapping[Place, str], master: str, settings: Mapping[str, str] | None
+) -> Comparison:
     runs = [run.expanduser().resolve() for run in runs]
     twins = copies(runs)
     kept = [run for run in runs if run not in twins]
     out = out.expanduser().resolve()
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     paths = [run / REPORT for run in kept]
     with (
         executors_like_this_pod(master, settings, [out, *kept]) as (where, chosen),
@@ -71,7 +77,7 @@ def compare(
         each.unpersist()
         times.unpersist()
     whole = {
-        **{str(run): why for run, why in (left_out or {}).items()},
+        **{str(run): why for run, why in left_out.items()},
         **{str(run): why for run, why in twins.items()},
     }
     document = {
@@ -83,9 +89,9 @@ def compare(
     return Comparison(_write(out / NAME, document), document)
 
 
-def copies(runs: Sequence[Path]) -> dict[Path, str]:
+def copies(runs: Sequence[Place]) -> dict[Place, str]:
     """The runs whose history is another's, by the digests in their reports, and whose: such a pair counts once."""
-    first: dict[str, Path] = {}
+    first: dict[str, Place] = {}
     found = {}
     for run in runs:
         (told,) = json.loads((run / REPORT).read_text(encoding="utf-8"))["runs"]
@@ -149,8 +155,6 @@ def _collected(table: DataFrame) -> list[Record]:
     return [row.asDict(recursive=True) for row in table.collect()]
 
 
-def _write(path: Path, document: Record) -> Path:
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(new, path)
+def _write(path: Place, document: Record) -> Place:
+    put_text(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     return path

@@ -5,10 +5,8 @@ Bad lines go to the table `quarantine`. What is landed, and what was before, is 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics import manifest as manifests
@@ -17,6 +15,7 @@ from minikafka_analytics.parsing import Source, columns_of, refused, sources, ty
 from minikafka_analytics.paths import literally, uri, with_names
 from minikafka_analytics.run_folder import NoRun, RunFolder
 from minikafka_analytics.schemas import QUARANTINE, QUARANTINED, TABLES, Landed
+from minikafka_analytics.stores import Place, remove
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +32,7 @@ class Landing:
     from several threads.
     """
 
-    def __init__(self, runs: Sequence[RunFolder], out: Path) -> None:
+    def __init__(self, runs: Sequence[RunFolder], out: Place) -> None:
         self._runs = runs
         self._out = out
         self.anew: list[Manifest] = []
@@ -57,7 +56,7 @@ class Landing:
                 folders.append(folder)
         return load(spark, table, self._out, folders)
 
-    def _land(self, spark: SparkSession, run: RunFolder, source: Source, table: Landed, folder: Path) -> Manifest:
+    def _land(self, spark: SparkSession, run: RunFolder, source: Source, table: Landed, folder: Place) -> Manifest:
         told = manifests.of_file(source, table, run.path)
         new = manifests.being_written(folder)
         frame, counted = _counted(typed(spark, [source], table))
@@ -72,8 +71,8 @@ class Landing:
             manifests.write(told, new)
             manifests.put(kept, quarantine)
         else:
+            remove(quarantine)
             manifests.write(told, new)
-            shutil.rmtree(quarantine, ignore_errors=True)
         manifests.put(new, folder)
         return told
 
@@ -107,13 +106,13 @@ class Landing:
             if path.name in kept:
                 continue
             if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-                shutil.rmtree(manifests.folder_of(self._out, QUARANTINE, run.id) / path.name, ignore_errors=True)
+                manifests.forget(path)
+                remove(manifests.folder_of(self._out, QUARANTINE, run.id) / path.name)
             else:
-                path.unlink(missing_ok=True)
+                remove(path)
 
 
-def load(spark: SparkSession, table: Landed, out: Path, folders: Sequence[Path]) -> DataFrame:
+def load(spark: SparkSession, table: Landed, out: Place, folders: Sequence[Place]) -> DataFrame:
     """The rows in these folders of a landed table, with the schema declared rather than guessed from the files."""
     columns = {**columns_of(table), "run": "STRING", "file": "STRING"}
     if not folders:
@@ -121,7 +120,7 @@ def load(spark: SparkSession, table: Landed, out: Path, folders: Sequence[Path])
         return spark.sql(f"SELECT {nothing} WHERE false")
     schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
     reader = spark.read.schema(schema).option("basePath", uri(spark, out / table.name))
-    return with_names(reader.parquet(*(literally(spark, folder) for folder in folders)), "run", "file")
+    return with_names(reader.parquet(*(literally(spark, folder) for folder in folders)), out, "run", "file")
 
 
 def answers(landed: Mapping[str, Sequence[Manifest]]) -> dict[str, list[Record]]:
@@ -173,7 +172,7 @@ def _counted(frame: DataFrame) -> tuple[DataFrame, Any]:
     return frame.observe(seen, *(F.expr(text).alias(name) for name, text in figures.items())), seen
 
 
-def _by_reason(spark: SparkSession, quarantine: Path) -> dict[str, dict[str, Any]]:
+def _by_reason(spark: SparkSession, quarantine: Place) -> dict[str, dict[str, Any]]:
     from pyspark.sql import functions as F
 
     figures = ("count(*) AS lines", "min(line) AS first", f"left(min_by(text, line), {LONGEST_EXAMPLE}) AS example")

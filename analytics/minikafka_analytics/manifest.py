@@ -1,8 +1,10 @@
 """What was landed of each file of a run: a manifest beside its rows, by which the next analysis knows what is there.
 
 The folder of a file's rows appears with its manifest in one rename, so that rows without a manifest, or half of them, are never
-where anybody reads. Rows are there for good as long as the file has the size and the time of change that the manifest tells, or
-else the same SHA-256 (a copy of a run); as the landing of another version, or of lines that are declared otherwise, they are not.
+where anybody reads. A store renames no folder at once: there the manifest goes first and is written last, and rows without one do
+not count. Rows are there for good as long as the file has the size and the time of change (of an object: the entity tag) that the
+manifest tells, or else the same SHA-256 (a copy of a run); as the landing of another version, or of lines that are declared
+otherwise, they are not.
 """
 
 from __future__ import annotations
@@ -11,14 +13,13 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from minikafka_analytics import schemas
 from minikafka_analytics.parsing import Source
 from minikafka_analytics.schemas import Landed
+from minikafka_analytics.stores import Place, Seen, digest, in_store, make_folder, put_text, remove, seen
 
 VERSION = 1
 """Counts up with every change of `parsing` by which the same line is landed otherwise; declarations count by themselves."""
@@ -32,7 +33,7 @@ ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
 class Manifest:
     """Of one landed file. `quarantined`: by reason the number of `lines`, the `first` of them (from 1) and its text (`example`).
 
-    `rows` were landed, `bad` lines were not; a scrape is many rows. `folder` is where the run was.
+    `rows` were landed, `bad` lines were not; a scrape is many rows. `folder` is where the run was; `etag` may be empty.
     """
 
     schema: str
@@ -46,6 +47,7 @@ class Manifest:
     rows: int = 0
     bad: int = 0
     quarantined: dict[str, dict[str, Any]] = field(default_factory=dict)
+    etag: str = ""
 
 
 def schema_version(table: Landed) -> str:
@@ -54,7 +56,7 @@ def schema_version(table: Landed) -> str:
     return f"{VERSION}-{hashlib.sha256(declared.encode()).hexdigest()[:12]}"
 
 
-def folder_of(out: Path, table: str, run: str, file: str | None = None) -> Path:
+def folder_of(out: Place, table: str, run: str, file: str | None = None) -> Place:
     """Where the rows of a run, or of one file of it, are landed; Spark reads run and file from the names."""
     whole = out / table / f"run={_escaped(run)}"
     return whole if file is None else whole / f"file={_escaped(file)}"
@@ -64,22 +66,23 @@ def _escaped(name: str) -> str:
     return ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", name)
 
 
-def of_file(source: Source, table: Landed, folder: Path) -> Manifest:
+def of_file(source: Source, table: Landed, folder: Place) -> Manifest:
     """What a landing of this file has to say, before it is read: what is written to it meanwhile is landed the next time."""
-    seen = source.path.stat()
+    now = seen(source.path)
     return Manifest(
         schema_version(table),
         source.run,
         table.name,
         source.name,
         str(folder),
-        seen.st_size,
-        seen.st_mtime_ns,
+        now.bytes,
+        now.mtime_ns,
         digest(source.path),
+        etag=now.etag,
     )
 
 
-def read(folder: Path) -> Manifest | None:
+def read(folder: Place) -> Manifest | None:
     """The manifest in a folder of rows; None where there is none, or none that can be read."""
     try:
         return Manifest(**json.loads((folder / NAME).read_text(encoding="utf-8")))
@@ -87,46 +90,62 @@ def read(folder: Path) -> Manifest | None:
         return None
 
 
-def current(source: Source, table: Landed, folder: Path) -> Manifest | None:
+def current(source: Source, table: Landed, folder: Place) -> Manifest | None:
     """The manifest of what is landed in this folder, if that is all there is in the file now."""
-    found, seen = read(folder), source.path.stat()
-    if found is None or found.schema != schema_version(table) or found.bytes != seen.st_size:
+    found, now = read(folder), seen(source.path)
+    if found is None or found.schema != schema_version(table) or found.bytes != now.bytes:
         return None
-    if found.mtime_ns == seen.st_mtime_ns:
+    if _unchanged(found, now):
         return found
     if found.sha256 != digest(source.path):
         return None
-    touched = replace(found, mtime_ns=seen.st_mtime_ns)
+    touched = replace(found, mtime_ns=now.mtime_ns, etag=now.etag)
     write(touched, folder)
     return touched
 
 
-def write(manifest: Manifest, folder: Path) -> None:
+def _unchanged(found: Manifest, now: Seen) -> bool:
+    """Whether a file of the same size is the same. An object that was copied has another time, and the same entity tag."""
+    return found.etag == now.etag if now.etag else found.mtime_ns == now.mtime_ns
+
+
+def write(manifest: Manifest, folder: Place) -> None:
     """At once: who reads meanwhile sees the old one or the new one."""
-    new = folder / f".{NAME}.new"
-    new.write_text(json.dumps(asdict(manifest), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(new, folder / NAME)
+    put_text(folder / NAME, json.dumps(asdict(manifest), indent=1, ensure_ascii=False) + "\n")
 
 
-def being_written(folder: Path) -> Path:
-    """Where rows are written that shall be in `folder`; what somebody left there who died is removed."""
-    new = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
-    new.parent.mkdir(parents=True, exist_ok=True)
+def being_written(folder: Place) -> Place:
+    """Where rows are written that shall be in `folder`; what somebody left there who died is removed.
+
+    In a store it is `folder` itself: what is in it goes, and nothing counts there until a manifest is written.
+    """
+    if in_store(folder):
+        forget(folder)
+        return folder
+    new = _beside(folder, "new")
+    remove(new)
+    make_folder(new.parent)
     return new
 
 
-def put(new: Path, folder: Path) -> None:
+def put(new: Place, folder: Place) -> None:
     """Have the rows in `new` be those in `folder`. Who dies on the way leaves the old ones, the new ones, or none."""
-    old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
+    if new == folder:
+        return
+    old = _beside(folder, "old")
+    remove(old)
     if folder.exists():
-        os.replace(folder, old)
-    os.replace(new, folder)
-    shutil.rmtree(old, ignore_errors=True)
+        os.replace(str(folder), str(old))
+    os.replace(str(new), str(folder))
+    remove(old)
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def forget(folder: Place) -> None:
+    """Removes rows. The manifest goes first: a store removes one object after the other, and what is left must not count."""
+    if in_store(folder):
+        remove(folder / NAME)
+    remove(folder)
+
+
+def _beside(folder: Place, what: str) -> Place:
+    return folder.parent / f".{folder.name}.{what}"

@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from minikafka_analytics.file_server import serving
+from minikafka_analytics.stores import Place
 
 Object = dict[str, Any]
 
@@ -71,13 +72,13 @@ def is_kubernetes(master: str) -> bool:
 
 @contextmanager
 def executors_like_this_pod(
-    master: str, settings: Mapping[str, str] | None, paths: Sequence[Path]
+    master: str, settings: Mapping[str, str] | None, paths: Sequence[Place]
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Master and settings for Spark. Of another master than Kubernetes they are what was given.
 
-    `paths`: the folders that driver and executors both have to reach; the first is written, the others are read. What is in
-    `settings` or in Spark's own spark-defaults.conf is left alone; who names an image there has said everything. :data:`SPREAD`
-    among them asks for different nodes. Raises BadMaster where that cannot work.
+    `paths`: the folders that driver and executors both have to reach; the first is written, the others are read. Those in
+    stores are reached from anywhere. What is in `settings` or in Spark's own spark-defaults.conf is left alone; who names an
+    image there has said everything. :data:`SPREAD` among them asks for different nodes. Raises BadMaster where that cannot work.
     """
     given = dict(settings or {})
     if not is_kubernetes(master):
@@ -92,16 +93,17 @@ def executors_like_this_pod(
         return
     pod, claims = _this_pod()
     one_node = is_of_one_node(pod, claims)
-    served = one_node and spread != NONE
+    written, read = ([path for path in some if isinstance(path, Path)] for some in (paths[:1], paths[1:]))
+    served = one_node and spread != NONE and bool(written or read)
     if not served:
-        for path in paths:
+        for path in (*written, *read):
             must_be_on_a_volume(pod, path)
     with tempfile.TemporaryDirectory(prefix="minikafka-executor-") as folder:
         template = Path(folder) / "executor.json"  # JSON is YAML
         template.write_text(json.dumps(executor_pod(pod, one_node=one_node, spread=spread)), encoding="utf-8")
         made = {**DEFAULTS, **settings_for(pod, template)}
         nothing: AbstractContextManager[dict[str, str]] = nullcontext({})
-        with serving(made["spark.driver.host"], paths[1:], paths[:1]) if served else nothing as how:
+        with serving(made["spark.driver.host"], read, written) if served else nothing as how:
             if served:
                 # Else whoever reaches the driver is told all settings, and so how to ask for its files.
                 made |= {**how, "spark.authenticate": "true"}

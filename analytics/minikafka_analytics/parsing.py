@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from minikafka_analytics.paths import literally, read_as
 from minikafka_analytics.run_folder import RunFolder
 from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, INTS, METRICS_READ, SAMPLES, UP, Landed, Reason
+from minikafka_analytics.stores import Place, below
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,14 +43,14 @@ class Source(NamedTuple):
 
     run: str
     name: str
-    path: Path
+    path: Place
     place: int
 
 
 def sources(run: RunFolder, table: Landed) -> list[Source]:
     """The files of a run that are landed as this table, each named as in the run's folder."""
     found = enumerate(run.files(table.name))
-    return [Source(run.id, path.relative_to(run.path).as_posix(), path, place) for place, path in found]
+    return [Source(run.id, below(path, run.path), path, place) for place, path in found]
 
 
 def columns_of(table: Landed) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""How Spark is told where folders of this machine are: by `file://`, or through the driver (`file_server.py`).
+"""How Spark is told where folders are: those of this machine by `file://`, or through the driver (`file_server.py`); those in
+stores (`stores.py`) by their own names.
 
 Hadoop's client of WebHDFS takes some names for encoded ones and decodes them (`%`, `+`, `;`; HDFS-14323), and Hadoop expands
 patterns in names. So there names are spelt in letters that neither minds, the others as `~` and their bytes in hexadecimal.
@@ -10,6 +11,8 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from minikafka_analytics.stores import Place, StorePath, in_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,34 +39,40 @@ def prefix(spark: SparkSession) -> str:
     return str(spark.conf.get(PREFIX_SETTING, HERE))
 
 
-def uri(spark: SparkSession, path: Path) -> str:
+def uri(spark: SparkSession, path: Place) -> str:
     """A folder for what Hadoop does not look for patterns in."""
+    if isinstance(path, StorePath):
+        return str(path)
     where = prefix(spark)
     return f"{where}{path if where == HERE else encoded(str(path))}"
 
 
-def read_as(spark: SparkSession, path: Path) -> str:
+def read_as(spark: SparkSession, path: Place) -> str:
     """What Spark calls a file in `_metadata.file_path`."""
+    if isinstance(path, StorePath):
+        return path.listed_as()
     java: Any = spark.sparkContext._jvm
     named = f"file:{path}" if prefix(spark) == HERE else uri(spark, path)
     return str(java.org.apache.hadoop.fs.Path(named).toUri().toString())
 
 
-def literally(spark: SparkSession, path: Path) -> str:
+def literally(spark: SparkSession, path: Place) -> str:
     """A path in which Hadoop finds no pattern to expand."""
-    if prefix(spark) != HERE:
+    if isinstance(path, Path) and prefix(spark) != HERE:
         return uri(spark, path)
-    return HERE + "".join("\\" + letter if letter in r"[]{}*?\\" else letter for letter in str(path))
+    return ("" if in_store(path) else HERE) + "".join(
+        "\\" + letter if letter in r"[]{}*?\\" else letter for letter in str(path)
+    )
 
 
-def with_names(rows: DataFrame, *columns: str) -> DataFrame:
-    """Columns that Spark made of names in paths (`run=.../file=...`), with the names as they are.
+def with_names(rows: DataFrame, where: Place, *columns: str) -> DataFrame:
+    """Columns that Spark made of names in paths below `where` (`run=.../file=...`), with the names as they are.
 
     Spark decodes what is percent-encoded in them; where they are served that is left to do, below the other spelling.
     """
     from pyspark.sql import functions as F
 
-    if prefix(rows.sparkSession) == HERE:
+    if in_store(where) or prefix(rows.sparkSession) == HERE:
         return rows
     plain = {}
     for name in columns:

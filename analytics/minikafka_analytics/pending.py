@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from minikafka_analytics import manifest as manifests
 from minikafka_analytics.parsing import sources
 from minikafka_analytics.run_folder import NoRun, open_runs
 from minikafka_analytics.schemas import TABLES
+from minikafka_analytics.stores import Place, lines
 
 REPORT = "report.json"
 JOURNAL = "journal.jsonl"
@@ -21,20 +22,20 @@ class Runs(NamedTuple):
     `left_out` says of the others why.
     """
 
-    ended: tuple[Path, ...]
-    missing: tuple[Path, ...]
-    left_out: dict[Path, str]
+    ended: tuple[Place, ...]
+    missing: tuple[Place, ...]
+    left_out: dict[Place, str]
 
 
-def is_parent(folder: Path) -> bool:
+def is_parent(folder: Place) -> bool:
     """Whether a folder is no run and holds runs."""
     return folder.is_dir() and not _is_run(folder) and any(_is_run(child) for child in folder.iterdir())
 
 
-def runs_in(parent: Path) -> Runs:
+def runs_in(parent: Place) -> Runs:
     """The runs in a folder. A run without a verdict goes on or was cut short: it is left out, unless somebody had it analysed."""
     ended, missing, left_out = [], [], {}
-    for run in sorted(child for child in parent.iterdir() if _is_run(child)):
+    for run in _by_name([child for child in parent.iterdir() if _is_run(child)]):
         reported = (run / REPORT).is_file()
         journal = run / JOURNAL
         if not reported and journal.is_file() and not _has_ended(journal):
@@ -48,11 +49,11 @@ def runs_in(parent: Path) -> Runs:
     return Runs(tuple(ended), tuple(missing), left_out)
 
 
-def _is_run(folder: Path) -> bool:
+def _is_run(folder: Place) -> bool:
     return folder.is_dir() and any((folder / name).is_file() for name in (JOURNAL, HISTORY))
 
 
-def _is_current(run: Path) -> bool:
+def _is_current(run: Place) -> bool:
     """Whether the report is of what is in the run's files: by their manifests, so that none of them is read."""
     try:
         (told,) = json.loads((run / REPORT).read_text(encoding="utf-8"))["runs"]
@@ -69,20 +70,24 @@ def _is_current(run: Path) -> bool:
     return landed == reported
 
 
-def without_report(parent: Path) -> list[Path]:
+def without_report(parent: Place) -> list[Place]:
     """The folders in `parent` whose journal has a verdict and that hold no report, in the order of their names.
 
     Raises NoRun when there is no such folder. A run that goes on has no verdict; it is for a later time.
     """
     if not parent.is_dir():
         raise NoRun(f"{parent}: no such folder")
-    journals = sorted(parent.glob(f"*/{JOURNAL}"))
-    return [path.parent for path in journals if not (path.parent / REPORT).exists() and _has_ended(path)]
+    journals = {run: run / JOURNAL for run in _by_name(parent.iterdir())}
+    there = {run: journal for run, journal in journals.items() if journal.exists()}
+    return [run for run, journal in there.items() if not (run / REPORT).exists() and _has_ended(journal)]
 
 
-def _has_ended(journal: Path) -> bool:
-    with journal.open(encoding="utf-8", errors="replace") as lines:
-        return any('"verdict"' in line and _kind(line) == "verdict" for line in lines)
+def _has_ended(journal: Place) -> bool:
+    return any('"verdict"' in line and _kind(line) == "verdict" for line in lines(journal))
+
+
+def _by_name(folders: Iterable[Place]) -> list[Place]:
+    return sorted(folders, key=lambda folder: folder.name)
 
 
 def _kind(line: str) -> object:

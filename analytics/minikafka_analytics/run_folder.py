@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from minikafka_analytics.stores import Place, tail
 
 UNANSWERED = Path("metrics/unanswered.json")
 """What a Prometheus was asked for and did not answer (`sources.put_metrics`): no table, but the report tells it."""
@@ -25,16 +26,16 @@ class RunFolder:
     """Where a run lies and what is in it. Files that are not there are left out, never invented."""
 
     id: str
-    path: Path
-    journal: tuple[Path, ...]
-    history: tuple[Path, ...]
-    events: tuple[Path, ...]
-    samples: tuple[Path, ...]
-    replicas: tuple[Path, ...]
+    path: Place
+    journal: tuple[Place, ...]
+    history: tuple[Place, ...]
+    events: tuple[Place, ...]
+    samples: tuple[Place, ...]
+    replicas: tuple[Place, ...]
 
-    def files(self, table: str) -> tuple[Path, ...]:
+    def files(self, table: str) -> tuple[Place, ...]:
         """The files that are landed as `table`."""
-        found: tuple[Path, ...] = getattr(self, table)
+        found: tuple[Place, ...] = getattr(self, table)
         return found
 
     def torn_ends(self, table: str) -> int:
@@ -58,8 +59,11 @@ class RunFolder:
         return [name for name, files in names.items() if not files]
 
 
-def open_runs(paths: Sequence[Path]) -> list[RunFolder]:
-    """Opens each folder as a run. Raises NoRun when one is missing or holds neither a journal nor a history."""
+def open_runs(paths: Sequence[Place]) -> list[RunFolder]:
+    """Opens each folder as a run. Raises NoRun when one is missing or holds neither a journal nor a history.
+
+    One in a store is asked for by Spark's JVM (`session.reached`); StoreFailed is raised when that does not answer for it.
+    """
     if not paths:
         raise NoRun("no run given: name at least one folder, such as runs/20260101-120000")
     resolved = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
@@ -67,7 +71,7 @@ def open_runs(paths: Sequence[Path]) -> list[RunFolder]:
     return [_open(path, name) for path, name in zip(resolved, names, strict=True)]
 
 
-def _open(path: Path, name: str) -> RunFolder:
+def _open(path: Place, name: str) -> RunFolder:
     if not path.is_dir():
         raise NoRun(f"{path}: no such run folder")
     run = RunFolder(
@@ -75,8 +79,8 @@ def _open(path: Path, name: str) -> RunFolder:
         path=path,
         journal=_there(path / "journal.jsonl"),
         history=_there(path / "history.jsonl"),
-        events=tuple(sorted(file for file in (path / "events").glob("*.jsonl") if _there(file))),
-        samples=tuple(sorted(file for file in (path / "metrics").glob("*.jsonl") if _there(file))),
+        events=_logs(path / "events"),
+        samples=_logs(path / "metrics"),
         replicas=_there(path / "replicas.jsonl"),
     )
     if not run.journal and not run.history:
@@ -84,7 +88,7 @@ def _open(path: Path, name: str) -> RunFolder:
     return run
 
 
-def unanswered(run: Path) -> list[dict[str, Any]]:
+def unanswered(run: Place) -> list[dict[str, Any]]:
     """What a Prometheus did not answer for: metric, began and ended (unix seconds), reason."""
     try:
         found = json.loads((run / UNANSWERED).read_text(encoding="utf-8"))
@@ -95,23 +99,25 @@ def unanswered(run: Path) -> list[dict[str, Any]]:
         return [{"metric": "", "began": 0.0, "ended": 0.0, "reason": f"{UNANSWERED} cannot be read: {error}"}]
 
 
-def _is_torn(path: Path) -> bool:
-    with path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(end - LONGEST_LINE_BYTES, 0))
-        tail = file.read().rpartition(b"\n")[2]
+def _is_torn(path: Place) -> bool:
+    last = tail(path, LONGEST_LINE_BYTES).rpartition(b"\n")[2]
     try:
-        json.loads(tail or b"0")
+        json.loads(last or b"0")
     except ValueError:
         return True
     return False
 
 
-def _there(path: Path) -> tuple[Path, ...]:
+def _logs(folder: Place) -> tuple[Place, ...]:
+    found: list[Place] = [file for file in folder.glob("*.jsonl") if _there(file)]
+    return tuple(sorted(found, key=lambda file: file.name))
+
+
+def _there(path: Place) -> tuple[Place, ...]:
     return (path,) if path.is_file() and path.stat().st_size else ()
 
 
-def _names(paths: list[Path]) -> list[str]:
+def _names(paths: list[Place]) -> list[str]:
     """Folder names; where two are equal, as many of the folders above them as it takes to tell them apart."""
     depth = 1
     while True:

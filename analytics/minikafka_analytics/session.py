@@ -11,14 +11,17 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics.archive import archived
-from minikafka_analytics.java import find_java
+from minikafka_analytics.java import Java, find_java
+from minikafka_analytics.on_kubernetes import DEFAULTS, IN_CLUSTER, MASTER, is_kubernetes
+from minikafka_analytics.stores import Place, in_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +79,14 @@ INTERPRETED = {
     "spark.sql.subexpressionElimination.enabled": "false",
 }
 # Growing the heap and the class space step by step costs a full collection each time; two cores need no parallel collector.
+STORES = {
+    # Of its own accord S3A tries for minutes before it says that a store does not answer.
+    "spark.hadoop.fs.s3a.attempts.maximum": "1",
+    "spark.hadoop.fs.s3a.retry.limit": "2",
+    "spark.hadoop.fs.s3a.connection.establish.timeout": "10s",
+    "spark.hadoop.fs.s3a.connection.timeout": "15s",
+}
+"""What Hadoop is told beside what the user says, where something is in a store."""
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xms800m -Xmn500m"
 # In a job of seconds the second JIT compiler costs more CPU than its code gives back.
 SMALL_JVM_OPTIONS = "-XX:TieredStopAtLevel=1"
@@ -108,44 +119,37 @@ def spark_session(
     Where a session is already active in this process it is lent and left running. Raises JavaMissing before anything
     is started when there is no Java to run on.
     """
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
         return
-    local = master.startswith("local")
-    java = find_java()
-    os.environ["JAVA_HOME"] = str(java.home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whichever python3 is first on the PATH
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if local:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark warns about a name that resolves to loopback
+    java = _java_found(master)
     scratch = Path(tempfile.mkdtemp(prefix="minikafka-spark-"))
     is_small = of_few_bytes(size)
-    chosen = ALWAYS | (LOCAL if local else {}) | settings_for(size)
+    reach = _reaches[-1] if _reaches else None
+    if reach is not None and reach.is_small and not is_small:
+        _end_gateway()  # its JVM has one JIT compiler, which what is large would wait for
+        reach.is_small = False
+    started = SparkContext._gateway is None  # else by `reached`
+    chosen = ALWAYS | (LOCAL if is_local(master) else {}) | (STORES if reach else {}) | settings_for(size)
     chosen["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
+    if is_local(master):
+        chosen["spark.local.dir"] = str(scratch)
     session = None
     try:
-        with archived(java) if local and is_small else nullcontext("") as class_archive:
-            if local:
-                chosen["spark.local.dir"] = str(scratch)
-                chosen["spark.driver.extraJavaOptions"] = (
-                    f"{JVM_OPTIONS} {class_archive} "
-                    f'-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={scratch}"'
-                )
-            chosen |= dict(settings or {})
+        place = reach.scratch if reach else scratch
+        nothing: AbstractContextManager[dict[str, str]] = nullcontext({})
+        classes = archived(java, make=reach is None) if is_small else nullcontext("")
+        with _launched(master, place, classes) if started else nothing as options:
             builder = SparkSession.builder.master(small(master)).appName("minikafka analyze")
-            for key, value in chosen.items():
+            for key, value in (chosen | options | dict(settings or {})).items():
                 builder = builder.config(key, value)
             try:
-                with _jvm_stderr(scratch / "jvm.stderr") as said:
-                    try:
-                        session = builder.getOrCreate()
-                    except Exception as error:
-                        raise SparkDidNotStart(
-                            f"Spark did not start on {java.home}: {_last_words(said, error)}"
-                        ) from error
+                with _starting(java, scratch):
+                    session = builder.getOrCreate()
                 session.sparkContext.setLogLevel("ERROR")
                 yield session
             finally:
@@ -154,9 +158,98 @@ def spark_session(
                         Exception
                     ):  # a JVM that has died cannot be stopped, and what killed it is being raised
                         session.stop()
+                if started and reach is None:
+                    _end_gateway()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@dataclass
+class _Reach:
+    """A JVM that `reached` keeps: its folder for temporary files, and whether it was launched for small runs, as most are."""
+
+    scratch: Path
+    is_small: bool = True
+
+
+_reaches: list[_Reach] = []
+
+
+@contextmanager
+def reached(places: Sequence[Place], master: str, settings: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Has stores be readable while the body runs: where one of the places is in a store, Spark's JVM is started before Spark is.
+
+    What is in a store has to be listed before it is known how much it is, and so how Spark is to plan. Sessions in the body use
+    that JVM, and it is ended at the end. Where one runs already it is left running. Raises what `spark_session` raises.
+    """
+    if not any(map(in_store, places)):
+        yield
+        return
+    from pyspark import SparkConf, SparkContext
+
+    if SparkContext._gateway is not None:
+        yield
+        return
+    java = _java_found(master)
+    scratch = Path(tempfile.mkdtemp(prefix="minikafka-spark-"))
+    try:
+        with _launched(master, scratch, archived(java, make=False)) as options:
+            chosen = ALWAYS | (LOCAL if is_local(master) else {}) | STORES | options
+            chosen["spark.driver.defaultJavaOptions"] = SMALL_JVM_OPTIONS
+            if is_kubernetes(master):
+                chosen["spark.driver.memory"] = DEFAULTS["spark.driver.memory"]
+            conf = SparkConf(loadDefaults=False).setMaster(IN_CLUSTER if master == MASTER else small(master))
+            conf.setAll([*chosen.items(), *(settings or {}).items()])
+            try:
+                with _starting(java, scratch):
+                    SparkContext._ensure_initialized(conf=conf)
+                _reaches.append(_Reach(scratch))
+                yield
+            finally:
+                _reaches.clear()
                 _end_gateway()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def is_local(master: str) -> bool:
+    """Whether Spark works in the driver's process alone."""
+    return master.startswith("local")
+
+
+def _java_found(master: str) -> Java:
+    """Has this process's environment name the Java and the Python that Spark is to run on. Raises JavaMissing."""
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whichever python3 is first on the PATH
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark warns about a name that resolves to loopback
+    return java
+
+
+@contextmanager
+def _launched(master: str, scratch: Path, archive: AbstractContextManager[str]) -> Iterator[dict[str, str]]:
+    """The settings that a JVM is launched with which ends in the block. `archive` gives its options for an archive of classes."""
+    if not is_local(master):
+        yield {}
+        return
+    with archive as class_archive:
+        yield {
+            "spark.hadoop.hadoop.tmp.dir": str(scratch),  # where S3A keeps what it has not sent yet
+            "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {class_archive} "
+            f'-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={scratch}"',
+        }
+
+
+@contextmanager
+def _starting(java: Java, scratch: Path) -> Iterator[None]:
+    """Raises SparkDidNotStart for whatever the start of a JVM, or of Spark in it, raises."""
+    with _jvm_stderr(scratch / "jvm.stderr") as said:
+        try:
+            yield
+        except Exception as error:
+            raise SparkDidNotStart(f"Spark did not start on {java.home}: {_last_words(said, error)}") from error
 
 
 @contextmanager

@@ -6,14 +6,13 @@ stay. A table that is read back also has no plan below it, and planning a query 
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics.paths import literally, uri
 from minikafka_analytics.sql import forget, name
+from minikafka_analytics.stores import Place, remove
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,7 +30,7 @@ class Steps:
     cost more than the second core gains, and few rows are not landed at all.
     """
 
-    def __init__(self, parent: Path, small: bool = False) -> None:
+    def __init__(self, parent: Place, small: bool = False) -> None:
         self._folder = parent.resolve() / f"steps-{uuid.uuid4().hex[:12]}"
         self._small = small
         self._named: list[DataFrame] = []
@@ -44,7 +43,8 @@ class Steps:
     ) -> None:
         with suppress(Exception):  # Spark may have died, which is what is being raised
             forget(self._named)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        with suppress(Exception):
+            remove(self._folder)
 
     def land(self, step: str, frame: DataFrame, few: bool = False) -> DataFrame:
         """Compute `frame` now, and give it as read from where it was written. `step` may be used once.

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from minikafka_analytics.stores import Place
+
 LONGEST_CAUSE = 300  # characters of what Spark said, for a failure that is none of the known ones
 
 RESULT_TOO_LARGE = "the answers are larger than the driver may hold: --conf spark.driver.maxResultSize=4g"
@@ -31,7 +33,7 @@ class SparkFailed(RuntimeError):
 
 
 @contextmanager
-def in_one_line(out: Path, scratch: Path | None = None) -> Iterator[None]:
+def in_one_line(out: Place, scratch: Path | None = None) -> Iterator[None]:
     """Turns whatever Spark raises into SparkFailed. JavaMissing and SparkDidNotStart say what to do by themselves.
 
     `out` is where the analysis writes, `scratch` where Spark spills to. PySpark's own log of exceptions, which repeats the stack
@@ -53,7 +55,7 @@ def in_one_line(out: Path, scratch: Path | None = None) -> Iterator[None]:
             logger.setLevel(level)
 
 
-def advice(text: str, out: Path, scratch: Path | None = None) -> str:
+def advice(text: str, out: Place, scratch: Path | None = None) -> str:
     """One line for the text of a failure."""
     if "maxResultSize" in text:
         return RESULT_TOO_LARGE

@@ -1,4 +1,4 @@
-"""Apache Kafka's own broker and tools, fetched by Maven into the user's cache and run with the machine's Java.
+"""Apache Kafka's own broker and tools, fetched by Maven into the user's cache and run with the machine's Java; other jars, too.
 
 The jars are never part of the repository. The folder's name contains a digest of ``pom.xml``, so another version is
 another folder, and two runs that fetch at the same time do no harm: each fetches beside it and renames.
@@ -49,10 +49,27 @@ def java_executable() -> str:
     return java
 
 
+def cached(name: str, told_by: Path) -> Path:
+    """The folder in the user's cache of what such a file tells to fetch, whether or not it is there yet."""
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache_home / "minikafka" / f"{name}-{hashlib.sha256(told_by.read_bytes()).hexdigest()[:12]}"
+
+
 def jar_folder() -> Path:
     """Where the jars of this ``pom.xml`` belong, whether or not they are there yet."""
-    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache_home / "minikafka" / f"apache-kafka-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+    return cached("apache-kafka", POM)
+
+
+def fetched_jars(name: str, pom: Path) -> Path:
+    """The folder of the jars of another ``pom.xml``; fetches them when they are not there.
+
+    Raises:
+        KafkaJarsMissing: Maven is missing, or could not fetch them.
+    """
+    folder = cached(name, pom)
+    if not folder.is_dir():
+        _fetch(folder, pom)
+    return folder
 
 
 @cache
@@ -69,15 +86,15 @@ def kafka_classpath() -> str:
     return f"{folder}/*"
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(folder: Path, pom: Path = POM) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise KafkaJarsMissing(f"no mvn on PATH to fetch Apache Kafka's jars with: {INSTALL_COMMAND}")
+        raise KafkaJarsMissing(f"no mvn on PATH to fetch jars with: {INSTALL_COMMAND}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
         command = [
-            *(maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"),
+            *(maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"),
             *("-DincludeScope=runtime", f"-DoutputDirectory={scratch}"),
         ]
         fetched = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False)

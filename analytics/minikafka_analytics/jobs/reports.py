@@ -6,11 +6,11 @@ Columns and their types are declared here. Durations are seconds; what a report 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
 from minikafka_analytics.paths import literally
+from minikafka_analytics.stores import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +46,7 @@ MEASURES = {
 }
 
 
-def read(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
+def read(spark: SparkSession, paths: Sequence[Place]) -> DataFrame:
     """One row a run, in the shape of `REPORT`."""
     reader = spark.read.schema(REPORT).option("multiLine", "true")
     return reader.json([literally(spark, path) for path in paths]).selectExpr("inline(runs)")

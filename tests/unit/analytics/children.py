@@ -27,7 +27,7 @@ def write_small_run(folder: Path) -> Path:
 
 
 def analyse(
-    run: Path, *arguments: str, meanwhile: Callable[[int], bool] | None = None, env: dict[str, str] | None = None
+    run: Path | str, *arguments: str, meanwhile: Callable[[int], bool] | None = None, env: dict[str, str] | None = None
 ) -> Ended:
     """Run `minikafka analyze`; `meanwhile` is called with its pid until it says True, and has to before the end."""
     command = [str(Path(sys.executable).with_name("minikafka")), "analyze", str(run), *arguments]
