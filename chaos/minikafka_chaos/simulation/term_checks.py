@@ -38,6 +38,9 @@ class TermChecks:
         """Terms (broker, controller epoch), and when they were first seen."""
         self._stopped: dict[int, float] = {}
         """When the store was last out of reach of a broker, so that nothing could be written."""
+        self._active: dict[tuple[int, int], float] = {}
+        """Since when a controller has held a broker (controller, broker) for alive: a heartbeat that the network held back may
+        come after it was fenced."""
         self._came_twice = float("-inf")
         """When a message was last sent that may come twice."""
 
@@ -97,10 +100,14 @@ class TermChecks:
         stopped = max(self._stopped.get(broker.id, 0.0), world.store.failed_at.get(broker.id, 0.0))
         heard = max(began, broker.awake_since, self._came_twice + TWICE_SECONDS, stopped)
         for other in world.brokers.values():
+            if not role.controller.image.is_active(other.id):
+                self._active.pop((broker.id, other.id), None)
+                continue
+            since = self._active.setdefault((broker.id, other.id), world.now)
             if not (other.up and other.paused) or other is broker:
                 continue
-            silent = world.now - max(heard, other.paused_at)
-            if silent > world.session + LATE_SECONDS and role.controller.image.is_active(other.id):
+            silent = world.now - max(heard, other.paused_at, since)
+            if silent > world.session + LATE_SECONDS:
                 self._checker.fail(
                     "B37 SilenceIsFenced",
                     f"controller {broker.id} has heard nothing of broker {other.id} for {silent:.2f} s, and has not fenced it",
