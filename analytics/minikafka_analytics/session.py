@@ -24,6 +24,7 @@ from minikafka_analytics.on_kubernetes import DEFAULTS, IN_CLUSTER, MASTER, is_k
 from minikafka_analytics.stores import Place, in_store
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 
@@ -58,6 +59,37 @@ LOCAL = {
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     "spark.sql.parquet.compression.codec": "zstd",
 }
+CATALYST = "org.apache.spark.sql.catalyst.optimizer"
+WITHOUT_EFFECT = (
+    *(
+        f"{CATALYST}.{rule}"
+        for rule in (
+            "ConstantPropagation",
+            "InjectRuntimeFilter",
+            "NullDownPropagation",
+            "OptimizeCsvJsonExprs",
+            "OptimizeOneRowRelationSubquery",
+            "OptimizeUpdateFields",
+            "OptimizeWindowFunctions",
+            "PushExtraPredicateThroughJoin",
+            "RemoveRedundantAggregates",
+            "ReplaceNullWithFalseInPredicate",
+            "RewriteCorrelatedScalarSubquery",
+            "UnwrapCastInBinaryComparison",
+        )
+    ),
+    *(
+        f"org.apache.spark.sql.execution.{rule}"
+        for rule in (
+            "datasources.PullOutVariantExtractions",
+            "datasources.PushVariantIntoScan",
+            "datasources.SchemaPruning",
+            "datasources.v2.V2ScanRelationPushDown",
+            "planmerging.MergeSubplans",
+        )
+    ),
+)
+"""Rules of Spark's optimizer that change no plan of an analysis; looking whether they apply is a fifteenth of all planning."""
 SMALL_BYTES = 128 << 20
 SMALL = {
     # Adaptive plans plan what runs for milliseconds again after each stage.
@@ -69,7 +101,25 @@ SMALL = {
     "spark.sql.maxPlanStringLength": "0",
     # `limit` tries one partition first, then four: each is a job of its own.
     "spark.sql.limit.initialNumPartitions": "100",
+    # Checks of each plan after each batch of rules, and the place in a program of each call, are for who debugs Spark.
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+    # What nothing here has: partitions to be pruned by other tables, variants, columns of CHAR, nested columns to be left out.
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
+    "spark.sql.variant.pushVariantIntoScan": "false",
+    "spark.sql.readSideCharPadding": "false",
+    "spark.sql.optimizer.excludedRules": ",".join(WITHOUT_EFFECT),
+    # Between threads of one process nothing is gained by making it smaller.
+    "spark.broadcast.compress": "false",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    # No other program waits for the marker of a folder; its manifest comes later.
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
+FOREIGN_CODE = frozenset({"spark.jars", "spark.jars.packages", "spark.sql.extensions", "spark.plugins"})
+"""Settings by which a user brings classes of his own, which may be extensions of Spark's."""
 INTERPRETED_BYTES = 40 << 20
 INTERPRETED = {
     # Of a demo run (25 MB) compiling generated code takes several times as long as running it (docs/proposals/015).
@@ -119,7 +169,7 @@ def spark_session(
     Where a session is already active in this process it is lent and left running. Raises JavaMissing before anything
     is started when there is no Java to run on.
     """
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -144,12 +194,14 @@ def spark_session(
         nothing: AbstractContextManager[dict[str, str]] = nullcontext({})
         classes = archived(java, make=reach is None) if is_small else nullcontext("")
         with _launched(master, place, classes) if started else nothing as options:
-            builder = SparkSession.builder.master(small(master)).appName("minikafka analyze")
-            for key, value in (chosen | options | dict(settings or {})).items():
-                builder = builder.config(key, value)
+            chosen = chosen | options | dict(settings or {})
+            conf = SparkConf().setMaster(small(master)).setAppName("minikafka analyze").setAll([*chosen.items()])
             try:
                 with _starting(java, scratch):
-                    session = builder.getOrCreate()
+                    if is_local(master) and not FOREIGN_CODE & chosen.keys():
+                        session = _session_without_extensions(conf)
+                    else:
+                        session = SparkSession.builder.config(conf=conf).getOrCreate()
                 session.sparkContext.setLogLevel("ERROR")
                 yield session
             finally:
@@ -240,6 +292,23 @@ def _launched(master: str, scratch: Path, archive: AbstractContextManager[str]) 
             "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {class_archive} "
             f'-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={scratch}"',
         }
+
+
+def _session_without_extensions(conf: SparkConf) -> SparkSession:
+    """A session that does not look for extensions on its class path.
+
+    One is there, of Spark's machine learning: to declare its functions, of which no question makes use, it takes Scala's reflection, and
+    with it 4 % of the CPU of a demo's analysis. No setting leaves it out; Spark itself makes further sessions like this.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context: Any = SparkContext.getOrCreate(conf)
+    jvm, options = context._jvm, dict(conf.getAll())
+    of_none, extensions = jvm.scala.Option.apply(None), jvm.org.apache.spark.sql.SparkSessionExtensions()
+    told, none = (jvm.PythonUtils.toScalaMap(each) for each in (options, {}))
+    made = jvm.org.apache.spark.sql.classic.SparkSession(context._jsc.sc(), of_none, of_none, extensions, told, none)
+    return SparkSession(context, jsparkSession=made, options=options)
 
 
 @contextmanager
