@@ -115,6 +115,8 @@ SMALL = {
     "spark.broadcast.compress": "false",
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
+    # Of a heap of 1 GB Spark makes pages of 16 MB: each aggregate and each sort of ten rows would take one or more.
+    "spark.buffer.pageSize": "1m",
     # No other program waits for the marker of a folder; its manifest comes later.
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
@@ -128,6 +130,13 @@ INTERPRETED = {
     # Interpreted, common expressions are looked up in a cache that is emptied for each row: 6 % of all CPU.
     "spark.sql.subexpressionElimination.enabled": "false",
 }
+GENERATED = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.subexpressionElimination.enabled": "true",
+}
+GENERATED_BYTES = 1 << 20
+"""From this size on a file is landed by generated code where all else is interpreted: each line takes more than a question asks of it."""
 # Growing the heap and the class space step by step costs a full collection each time; two cores need no parallel collector.
 STORES = {
     # Of its own accord S3A tries for minutes before it says that a store does not answer.
@@ -138,13 +147,26 @@ STORES = {
 }
 """What Hadoop is told beside what the user says, where something is in a store."""
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xms800m -Xmn500m"
-# In a job of seconds the second JIT compiler costs more CPU than its code gives back.
-SMALL_JVM_OPTIONS = "-XX:TieredStopAtLevel=1"
+# In a job of seconds the second JIT compiler costs more CPU than its code gives back; the first pays off at half of its thresholds.
+SMALL_JVM_OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:Tier3InvocationThreshold=100 -XX:Tier3MinInvocationThreshold=50 "
+    "-XX:Tier3CompileThreshold=1000 -XX:Tier3BackEdgeThreshold=30000"
+)
 
 
 def of_few_bytes(size: int) -> bool:
     """Whether files of this many bytes are planned as small data: as few tasks, stages and compiled classes as can be."""
     return size < SMALL_BYTES
+
+
+def generating(spark: SparkSession) -> SparkSession:
+    """A session beside this one, of the same context, that generates code; this one where it does so itself."""
+    if spark.conf.get("spark.sql.codegen.factoryMode", None) != INTERPRETED["spark.sql.codegen.factoryMode"]:
+        return spark
+    beside = spark.newSession()
+    for key, value in GENERATED.items():
+        beside.conf.set(key, value)
+    return beside
 
 
 def settings_for(size: int) -> dict[str, str]:
