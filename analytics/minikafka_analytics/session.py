@@ -135,8 +135,6 @@ GENERATED = {
     "spark.sql.codegen.factoryMode": "FALLBACK",
     "spark.sql.subexpressionElimination.enabled": "true",
 }
-GENERATED_BYTES = 1 << 20
-"""From this size on a file is landed by generated code where all else is interpreted: each line takes more than a question asks of it."""
 # Growing the heap and the class space step by step costs a full collection each time; two cores need no parallel collector.
 STORES = {
     # Of its own accord S3A tries for minutes before it says that a store does not answer.
