@@ -40,6 +40,7 @@ FOUND_SOMETHING = {
     107640: "a checkpoint that was refused, and written",
     108484: "groups of a record that is never committed",
     109387: "an epoch before the log start that the disk does not let go",
+    3002187: "an epoch before the start of a log that is empty, and the disk does not let it go",
     109558: "a coordinator that loads from a disk that refuses",
     900371: "a reassignment drops the last that has what is committed, itself still arriving",
 }

@@ -157,12 +157,14 @@ def epochs_differ(log: Log, view: View, led: set[int], disk_may_refuse: bool) ->
             wanted.append((epoch, offset))
     found = [(entry.epoch, entry.start_offset) for entry in log.epochs.entries]
     shown = f"the epoch cache has {found}, the batches from {start} to {end} have {wanted}"
+    if disk_may_refuse:  # the entry that covers the start begins there, whatever the disk has of it
+        found = found[sum(offset <= start for _, offset in found[1:]) :]
+        if found and found[0][1] < start:
+            found[0] = (found[0][0], start)
     if found and found[-1][1] == end and (found[-1][0] in led or start == end):
         found.pop()
     while found and found[-1][1] >= end and disk_may_refuse:
         found.pop()
-    if disk_may_refuse:
-        found = found[sum(offset <= start for _, offset in found[1:]) :]
     if found and wanted and found[0][0] == wanted[0][0] and found[0][1] <= start:
         found[0] = wanted[0]
     return None if found == wanted else shown
