@@ -242,7 +242,7 @@ def test_the_report_of_a_run_in_a_store_is_that_of_a_local_one(spark: Any, tmp_p
         assert report["runs"][0].pop("path").endswith("runs/one")
         del report["generated_at"]
     assert reports[0] == reports[1]
-    assert [(one.file, one.sha256) for one in there.landed] == [(one.file, one.sha256) for one in here.landed]
+    assert {(one.file, one.sha256) for one in there.landed} == {(one.file, one.sha256) for one in here.landed}
     assert not list((tmp_path / "there" / "parquet").glob("steps-*"))
     again = analyze(
         [of(tmp_path / "runs" / "one")], tmp_path / "here"
