@@ -2,7 +2,9 @@
 
 The state is replicated by replaying the log: followers feed it from what they fetch, so a new leader still recognises
 duplicates. Snapshots (`<offset>.snapshot`, Kafka's `ProducerSnapshot` schema, version 1) shorten the replay after a
-restart. They hold the last batch of each producer only, as Kafka's do.
+restart. Kafka's hold the last batch of each producer only, so that a broker that comes back refuses a duplicate of any of the
+four before it as out of order, though the record is in the log. These hold an entry for each batch that is remembered, oldest
+first; Kafka reads them, and keeps the last (`ProducerStateManager.loadFromSnapshot`).
 """
 
 from __future__ import annotations
@@ -196,16 +198,22 @@ class ProducerStateManager:
 
 def encode_snapshot(producers: dict[int, ProducerState]) -> bytes:
     """Kafka's format: version, CRC-32C of what follows, entries."""
-    body = bytearray(_SNAPSHOT_COUNT.pack(len(producers)))
+    entries = bytearray()
     for producer_id, state in producers.items():
+        for batch in state.batches[:-1]:
+            entries += _SNAPSHOT_ENTRY.pack(
+                producer_id, state.epoch, batch.last_sequence, batch.last_offset, batch.last_offset - batch.first_offset,
+                batch.timestamp, state.coordinator_epoch, state.transaction_first_offset,
+            )  # fmt: skip
         last_offset, delta = -1, 0
         if state.batches:
             last_offset = state.batches[-1].last_offset
             delta = last_offset - state.batches[-1].first_offset
-        body += _SNAPSHOT_ENTRY.pack(
+        entries += _SNAPSHOT_ENTRY.pack(
             producer_id, state.epoch, state.last_sequence, last_offset, delta,
             state.last_timestamp, state.coordinator_epoch, state.transaction_first_offset,
         )  # fmt: skip
+    body = _SNAPSHOT_COUNT.pack(len(entries) // _SNAPSHOT_ENTRY.size) + bytes(entries)
     return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
 
@@ -225,7 +233,9 @@ def decode_snapshot(data: bytes, path: str) -> dict[int, ProducerState]:
     producers: dict[int, ProducerState] = {}
     for fields in _SNAPSHOT_ENTRY.iter_unpack(body[_SNAPSHOT_COUNT.size :]):
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset = fields
-        state = producers[producer_id] = ProducerState()
+        state = producers.setdefault(producer_id, ProducerState())
+        if state.epoch != epoch or len(state.batches) == BATCHES_RETAINED:
+            state.batches.clear()  # no file of ours has that; the last counts, as for Kafka
         state.epoch = epoch
         state.last_timestamp = timestamp
         state.coordinator_epoch = coordinator_epoch

@@ -451,6 +451,8 @@ class Checker(Watcher):
         self.views = {key: View() if key[1].topic == topic else view for key, view in self.views.items()}
         self.marks = {key: mark for key, mark in self.marks.items() if key[1].topic != topic}
         self.excused = {tp for tp in self.excused if tp.topic != topic}
+        began = self.world.term_began
+        self.world.term_began = {key: at for key, at in began.items() if key[1].topic != topic}
 
     def _state(self, tp: TopicPartition, state: PartitionState, image: ClusterImage) -> None:
         old = self.states.get(tp)
@@ -519,6 +521,8 @@ class Checker(Watcher):
         leader = partition.leader
         assert leader is not None
         self.isr.proposed(broker, proposal.topic_partition)
+        if not self._exists(proposal.topic_partition, partition):
+            return  # of a topic that was deleted; it has not heard of that
         members = {m for m, _ in proposal.isr}
         removed = [m for m in leader.isr.committed if m not in members]
         began = self.world.term_began.setdefault((broker.id, proposal.topic_partition, leader.epoch), self.world.now)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 RETRY = 0.05
 TIMEOUT = 0.8
+OUT_OF_SEQUENCE = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH))
+"""The broker remembers something else of the producer, or nothing."""
 
 
 class Producer(Client):
@@ -32,6 +34,8 @@ class Producer(Client):
         self.sequence = 0
         self.epoch = 0
         self.made = 0
+        self.order = 0
+        """The number of the last batch."""
         self.stopped = False
         self.batch: bytes | None = None
         self.crc = 0
@@ -51,6 +55,7 @@ class Producer(Client):
         count = 1 if self.world.random.random() < 0.8 else self.world.random.randint(2, 4)
         self.values = [f"p{self.producer_id}-{self.made + i}" for i in range(count)]
         self.made += count
+        self.order += 1
         self._build()
         self.world.checker.clients.sent(self)
         self._send()
@@ -84,12 +89,12 @@ class Producer(Client):
                 self._send()
 
         def answered(answer: Any) -> None:
-            error, offset = answer
+            ((error, offset),) = answer
             if not error:
                 self.world.checker.clients.answered(self, crc, offset)
             if self.batch is not batch:
                 return  # another copy of it was answered before
-            if error in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH):
+            if error in OUT_OF_SEQUENCE:
                 if self._attempt == attempt:
                     self._begin_anew(error, by_leader)
                 return
@@ -112,7 +117,7 @@ class Producer(Client):
         def serve(broker: SimBroker, reply: Reply) -> None:
             nonlocal by_leader
             by_leader = self.world.checker.leads(broker.id, tp)
-            broker.leading.produce(tp, batch, acks, reply)
+            broker.leading.produce([(tp, batch)], acks, reply)
 
         self.world.network.request(CLIENT, leader, serve, answered, refused)
         self.world.scheduler.at(TIMEOUT, again)

@@ -6,11 +6,13 @@ producer state, indexes) can be compared with it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from minikafka.log.log import Log
+from minikafka.log.producer_state import BATCHES_RETAINED
 from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.protocol.records import RecordBatch, add_sequence
 
@@ -61,7 +63,7 @@ class View:
 
     __slots__ = (
         "agreed", "checked_start", "hw", "hw_epoch", "identities", "last_batches", "leads_in", "looked_at",
-        "partition_epoch", "producer_batches", "start", "term",
+        "partition_epoch", "producer_batches", "recent_batches", "start", "term",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -69,6 +71,8 @@ class View:
         self.producer_batches: list[ProducerBatch] = []
         self.last_batches: dict[int, ProducerBatch] = {}
         """By producer id."""
+        self.recent_batches: dict[int, deque[ProducerBatch]] = {}
+        """By producer id, as many as a broker remembers."""
         self.agreed = 0
         """How many records from the start are known to be the committed ones; see :meth:`agrees_with`."""
         self.start = 0
@@ -90,7 +94,10 @@ class View:
         batches = self.producer_batches
         while batches and batches[-1].last_offset >= end:
             batches.pop()
-        self.last_batches = {batch.producer_id: batch for batch in batches}
+        self.last_batches.clear()
+        self.recent_batches.clear()
+        for batch in batches:
+            self._remember(batch)
 
     def begin_at(self, start: int) -> None:
         """The log begins at ``start`` now: what is before it can no longer be read."""
@@ -116,7 +123,11 @@ class View:
                 header.base_offset, header.last_offset, header.max_timestamp,
             )  # fmt: skip
             self.producer_batches.append(batch)
-            self.last_batches[header.producer_id] = batch
+            self._remember(batch)
+
+    def _remember(self, batch: ProducerBatch) -> None:
+        self.last_batches[batch.producer_id] = batch
+        self.recent_batches.setdefault(batch.producer_id, deque(maxlen=BATCHES_RETAINED)).append(batch)
 
     def agrees_with(self, truth: list[Identity], deleted: int) -> int:
         """How many of the committed records this replica has from the start without a difference, ``deleted`` ones counted.
@@ -173,7 +184,8 @@ def epochs_differ(log: Log, view: View, led: set[int], disk_may_refuse: bool) ->
 def producers_differ(log: Log, view: View) -> str | None:
     """How what the log remembers of idempotent producers differs from the batches in it, or None (KIP-98).
 
-    Of a producer all of whose records are deleted, it may remember something or nothing.
+    Of a producer all of whose records are deleted, it may remember something or nothing; of the batches before the last one
+    what it has is right, and after a restart it may have none of them (Kafka's snapshots hold the last one only).
     """
     for producer_id, batch in view.last_batches.items():
         state = log.producers.get(producer_id)
@@ -183,6 +195,11 @@ def producers_differ(log: Log, view: View) -> str | None:
         if state is None or remembered is None or state.epoch != batch.epoch or tuple(remembered) != batch[2:]:
             held = None if state is None else (state.epoch, remembered)
             return f"of producer {producer_id} it remembers {held}, the last batch is {batch}"
+        recent, start = view.recent_batches[producer_id], log.log_start_offset
+        known = [tuple(each) for each in state.batches if each.last_offset >= start]
+        there = [tuple(each[2:]) for each in recent if each.epoch == state.epoch and each.last_offset >= start]
+        if known != there[-len(known) :]:
+            return f"of producer {producer_id} it remembers {state.batches}, the last batches are {list(recent)}"
     for producer_id, state in log.producers:
         beyond = state.batches and state.batches[-1].last_offset >= log.log_start_offset
         if beyond and producer_id not in view.last_batches:

@@ -29,6 +29,7 @@ from minikafka_chaos.simulation.leading import FETCH_BYTES_MAX
 from minikafka_chaos.simulation.members import GroupMember
 from minikafka_chaos.simulation.nemesis import Nemesis
 from minikafka_chaos.simulation.network import Network
+from minikafka_chaos.simulation.pipelining import PipelinedProducer
 from minikafka_chaos.simulation.processes.broker import WholeBroker
 from minikafka_chaos.simulation.processes.curious import Curious
 from minikafka_chaos.simulation.processes.streams import Streams
@@ -97,6 +98,9 @@ WHOLE_SHARE = 0.05
 KUBERNETES_SHARE = 0.15
 """The share of runs whose cluster store is the one on Kubernetes."""
 
+PIPELINED_SHARE = 0.25
+"""The share of runs that have a producer with several batches in flight."""
+
 RETENTION_SHARE = 0.1
 """The share of runs in which records get old soon."""
 
@@ -122,6 +126,7 @@ class Plan:
     profiles: tuple[Profile, ...] = PROFILES
     unknown_commit: float = 0.01
     whole: float = WHOLE_SHARE
+    pipelined: float = PIPELINED_SHARE
     gentle: float = 0.7
     """The share of runs in which one broker at a time is down."""
     steps: int | None = None
@@ -192,6 +197,7 @@ class World(SimCluster):
         self.term_began: dict[tuple[int, TopicPartition, int], float] = {}
         self.nemesis: Nemesis | None = None
         groups = Random(f"groups {seed}")
+        self.pipelined = Random(f"several in flight {seed}").random() < self.plan.pipelined
         self.groups = ("g", "other")[: groups.choice((1, 1, 2))] if groups.random() < GROUP_SHARE else ()
         self.offsets_partitions = groups.choice((1, 2))
         self.load_slice = groups.choice((0.0, 1.0))
@@ -210,7 +216,7 @@ class World(SimCluster):
         kind = WholeBroker if self.of_processes else SimBroker
         self.brokers = {i: kind(self, i) for i in range(1, count + 1)}
         self.topic = [TopicPartition("t", i) for i in range(random.choice((1, 1, 2)))]
-        self.producers: list[Producer] = []
+        self.producers: list[Producer | PipelinedProducer] = []
         self.consumers: list[Consumer] = []
         self.note(f"seed {seed}: {count} brokers, {len(self.topic)} partitions, min ISR {self.min_isr}")
         for broker in self.brokers.values():
@@ -255,6 +261,11 @@ class World(SimCluster):
     def gave_up(self, broker: SimBroker) -> None:
         """Its supervisor starts it again, unless somebody was faster."""
         self.scheduler.at(SUPERVISOR_SECONDS, lambda: None if broker.up else broker.start())
+
+    def connections_closed(self, broker: SimBroker) -> None:
+        for producer in self.producers:
+            if isinstance(producer, PipelinedProducer):
+                producer.broker_ended(broker.id)
 
     def retention_pause(self) -> float | None:
         return self._retention.uniform(0.2, 0.8) if self._retains else None
@@ -309,6 +320,8 @@ class World(SimCluster):
                 self.producers.append(Producer(self, number, tp, acks))
             self.consumers.append(Consumer(self, tp))
             EndOffsetWatcher(self, tp)
+        if self.pipelined:
+            self.producers.append(PipelinedProducer(self, number + 1, self.topic))
         self.checker.groups.members += [
             GroupMember(self, group, number) for group in self.groups for number in range(3)
         ]

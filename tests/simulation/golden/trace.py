@@ -216,7 +216,7 @@ class Trace:
         batch = bytes(build_batch([Record(0, self.cluster.now_ms, None, value.encode())]))
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.produce(TP, batch, acks, reply)
+            broker.leading.produce([(TP, batch)], acks, reply)
 
         def answered(answer: Any) -> None:
             if not acks:
