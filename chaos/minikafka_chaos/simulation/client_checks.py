@@ -24,12 +24,17 @@ SENDS_KEPT = 10
 class Send(Protocol):
     """A batch of a producer."""
 
-    producer_id: int
-    tp: TopicPartition
-    acks: int
-    values: list[str]
-    order: int
-    """Its place among all that the producer sends to this partition."""
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def tp(self) -> TopicPartition: ...
+    @property
+    def acks(self) -> int: ...
+    @property
+    def values(self) -> list[str]: ...
+    @property
+    def order(self) -> int:
+        """Its place among all that the producer sends to this partition."""
 
 
 class Ack(NamedTuple):
@@ -63,6 +68,14 @@ class ClientChecks:
         self.seen = {key: value for key, value in self.seen.items() if key[0] != tp or key[1] < end}
         self.ends[tp] = []
 
+    def forget(self, topic: str) -> None:
+        """It was deleted: what clients know of it says nothing of the next one of its name."""
+        for table in (self.acks, self.ends, self.passed_over, self.ack_times):
+            for tp in [tp for tp in table if tp.topic == topic]:
+                del table[tp]
+        self.seen = {key: value for key, value in self.seen.items() if key[0].topic != topic}
+        self.where = {key: offset for key, offset in self.where.items() if key[0].topic != topic}
+
     def sent(self, producer: Send) -> None:
         for value in producer.values:
             self.sent_values[value] = producer.acks
@@ -88,10 +101,16 @@ class ClientChecks:
             )
 
     def acknowledged(self, producer: Send, offset: int) -> None:
+        """A positive answer to a producer that sends all the time."""
+        if producer.acks == -1:
+            self.promised(producer, offset)
+            self._in_order(producer, offset)
+            self._progresses(producer.tp)
+            self.ack_times[producer.tp] = self.world.now
+
+    def promised(self, producer: Send, offset: int) -> None:
         """A positive answer is a promise (A15): with acks=all the record is committed, at that offset."""
         tp = producer.tp
-        if producer.acks != -1:
-            return
         self.world.acked += len(producer.values)
         truth = self.checker.truth.get(tp, [])
         last = offset + len(producer.values)
@@ -99,9 +118,6 @@ class ClientChecks:
             self.checker.fail(
                 "A15 ack-offset", f"{tp}: {producer.values} acknowledged at {offset}, the true HW is {len(truth)}"
             )
-        self._in_order(producer, offset)
-        self._progresses(tp)
-        self.ack_times[tp] = self.world.now
         self.acks.setdefault(tp, []).extend(Ack(offset + i, v) for i, v in enumerate(producer.values))
 
     def _in_order(self, producer: Send, offset: int) -> None:

@@ -14,6 +14,7 @@ from minikafka.metadata.image import NO_LEADER
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.admin import Admin
+from minikafka_chaos.simulation.passing import PASSING
 from minikafka_chaos.simulation.processes.admin import WireAdmin
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 MORE_THAN_ALL, MORE_THAN_ALL_SHARE = "6", 0.3
 """A min.insync.replicas above every replication factor, and the share of runs that end with it."""
-
-UNUSED = "unused"
-"""A topic without clients."""
 
 
 class Nemesis:
@@ -444,10 +442,10 @@ class Nemesis:
         self._admin.reassign(tp, target)
 
     def remake_topic(self) -> None:
-        """An admin makes a topic that nobody uses, deletes it, or deletes it and makes it anew at once under the same name."""
-        desired = NewTopic(UNUSED, self.world.random.choice((1, 2)), self.world.random.choice((2, 3)))
+        """An admin makes a topic, deletes it, or deletes it and makes it anew at once under the same name."""
+        desired = NewTopic(PASSING, self.world.random.choice((1, 2)), self.world.random.choice((2, 3)))
         make_anew = self.world.random.random() < 0.5
-        self.world.note(f"topic {UNUSED} is made or deleted{' and made anew' if make_anew else ''}")
+        self.world.note(f"topic {PASSING} is made or deleted{' and made anew' if make_anew else ''}")
         self._admin.remake(desired, make_anew)
 
     def _ask(self, decide: Callable[[Controller], Any]) -> None:
@@ -474,6 +472,8 @@ class Nemesis:
         for tp, partition in broker.partitions.items():
             if tp.topic == OFFSETS_TOPIC:
                 continue  # nobody may: it is compacted
+            if not self.world.checker.exists(tp, partition):
+                continue  # of a topic that was deleted
             if partition.leader is not None and self.world.random.random() < 0.7:
                 start = partition.log.log_start_offset
                 to = start + (partition.high_watermark - start) // 2

@@ -29,6 +29,7 @@ from minikafka_chaos.simulation.leading import FETCH_BYTES_MAX
 from minikafka_chaos.simulation.members import GroupMember
 from minikafka_chaos.simulation.nemesis import Nemesis
 from minikafka_chaos.simulation.network import Network
+from minikafka_chaos.simulation.passing import PassingProducer
 from minikafka_chaos.simulation.pipelining import PipelinedProducer
 from minikafka_chaos.simulation.processes.broker import WholeBroker
 from minikafka_chaos.simulation.processes.curious import Curious
@@ -127,6 +128,8 @@ class Plan:
     unknown_commit: float = 0.01
     whole: float = WHOLE_SHARE
     pipelined: float = PIPELINED_SHARE
+    passing: bool = True
+    """Whether a topic that is deleted and made anew holds records."""
     gentle: float = 0.7
     """The share of runs in which one broker at a time is down."""
     steps: int | None = None
@@ -330,6 +333,8 @@ class World(SimCluster):
         if self.of_processes:
             Curious(self, self.scheduler.seed)
         self.nemesis = Nemesis(self)
+        if self.plan.passing and "remake_topic" in self.nemesis.profile.faults:
+            PassingProducer(self)
         self.disk_faults = DiskFaults(self, self.scheduler.seed)
         self.ambushes = Ambushes(self, self.scheduler.seed)
 
