@@ -29,7 +29,7 @@ def test_all_invariants_hold(first: int) -> None:
         assert result.faults > 0 and result.events > 1000
 
 
-BEFORE = Plan(whole=0.0, pipelined=0.0, passing=False)
+BEFORE = Plan(whole=0.0, pipelined=0.0, unclean=0.0, passing=False)
 """What a schedule was like when these were found."""
 
 FOUND_SOMETHING = {

@@ -24,6 +24,7 @@ from minikafka_chaos.simulation.clients import Consumer, EndOffsetWatcher, Produ
 from minikafka_chaos.simulation.cluster import SimCluster
 from minikafka_chaos.simulation.disk_faults import DiskFaults
 from minikafka_chaos.simulation.group_checks import SHARED
+from minikafka_chaos.simulation.isr_checks import UNCLEAN_ELECTION
 from minikafka_chaos.simulation.kubernetes_store import KubernetesStores
 from minikafka_chaos.simulation.leading import FETCH_BYTES_MAX
 from minikafka_chaos.simulation.members import GroupMember
@@ -102,6 +103,9 @@ KUBERNETES_SHARE = 0.15
 PIPELINED_SHARE = 0.25
 """The share of runs that have a producer with several batches in flight."""
 
+UNCLEAN_SHARE = 0.05
+"""The share of runs whose topic allows unclean elections."""
+
 RETENTION_SHARE = 0.1
 """The share of runs in which records get old soon."""
 
@@ -128,6 +132,7 @@ class Plan:
     unknown_commit: float = 0.01
     whole: float = WHOLE_SHARE
     pipelined: float = PIPELINED_SHARE
+    unclean: float = UNCLEAN_SHARE
     passing: bool = True
     """Whether a topic that is deleted and made anew holds records."""
     gentle: float = 0.7
@@ -200,6 +205,7 @@ class World(SimCluster):
         self.term_began: dict[tuple[int, TopicPartition, int], float] = {}
         self.nemesis: Nemesis | None = None
         groups = Random(f"groups {seed}")
+        self.unclean_allowed = Random(f"unclean elections {seed}").random() < self.plan.unclean
         self.pipelined = Random(f"several in flight {seed}").random() < self.plan.pipelined
         self.groups = ("g", "other")[: groups.choice((1, 1, 2))] if groups.random() < GROUP_SHARE else ()
         self.offsets_partitions = groups.choice((1, 2))
@@ -302,7 +308,8 @@ class World(SimCluster):
             self.scheduler.at(0.05, self._begin)
             return
         if "t" not in role.controller.image.topics:
-            desired = NewTopic("t", len(self.topic), 3)
+            configs = {UNCLEAN_ELECTION: "true"} if self.unclean_allowed else {}
+            desired = NewTopic("t", len(self.topic), 3, configs=configs)
             role.submit(lambda c: c.topics.create(desired), lambda _: None)
         if self.groups and OFFSETS_TOPIC not in role.controller.image.topics:
             offsets = NewTopic(OFFSETS_TOPIC, self.offsets_partitions, 3, configs={"cleanup.policy": "compact"})
