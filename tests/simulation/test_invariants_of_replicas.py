@@ -105,7 +105,8 @@ def answer_of_a_usurper_is_taken(scene: Scene) -> None:
 
 
 def committed_and_not_answered(scene: Scene) -> None:
-    waiting = Waiting(scene.world.now + 60, scene.partition, scene.end)
+    waiting = Waiting(scene.world.now + 60)
+    waiting.parts.append((scene.partition, scene.end))
     scene.leader.leading._waiting.append(waiting)
     scene.checker.after(scene.leader)
 
@@ -117,7 +118,9 @@ def not_answered_in_time(scene: Scene) -> None:
 
 def waits_at_a_leader_that_is_none_any_more(scene: Scene) -> None:
     scene.partition.resign()
-    scene.leader.leading._waiting.append(Waiting(scene.world.now + 60, scene.partition, FAR))
+    waiting = Waiting(scene.world.now + 60)
+    waiting.parts.append((scene.partition, FAR))
+    scene.leader.leading._waiting.append(waiting)
     scene.checker.after(scene.leader)
 
 

@@ -14,6 +14,7 @@ from minikafka.replication.clock import Clock
 from minikafka.replication.fetch_loop import Key
 from minikafka.replication.follower import FetchPosition
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.offsets import EARLIEST, LATEST, list_offset
 from minikafka.replication.purgatory import FetchDone, FetchTopics
 from minikafka.telemetry.stats import BrokerStats
 
@@ -170,10 +171,10 @@ class Leading:
     def serve_bounds(self, tp: TopicPartition, leader_epoch: int, reply: Reply) -> None:
         """ListOffsets, earliest and latest; ``reply`` gets (start, end, leader epoch) when this leader knows them."""
         partition = self.broker.partitions.get(tp)
-        if partition is not None and not partition.check_leader(leader_epoch) and partition.leader is not None:
-            end = partition.leader.end_offset_for_clients()
-            if end is not None:
-                reply((partition.log.log_start_offset, end, partition.leader_epoch))
+        if partition is not None:
+            start, end = (list_offset(partition, leader_epoch, at, replica=False) for at in (EARLIEST, LATEST))
+            if not start.error and not end.error:
+                reply((start.offset, end.offset, end.leader_epoch))
 
     def produce(self, parts: Sequence[tuple[TopicPartition, bytes]], acks: int, reply: Reply) -> None:
         """A client's batches, one for a partition; ``reply`` gets a list of :data:`Produced`."""

@@ -14,7 +14,7 @@ from minikafka.metadata.image import NO_LEADER
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.admin import Admin
-from minikafka_chaos.simulation.passing import PASSING
+from minikafka_chaos.simulation.passing import VISITED
 from minikafka_chaos.simulation.processes.admin import WireAdmin
 
 if TYPE_CHECKING:
@@ -443,9 +443,9 @@ class Nemesis:
 
     def remake_topic(self) -> None:
         """An admin makes a topic, deletes it, or deletes it and makes it anew at once under the same name."""
-        desired = NewTopic(PASSING, self.world.random.choice((1, 2)), self.world.random.choice((2, 3)))
+        desired = NewTopic(VISITED, self.world.random.choice((1, 2)), self.world.random.choice((2, 3)))
         make_anew = self.world.random.random() < 0.5
-        self.world.note(f"topic {PASSING} is made or deleted{' and made anew' if make_anew else ''}")
+        self.world.note(f"topic {VISITED} is made or deleted{' and made anew' if make_anew else ''}")
         self._admin.remake(desired, make_anew)
 
     def _ask(self, decide: Callable[[Controller], Any]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.world import World
 
-PASSING: Final = "passing"
+VISITED: Final = "visited"
 """The name of the topic."""
 NO_PRODUCER_ID: Final = -1
 
@@ -54,11 +54,11 @@ class PassingProducer:
         if world.nemesis is not None and not world.nemesis.active:
             return
         self._next()
-        known = [b.image.topics[PASSING] for b in world.brokers.values() if b.up and PASSING in b.image.topics]
+        known = [b.image.topics[VISITED] for b in world.brokers.values() if b.up and VISITED in b.image.topics]
         if not known:
             return
         topic = random.choice(known)  # as some broker knows it, that may have heard nothing for long
-        tp = TopicPartition(PASSING, random.randrange(len(topic.partitions)))
+        tp = TopicPartition(VISITED, random.randrange(len(topic.partitions)))
         leader = topic.partitions[tp.partition].leader
         if leader < 0:
             return
@@ -81,7 +81,7 @@ class PassingProducer:
 
     def _acknowledged(self, sent: _Sent, offset: int) -> None:
         """It counts while that topic is there."""
-        topic_id, checks = self.world.checker.topic_ids.get(PASSING), self.world.checker.clients
+        topic_id, checks = self.world.checker.topic_ids.get(VISITED), self.world.checker.clients
         if topic_id is not None and topic_id.bytes == sent.topic_id:
             checks.answered(sent, sent.crc, offset)
             checks.promised(sent, offset)

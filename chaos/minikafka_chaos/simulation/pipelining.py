@@ -110,10 +110,8 @@ class _Lane(Client):
         self._orders = 0
 
     def make(self) -> None:
-        """Batches all at once, as many as may be in flight at most; the next in a while."""
+        """Batches all at once, as many as may be in flight at most."""
         producer, random = self.producer, self.producer.random
-        if producer.stopped:
-            return
         for _ in range(random.randint(1, IN_FLIGHT_MAX)):
             if len(self.unanswered) < IN_FLIGHT_MAX:
                 self._orders += 1
@@ -121,8 +119,6 @@ class _Lane(Client):
                 self._number(batch)
                 self.unanswered.append(batch)
                 self.world.checker.clients.sent(batch)
-        producer.pump()
-        self.world.scheduler.at(random.uniform(0.02, 0.4), self.make)
 
     def _number(self, batch: _Batch) -> None:
         records = [Record(i, self.world.now_ms, None, value.encode()) for i, value in enumerate(batch.values)]
@@ -192,12 +188,36 @@ class PipelinedProducer:
         self.acks = self.random.choice((-1, -1, -1, 1))
         self.tp = partitions[0]
         self.stopped = False
+        self.deaf = False
+        """No answer reaches it."""
         self._made = 0
         self._connections: dict[int, _Connection] = {}
         """To each leader."""
-        self._lanes = [_Lane(self, tp) for tp in partitions]
-        for lane in self._lanes:
-            world.scheduler.at(self.random.uniform(0.3, 0.6), lane.make)
+        self._lanes = {tp: _Lane(self, tp) for tp in partitions}
+        world.scheduler.at(self.random.uniform(0.3, 0.6), self._make)
+
+    def _make(self) -> None:
+        """The next batches, mostly of all partitions at once."""
+        if self.stopped:
+            return
+        for lane in self._lanes.values():
+            if self.random.random() < 0.8:
+                lane.make()
+        self.pump()
+        self.world.scheduler.at(self.random.uniform(0.02, 0.4), self._make)
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Those that it sends to."""
+        return list(self._lanes)
+
+    def in_flight(self, tp: TopicPartition) -> int:
+        """How many batches of a partition are under way."""
+        return sum(batch.flying for batch in self._lanes[tp].unanswered)
+
+    def hear(self) -> None:
+        """Answers come again."""
+        self.deaf = False
 
     @property
     def idle(self) -> bool:
@@ -206,7 +226,7 @@ class PipelinedProducer:
     @property
     def values(self) -> list[str]:
         """Those that are unanswered."""
-        return [value for lane in self._lanes for batch in lane.unanswered for value in batch.values]
+        return [value for lane in self._lanes.values() for batch in lane.unanswered for value in batch.values]
 
     def new_values(self, count: int) -> list[str]:
         self._made += count
@@ -216,7 +236,7 @@ class PipelinedProducer:
         """Send all that may be sent: to each leader one batch of each of its partitions, then the next, and so on."""
         while True:
             requests: dict[int, list[_Sent]] = {}
-            for lane in self._lanes:
+            for lane in self._lanes.values():
                 batch = lane.next()
                 if batch is None:
                     continue
@@ -248,7 +268,7 @@ class PipelinedProducer:
             broker.leading.produce(parts, acks, reply)
 
         def answered(results: list[Produced]) -> None:
-            if self.random.random() < LOST_ANSWERS:
+            if self.deaf or self.random.random() < LOST_ANSWERS:
                 self._disconnect(connection)
             elif not connection.closed:
                 request.results = results

@@ -84,6 +84,14 @@ PROFILES = (
         ),
         0.3,
     ),
+    Profile(
+        "names",
+        (
+            "remake_topic", "remake_topic", "remake_topic", "power_loss", "power_loss", "delete_records", "kill",
+            "kill_leader", "shut_down", "stale_metadata",
+        ),
+        0.25,
+    ),
     Profile("minority", ("kill", "kill_leader", "kill_leader", "kill_controller", "bounce", "shut_down"), 0.8),
 )  # fmt: skip
 """Each run has one of these: some mistakes only show when one kind of trouble is dense."""
