@@ -59,12 +59,12 @@ class Availability:
             raise self.refused(what, error) from error
 
     @contextmanager
-    def offline_unless_done(self, what: str) -> Iterator[None]:
+    def offline_unless_done(self, what: str, *, permanent: bool = False) -> Iterator[None]:
         """For steps of which none or all have to be done. Raises LogDirFailure."""
         try:
             yield
         except (OSError, LogDirFailure) as error:
-            raise self.go_offline(what, error) from error
+            raise self.go_offline(what, error, permanent=permanent) from error
 
     def _note_failed_fsync(self) -> None:
         """For the next opening. A disk that takes no file either leaves nothing to be noted."""

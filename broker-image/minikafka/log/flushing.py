@@ -67,14 +67,13 @@ class FlushJob:
 class Flusher:
     """What of one log is not durable yet, the flush that is under way, and when the next one is due.
 
-    All records below `flushed_offset` survive a power loss; only a flush moves it forward. It and `flush_messages` (of how many
-    unflushed records a flush is due) are plain attributes, for every append compares with them. Methods raise OSError when the
-    disk refuses.
+    All records below `flushed_offset` survive a power loss: a plain attribute, for every append compares with it, which only the
+    methods here move. They raise OSError when the disk refuses.
     """
 
     __slots__ = (
-        "_directory", "_epochs", "_flush_ms", "_fs", "_job", "_segments", "_unflushed_since", "_unsynced",
-        "flush_messages", "flushed_offset",
+        "_directory", "_epochs", "_flush_messages", "_flush_ms", "_fs", "_job", "_segments", "_unflushed_since", "_unsynced",
+        "flushed_offset",
     )  # fmt: skip
 
     def __init__(
@@ -93,7 +92,7 @@ class Flusher:
 
     def configure(self, config: LogConfig) -> None:
         """Apply changed flush.messages and flush.ms."""
-        self.flush_messages = config.flush_interval_messages
+        self._flush_messages = config.flush_interval_messages
         self._flush_ms = config.flush_interval_ms
 
     def add_files(self, paths: Iterable[str]) -> None:
@@ -111,7 +110,7 @@ class Flusher:
         if self._unflushed_since is None:
             self._unflushed_since = now
         return (
-            unflushed >= self.flush_messages
+            unflushed >= self._flush_messages
             or (now - self._unflushed_since) * 1000 >= self._flush_ms
             or self.flushed_offset < self._segments.active.base_offset
         )

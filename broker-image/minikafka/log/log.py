@@ -65,7 +65,7 @@ class Log:
     """See the module. Open one with `Log.open`, not by the constructor."""
 
     __slots__ = (
-        "_availability", "_flusher", "_log_append_time", "_max_message_bytes", "_on_log_start_moved",
+        "_availability", "_flush_messages", "_flusher", "_log_append_time", "_max_message_bytes", "_on_log_start_moved",
         "_on_recovery_point_lowered", "_retention", "_segment_bytes", "_segment_ms", "_truncation", "config", "directory",
         "epochs", "log_end_offset", "log_start_offset", "producers", "recovery", "segments", "topic_partition",
     )  # fmt: skip
@@ -129,6 +129,7 @@ class Log:
         self.segments.configure(config)
         self._flusher.configure(config)
         self._retention.configure(config)
+        self._flush_messages = config.flush_interval_messages
         self._max_message_bytes = config.max_message_bytes
         self._segment_bytes = config.segment_bytes
         self._segment_ms = config.segment_ms
@@ -269,7 +270,8 @@ class Log:
         (KAFKA-18723); an incomplete last batch is ignored. Raises CorruptBatch, UnsupportedMagic,
         UnexpectedAppendOffset, LogDirFailure; nothing is appended when the batches themselves are at fault.
         """
-        self.check_online()
+        if self._availability.failure is not None:
+            self.check_online()
         view = memoryview(records)
         headers = validation.follower_batches(view, fetch_leader_epoch)
         leo = self.log_end_offset
@@ -331,10 +333,8 @@ class Log:
         self.check_online()
         if epoch < self.epochs.latest:
             raise FencedLeaderEpoch(f"{self}: leader epoch {epoch} is older than {self.epochs.latest}")
-        try:
+        with self._availability.refusing(f"cannot note leader epoch {epoch}"):
             self.epochs.assign(epoch, start_offset)
-        except OSError as error:
-            raise self.refused(f"cannot note leader epoch {epoch}", error) from error
 
     def _repaired(self, segment: Segment, error: OSError) -> LogDirFailure:
         """After a failed append: the file is cut back to what is whole. The error to raise."""
@@ -547,8 +547,7 @@ class Log:
         Kafka flushes inside such an append (``UnifiedLog.append``), so that nobody is told of it before. Here the append
         returns at once, for others share its thread, and it is the caller who keeps quiet about it until a flush is done.
         """
-        flusher = self._flusher
-        return self.log_end_offset - flusher.flushed_offset >= flusher.flush_messages
+        return self.log_end_offset - self._flusher.flushed_offset >= self._flush_messages
 
     @property
     def vouched_offset(self) -> int:
@@ -574,18 +573,14 @@ class Log:
         Raises LogDirFailure when the disk refused: the flushed offset then never advances again, because the kernel
         may have dropped the pages that it could not write.
         """
-        try:
+        with self._availability.offline_unless_done("flush failed", permanent=True):
             return self._flusher.complete(job)
-        except OSError as error:
-            raise self.go_offline("flush failed", error, permanent=True) from error
 
     def flush(self) -> None:
         """All three steps at once; for closing, tests and the simulator. Raises LogDirFailure."""
         self.check_online()
-        try:
+        with self._availability.offline_unless_done("flush failed", permanent=True):
             self._flusher.flush(self.log_end_offset)
-        except OSError as error:
-            raise self.go_offline("flush failed", error, permanent=True) from error
 
     @property
     def recovery_point(self) -> int:
@@ -595,10 +590,8 @@ class Log:
 
     def settle_flush(self) -> None:
         """Let a flush that is under way end, or never begin, before files are cut. Raises LogDirFailure."""
-        try:
+        with self._availability.offline_unless_done("flush failed", permanent=True):
             self._flusher.settle()
-        except OSError as error:
-            raise self.go_offline("flush failed", error, permanent=True) from error
 
     def close(self) -> None:
         """Flush everything, write indexes and a producer snapshot, release the files. Raises LogDirFailure."""

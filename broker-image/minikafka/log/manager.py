@@ -283,7 +283,9 @@ class LogManager:
             if log.segments.tail_directory is not None:
                 self._fs.rmtree(log.segments.tail_directory)
         except OSError as error:
-            raise LogDirFailure(f"{log.segments.tail_directory}: cannot be removed: {error}", permanent=False) from error
+            raise LogDirFailure(
+                f"{log.segments.tail_directory}: cannot be removed: {error}", permanent=False
+            ) from error
 
     def _forget_offsets(self, topic_partition: TopicPartition) -> None:
         """Durably: a later topic of the same name must not start from these, for recovery would trust what was never flushed."""
