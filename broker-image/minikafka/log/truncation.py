@@ -56,7 +56,7 @@ class Truncation:
             self._producers.rebuild(self._segments, log_start_offset, end, now_ms=0)
 
     def begin_anew(self, offset: int) -> None:
-        """Remove everything; the log is empty and begins at `offset`. `finish` makes it durable."""
+        """First of three steps: everything is removed, and the log is empty and begins at `offset`."""
         self._fs.write_atomic(f"{self._directory}/{RESTART}", f"{offset}\n".encode())
         while self._segments:
             self._segments.remove_last()
@@ -66,7 +66,7 @@ class Truncation:
         self._segments.add(offset)
 
     def make_durable(self) -> None:
-        """Second step of beginning anew: nothing that was removed comes back. The log's start is to be made durable next."""
+        """Second step of beginning anew: nothing that was removed comes back. The log's start has to be made durable next."""
         self._fs.fsync_dir(self._directory)
         if self._segments.tail_directory is not None:
             self._fs.fsync_dir(
