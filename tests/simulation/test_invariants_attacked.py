@@ -73,8 +73,7 @@ def _retains(scene: Scene, milliseconds: int, size: int) -> int:
     log = scene.partition.log
     log.roll()
     log.configure(replace(log.config, retention_ms=milliseconds, retention_bytes=size, cleanup_policy="delete"))
-    for segment in log.segments[:-1]:
-        log.size_bytes -= segment.size
+    log.segments.remove_first(len(log.segments) - 1)
     scene.checker.retained(scene.leader, scene.partition, log.log_end_offset)
     return log.log_end_offset
 

@@ -95,7 +95,7 @@ def sequence_refused(scene: Scene) -> None:
 
 
 def flushed_records_are_gone(scene: Scene) -> None:
-    scene.follower.partitions[scene.tp].log.flushed_offset = FAR
+    scene.follower.partitions[scene.tp].log._flusher.flushed_offset = FAR
     scene.checker.lost_power(scene.follower)
     scene.look(scene.follower)
 

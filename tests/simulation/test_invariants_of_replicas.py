@@ -165,7 +165,7 @@ def a_follower_that_is_behind_stays_in_sync(scene: Scene) -> None:
 def a_follower_that_keeps_up_stays_out(scene: Scene) -> None:
     leader = scene.partition.leader
     assert leader is not None
-    del scene.partition.log.segments[:-1]  # one read gives all there is
+    scene.partition.log.segments.remove_first(len(scene.partition.log.segments) - 1)  # one read gives all there is
     leader.isr.commit((scene.leader.id,))
     scene.world.served_whole.add(scene.follower.id)
     for _ in range(6):
@@ -182,7 +182,7 @@ def hasty_shrink(scene: Scene) -> None:
 def committed_before_its_flush(scene: Scene) -> None:
     log = scene.partition.log
     log.configure(replace(log.config, flush_interval_messages=1))
-    log.flushed_offset = scene.partition.high_watermark - 1
+    log._flusher.flushed_offset = scene.partition.high_watermark - 1
     scene.view(scene.leader).hw -= 1
     scene.checker.after(scene.leader)
 

@@ -162,7 +162,7 @@ class TestRoll:
         fs, log = filled(20, LogConfig(segment_bytes=500))
         assert len(log.segments) > 3
         assert all(segment.size <= 500 for segment in log.segments)
-        assert log.active is log.segments[-1]
+        assert log.segments.active is log.segments[-1]
         names = fs.listdir(log.directory)
         for segment in log.segments:
             for kind in ("log", "index", "timeindex"):
@@ -193,7 +193,7 @@ class TestRoll:
         log = open_log(MemoryFileSystem())
         log.truncate_fully_and_start_at(10)
         log.append_as_leader(batch(1), 0, NOW_MS)
-        log.log_end_offset = 10 + 2**31 - 1
+        log.log_end_offset = log.segments.active.next_offset = 10 + 2**31 - 1
         log.append_as_leader(batch(1), 0, NOW_MS)
         assert len(log.segments) == 1
         log.append_as_leader(batch(1), 0, NOW_MS)
@@ -288,7 +288,7 @@ class TestDiskFailure:
         fs.fault_hook = refuse
         for n in range(200):
             log.append_as_leader(batch(timestamp=NOW_MS + n), 0, NOW_MS)
-        assert len(log.active.index) == 199
+        assert len(log.segments.active.index) == 199
         fs.fault_hook = None
         assert_sound(fs, log)
 

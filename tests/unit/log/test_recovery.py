@@ -337,7 +337,7 @@ class TestProducerSnapshots:
     def test_a_snapshot_beyond_the_end_is_removed(self) -> None:
         fs, log = filled(3)
         log.close()
-        log.producers.take_snapshot(f"{DIR}/{50:020d}.snapshot", durable=True)
+        log.producers.take_snapshot(50, durable=True)
         open_log(fs, recovery_point=9)
         assert not fs.exists(f"{DIR}/{50:020d}.snapshot")
 
