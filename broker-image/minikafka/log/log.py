@@ -351,12 +351,23 @@ class Log:
         return self.roll() if segment.size else segment
 
     def roll(self) -> Segment:
-        """Begin a new segment at the log end offset. Raises LogDirFailure."""
+        """Begin a new segment at the log end offset. Raises LogDirFailure.
+
+        When it is refused nothing is left of it. An empty file would be a segment for whoever opens the log, and by then what
+        was before it may be cut off: a hole in the log (found by simulation). Where not even that can be removed the log is
+        offline, and opened anew with that segment.
+        """
         old, base = self.segments.active, self.log_end_offset
-        with self._availability.refusing("cannot roll to a new segment"):
+        what = "cannot roll to a new segment"
+        with self._availability.refusing(what):
             old.seal()
             snapshot = self.producers.take_snapshot(base, durable=False)
+        try:
             segment = self.segments.add(base)
+        except OSError as error:
+            with self._availability.offline_unless_done(what):
+                self.segments.discard(base)
+            raise self._availability.refused(what, error) from error
         self._flusher.add_files([old.index.path, old.time_index.path, snapshot])
         return segment
 

@@ -239,10 +239,11 @@ class LogLoader:
         segments = self.segments
         first_unsafe = len(segments)
         if not self.clean:
-            first_unsafe = max([n for n, s in enumerate(segments) if s.base_offset <= self.recovery_point], default=0)
+            # One that ends at the recovery point, too: it was completed since, and its indexes may not be on the disk.
+            first_unsafe = max([n for n, s in enumerate(segments) if s.base_offset < self.recovery_point], default=0)
         for n in range(len(segments)):
             segment = segments[n]
-            if n > 0 and n >= first_unsafe and self._gap(segments[n - 1], segment):
+            if n > 0 and (n >= first_unsafe or not segment.size) and self._gap(segments[n - 1], segment):
                 self._drop_from(n, f"{segment.base_offset} does not continue {segments[n - 1].next_offset}")
                 return
             if n >= first_unsafe:

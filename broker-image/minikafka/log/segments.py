@@ -9,7 +9,7 @@ from typing import NamedTuple, overload
 from minikafka.log.config import LogConfig
 from minikafka.log.errors import CorruptBatch
 from minikafka.log.filesystem import File, FileSystem
-from minikafka.log.segment import Segment
+from minikafka.log.segment import Segment, segment_path
 from minikafka.protocol.records import RecordBatch
 
 
@@ -121,6 +121,12 @@ class SegmentList(Sequence[Segment]):
         self._segments.append(segment)
         self.active = segment
         return segment
+
+    def discard(self, base_offset: int) -> None:
+        """Remove what there is of a segment that could not be added."""
+        self._new_files = True
+        for suffix in ("log", "index", "timeindex"):
+            self._fs.remove(segment_path(self._directory, base_offset, suffix))
 
     def _at(self, base_offset: int) -> Segment:
         return Segment(self._fs, self._directory, base_offset, self._config, self.tail_directory)

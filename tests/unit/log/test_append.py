@@ -22,7 +22,7 @@ from minikafka.log.log import LogConfig
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import build_control_batch, crc_matches, iterate_batches, read_header, set_crc
 
-from tests.unit.log.build import NOW_MS, assert_sound, batch, contents, filled, open_log
+from tests.unit.log.build import DIR, NOW_MS, assert_sound, batch, contents, filled, open_log
 
 
 def test_offset_and_epoch_are_stamped_in_place_outside_the_crc() -> None:
@@ -297,3 +297,53 @@ def test_the_text_form_names_the_partition() -> None:
     _, log = filled(1)
     assert str(log) == "t-0"
     assert repr(log) == "Log(t-0, 0..3, flushed 0)"
+
+
+@pytest.mark.parametrize("suffix", ["log", "index", "timeindex"])
+def test_a_roll_that_is_refused_leaves_no_segment(suffix: str) -> None:
+    """What was before it is cut off meanwhile, and a clean start would take the empty file for the end of the log."""
+    fs, log = filled(4, LogConfig(segment_bytes=200))
+    end = log.log_end_offset
+
+    def refuse(what: str, path: str) -> None:
+        if what == "open" and path.endswith(f"{end:020d}.{suffix}"):
+            raise OSError(errno.EIO, "refused", path)
+
+    fs.fault_hook = refuse
+    with pytest.raises(LogDirFailure, match="cannot roll"):
+        log.roll()
+    fs.fault_hook = None
+    log.truncate_to(end - 1)
+    kept = log.log_end_offset
+    log.close()
+    fs.power_loss()  # nor does it come back
+    again = open_log(fs, log.config, clean=True)
+    assert (again.log_end_offset, again.log_start_offset) == (kept, 0)
+    assert_sound(fs, again)
+
+
+def test_a_roll_of_which_something_stays_takes_the_log_offline() -> None:
+    fs, log = filled(4, LogConfig(segment_bytes=200))
+    end = log.log_end_offset
+
+    def refuse(what: str, path: str) -> None:
+        if (what == "open" and path.endswith(f"{end:020d}.timeindex")) or what == "remove":
+            raise OSError(errno.EIO, "refused", path)
+
+    fs.fault_hook = refuse
+    with pytest.raises(LogDirFailure):
+        log.roll()
+    assert log.failure is not None
+    fs.fault_hook = None
+    fs.kill()
+    assert open_log(fs, log.config, clean=False).log_end_offset == end
+
+
+def test_an_empty_segment_behind_a_hole_is_no_end_of_a_log() -> None:
+    """As an earlier release left it."""
+    fs, log = filled(4, LogConfig(segment_bytes=200))
+    end = log.log_end_offset
+    log.close()
+    for suffix in ("log", "index", "timeindex"):
+        fs.open_append(f"{DIR}/{end + 5:020d}.{suffix}").close()
+    assert open_log(fs, log.config, clean=True).log_end_offset == end

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from minikafka.log.errors import LogDirFailure
 from minikafka.log.filesystem import MemoryFileSystem
@@ -156,8 +156,13 @@ class Life:
                 assert self.log.log_end_offset == (flushed if self.unflushed else everything)
 
 
+CHECKPOINTED_AT_A_ROLL = [("append", 1, 1), ("flush", 0, 0), ("checkpoint", 0, 0), ("roll", 0, 0)]
+"""The index of the completed segment is not on the disk, and the recovery point is at its end."""
+
+
 @settings(max_examples=250, deadline=None)
 @given(steps=operations, unflushed=st.booleans())
+@example(steps=[("clean", 0, 0), *CHECKPOINTED_AT_A_ROLL, ("crash", 29, 0)], unflushed=False)
 def test_a_log_is_always_a_prefix_of_what_was_written(steps: list[tuple[str, int, int]], unflushed: bool) -> None:
     life = Life(unflushed)
     for step in steps:

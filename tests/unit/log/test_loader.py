@@ -38,7 +38,7 @@ def test_after_a_clean_stop_everything_counts_as_flushed() -> None:
     assert loader.recovered == []
 
 
-@pytest.mark.parametrize(("point", "recovered"), [(0, 3), (9, 2), (18, 1), (24, 1)])
+@pytest.mark.parametrize(("point", "recovered"), [(0, 3), (9, 3), (10, 2), (18, 2), (24, 1)])
 def test_else_what_lies_above_the_recovery_point_is_read(point: int, recovered: int) -> None:
     fs, log = filled(8, CONFIG)
     assert [segment.base_offset for segment in log.segments] == [0, 9, 18]
