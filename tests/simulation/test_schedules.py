@@ -67,8 +67,8 @@ def test_groups_of_what_is_not_committed() -> None:
 
     rules = Rules()
     rules.internal_log = Tells
-    violation = simulate(108484, rules, BEFORE).violation
-    assert violation is not None and violation.startswith("G2 OneOwner")
+    violation = simulate(109190, rules, BEFORE).violation
+    assert violation is not None and violation.startswith("G3 FencedGeneration")
 
 
 def test_the_schedules_are_worth_something() -> None:
