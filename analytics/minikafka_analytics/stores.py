@@ -186,6 +186,14 @@ def _normal(names: tuple[str, ...] | list[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
+def absolute(path: Place) -> Place:
+    """The path from the root on, without links. Raises OSError for links in a circle, and for the home of a user that is none."""
+    try:
+        return path.expanduser().resolve()
+    except RuntimeError as error:
+        raise OSError(errno.ENOENT, str(error), str(path)) from error
+
+
 def below(path: Place, folder: Place) -> str:
     """The names of a path below a folder, with `/` between them. Raises ValueError when it is not below it."""
     if isinstance(path, Path) and isinstance(folder, Path):

@@ -28,6 +28,18 @@ def test_a_folder_without_a_run_is_bad_input(tmp_path: Path, capsys: pytest.Capt
     assert "not a run folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("named", ["loop", "~nobody-has-this-name/run"])
+def test_a_path_that_leads_nowhere_is_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "journal.jsonl").write_text("{}\n")
+    for arguments in ([named], [named, "other"], [".", "--out", named]):
+        assert run(*arguments) == 2
+        assert named in capsys.readouterr().err
+
+
 def test_bad_settings_for_spark_are_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "--conf", "spark.x") == 2
     assert "KEY=VALUE" in capsys.readouterr().err

@@ -142,6 +142,14 @@ class TestLines:
         assert counts(found) == {counted: 1}
         assert "1 " in found.told()
 
+    @pytest.mark.parametrize(
+        ("time", "broker"), [("1" + "0" * 400, "0"), ("NaN", "0"), ("1e300", "0"), ("1", "1" + "0" * 300), ("1", "-1")]
+    )
+    def test_of_no_time_and_no_broker_there_is_no_event(self, logs: Logs, time: str, broker: str) -> None:
+        logs.write(0, "0.log", f'{{"time":{time},"broker":{broker},"event":"x"}}', event(1))
+        found = pod_logs.read([logs.folder])
+        assert (seconds(found), counts(found)) == ([1], {"damaged": 1})
+
     def test_a_log_that_ends_in_the_middle_of_a_line(self, logs: Logs) -> None:
         logs.write(0, "0.log", event(1), raw=cri(event(2), 7)[:-5])
         logs.write(1, "0.log", event(3), raw=cri(event(4), 8))  # only the line's end is missing
@@ -238,6 +246,13 @@ class TestOfARun:
         logs.write(0, "0.log", event(2), event(3))
         assert self.put(run, logs, "--pod-logs", str(kept.folder)) == 0
         assert events_of(run) == {"pods-broker-0.jsonl": [1, 2, 3]}
+
+    def test_what_is_no_text_comes_as_it_is(self, run: Path, logs: Logs) -> None:
+        """So that the landing puts it into quarantine."""
+        path = logs.write(0, "0.log", event(1, error="X"))
+        path.write_bytes(path.read_bytes().replace(b"X", b"\xff"))
+        assert sources.main([str(run), "--pod-logs", str(logs.folder)]) == 0
+        assert b'"error":"\xff"' in (run / "events" / "pods-broker-0.jsonl").read_bytes()
 
     @pytest.mark.parametrize(
         ("texts", "more", "says"),
