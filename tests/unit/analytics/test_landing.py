@@ -218,6 +218,33 @@ def test_a_bad_line_is_in_quarantine_with_its_number_and_its_reason(
     }
 
 
+EVENT = {"time": 1.0, "broker": 0, "event": "isr_shrunk", "fields": {"isr": [0]}}
+SCRAPE = {"time": 1.0, "broker": 0, "samples": [["minikafka_leader_epoch", {"topic": "t", "partition": "0"}, 1]]}
+
+
+@pytest.mark.parametrize(
+    ("file", "whole", "bad"),
+    [
+        ("events/broker-0.jsonl", EVENT, {"time": 2.0, "broker": 0, "note": "no event"}),
+        ("metrics/samples.jsonl", SCRAPE, {"time": 2.0, "broker": 0, "note": "no scrape"}),
+        ("journal.jsonl", {"time": 1.0, "kind": "note"}, {"time": 2.0, "note": "no kind"}),
+    ],
+)
+def test_no_line_loses_a_part_without_a_word(
+    spark: Any, run: Path, tmp_path: Path, file: str, whole: dict[str, Any], bad: dict[str, Any]
+) -> None:
+    """Two objects in a line, words behind one, bytes that are no text, another program's object: also of events and scrapes."""
+    text = json.dumps(whole).encode()
+    (run / file).parent.mkdir(exist_ok=True)
+    twice, more = text + b" " + text + b"\n", text + b" and more\n"
+    no_text = text[:-1] + b', "x": "\xff"}\n'
+    (run / file).write_bytes(lines(whole, twice, more, no_text, bad, text + b" \r\n", {**whole, "time": 3.0}))
+    _, _, landing = land(spark, run, out=tmp_path / "out")
+    (landed,) = [one for one in landing.anew if one.file == file]
+    told = {reason: (found["lines"], found["first"]) for reason, found in landed.quarantined.items()}
+    assert told == {"foreign": (2, 2), "not text": (1, 4), "out of bounds": (1, 5)}
+
+
 def test_lines_that_were_mended_leave_quarantine(spark: Any, run: Path, tmp_path: Path) -> None:
     whole = (run / "history.jsonl").read_bytes()
     (run / "history.jsonl").write_bytes(whole + b'{"torn')
