@@ -143,6 +143,43 @@ def test_rows_without_a_manifest_are_not_read(spark: Any, run: Path, tmp_path: P
     assert land(spark, run, out=tmp_path / "out")[0] == ["history.jsonl"]
 
 
+@pytest.mark.parametrize("cut", [True, False])
+def test_rows_that_somebody_took_away_are_landed_anew(spark: Any, run: Path, tmp_path: Path, cut: bool) -> None:
+    """A copy that left the large files out, a disk that was full: the manifest alone is worth nothing."""
+    _, rows, _ = land(spark, run, out=tmp_path / "out")
+    for path in (tmp_path / "out" / "history").rglob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:100]) if cut else path.unlink()
+    landed, again, _ = land(spark, run, out=tmp_path / "out")
+    assert (landed, again["history"]) == (["history.jsonl"], rows["history"])
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"rows": "2"},
+        {"rows": -1},
+        {"bad": None},
+        {"quarantined": None},
+        {"quarantined": {"foreign": 5}},
+        {"quarantined": {"foreign": {"lines": 1, "first": 1}}},
+        {"parts": []},
+        {"table": "journal"},
+        {"run": "another"},
+        {"more": 1},
+        "[" * 100_000,
+    ],
+    ids=str,
+)
+def test_a_manifest_that_no_landing_wrote_is_none(run: Path, tmp_path: Path, forged: Any) -> None:
+    (source,) = parsing.sources(open_runs([run])[0], HISTORY)
+    told = manifests.of_file(source, HISTORY, run)
+    manifests.write(told, tmp_path)
+    assert manifests.current(source, HISTORY, tmp_path) == told
+    whole = json.loads((tmp_path / manifests.NAME).read_text())
+    (tmp_path / manifests.NAME).write_text(forged if isinstance(forged, str) else json.dumps(whole | forged))
+    assert manifests.current(source, HISTORY, tmp_path) is None
+
+
 def test_one_more_run_is_landed_alone(spark: Any, run: Path, tmp_path: Path) -> None:
     land(spark, run, out=tmp_path / "out")
     other = tmp_path / "runs" / "b"
