@@ -83,9 +83,20 @@ def _open(path: Place, name: str) -> RunFolder:
         samples=_logs(path / "metrics"),
         replicas=_there(path / "replicas.jsonl"),
     )
+    for file in (path, *run.events, *run.samples):
+        if _is_no_text(str(file)):
+            raise NoRun(f"{str(file)!r}: its name is no UTF-8, and Spark cannot open it: rename it")
     if not run.journal and not run.history:
         raise NoRun(f"{path}: not a run folder, it has neither journal.jsonl nor history.jsonl")
     return run
+
+
+def _is_no_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def unanswered(run: Place) -> list[dict[str, Any]]:

@@ -265,16 +265,18 @@ def lines(file: Place) -> Iterator[str]:
 
 
 def put_text(file: Place, text: str) -> None:
-    """Writes or replaces a file at once: who reads meanwhile sees the old one or the new one."""
+    """Writes or replaces a file at once: who reads meanwhile sees the old one or the new one. Half of a surrogate pair, which JSON
+    can say and UTF-8 cannot, is written as JSON writes it."""
+    written = text.encode(errors="backslashreplace")
     if isinstance(file, Path):
         new = file.with_name(f".{file.name}.new")
-        new.write_text(text, encoding="utf-8")
+        new.write_bytes(written)
         os.replace(new, file)
         return
     with _in_words(file):
         stream = file._files().create(file._path(), True)
         try:
-            stream.write(text.encode())
+            stream.write(written)
         finally:
             stream.close()  # an object is there from now on
 
