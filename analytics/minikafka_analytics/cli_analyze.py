@@ -188,7 +188,9 @@ def _tried(make: Callable[[], T], out: Place) -> T:
         raise _Refused(str(error), COULD_NOT_TELL) from error
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise _Refused(f"{error.filename or out}: {error.strerror or error}", COULD_NOT_TELL if full else BAD_INPUT) from error
+        raise _Refused(
+            f"{error.filename or out}: {error.strerror or error}", COULD_NOT_TELL if full else BAD_INPUT
+        ) from error
 
 
 def _analyse(

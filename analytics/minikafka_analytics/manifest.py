@@ -34,8 +34,8 @@ ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
 class Manifest:
     """Of one landed file. `quarantined`: by reason the number of `lines`, the `first` of them (from 1) and its text (`example`).
 
-    `rows` were landed, `bad` lines were not; a scrape is many rows. `folder` is where the run was; `etag` may be empty. `parts`: the
-    files beside the manifest and their bytes; of a folder in a store none are told.
+    `rows` were landed, `bad` lines were not; a scrape is many rows. `folder` is where the run was; `etag` may be empty.
+    `parts`: the files beside the manifest and their bytes; of a folder in a store none are told.
     """
 
     schema: str

@@ -104,7 +104,11 @@ def unanswered(run: Place) -> list[dict[str, Any]]:
     try:
         found = json.loads((run / UNANSWERED).read_text(encoding="utf-8"))
         return [
-            {**{name: str(each[name]) for name in ("metric", "reason")}, "began": _time(each["began"]), "ended": _time(each["ended"])}
+            {
+                **{name: str(each[name]) for name in ("metric", "reason")},
+                "began": _time(each["began"]),
+                "ended": _time(each["ended"]),
+            }
             for each in found
         ]
     except FileNotFoundError:

@@ -153,7 +153,9 @@ def put_metrics(run: Path, prometheus: str, selector: str, window: Window) -> st
     _write(target, (json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
     said = f"metrics: {len(lines)} scrapes from {prometheus}"
     if unfit:
-        said += f"; {unfit} samples were left out, which are no numbers (NaN, Inf) or of another time than was asked for"
+        said += (
+            f"; {unfit} samples were left out, which are no numbers (NaN, Inf) or of another time than was asked for"
+        )
     return f"{said}; {_what_is_missing(source.missing)}" if source.missing else said
 
 

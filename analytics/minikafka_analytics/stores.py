@@ -265,8 +265,10 @@ def lines(file: Place) -> Iterator[str]:
 
 
 def put_text(file: Place, text: str) -> None:
-    """Writes or replaces a file at once: who reads meanwhile sees the old one or the new one. Half of a surrogate pair, which JSON
-    can say and UTF-8 cannot, is written as JSON writes it."""
+    """Writes or replaces a file at once: who reads meanwhile sees the old one or the new one.
+
+    Half of a surrogate pair, which JSON can say and UTF-8 cannot, is written as JSON writes it.
+    """
     written = text.encode(errors="backslashreplace")
     if isinstance(file, Path):
         new = file.with_name(f".{file.name}.new")

@@ -153,7 +153,9 @@ def test_only_sparks_own_pods_reach_drivers_and_executors() -> None:
 
     def reached(pod: str) -> set[str] | None:
         """By whom; None: by everybody."""
-        rules = [each["spec"] for each in of_kind(made, "NetworkPolicy") if _chosen(each["spec"]["podSelector"], labels[pod])]
+        rules = [
+            each["spec"] for each in of_kind(made, "NetworkPolicy") if _chosen(each["spec"]["podSelector"], labels[pod])
+        ]
         if not rules:
             return None
         assert all(each["policyTypes"] == ["Ingress"] for each in rules)

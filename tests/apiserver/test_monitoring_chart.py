@@ -36,7 +36,10 @@ def test_lint() -> None:
         ("mode=both", "mode"),
         ("scrapeInterval=often", "scrapeInterval"),
         ("scrapeInterval=0s", "scrapeInterval"),
-        ("scrapeInterval=1m", "scrapeInterval"),  # a rate over a minute would have no data, and no alert of it would fire
+        (
+            "scrapeInterval=1m",
+            "scrapeInterval",
+        ),  # a rate over a minute would have no data, and no alert of it would fire
         ("operator.namespace=No_Such", "namespace"),
         ("prometheus.retention=0d", "retention"),
         ("prometheus.storageSize=much", "storageSize"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from minikafka_analytics import formatting, judgement
+from minikafka_analytics import formatting, judgement, report_data
 from minikafka_analytics.svg import Plot, short
 from minikafka_analytics.timeline import Timeline
 
@@ -126,6 +127,39 @@ def test_what_the_journal_claims_has_to_be_understood() -> None:
     assert judged(terms=odd)["verdict"] == "Error"
     assert judged(terms=None)["verdict"] == "Inconclusive"
     assert judged(misnumbered=True)["verdict"] == "Error"
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ({"kind": "verdict", "verdict": "Passed", "claims": 5}, {"kind": "verdict", "verdict": "Passed", "claims": []}),
+        (
+            {
+                "kind": "verdict",
+                "verdict": "Passed",
+                "claims": ["x", {"claim": 1, "detail": ""}, {"claim": "a", "detail": ""}],
+            },
+            {"kind": "verdict", "verdict": "Passed", "claims": [{"claim": "a", "detail": ""}]},
+        ),
+        (
+            {"kind": "verdict", "verdict": "Passed", "counts": {"lost": 0, "anomalies": 5, "errors": {}}},
+            {"kind": "verdict", "verdict": "Passed", "counts": {"lost": 0, "errors": {}}},
+        ),
+        ({"kind": "verdict", "verdict": ["Passed"]}, None),
+        ({"kind": "scenario", "scenario": "demo", "seed": 1}, {"kind": "scenario", "seed": 1}),
+        ({"kind": "scenario", "scenario": {"spec": 5}}, {"kind": "scenario", "scenario": {}}),
+    ],
+)
+def test_words_that_nobody_writes_count_as_not_told(line: dict[str, Any], kept: dict[str, Any] | None) -> None:
+    """A journal that was forged or damaged stops no report."""
+    assert report_data._words([{"seq": 0, "body": json.dumps(line)}]) == ([] if kept is None else [kept])
+
+
+def test_a_line_that_is_too_deep_has_no_words() -> None:
+    assert report_data._words([{"seq": 0, "body": '{"kind": "note", "x": ' + "[" * 990 + "]" * 990 + "}"}]) in (
+        [{}],
+        [],
+    )
 
 
 def test_files_that_are_not_there_prove_nothing() -> None:

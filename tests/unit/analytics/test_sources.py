@@ -163,7 +163,11 @@ class TestMetrics:
             (200, b"<html>", "its answer is none of a Prometheus: Expecting value"),
             (200, {"status": "success"}, "its answer is none of a Prometheus: 'data'"),
             (200, b'{"data":' + b"[" * 100_000, "its answer is none of a Prometheus: maximum recursion depth"),
-            (200, {"status": "error", "error": "no", "data": []}, "its answer is none of a Prometheus: status error: no"),
+            (
+                200,
+                {"status": "error", "error": "no", "data": []},
+                "its answer is none of a Prometheus: status error: no",
+            ),
             (200, {"status": "success", "data": [], "warnings": 5}, "its answer is none of a Prometheus: "),
         ],
     )
@@ -280,7 +284,10 @@ class TestMetrics:
             ({"metric": {"__name__": ["up"], "pod": "b-0"}, "values": [[BEGAN, "1"]]}, "a label is no text"),
             ({"metric": ["__name__"], "values": [[BEGAN, "1"]]}, "none of a Prometheus"),
             ({"metric": {"__name__": "up", "pod": "b-0"}, "values": [[BEGAN, 10**400]]}, "too large"),
-            ({"metric": {"__name__": "up", "pod": f"b-{'9' * 5000}"}, "values": [[BEGAN, "1"]]}, "no metric of a broker"),
+            (
+                {"metric": {"__name__": "up", "pod": f"b-{'9' * 5000}"}, "values": [[BEGAN, "1"]]},
+                "no metric of a broker",
+            ),
         ],
     )
     def test_series_that_are_none(
@@ -450,7 +457,8 @@ def test_a_journal_of_many_years_is_none(run: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, '[{"metric": "m", "began": "x", "ended": 1, "reason": "r"}]', "5", '[{"began": NaN}]', "[1]"]
+    "text",
+    ["[" * 100_000, '[{"metric": "m", "began": "x", "ended": 1, "reason": "r"}]', "5", '[{"began": NaN}]', "[1]"],
 )
 def test_a_list_of_what_is_missing_that_is_none(run: Path, text: str) -> None:
     (run / "metrics").mkdir()
