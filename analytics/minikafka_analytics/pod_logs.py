@@ -102,7 +102,8 @@ def event_of(text: str) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("event"), str):
         return None
-    time, broker = found.get("time"), found.get("broker")
+    time: Any = found.get("time")
+    broker: Any = found.get("broker")
     if type(time) not in (int, float) or not 0 <= time <= LATEST:
         return None
     return found if type(broker) is int and 0 <= broker <= BROKER_MAX else None

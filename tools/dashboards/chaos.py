@@ -57,7 +57,9 @@ def _experiment(made: Dashboard) -> None:
             says="In the time shown.",
         )
     )
-    made.with_panel(stat("Truncated records", f"round(sum(increase({of('minikafka_truncated_records_total')}[$__range])))"))
+    made.with_panel(
+        stat("Truncated records", f"round(sum(increase({of('minikafka_truncated_records_total')}[$__range])))")
+    )
     made.with_panel(stat("ISR shrinks", f"round(sum(increase({of('minikafka_isr_shrinks_total')}[$__range])))"))
     made.with_panel(
         timeline(

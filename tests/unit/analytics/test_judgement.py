@@ -165,11 +165,11 @@ def test_a_line_that_is_too_deep_has_no_words() -> None:
 def test_what_a_prometheus_did_not_scrape_after_the_run_is_none_of_it() -> None:
     """Seen on a cluster: brokers are stopped at the end, for their logs to be read."""
     silence = {"broker": 2, "ended": 41.7, "open": False, "faults": []}
-    assert judgement._unscraped([{**silence, "began": 22.7}], ended=10.6) == []
-    assert judgement._unscraped([{**silence, "began": 9.7}], ended=10.6) == [
-        "Broker 2 was not scraped from 9.7 s on for 32.0 s, though no fault had hit it."
+    assert judgement._unscraped([{**silence, "began": 22.7}], until_scrape=9.6) == []
+    assert judgement._unscraped([{**silence, "began": 9.5}], until_scrape=9.6) == [
+        "Broker 2 was not scraped from 9.5 s on for 32.2 s, though no fault had hit it."
     ]
-    assert judgement._unscraped([{**silence, "began": 9.7, "faults": [1]}], ended=10.6) == []
+    assert judgement._unscraped([{**silence, "began": 9.5, "faults": [1]}], until_scrape=9.6) == []
 
 
 def test_files_that_are_not_there_prove_nothing() -> None:
