@@ -235,7 +235,6 @@ JOURNAL = Landed(
         "summary": "STRING",
         "body": "STRING",  # the whole line: scenario, settings, counts and anomalies are read from it
     },
-    must="line.kind IS NOT NULL",
     judged=True,
 )
 TABLES = (SAMPLES, EVENTS, HISTORY, JOURNAL, REPLICAS)

@@ -264,7 +264,6 @@ SCRAPE = {"time": 1.0, "broker": 0, "samples": [["minikafka_leader_epoch", {"top
     [
         ("events/broker-0.jsonl", EVENT, {"time": 2.0, "broker": 0, "note": "no event"}),
         ("metrics/samples.jsonl", SCRAPE, {"time": 2.0, "broker": 0, "note": "no scrape"}),
-        ("journal.jsonl", {"time": 1.0, "kind": "note"}, {"time": 2.0, "note": "no kind"}),
     ],
 )
 def test_no_line_loses_a_part_without_a_word(
