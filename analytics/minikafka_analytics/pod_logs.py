@@ -132,7 +132,8 @@ def _lives(folder: Path, pods: str) -> dict[Life, list[Path]]:
             continue
         for path in pod.glob("*/*"):
             file = FILE.fullmatch(path.name)
-            if file is not None and path.is_file():
+            # What the kubelet compresses is in a .tmp meanwhile, and still where it was.
+            if file is not None and path.suffix != ".tmp" and path.is_file():
                 life = Life(pod.name, path.parent.name, int(file["restart"]))
                 found[life].append((file["rotated"] is None, path.name, path))  # what was rotated comes first
     return {life: [path for *_, path in sorted(found[life])] for life in sorted(found)}

@@ -109,6 +109,14 @@ class TestLines:
         logs.write(0, "0.log", event(3))
         assert seconds(pod_logs.read([logs.folder])) == [1, 2, 3]
 
+    def test_what_the_kubelet_is_compressing_is_read_once(self, logs: Logs) -> None:
+        """It writes LOG.tmp beside LOG, which goes when LOG.gz is there."""
+        logs.write(0, "0.log", event(2))
+        rotated = logs.write(0, "0.log.20260101-000000", event(1))
+        rotated.with_name(f"{rotated.name}.tmp").write_bytes(gzip.compress(rotated.read_bytes())[:40])
+        found = pod_logs.read([logs.folder])
+        assert (seconds(found), counts(found), found.unreadable) == ([1, 2], {}, [])
+
     def test_a_compressed_file_that_is_cut_short_is_told(self, logs: Logs) -> None:
         path = logs.write(0, "0.log.20260101-000000.gz")
         packed = gzip.compress("".join(f"{cri(event(n), n)}\n" for n in range(500)).encode())
