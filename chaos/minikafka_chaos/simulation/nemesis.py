@@ -26,6 +26,10 @@ MORE_THAN_ALL, MORE_THAN_ALL_SHARE = "6", 0.3
 """A min.insync.replicas above every replication factor, and the share of runs that end with it."""
 
 
+UNHEARD_SHARE = 0.8
+"""The share of flips of which a third replica hears late."""
+
+
 class Nemesis:
     """Injects a fault every now and then until :meth:`heal`."""
 
@@ -34,6 +38,7 @@ class Nemesis:
         self.active = True
         self.count = 0
         self._ambushed: set[int] = set()
+        self._flips = Random(f"flips {world.scheduler.seed}")
         self._admin = WireAdmin(world, world.scheduler.seed) if world.of_processes else Admin(world, self._ask)
         self.profile = world.random.choice(world.plan.profiles)
         self.minority = self.profile.name == "minority"
@@ -352,7 +357,8 @@ class Nemesis:
         self._admin.elect()
 
     def flip(self) -> None:
-        """An admin moves a leader to a follower that lags and soon back, while the old leader hears of it late or never."""
+        """An admin moves a leader to a follower that lags and soon back, while the old leader hears of it late or never; and
+        often a third replica, too, which goes on fetching from the leader that it knows in a term that is long over."""
         random, states = self.world.random, self.world.checker.states
         if not states:
             return
@@ -365,10 +371,18 @@ class Nemesis:
         lag, away = random.uniform(0.05, 0.3), random.uniform(0.05, 0.6)
         self.cut_links([(new, old), (old, new)], f"{new}<->{old}", lag)
         self.world.store.slow[old] = lag + away * random.uniform(0.5, 2.0)
+        third = [m for m in states[tp].replicas if m not in (old, new)]
+        if third and self._flips.random() < UNHEARD_SHARE:
+            self._hears_late(self._flips.choice(third), lag + away + self._flips.uniform(0.9, 1.3))
         self.world.note(f"{tp} moves from b{old} to b{new} and back")
         self.world.scheduler.at(lag, lambda: self.prefer(tp, new))
         self.world.scheduler.at(lag + away, lambda: self.prefer(tp, old))
         self.world.scheduler.at(lag + away + random.uniform(0.1, 1.0), lambda: self.world.store.on_time(old))
+
+    def _hears_late(self, broker: int, seconds: float) -> None:
+        self.world.store.slow[broker] = seconds
+        self.world.note(f"b{broker} hears from the store {seconds:.2f} s late")
+        self.world.scheduler.at(seconds, lambda: self.world.store.on_time(broker))
 
     def prefer(self, tp: TopicPartition, leader: int, *, reorder: bool = True, elect: bool = True) -> None:
         """Reorder the replicas and elect the preferred one, as two requests of an admin, or one of them."""
