@@ -30,7 +30,12 @@ def test_all_invariants_hold(first: int) -> None:
 
 
 BEFORE = Plan(
-    profiles=tuple(p for p in PROFILES if p.name != "names"), whole=0.0, pipelined=0.0, unclean=0.0, passing=False
+    profiles=tuple(p for p in PROFILES if p.name != "names"),
+    whole=0.0,
+    pipelined=0.0,
+    unclean=0.0,
+    unheard=0.0,
+    passing=False,
 )
 """What a schedule was like when these were found."""
 

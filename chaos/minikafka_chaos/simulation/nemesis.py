@@ -26,10 +26,6 @@ MORE_THAN_ALL, MORE_THAN_ALL_SHARE = "6", 0.3
 """A min.insync.replicas above every replication factor, and the share of runs that end with it."""
 
 
-UNHEARD_SHARE = 0.8
-"""The share of flips of which a third replica hears late."""
-
-
 class Nemesis:
     """Injects a fault every now and then until :meth:`heal`."""
 
@@ -372,7 +368,7 @@ class Nemesis:
         self.cut_links([(new, old), (old, new)], f"{new}<->{old}", lag)
         self.world.store.slow[old] = lag + away * random.uniform(0.5, 2.0)
         third = [m for m in states[tp].replicas if m not in (old, new)]
-        if third and self._flips.random() < UNHEARD_SHARE:
+        if third and self._flips.random() < self.world.plan.unheard:
             self._hears_late(self._flips.choice(third), lag + away + self._flips.uniform(0.9, 1.3))
         self.world.note(f"{tp} moves from b{old} to b{new} and back")
         self.world.scheduler.at(lag, lambda: self.prefer(tp, new))

@@ -117,6 +117,9 @@ UNCLEAN_SHARE = 0.05
 RETENTION_SHARE = 0.1
 """The share of runs in which records get old soon."""
 
+UNHEARD_SHARE = 0.8
+"""The share of flips of a leader of which a third replica hears late."""
+
 SUPERVISOR_SECONDS = 0.3
 """Until a process that has ended by itself is started again."""
 
@@ -141,6 +144,7 @@ class Plan:
     whole: float = WHOLE_SHARE
     pipelined: float = PIPELINED_SHARE
     unclean: float = UNCLEAN_SHARE
+    unheard: float = UNHEARD_SHARE
     passing: bool = True
     """Whether a topic that is deleted and made anew holds records."""
     gentle: float = 0.7
