@@ -20,7 +20,7 @@ from typing import Any
 from minikafka_analytics import schemas
 from minikafka_analytics.parsing import Source
 from minikafka_analytics.schemas import Landed
-from minikafka_analytics.stores import Place, Seen, digest, in_store, make_folder, put_text, remove, seen
+from minikafka_analytics.stores import FileStamp, Place, digest, in_store, make_folder, put_text, remove, seen
 
 VERSION = 1
 """Counts up with every change of `parsing` by which the same line is landed otherwise; declarations count by themselves."""
@@ -126,7 +126,7 @@ def current(source: Source, table: Landed, folder: Place) -> Manifest | None:
     return touched
 
 
-def _unchanged(found: Manifest, now: Seen) -> bool:
+def _unchanged(found: Manifest, now: FileStamp) -> bool:
     """Whether a file of the same size is the same. An object that was copied has another time, and the same entity tag."""
     return found.etag == now.etag if now.etag else found.mtime_ns == now.mtime_ns
 

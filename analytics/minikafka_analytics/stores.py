@@ -29,7 +29,7 @@ class StoreFailed(RuntimeError):
     """A store cannot be read or written; the message is one line that names the place and says what to do."""
 
 
-class Seen(NamedTuple):
+class FileStamp(NamedTuple):
     """What tells whether a file has changed: its size, and when it was changed, or, where a store has one, its entity tag.
 
     An object is copied with another time and the same tag; `etag` is empty where there is none.
@@ -211,13 +211,13 @@ def in_store(path: Place) -> bool:
     return isinstance(path, StorePath)
 
 
-def seen(file: Place) -> Seen:
+def seen(file: Place) -> FileStamp:
     """What a file is like now."""
     if isinstance(file, Path):
         found = file.stat()
-        return Seen(found.st_size, found.st_mtime_ns)
+        return FileStamp(found.st_size, found.st_mtime_ns)
     status = file._there()
-    return Seen(int(status.getLen()), int(status.getModificationTime()) * 1_000_000, _etag(status))
+    return FileStamp(int(status.getLen()), int(status.getModificationTime()) * 1_000_000, _etag(status))
 
 
 def digest(file: Place) -> str:

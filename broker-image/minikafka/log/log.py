@@ -7,8 +7,8 @@ The log end offset is that of the *next* record. What lies below `flushed_offset
 
 `Log` checks, appends and reads, and says in which order its parts do everything else. Each has its own state, which nobody else
 changes: `SegmentList` the segments, `LeaderEpochCache` the epochs, `ProducerStateManager` the producers and their snapshots,
-`Flusher` what is durable, `Truncation` and `Retention` what goes at either end, `LogLoader` how it is opened. They raise OSError;
-what that means for the log (`Availability`) is said here.
+`Flusher` what is durable, `LogTruncator` and `Retention` what goes at either end, `LogLoader` how it is opened. They raise
+OSError; what that means for the log (`Availability`) is said here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from minikafka.log.recovery import LoadedLog, LogLoader
 from minikafka.log.results import AppendInfo, FetchSlice, RecoveryInfo, TimestampOffset
 from minikafka.log.retention import Retention
 from minikafka.log.segment import Segment
-from minikafka.log.truncation import Truncation
+from minikafka.log.truncation import LogTruncator
 from minikafka.protocol.records import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -84,7 +84,7 @@ class Log:
         self.segments, self.epochs, self.producers, self._flusher, self.log_start_offset = loaded
         self.log_end_offset = self.segments.active.next_offset
         self._availability = availability
-        self._truncation = Truncation(fs, directory, self.segments, self.epochs, self.producers)
+        self._truncation = LogTruncator(fs, directory, self.segments, self.epochs, self.producers)
         self._retention = Retention(fs, directory, self.segments, self.producers, config)
         self.recovery = RecoveryInfo(True, 0, 0, 0, 0, 0, ())
         self._on_log_start_moved: Callable[[], None] | None = None

@@ -23,7 +23,7 @@ RESTART = "log-restart"
 """In the log's directory while it is to begin anew: the offset where, in digits."""
 
 
-class Truncation:
+class LogTruncator:
     """Cuts the files of one log, and what is known of the records in them. Methods raise OSError, and have then done half.
 
     What comes before and in between is the log's business: a flush that is under way, the recovery point, its offsets.

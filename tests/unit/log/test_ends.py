@@ -1,4 +1,4 @@
-"""What is removed at either end of a log's files: Retention and Truncation by themselves."""
+"""What is removed at either end of a log's files: Retention and LogTruncator by themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.producer_state import ProducerStateManager
 from minikafka.log.retention import Retention
 from minikafka.log.segments import SegmentList
-from minikafka.log.truncation import RESTART, Truncation, interrupted_restart
+from minikafka.log.truncation import RESTART, LogTruncator, interrupted_restart
 
 from tests.unit.log.build import DIR, TAILS, replicated
 
@@ -27,7 +27,7 @@ class Scene:
         self.epochs = LeaderEpochCache(self.fs, DIR)
         self.producers = ProducerStateManager(self.fs, DIR, 1000)
         self.retention = Retention(self.fs, DIR, self.segments, self.producers, KEEP)
-        self.truncation = Truncation(self.fs, DIR, self.segments, self.epochs, self.producers)
+        self.truncation = LogTruncator(self.fs, DIR, self.segments, self.epochs, self.producers)
         for base in range(0, ENDS, 4):
             self.segments.add(base)
             self.producers.take_snapshot(base, durable=True)
