@@ -221,7 +221,7 @@ class Trace:
         def answered(answer: Any) -> None:
             if not acks:
                 return
-            error, offset = answer
+            ((error, offset),) = answer
             self.cluster.told.append(
                 f"  client: {value}: {error.name if error else f'acknowledged at offset {offset}'}"
             )
