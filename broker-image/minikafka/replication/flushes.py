@@ -29,43 +29,43 @@ class Flushes:
         self._flushed = flushed
         self._log_failed = log_failed
 
-    def begin(self, partition: HostedPartition) -> FlushJob | None:
-        """What is to be run now; None while a flush is under way, and of a log that is offline or no longer hosted."""
-        if partition.flushing or not self._is_hosted(partition):
-            return None
+    def claim(self, partition: HostedPartition) -> bool:
+        """Whether a flush of this log may begin: none is under way. Who has claimed it asks for the :meth:`next` job."""
+        if partition.flushing:
+            return False
         partition.flushing = True
-        return self._next(partition)
+        return True
 
-    def done(self, partition: HostedPartition, job: FlushJob) -> tuple[float, FlushJob | None]:
-        """A job has run: the seconds that it took, and the next one, as long as flush.messages wants more of them.
+    def next(self, partition: HostedPartition) -> FlushJob | None:
+        """What is to be run now: it makes all durable that is appended by then. None, and the claim is over: nothing more is
+        asked for, or the log is offline or no longer hosted."""
+        if partition.flushing and self._is_hosted(partition):
+            try:
+                return partition.log.start_flush()
+            except LogError as error:
+                self._log_failed(partition, error)
+        self.give_up(partition)
+        return None
 
-        What was appended meanwhile shares that one.
-        """
+    def done(self, partition: HostedPartition, job: FlushJob) -> float | None:
+        """A job has run: the seconds that it took, None when the disk refused. As long as flush.messages wants more of them there
+        is a next one, which what was appended meanwhile shares."""
         log = partition.log
         try:
             seconds = log.complete_flush(job)
         except LogError as error:
-            partition.flushing = False
-            self._log_failed(partition, error)
-            return 0.0, None
-        self._replicas.flushed(partition)
-        self._flushed(partition)
-        if not log.owes_flush or not self._is_hosted(partition):
-            partition.flushing = False
-            return seconds, None
-        return seconds, self._next(partition)
-
-    def give_up(self, partition: HostedPartition) -> None:
-        """A job was never run, or what ran it has failed."""
-        partition.flushing = False
-
-    def _next(self, partition: HostedPartition) -> FlushJob | None:
-        try:
-            return partition.log.start_flush()
-        except LogError as error:
-            partition.flushing = False
+            self.give_up(partition)
             self._log_failed(partition, error)
             return None
+        self._replicas.flushed(partition)
+        self._flushed(partition)
+        if not log.owes_flush:
+            self.give_up(partition)
+        return seconds
+
+    def give_up(self, partition: HostedPartition) -> None:
+        """The claim is over: all is done, or a job was never run, or what ran it has failed."""
+        partition.flushing = False
 
     def _is_hosted(self, partition: HostedPartition) -> bool:
         """Not of a log that was deleted or went offline while its flush was under way: its files are closed."""

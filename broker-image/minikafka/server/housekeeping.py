@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from minikafka.log.config import FOREVER
 from minikafka.log.errors import LogError
-from minikafka.log.flushing import FlushJob
 from minikafka.log.manager import LogManager
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.flushes import Flushes
@@ -100,21 +99,21 @@ class Housekeeping:
 
     def flush_soon(self, partition: HostedPartition) -> None:
         """Begin a flush unless one is under way, which goes on for as long as flush.messages wants more of them (R17)."""
-        if self._stopped or (job := self._flushes.begin(partition)) is None:
+        if self._stopped or not self._flushes.claim(partition):
             return
-        task = self.context.supervisor.once(f"flush of {partition.topic_partition}", self._flush, partition, job)
+        task = self.context.supervisor.once(f"flush of {partition.topic_partition}", self._flush, partition)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _flush(self, partition: HostedPartition, job: FlushJob) -> None:
+    async def _flush(self, partition: HostedPartition) -> None:
         """Make what is appended durable; the fsync runs on a thread."""
         loop = asyncio.get_running_loop()
-        following: FlushJob | None = job
         try:
-            while following is not None and not self._stopped:
-                await loop.run_in_executor(self._pool, following.run, self.context.clock.now)
-                seconds, following = self._flushes.done(partition, following)
-                self.context.stats.observe_flush(seconds)
+            while not self._stopped and (job := self._flushes.next(partition)) is not None:
+                await loop.run_in_executor(self._pool, job.run, self.context.clock.now)
+                seconds = self._flushes.done(partition, job)
+                if seconds is not None:
+                    self.context.stats.observe_flush(seconds)
         finally:
             self._flushes.give_up(partition)
 

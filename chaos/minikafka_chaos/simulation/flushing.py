@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minikafka.log.flushing import FlushJob
 from minikafka.replication.flushes import Flushes
 from minikafka.replication.hosted import HostedPartition
 
@@ -35,24 +34,25 @@ class Flushing:
         """By the clock: flush what is due, now and again in a while."""
         world = self.broker.world
         for partition in self.broker.partitions.values():
-            if partition.log.failure is None and world.flush_due(partition.log):
-                job = self.flushes.begin(partition)
-                while job is not None:
+            if partition.log.failure is None and world.flush_due(partition.log) and self.flushes.claim(partition):
+                while (job := self.flushes.next(partition)) is not None:
                     job.run()
-                    _, job = self.flushes.done(partition, job)
+                    self.flushes.done(partition, job)
         self.broker.later(world.flush_pause(first=False), self.look)
 
     def soon(self, partition: HostedPartition) -> None:
         """Begin a flush unless one is under way (R17)."""
-        job = self.flushes.begin(partition)
-        if job is not None:
-            self._run_later(partition, job)
+        if self.flushes.claim(partition):
+            self._go_on(partition)
 
-    def _run_later(self, partition: HostedPartition, job: FlushJob) -> None:
-        def done() -> None:
+    def _go_on(self, partition: HostedPartition) -> None:
+        job = self.flushes.next(partition)
+        if job is None:
+            return
+
+        def ran() -> None:
             job.run()
-            _, following = self.flushes.done(partition, job)
-            if following is not None:
-                self._run_later(partition, following)
+            self.flushes.done(partition, job)
+            self._go_on(partition)
 
-        self.broker.later(self.broker.world.flush_time(), done)
+        self.broker.later(self.broker.world.flush_time(), ran)

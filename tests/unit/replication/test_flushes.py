@@ -24,7 +24,11 @@ class Scene:
         self.flushes = Flushes(self.lab.replicas, self.flushed.append, lambda _, error: self.failed.append(error))
 
     def begin(self) -> FlushJob:
-        job = self.flushes.begin(self.partition)
+        assert self.flushes.claim(self.partition)
+        return self.next()
+
+    def next(self) -> FlushJob:
+        job = self.flushes.next(self.partition)
         assert job is not None
         return job
 
@@ -38,9 +42,10 @@ def scene() -> Scene:
 
 def test_a_second_one_does_not_begin(scene: Scene) -> None:
     job = scene.begin()
-    assert scene.flushes.begin(scene.partition) is None
+    assert not scene.flushes.claim(scene.partition)
     job.run()
-    assert scene.flushes.done(scene.partition, job) == (0.0, None)
+    assert scene.flushes.done(scene.partition, job) == 0.0
+    assert scene.flushes.next(scene.partition) is None
     assert (scene.partition.log.flushed_offset, scene.flushed) == (1, [scene.partition])
     scene.begin()
 
@@ -50,10 +55,19 @@ def test_what_came_meanwhile_shares_the_next(scene: Scene) -> None:
     scene.lab.produce(0)
     scene.lab.produce(0)
     job.run()
-    _, following = scene.flushes.done(scene.partition, job)
-    assert following is not None and following.end_offset == 3
+    scene.flushes.done(scene.partition, job)
+    following = scene.next()
+    assert following.end_offset == 3
     following.run()
-    assert scene.flushes.done(scene.partition, following)[1] is None
+    scene.flushes.done(scene.partition, following)
+    assert scene.flushes.next(scene.partition) is None
+
+
+def test_what_came_before_it_was_asked_for_is_in_the_first(scene: Scene) -> None:
+    """Appends of one round of events share one fsync: the claim is made by the first of them."""
+    assert scene.flushes.claim(scene.partition)
+    scene.lab.produce(0)
+    assert scene.next().end_offset == 2
 
 
 def test_nobody_waits_for_more_than_flush_messages() -> None:
@@ -62,7 +76,8 @@ def test_nobody_waits_for_more_than_flush_messages() -> None:
     job = scene.begin()
     scene.lab.produce(0)
     job.run()
-    assert scene.flushes.done(scene.partition, job)[1] is None, "one record may stay unflushed"
+    scene.flushes.done(scene.partition, job)
+    assert scene.flushes.next(scene.partition) is None, "one record may stay unflushed"
 
 
 def test_a_disk_that_refuses_is_told_and_ends_it(scene: Scene) -> None:
@@ -74,9 +89,10 @@ def test_a_disk_that_refuses_is_told_and_ends_it(scene: Scene) -> None:
     job = scene.begin()
     scene.lab.disk.fault_hook = refuse
     job.run()
-    assert scene.flushes.done(scene.partition, job) == (0.0, None)
+    assert scene.flushes.done(scene.partition, job) is None
     assert len(scene.failed) == 1 and scene.flushed == []
-    assert scene.flushes.begin(scene.partition) is None, "it is offline"
+    assert scene.flushes.claim(scene.partition)
+    assert scene.flushes.next(scene.partition) is None, "it is offline"
 
 
 def test_a_log_that_is_no_longer_hosted_is_left_alone(scene: Scene) -> None:
@@ -84,11 +100,13 @@ def test_a_log_that_is_no_longer_hosted_is_left_alone(scene: Scene) -> None:
     scene.lab.produce(0)
     scene.lab.replicas.remove(scene.partition)
     job.run()
-    assert scene.flushes.done(scene.partition, job)[1] is None
-    assert scene.flushes.begin(scene.partition) is None
+    scene.flushes.done(scene.partition, job)
+    assert scene.flushes.next(scene.partition) is None
+    assert scene.flushes.claim(scene.partition)
+    assert scene.flushes.next(scene.partition) is None
 
 
 def test_one_that_was_given_up_may_begin_again(scene: Scene) -> None:
     scene.begin()
     scene.flushes.give_up(scene.partition)
-    assert scene.flushes.begin(scene.partition) is not None
+    scene.begin()
