@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 from minikafka.metadata.image import NO_LEADER
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_chaos.simulation.pipelining import PipelinedProducer
-
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.nemesis import Nemesis
@@ -76,9 +74,8 @@ class Ambushes:
         self.world.slow_followers.clear()
         self.world.served_whole.clear()
         self.world.applies_late.clear()
-        for producer in self.world.producers:
-            if isinstance(producer, PipelinedProducer):
-                producer.hear()
+        if self.world.pipelining is not None:
+            self.world.pipelining.hear()
 
     def _look(self) -> None:
         nemesis = self.world.nemesis
@@ -147,14 +144,10 @@ class Ambushes:
 
     def _restart_of_an_unheard_leader(self, nemesis: Nemesis) -> bool:
         """A leader stops and leads again, while a producer does not hear what became of the batches it has in flight."""
-        nearly = [
-            (producer, tp)
-            for producer in self.world.producers
-            if isinstance(producer, PipelinedProducer)
-            for tp in producer.partitions
-            if producer.in_flight(tp) > 1
-        ]
-        for producer, tp in nearly:
+        producer = self.world.pipelining
+        if producer is None:
+            return False
+        for tp in [tp for tp in producer.partitions if producer.in_flight(tp) > 1]:
             leader = self.world.brokers.get(self.world.checker.states[tp].leader)
             if leader is None or not leader.up or leader.paused or not nemesis.spares(leader) or not nemesis.counts():
                 continue

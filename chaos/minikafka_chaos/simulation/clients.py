@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.records import HEADER, BatchHeader, Record, RecordBatch, build_batch, iterate_batches
+from minikafka.protocol.records import (
+    HEADER,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    Record,
+    RecordBatch,
+    build_batch,
+    iterate_batches,
+)
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.metadata_client import Client
@@ -19,6 +30,19 @@ RETRY = 0.05
 TIMEOUT = 0.8
 OUT_OF_SEQUENCE = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH))
 """The broker remembers something else of the producer, or nothing."""
+
+
+def batch_of(
+    values: Sequence[str],
+    now_ms: int,
+    producer_id: int = NO_PRODUCER_ID,
+    epoch: int = NO_PRODUCER_EPOCH,
+    sequence: int = NO_SEQUENCE,
+) -> tuple[bytes, int]:
+    """A batch with these values and its CRC, which leaders do not change: they stamp what lies outside it."""
+    records = [Record(i, now_ms, None, value.encode()) for i, value in enumerate(values)]
+    batch = bytes(build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
+    return batch, BatchHeader._make(HEADER.unpack_from(batch)).crc
 
 
 class Producer(Client):
@@ -39,7 +63,7 @@ class Producer(Client):
         self.stopped = False
         self.batch: bytes | None = None
         self.crc = 0
-        """Of the last batch. Leaders stamp what lies outside it."""
+        """Of the last batch."""
         self.values: list[str] = []
         self._attempt = 0
         world.scheduler.at(world.random.uniform(0.3, 0.6), self.next)
@@ -61,11 +85,7 @@ class Producer(Client):
         self._send()
 
     def _build(self) -> None:
-        records = [Record(i, self.world.now_ms, None, v.encode()) for i, v in enumerate(self.values)]
-        self.batch = bytes(
-            build_batch(records, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=self.sequence)
-        )
-        self.crc = BatchHeader._make(HEADER.unpack_from(self.batch)).crc
+        self.batch, self.crc = batch_of(self.values, self.world.now_ms, self.producer_id, self.epoch, self.sequence)
         self.sequence += len(self.values)
 
     def _begin_anew(self, error: ErrorCode, by_leader: bool) -> None:

@@ -62,15 +62,13 @@ class View:
     """What the checker remembers of one hosted replica."""
 
     __slots__ = (
-        "agreed", "checked_start", "hw", "hw_epoch", "identities", "last_batches", "leads_in", "looked_at",
+        "agreed", "checked_start", "hw", "hw_epoch", "identities", "leads_in", "looked_at",
         "partition_epoch", "producer_batches", "recent_batches", "start", "term",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.identities: list[Identity] = []
         self.producer_batches: list[ProducerBatch] = []
-        self.last_batches: dict[int, ProducerBatch] = {}
-        """By producer id."""
         self.recent_batches: dict[int, deque[ProducerBatch]] = {}
         """By producer id, as many as a broker remembers."""
         self.agreed = 0
@@ -94,7 +92,6 @@ class View:
         batches = self.producer_batches
         while batches and batches[-1].last_offset >= end:
             batches.pop()
-        self.last_batches.clear()
         self.recent_batches.clear()
         for batch in batches:
             self._remember(batch)
@@ -126,7 +123,6 @@ class View:
             self._remember(batch)
 
     def _remember(self, batch: ProducerBatch) -> None:
-        self.last_batches[batch.producer_id] = batch
         self.recent_batches.setdefault(batch.producer_id, deque(maxlen=BATCHES_RETAINED)).append(batch)
 
     def agrees_with(self, truth: list[Identity], deleted: int) -> int:
@@ -185,24 +181,24 @@ def producers_differ(log: Log, view: View) -> str | None:
     """How what the log remembers of idempotent producers differs from the batches in it, or None (KIP-98).
 
     Of a producer all of whose records are deleted, it may remember something or nothing; of the batches before the last one
-    what it has is right, and after a restart it may have none of them (Kafka's snapshots hold the last one only).
+    what it has is right, and it may have fewer than it once had.
     """
-    for producer_id, batch in view.last_batches.items():
-        state = log.producers.get(producer_id)
+    for producer_id, recent in view.recent_batches.items():
+        batch, state = recent[-1], log.producers.get(producer_id)
         if batch.last_offset < log.log_start_offset:
             continue
         remembered = None if state is None or not state.batches else state.batches[-1]
         if state is None or remembered is None or state.epoch != batch.epoch or tuple(remembered) != batch[2:]:
             held = None if state is None else (state.epoch, remembered)
             return f"of producer {producer_id} it remembers {held}, the last batch is {batch}"
-        recent, start = view.recent_batches[producer_id], log.log_start_offset
+        start = log.log_start_offset
         known = [tuple(each) for each in state.batches if each.last_offset >= start]
         there = [tuple(each[2:]) for each in recent if each.epoch == state.epoch and each.last_offset >= start]
         if known != there[-len(known) :]:
             return f"of producer {producer_id} it remembers {state.batches}, the last batches are {list(recent)}"
     for producer_id, state in log.producers:
         beyond = state.batches and state.batches[-1].last_offset >= log.log_start_offset
-        if beyond and producer_id not in view.last_batches:
+        if beyond and producer_id not in view.recent_batches:
             return f"of producer {producer_id} it remembers {state.batches[-1]}, which is not in the log"
     return None
 

@@ -369,16 +369,18 @@ class Nemesis:
         self.world.store.slow[old] = lag + away * random.uniform(0.5, 2.0)
         third = [m for m in states[tp].replicas if m not in (old, new)]
         if third and self._flips.random() < self.world.plan.unheard:
-            self._hears_late(self._flips.choice(third), lag + away + self._flips.uniform(0.9, 1.3))
+            broker, late = self._flips.choice(third), lag + away + self._flips.uniform(0.9, 1.3)
+            self._hears_late(broker, late, late)
         self.world.note(f"{tp} moves from b{old} to b{new} and back")
         self.world.scheduler.at(lag, lambda: self.prefer(tp, new))
         self.world.scheduler.at(lag + away, lambda: self.prefer(tp, old))
         self.world.scheduler.at(lag + away + random.uniform(0.1, 1.0), lambda: self.world.store.on_time(old))
 
-    def _hears_late(self, broker: int, seconds: float) -> None:
-        self.world.store.slow[broker] = seconds
-        self.world.note(f"b{broker} hears from the store {seconds:.2f} s late")
-        self.world.scheduler.at(seconds, lambda: self.world.store.on_time(broker))
+    def _hears_late(self, broker: int, late: float, ends: float) -> None:
+        """What was decided ``late`` seconds ago, until ``ends`` seconds from now."""
+        self.world.store.slow[broker] = late
+        self.world.note(f"b{broker} hears from the store {late:.2f} s late")
+        self.world.scheduler.at(ends, lambda: self.world.store.on_time(broker))
 
     def prefer(self, tp: TopicPartition, leader: int, *, reorder: bool = True, elect: bool = True) -> None:
         """Reorder the replicas and elect the preferred one, as two requests of an admin, or one of them."""
@@ -469,10 +471,8 @@ class Nemesis:
         """One broker learns late what the controller decided, as with a slow watch."""
         broker = self._leader() if self.world.random.random() < 0.7 else self._any()
         if broker is not None:
-            late = self.world.random.uniform(0.2, 1.5)
-            self.world.store.slow[broker.id] = late
-            self.world.note(f"b{broker.id} hears from the store {late:.2f} s late")
-            self.world.scheduler.at(self.world.random.uniform(0.5, 3.0), lambda: self.world.store.on_time(broker.id))
+            late, ends = self.world.random.uniform(0.2, 1.5), self.world.random.uniform(0.5, 3.0)
+            self._hears_late(broker.id, late, ends)
 
     def delete_records(self) -> None:
         """An admin deletes the older half of what is committed (DeleteRecords)."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from minikafka.protocol.records import HEADER, BatchHeader, Record, build_batch
+from minikafka.protocol.records import NO_PRODUCER_ID
 from minikafka.protocol.types import TopicPartition
 
+from minikafka_chaos.simulation.clients import batch_of
 from minikafka_chaos.simulation.leading import Produced
 from minikafka_chaos.simulation.network import CLIENT, Reply
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 VISITED: Final = "visited"
 """The name of the topic."""
-NO_PRODUCER_ID: Final = -1
 
 
 class _Sent:
@@ -31,8 +31,7 @@ class _Sent:
         self.tp = tp
         self.order = order
         self.values = values
-        self.data = bytes(build_batch([Record(i, now_ms, None, value.encode()) for i, value in enumerate(values)]))
-        self.crc = BatchHeader._make(HEADER.unpack_from(self.data)).crc
+        self.data, self.crc = batch_of(values, now_ms)
         self.topic_id: bytes | None = None
         """Of the topic whose partition took it."""
 

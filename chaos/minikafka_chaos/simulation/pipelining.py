@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from minikafka.log.producer_state import BATCHES_RETAINED
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.records import HEADER, BatchHeader, Record, build_batch
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_chaos.simulation.clients import OUT_OF_SEQUENCE, RETRY, TIMEOUT
+from minikafka_chaos.simulation.clients import OUT_OF_SEQUENCE, RETRY, TIMEOUT, batch_of
 from minikafka_chaos.simulation.leading import Produced
 from minikafka_chaos.simulation.metadata_client import Client
 from minikafka_chaos.simulation.network import CLIENT, Reply, Stream
@@ -121,11 +120,7 @@ class _Lane(Client):
                 self.world.checker.clients.sent(batch)
 
     def _number(self, batch: _Batch) -> None:
-        records = [Record(i, self.world.now_ms, None, value.encode()) for i, value in enumerate(batch.values)]
-        batch.data = bytes(
-            build_batch(records, producer_id=self.producer_id, producer_epoch=self._epoch, base_sequence=self._sequence)
-        )
-        batch.crc = BatchHeader._make(HEADER.unpack_from(batch.data)).crc
+        batch.data, batch.crc = batch_of(batch.values, self.world.now_ms, self.producer_id, self._epoch, self._sequence)
         batch.tried = False
         self._sequence += len(batch.values)
 
@@ -136,9 +131,10 @@ class _Lane(Client):
         for batch in self.unanswered:
             self.world.checker.clients.sent_again.update(batch.values)
             self._number(batch)
-            self._wait(batch)
+            self.wait(batch)
 
-    def _wait(self, batch: _Batch) -> None:
+    def wait(self, batch: _Batch) -> None:
+        """It has no answer that counts, and is sent again in a while."""
         batch.flying = False
         batch.attempt += 1
         batch.ready_at = self.world.now + RETRY
@@ -157,10 +153,6 @@ class _Lane(Client):
         """The brokers that have not answered yet."""
         return {batch.leader for batch in self.unanswered if batch.flying}
 
-    def failed(self, sent: _Sent) -> None:
-        """There is no answer."""
-        self._wait(sent.batch)
-
     def answered(self, sent: _Sent, error: ErrorCode, offset: int, by_leader: bool) -> None:
         batch, checks = sent.batch, self.world.checker.clients
         if not error:
@@ -175,7 +167,7 @@ class _Lane(Client):
             if error in OUT_OF_SEQUENCE and sent.was_first:
                 self._begin_anew(error, by_leader)
             else:
-                self._wait(batch)
+                self.wait(batch)
 
 
 class PipelinedProducer:
@@ -242,7 +234,7 @@ class PipelinedProducer:
                     continue
                 leader, _ = lane.leader(lane.tp)
                 if leader < 0:
-                    lane.failed(self._take_off(lane, batch, leader))
+                    lane.wait(self._take_off(lane, batch, leader).batch)
                 elif lane.in_flight_to <= {leader}:
                     requests.setdefault(leader, []).append(self._take_off(lane, batch, leader))
             if not requests:
@@ -305,4 +297,4 @@ class PipelinedProducer:
         for request in requests:
             for sent in request.batches:
                 if sent.batch.attempt == sent.attempt:
-                    sent.lane.failed(sent)
+                    sent.lane.wait(sent.batch)

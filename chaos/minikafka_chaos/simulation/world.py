@@ -238,6 +238,8 @@ class World(SimCluster):
         self.brokers = {i: kind(self, i) for i in range(1, count + 1)}
         self.topic = [TopicPartition("t", i) for i in range(random.choice((1, 1, 2)))]
         self.producers: list[Producer | PipelinedProducer] = []
+        self.pipelining: PipelinedProducer | None = None
+        """The one of them with several batches in flight, if there is one."""
         self.consumers: list[Consumer] = []
         self.note(f"seed {seed}: {count} brokers, {len(self.topic)} partitions, min ISR {self.min_isr}")
         for broker in self.brokers.values():
@@ -284,9 +286,8 @@ class World(SimCluster):
         self.scheduler.at(SUPERVISOR_SECONDS, lambda: None if broker.up else broker.start())
 
     def connections_closed(self, broker: SimBroker) -> None:
-        for producer in self.producers:
-            if isinstance(producer, PipelinedProducer):
-                producer.broker_ended(broker.id)
+        if self.pipelining is not None:
+            self.pipelining.broker_ended(broker.id)
 
     def retention_pause(self) -> float | None:
         return self._retention.uniform(0.2, 0.8) if self._retains else None
@@ -343,7 +344,8 @@ class World(SimCluster):
             self.consumers.append(Consumer(self, tp))
             EndOffsetWatcher(self, tp)
         if self.pipelined:
-            self.producers.append(PipelinedProducer(self, number + 1, self.topic))
+            self.pipelining = PipelinedProducer(self, number + 1, self.topic)
+            self.producers.append(self.pipelining)
         self.checker.groups.members += [
             GroupMember(self, group, number) for group in self.groups for number in range(3)
         ]

@@ -38,14 +38,9 @@ class _WaitsForTheFirstPartition(ReplicaManager):
 
     _waited = False
 
-    def produce(
-        self,
-        request: ProduceRequest,
-        respond: Callable[[list[tuple[str, list[PartitionResult]]]], None],
-        internal: bool = False,
-    ) -> None:
+    def produce(self, *args: Any, **more: Any) -> None:
         self._waited = False
-        super().produce(request, respond, internal)
+        super().produce(*args, **more)
 
     def _append(self, *args: Any) -> tuple[PartitionResult, int]:
         result, required = super()._append(*args)
