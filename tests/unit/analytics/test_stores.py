@@ -177,10 +177,10 @@ def test_who_dies_while_landing_in_a_store_leaves_nothing_that_counts(
 def test_an_object_is_known_by_its_entity_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy has another time; what was overwritten with as many bytes has another tag, be its time what it may."""
     of_one = manifests.Manifest("", "", "", "", "", bytes=5, mtime_ns=1, sha256="", etag='"a"')
-    assert manifests._unchanged(of_one, stores.Seen(5, 2, '"a"'))
-    assert not manifests._unchanged(of_one, stores.Seen(5, 1, '"b"'))
-    assert manifests._unchanged(of_one, stores.Seen(5, 1))
-    assert not manifests._unchanged(of_one, stores.Seen(5, 2))
+    assert manifests._unchanged(of_one, stores.FileStamp(5, 2, '"a"'))
+    assert not manifests._unchanged(of_one, stores.FileStamp(5, 1, '"b"'))
+    assert manifests._unchanged(of_one, stores.FileStamp(5, 1))
+    assert not manifests._unchanged(of_one, stores.FileStamp(5, 2))
 
 
 def test_reading_and_writing_in_a_store(spark: Any, tmp_path: Path) -> None:
