@@ -25,7 +25,7 @@ from minikafka_analytics.schemas import HISTORY, JOURNAL, REPLICAS, TABLES, Land
 from minikafka_analytics.session import is_local, of_few_bytes, reached, spark_session
 from minikafka_analytics.sql import query
 from minikafka_analytics.steps import Steps
-from minikafka_analytics.stores import Place, make_folder, put_text
+from minikafka_analytics.stores import Place, absolute, make_folder, put_text
 from minikafka_analytics.trouble import in_one_line
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def analyze(
 
 def _analyze(run_dirs: Sequence[Place], out: Place, master: str, settings: Mapping[str, str] | None) -> ReportPaths:
     runs = open_runs(run_dirs)
-    out = out.expanduser().resolve()
+    out = absolute(out)
     paths = ReportPaths(out / "report.html", out / "report.json", out / "parquet")
     landing = Landing(runs, paths.parquet)
     make_folder(paths.parquet)

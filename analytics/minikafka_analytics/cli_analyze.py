@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from minikafka_analytics.stores import Place, StoreFailed, place
+from minikafka_analytics.stores import Place, StoreFailed, absolute, place
 
 if TYPE_CHECKING:
     from minikafka_analytics.analyze import ReportedRun, ReportPaths
@@ -103,7 +103,7 @@ def _ran(args: argparse.Namespace, settings: Mapping[str, str]) -> int:
                 f"{parents[0]}: a folder of runs is compared alone; or name runs, and no such folder", BAD_INPUT
             )
         return _compare(parents[0], args, settings)
-    beside = args.run_dirs[0] if len(args.run_dirs) == 1 else args.run_dirs[0].resolve().parent / "comparison"
+    beside = args.run_dirs[0] if len(args.run_dirs) == 1 else absolute(args.run_dirs[0]).parent / "comparison"
     return _report(args.run_dirs, args.out or beside, args, settings)
 
 
@@ -188,7 +188,9 @@ def _tried(make: Callable[[], T], out: Place) -> T:
         raise _Refused(str(error), COULD_NOT_TELL) from error
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise _Refused(f"{out}: {error.strerror or error}", COULD_NOT_TELL if full else BAD_INPUT) from error
+        raise _Refused(
+            f"{error.filename or out}: {error.strerror or error}", COULD_NOT_TELL if full else BAD_INPUT
+        ) from error
 
 
 def _analyse(

@@ -17,7 +17,7 @@ from minikafka_analytics.jobs import outcomes, outliers, recovery, reports
 from minikafka_analytics.on_kubernetes import executors_like_this_pod
 from minikafka_analytics.pending import HISTORY, REPORT
 from minikafka_analytics.session import reached, spark_session
-from minikafka_analytics.stores import Place, make_folder, put_text
+from minikafka_analytics.stores import Place, absolute, make_folder, put_text
 from minikafka_analytics.trouble import in_one_line
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ def compare(
 def _compared(
     runs: Sequence[Place], out: Place, left_out: Mapping[Place, str], master: str, settings: Mapping[str, str] | None
 ) -> Comparison:
-    runs = [run.expanduser().resolve() for run in runs]
+    runs = [absolute(run) for run in runs]
     twins = copies(runs)
     kept = [run for run in runs if run not in twins]
-    out = out.expanduser().resolve()
+    out = absolute(out)
     make_folder(out)
     paths = [run / REPORT for run in kept]
     with (

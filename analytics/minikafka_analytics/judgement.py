@@ -269,15 +269,23 @@ def unknowns(run: Record) -> list[str]:
     else:
         found.append("No broker was scraped: nothing is known of replicas' offsets and of unflushed records.")
     found += unseen(run["blindness"])
-    for each in run["silences"]:
-        if not each["faults"]:
+    found += _unscraped(run["silences"], run["seconds"] - clock["interval"])
+    if not run["elections"]:
+        found.append("No event log tells of an election, so times to re-elect and ISR changes are not known.")
+    found.append("Which fault “preceded” an event is an order in time on one machine's clock, not a proof of cause.")
+    return found
+
+
+def _unscraped(silences: Sequence[Record], until_scrape: float) -> list[str]:
+    """Brokers that nobody had hit. A Prometheus goes on after the run, when brokers are stopped for their logs to be read: who
+    was scraped after `until_scrape`, the last interval of the run, missed no scrape in it."""
+    found = []
+    for each in silences:
+        if not each["faults"] and each["began"] < until_scrape:
             until = "until the end" if each["open"] else f"for {seconds(each['ended'] - each['began'])}"
             found.append(
                 f"Broker {each['broker']} was not scraped from {each['began']:.1f} s on {until}, though no fault had hit it."
             )
-    if not run["elections"]:
-        found.append("No event log tells of an election, so times to re-elect and ISR changes are not known.")
-    found.append("Which fault “preceded” an event is an order in time on one machine's clock, not a proof of cause.")
     return found
 
 

@@ -69,7 +69,7 @@ class Landing:
         frame, counted = _counted(typed(spark, [source], table))
         frame.where("NOT bad").select(*columns_of(table)).write.parquet(uri(spark, new))
         found: Mapping[str, Any] = counted.get
-        told = replace(told, rows=found["rows"], bad=found["bad"])
+        told = replace(told, rows=found["rows"], bad=found["bad"], parts=manifests.parts_of(new))
         quarantine = manifests.folder_of(self._out, QUARANTINE, run.id, source.name)
         if told.bad:
             kept = manifests.being_written(quarantine)

@@ -14,12 +14,13 @@ import json
 import os
 import re
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from minikafka_analytics import schemas
 from minikafka_analytics.parsing import Source
 from minikafka_analytics.schemas import Landed
-from minikafka_analytics.stores import Place, Seen, digest, in_store, make_folder, put_text, remove, seen
+from minikafka_analytics.stores import FileStamp, Place, digest, in_store, make_folder, put_text, remove, seen
 
 VERSION = 1
 """Counts up with every change of `parsing` by which the same line is landed otherwise; declarations count by themselves."""
@@ -34,6 +35,7 @@ class Manifest:
     """Of one landed file. `quarantined`: by reason the number of `lines`, the `first` of them (from 1) and its text (`example`).
 
     `rows` were landed, `bad` lines were not; a scrape is many rows. `folder` is where the run was; `etag` may be empty.
+    `parts`: the files beside the manifest and their bytes; of a folder in a store none are told.
     """
 
     schema: str
@@ -48,6 +50,7 @@ class Manifest:
     bad: int = 0
     quarantined: dict[str, dict[str, Any]] = field(default_factory=dict)
     etag: str = ""
+    parts: dict[str, int] = field(default_factory=dict)
 
 
 def schema_version(table: Landed) -> str:
@@ -85,9 +88,26 @@ def of_file(source: Source, table: Landed, folder: Place) -> Manifest:
 def read(folder: Place) -> Manifest | None:
     """The manifest in a folder of rows; None where there is none, or none that can be read."""
     try:
-        return Manifest(**json.loads((folder / NAME).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        found = Manifest(**json.loads((folder / NAME).read_text(encoding="utf-8")))
+        return found if _is_one(found) else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+
+
+def _is_one(found: Manifest) -> bool:
+    """Whether each field is of its type, as nobody but a landing writes it."""
+    texts = (found.schema, found.run, found.table, found.file, found.folder, found.sha256, found.etag)
+    reasons = [each[name] for each in found.quarantined.values() for name in ("lines", "first")]
+    numbers = [found.bytes, found.mtime_ns, found.rows, found.bad, *found.parts.values(), *reasons]
+    texts = (*texts, *(each["example"] for each in found.quarantined.values()))
+    return all(isinstance(each, str) for each in texts) and all(type(each) is int and each >= 0 for each in numbers)
+
+
+def parts_of(folder: Place) -> dict[str, int]:
+    """The files of rows in a folder of this machine and their bytes; in a store it would take a question for each."""
+    if not isinstance(folder, Path) or not folder.is_dir():
+        return {}
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.suffix == ".parquet"}
 
 
 def current(source: Source, table: Landed, folder: Place) -> Manifest | None:
@@ -95,6 +115,8 @@ def current(source: Source, table: Landed, folder: Place) -> Manifest | None:
     found, now = read(folder), seen(source.path)
     if found is None or found.schema != schema_version(table) or found.bytes != now.bytes:
         return None
+    if (found.run, found.table, found.file) != (source.run, table.name, source.name) or found.parts != parts_of(folder):
+        return None  # another's manifest, or rows that somebody took away or cut
     if _unchanged(found, now):
         return found
     if found.sha256 != digest(source.path):
@@ -104,7 +126,7 @@ def current(source: Source, table: Landed, folder: Place) -> Manifest | None:
     return touched
 
 
-def _unchanged(found: Manifest, now: Seen) -> bool:
+def _unchanged(found: Manifest, now: FileStamp) -> bool:
     """Whether a file of the same size is the same. An object that was copied has another time, and the same entity tag."""
     return found.etag == now.etag if now.etag else found.mtime_ns == now.mtime_ns
 

@@ -151,9 +151,12 @@ def _typed(parsed: DataFrame, table: Landed, seq: str, bad: str) -> DataFrame:
 
 def _not_whole(table: Landed) -> str:
     """What Spark's parser lets pass, and no line of evidence may be: words or a second object behind the first, bytes that are
-    no text, a number or an object where a string belongs."""
+    no text, a number or an object where a string belongs. Of other tables' lines, which are longer, a second object is looked for
+    by how writers begin one."""
     if not table.judged:
-        return ""
+        one = "(right(rtrim(text), 1) = '}' AND (instr(substr(text, 2), '{\"time\":') = 0"
+        one += " OR coalesce(json_array_length(concat('[', text, ']')) = 1, false)))"
+        return f"OR NOT {one} OR try_validate_utf8(text) IS NULL"
     # An object whose one closing brace is the last letter has nothing behind it; the others are read a second time.
     one = "(instr(text, '}') = length(text) OR coalesce(json_array_length(concat('[', text, ']')) = 1, false))"
     # `is_valid_utf8` looks its method up for each line where expressions are interpreted.

@@ -59,7 +59,7 @@ def _is_current(run: Place) -> bool:
         (told,) = json.loads((run / REPORT).read_text(encoding="utf-8"))["runs"]
         reported = {(each["table"], each["file"]): each["sha256"] for each in told["files"]["landed"]}
         (folder,) = open_runs([run])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
     landed: dict[tuple[str, str], str] = {}
     for table in TABLES:
@@ -93,6 +93,6 @@ def _by_name(folders: Iterable[Place]) -> list[Place]:
 def _kind(line: str) -> object:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found.get("kind") if isinstance(found, dict) else None

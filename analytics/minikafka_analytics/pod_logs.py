@@ -29,6 +29,9 @@ PREFIX: Final = re.compile(
 LINE_MAX: Final = 1 << 20
 """Characters of one line that are kept. An event is far below; a line that never ends is another program's."""
 
+LATEST: Final = 1e11  # Unix seconds
+BROKER_MAX: Final = (1 << 31) - 1
+
 
 class BrokerEvent(NamedTuple):
     """One event: when it was, of which broker, and its line."""
@@ -99,7 +102,11 @@ def event_of(text: str) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("event"), str):
         return None
-    return found if type(found.get("time")) in (int, float) and type(found.get("broker")) is int else None
+    time: Any = found.get("time")
+    broker: Any = found.get("broker")
+    if type(time) not in (int, float) or not 0 <= time <= LATEST:
+        return None
+    return found if type(broker) is int and 0 <= broker <= BROKER_MAX else None
 
 
 def read(folders: Iterable[Path], pods: str = "*/*") -> PodLogFolder:
@@ -125,7 +132,8 @@ def _lives(folder: Path, pods: str) -> dict[Life, list[Path]]:
             continue
         for path in pod.glob("*/*"):
             file = FILE.fullmatch(path.name)
-            if file is not None and path.is_file():
+            # What the kubelet compresses is in a .tmp meanwhile, and still where it was.
+            if file is not None and path.suffix != ".tmp" and path.is_file():
                 life = Life(pod.name, path.parent.name, int(file["restart"]))
                 found[life].append((file["rotated"] is None, path.name, path))  # what was rotated comes first
     return {life: [path for *_, path in sorted(found[life])] for life in sorted(found)}
@@ -174,6 +182,6 @@ def _lines(path: Path, found: PodLogFolder) -> Iterator[str]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             while raw := file.readline(LINE_MAX):
-                yield raw.decode(errors="replace").removesuffix("\n")
+                yield raw.decode(errors="surrogateescape").removesuffix("\n")
     except (OSError, EOFError, zlib.error) as error:
         found.unreadable.append(f"{path.parent.parent.name}/{path.parent.name}/{path.name} ({error})")

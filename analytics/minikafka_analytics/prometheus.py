@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import Any, Final, NamedTuple
 
 WANTED: Final = '__name__=~"minikafka_.*|process_.*|up"'
@@ -26,6 +26,8 @@ WINDOW_SECONDS: Final = 300
 LEAST_SECONDS: Final = 20
 """Of a part: what is not answered for so short a time is not asked for in halves."""
 REQUEST_SECONDS_MAX: Final = 60.0
+ANSWER_BYTES_MAX: Final = 256 << 20
+"""Of one answer: what is larger is asked for in halves."""
 AT_ONCE: Final = 4
 """A Prometheus answers 20 queries at a time by default, and others ask it, too."""
 PAUSES_SECONDS: Final = (0.5, 2.0)
@@ -166,12 +168,16 @@ class Prometheus:
         url = f"{self.url.rstrip('/')}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         try:
             with urllib.request.urlopen(url, timeout=REQUEST_SECONDS_MAX) as answer:
-                found = json.load(answer)
-            data, warnings = found["data"], found.get("warnings") or ()
+                found = json.loads(_whole(answer))
+            if found.get("status") != "success":
+                raise ValueError(f"status {found.get('status')}: {found.get('error', 'no error is told')}")
+            data, warnings = found["data"], found.get("warnings") or []
             if not isinstance(data, kind):
                 raise TypeError(f"data is no {kind.__name__}")
+            if not isinstance(warnings, list):
+                raise TypeError("warnings are no list")
         except urllib.error.HTTPError as error:
-            reason = f"answers {error.code}: {' '.join(error.read(300).decode(errors='replace').split())}"
+            reason = f"answers {error.code}: {_first_words(error)}"
             raise _Refused(reason, again=error.code in AGAIN, halved=error.code in HALVED) from error
         except TimeoutError as error:
             raise _Refused(f"no answer within {REQUEST_SECONDS_MAX:g} s", again=False, halved=True) from error
@@ -179,21 +185,54 @@ class Prometheus:
             late = isinstance(getattr(error, "reason", None), TimeoutError)
             reason = str(getattr(error, "reason", error) or type(error).__name__)
             raise _Refused(reason, again=not late, halved=late) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = f"its answer is none of a Prometheus: {error or type(error).__name__}"
-            raise _Refused(reason, again=True, halved=False) from error
+        except _TooLarge as error:
+            raise _Refused(f"answers more than {ANSWER_BYTES_MAX:,} bytes", again=False, halved=True) from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise _Refused(_no_prometheus(error), again=True, halved=False) from error
         # A Prometheus that asks others tells so of an answer from only some of them.
         return data, f"only a part of it answered: {'; '.join(map(str, warnings))}" if warnings else ""
+
+
+class _TooLarge(Exception):
+    """An answer of more than `ANSWER_BYTES_MAX`."""
+
+
+def _whole(answer: HTTPResponse) -> bytes:
+    """The body. A timeout of a socket is of one read; who sends a byte now and then is held to it here. Raises TimeoutError."""
+    until, read, size = time.monotonic() + REQUEST_SECONDS_MAX, [], 0
+    while piece := answer.read1(1 << 20):
+        read.append(piece)
+        size += len(piece)
+        if size > ANSWER_BYTES_MAX:
+            raise _TooLarge
+        if time.monotonic() > until:
+            raise TimeoutError
+    if answer.length:
+        raise IncompleteRead(b"", answer.length)
+    return b"".join(read)
+
+
+def _first_words(error: urllib.error.HTTPError) -> str:
+    try:
+        return " ".join(error.read(300).decode(errors="replace").split())
+    except (OSError, HTTPException) as cut:
+        return f"and no more ({type(cut).__name__})"
+
+
+def _no_prometheus(error: Exception) -> str:
+    return f"its answer is none of a Prometheus: {error or type(error).__name__}"
 
 
 def _series(data: dict[str, Any]) -> list[Series]:
     try:
         series = list(data["result"])
         for each in series:
-            each["metric"]["__name__"]
+            labels = each["metric"]
+            if not all(isinstance(text, str) for text in labels.values()):
+                raise TypeError("a label is no text")
+            labels["__name__"]
             for moment, value in each["values"]:
                 float(moment), float(value)
-    except (KeyError, TypeError, ValueError) as error:
-        reason = f"its answer is none of a Prometheus: {error or type(error).__name__}"
-        raise _Refused(reason, again=False, halved=False) from error
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise _Refused(_no_prometheus(error), again=False, halved=False) from error
     return series

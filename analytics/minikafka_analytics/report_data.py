@@ -62,7 +62,7 @@ def judged(runs: Sequence[RunFolder], answers: Mapping[str, list[Record]]) -> li
     for run in runs:
         rows = {name: _of(answer, run.id) for name, answer in answers.items()}
         own = judgement.judged(rows, _broken_lines(run, rows["lines"]), run.has)
-        told = [json.loads(row["body"]) for row in sorted(rows["journal"], key=lambda row: row["seq"])]
+        told = _words(rows["journal"])
         verdict = judgement.verdict(told[-1] if told else None, own)
         found.append({"id": run.id, "verdict": verdict, "counts": own["counts"], "kinds": own["counts"]["anomalies"]})
     return found
@@ -71,6 +71,39 @@ def judged(runs: Sequence[RunFolder], answers: Mapping[str, list[Record]]) -> li
 def label(n: int) -> str:
     """A, B, ..., Z, A1, ...: what a run is called beside others."""
     return chr(ord("A") + n % 26) + (str(n // 26) if n >= 26 else "")
+
+
+def _words(journal: Iterable[Record]) -> list[Record]:
+    """The scenario and the verifier's words, in their order. What is not as their writers write it counts as not told."""
+    lines = [_line(row["body"]) for row in sorted(journal, key=lambda row: row["seq"])]
+    return [line for line in lines if line.get("kind") != "verdict" or isinstance(line.get("verdict"), str)]
+
+
+def _line(body: str) -> Record:
+    try:
+        line: Record = json.loads(body)
+    except RecursionError:
+        return {}
+    if "claims" in line:
+        claims = line["claims"] if isinstance(line["claims"], list) else []
+        line["claims"] = [
+            each
+            for each in claims
+            if isinstance(each, dict) and all(isinstance(each.get(name), str) for name in ("claim", "detail"))
+        ]
+    if "counts" in line:
+        counts = line["counts"] if isinstance(line["counts"], dict) else {}
+        line["counts"] = {
+            name: count
+            for name, count in counts.items()
+            if name not in ("anomalies", "errors") or isinstance(count, dict)
+        }
+    document = line.get("scenario")
+    if isinstance(document, dict) and not isinstance(document.get("spec", {}), dict):
+        line["scenario"] = {name: each for name, each in document.items() if name != "spec"}
+    elif document is not None and not isinstance(document, dict):
+        del line["scenario"]
+    return line
 
 
 def _of(rows: Iterable[Record], run: str) -> list[Record]:
@@ -84,7 +117,7 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
     def since(rows: list[Record], *names: str) -> list[Record]:
         return [{**row, **{name: row[name] - began for name in names if row.get(name) is not None}} for row in rows]
 
-    told = [json.loads(row["body"]) for row in sorted(found["journal"], key=lambda row: row["seq"])]
+    told = _words(found["journal"])
     verifier = next((line for line in reversed(told) if line.get("kind") == "verdict"), None)
     scenario: Record = next((line for line in told if line.get("kind") == "scenario"), {})
     own = judgement.judged(found, _broken_lines(folder, found["lines"]), folder.has)

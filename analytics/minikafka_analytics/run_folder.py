@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minikafka_analytics.stores import Place, tail
+from minikafka_analytics.stores import Place, absolute, tail
 
 UNANSWERED = Path("metrics/unanswered.json")
 """What a Prometheus was asked for and did not answer (`sources.put_metrics`): no table, but the report tells it."""
@@ -66,7 +66,7 @@ def open_runs(paths: Sequence[Place]) -> list[RunFolder]:
     """
     if not paths:
         raise NoRun("no run given: name at least one folder, such as runs/20260101-120000")
-    resolved = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
+    resolved = list(dict.fromkeys(absolute(path) for path in paths))
     names = _names(resolved)
     return [_open(path, name) for path, name in zip(resolved, names, strict=True)]
 
@@ -83,27 +83,51 @@ def _open(path: Place, name: str) -> RunFolder:
         samples=_logs(path / "metrics"),
         replicas=_there(path / "replicas.jsonl"),
     )
+    for file in (path, *run.events, *run.samples):
+        if _is_no_text(str(file)):
+            raise NoRun(f"{str(file)!r}: its name is no UTF-8, and Spark cannot open it: rename it")
     if not run.journal and not run.history:
         raise NoRun(f"{path}: not a run folder, it has neither journal.jsonl nor history.jsonl")
     return run
+
+
+def _is_no_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def unanswered(run: Place) -> list[dict[str, Any]]:
     """What a Prometheus did not answer for: metric, began and ended (unix seconds), reason."""
     try:
         found = json.loads((run / UNANSWERED).read_text(encoding="utf-8"))
-        return [{name: each[name] for name in ("metric", "began", "ended", "reason")} for each in found]
+        return [
+            {
+                **{name: str(each[name]) for name in ("metric", "reason")},
+                "began": _time(each["began"]),
+                "ended": _time(each["ended"]),
+            }
+            for each in found
+        ]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return [{"metric": "", "began": 0.0, "ended": 0.0, "reason": f"{UNANSWERED} cannot be read: {error}"}]
+
+
+def _time(value: Any) -> float:
+    if not 0 <= float(value) < 1e11:
+        raise ValueError(f"{value} is no time")
+    return float(value)
 
 
 def _is_torn(path: Place) -> bool:
     last = tail(path, LONGEST_LINE_BYTES).rpartition(b"\n")[2]
     try:
         json.loads(last or b"0")
-    except ValueError:
+    except (ValueError, RecursionError):
         return True
     return False
 

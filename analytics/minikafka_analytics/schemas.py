@@ -97,11 +97,13 @@ SAMPLES = Landed(
         "partition": "INT",
         "value": "DOUBLE",
     },
+    must="line.broker IS NOT NULL AND (line.samples IS NOT NULL OR line.error IS NOT NULL)",
 )
 EVENTS = Landed(
     "events",
     "time DOUBLE, broker STRING, event STRING, topic STRING, partition STRING, fields STRING",
     {"broker": "INT", "event": "STRING", "topic": "STRING", "partition": "INT", "fields": "STRING"},
+    must="line.broker IS NOT NULL AND line.event IS NOT NULL",
 )
 EVENT_FIELDS = {
     # field of an event -> SQL type of the column it is landed as; what is not named here stays in `fields`

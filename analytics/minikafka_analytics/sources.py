@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +28,8 @@ from minikafka_analytics.run_folder import UNANSWERED, unanswered
 JOURNAL: Final = "journal.jsonl"
 METRICS: Final = Path("metrics/prometheus.jsonl")
 EVENTS: Final = "events"
+AS_THEY_ARE: Final = "surrogateescape"
+"""Bytes that are no UTF-8 are copied, for the landing to find them, and not made something else."""
 PREFIX: Final = "volume-"
 FROM_PODS: Final = "pods-"
 """Of events that came from volumes, and from logs of pods: whatever else is in the folder was the run's own."""
@@ -34,10 +38,14 @@ TARGET_LABELS: Final = ("job", "instance", "namespace", "pod", "cluster", "broke
 STRIMZI_LABELS: Final = ("strimzi_io_cluster", "strimzi_io_name", "strimzi_io_kind")
 OWN_LABELS: Final = frozenset(("__name__", *TARGET_LABELS, *STRIMZI_LABELS))
 """What Prometheus knows of a target (charts/minikafka-monitoring), and a broker does not say."""
-ORDINAL: Final = re.compile(r"-(\d+)$")
+ORDINAL: Final = re.compile(r"-(\d{1,9})$")
 BEFORE_SECONDS: Final = 60.0
 AFTER_SECONDS: Final = 10.0
 """Around the journal: what the cluster was like before the first fault, and the last scrapes."""
+LONGEST_DAYS: Final = 31
+"""Of a run: what a journal tells beyond that is a clock that was wrong, or another program's line."""
+LATEST: Final = 1e11
+"""A time in Unix seconds; what is later is in milliseconds."""
 
 
 class NoSource(RuntimeError):
@@ -69,6 +77,11 @@ def window_of(run: Path) -> Window:
         raise BadRun(f"{run / JOURNAL}: {error.strerror}") from error
     if not times:
         raise BadRun(f"{run / JOURNAL}: no line of it has a time")
+    if (days := (max(times) - min(times)) / 86400) > LONGEST_DAYS:
+        raise BadRun(
+            f"{run / JOURNAL}: its lines are of {days:,.0f} days, from {_date(min(times))} to {_date(max(times))}: "
+            f"a run takes {LONGEST_DAYS} at most, so some are not its own"
+        )
     return Window(min(times) - BEFORE_SECONDS, max(times) + AFTER_SECONDS)
 
 
@@ -111,8 +124,12 @@ def put_metrics(run: Path, prometheus: str, selector: str, window: Window) -> st
     source = Prometheus(prometheus, selector)
     lines: list[dict[str, Any]] = []
     seen: set[tuple[float, int]] = set()
+    clusters: set[str] = set()
+    unfit = 0
     try:
         for series in source.windows(window.began, window.ended):
+            unfit += _take_out_unfit(series, window)
+            clusters |= {cluster for each in series if (cluster := _cluster(each["metric"]))}
             new = [line for line in scrapes(series) if (line["time"], line["broker"]) not in seen]
             seen |= {(line["time"], line["broker"]) for line in new}
             lines += new
@@ -122,6 +139,11 @@ def put_metrics(run: Path, prometheus: str, selector: str, window: Window) -> st
         raise NoSource(
             f"{prometheus}: no metric of a broker in the time of the run; is it scraped, with the label pod (POD-0, POD-1 ...)?"
         )
+    if len(clusters) > 1:
+        raise NoSource(
+            f"{prometheus}: the brokers of several clusters ({', '.join(sorted(clusters))}); "
+            'say with the selector which are those of the run, such as namespace="lab",cluster="shop"'
+        )
     if target.is_file() and len(source.missing) > len(unanswered(run)):
         return f"metrics: {_what_is_missing(source.missing)}: what is there already lacks less, and stays"
     if source.missing:
@@ -130,7 +152,32 @@ def put_metrics(run: Path, prometheus: str, selector: str, window: Window) -> st
         (run / UNANSWERED).unlink(missing_ok=True)
     _write(target, (json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
     said = f"metrics: {len(lines)} scrapes from {prometheus}"
+    if unfit:
+        said += (
+            f"; {unfit} samples were left out, which are no numbers (NaN, Inf) or of another time than was asked for"
+        )
     return f"{said}; {_what_is_missing(source.missing)}" if source.missing else said
+
+
+def _take_out_unfit(series: Iterable[dict[str, Any]], window: Window) -> int:
+    """Takes samples out that are of another time, or no numbers, for which JSON has no word; how many."""
+    unfit = 0
+    for each in series:
+        fit = [
+            (moment, value)
+            for moment, value in each["values"]
+            if window.has(float(moment)) and math.isfinite(float(value))
+        ]
+        unfit += len(each["values"]) - len(fit)
+        each["values"] = fit
+    return unfit
+
+
+def _cluster(labels: Mapping[str, str]) -> str:
+    """Of which cluster a broker's series is, NAMESPACE/POD without the pod's number; empty when it is no broker's."""
+    pod = labels.get("pod", "")
+    number = ORDINAL.search(pod)
+    return f"{labels.get('namespace', '')}/{pod[: number.start()]}" if number else ""
 
 
 def _what_is_missing(missing: Sequence[Missing]) -> str:
@@ -149,18 +196,22 @@ def put_events(run: Path, volumes: Path, window: Window) -> str:
     logs = sorted(volumes.glob("*/*.jsonl"))
     if not logs:
         raise NoSource(f"{volumes}: no event log (VOLUME/broker-N.jsonl) in it")
-    kept = left = 0
+    left = 0
+    found: dict[str, dict[str, None]] = defaultdict(dict)  # by name of the log, of one broker maybe on two volumes
     for log in logs:
-        lines = []
-        with log.open(encoding="utf-8", errors="replace") as source:
+        lines = found[log.name]
+        with log.open(encoding="utf-8", errors=AS_THEY_ARE, newline="\n") as source:
             for line in source:
                 moment = _time(line)
                 if moment is None:
                     left += bool(line.strip())
                 elif window.has(moment):
-                    lines.append(line if line.endswith("\n") else f"{line}\n")
-        kept += len(lines)
-        _write(folder / f"{PREFIX}{log.name}", lines)
+                    lines[line if line.endswith("\n") else f"{line}\n"] = None
+    for name, lines in found.items():
+        _write(folder / f"{PREFIX}{name}", lines)
+    for stale in {path.name for path in folder.glob(f"{PREFIX}*.jsonl")} - {f"{PREFIX}{name}" for name in found}:
+        (folder / stale).unlink()
+    kept = sum(map(len, found.values()))
     more = f"; {left} lines were left out, for they are no events" if left else ""
     return f"events: {kept} from {len(logs)} logs{more}"
 
@@ -171,7 +222,7 @@ def put_pod_logs(run: Path, folders: Sequence[Path], pods: str, window: Window) 
     already = {
         pod_logs.identity(event)
         for path in _others(folder, lambda path: path.name.startswith(FROM_PODS))
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+        for line in path.read_text(encoding="utf-8", errors=AS_THEY_ARE).split("\n")
         if (event := pod_logs.event_of(line)) is not None
     }
     found = pod_logs.read(folders, pods)
@@ -211,16 +262,21 @@ def _write(path: Path, lines: Iterable[str]) -> None:
     """All of it, or nothing: who dies on the way leaves what was there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
-    with new.open("w", encoding="utf-8") as file:
+    with new.open("w", encoding="utf-8", errors=AS_THEY_ARE) as file:
         file.writelines(lines)
     os.replace(new, path)
 
 
 def _time(line: str) -> float | None:
     try:
-        return float(json.loads(line)["time"])
-    except (ValueError, KeyError, TypeError):
+        found = json.loads(line)["time"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
+    return float(found) if type(found) in (int, float) and 0 <= found <= LATEST else None
+
+
+def _date(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d}"
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ class StoreFailed(RuntimeError):
     """A store cannot be read or written; the message is one line that names the place and says what to do."""
 
 
-class Seen(NamedTuple):
+class FileStamp(NamedTuple):
     """What tells whether a file has changed: its size, and when it was changed, or, where a store has one, its entity tag.
 
     An object is copied with another time and the same tag; `etag` is empty where there is none.
@@ -186,6 +186,14 @@ def _normal(names: tuple[str, ...] | list[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
+def absolute(path: Place) -> Place:
+    """The path from the root on, without links. Raises OSError for links in a circle, and for the home of a user that is none."""
+    try:
+        return path.expanduser().resolve()
+    except RuntimeError as error:
+        raise OSError(errno.ENOENT, str(error), str(path)) from error
+
+
 def below(path: Place, folder: Place) -> str:
     """The names of a path below a folder, with `/` between them. Raises ValueError when it is not below it."""
     if isinstance(path, Path) and isinstance(folder, Path):
@@ -203,13 +211,13 @@ def in_store(path: Place) -> bool:
     return isinstance(path, StorePath)
 
 
-def seen(file: Place) -> Seen:
+def seen(file: Place) -> FileStamp:
     """What a file is like now."""
     if isinstance(file, Path):
         found = file.stat()
-        return Seen(found.st_size, found.st_mtime_ns)
+        return FileStamp(found.st_size, found.st_mtime_ns)
     status = file._there()
-    return Seen(int(status.getLen()), int(status.getModificationTime()) * 1_000_000, _etag(status))
+    return FileStamp(int(status.getLen()), int(status.getModificationTime()) * 1_000_000, _etag(status))
 
 
 def digest(file: Place) -> str:
@@ -257,16 +265,20 @@ def lines(file: Place) -> Iterator[str]:
 
 
 def put_text(file: Place, text: str) -> None:
-    """Writes or replaces a file at once: who reads meanwhile sees the old one or the new one."""
+    """Writes or replaces a file at once: who reads meanwhile sees the old one or the new one.
+
+    Half of a surrogate pair, which JSON can say and UTF-8 cannot, is written as JSON writes it.
+    """
+    written = text.encode(errors="backslashreplace")
     if isinstance(file, Path):
         new = file.with_name(f".{file.name}.new")
-        new.write_text(text, encoding="utf-8")
+        new.write_bytes(written)
         os.replace(new, file)
         return
     with _in_words(file):
         stream = file._files().create(file._path(), True)
         try:
-            stream.write(text.encode())
+            stream.write(written)
         finally:
             stream.close()  # an object is there from now on
 

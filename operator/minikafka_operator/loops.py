@@ -60,8 +60,10 @@ class Loops:
         self._telemetry.lead(leading)
         if not leading:
             self.leading.clear()
+            self._count()
             return
         self.leading.set()
+        self._count()
         for loop in self._loops.values():
             loop.wake()  # whoever led before may have stopped anywhere
 
@@ -70,7 +72,7 @@ class Loops:
         key = (namespace, name)
         if key not in self._loops:
             self._loops[key] = _Loop(self, key)
-            self._telemetry.looked_after.set(len(self._loops))
+            self._count()
         self._loops[key].wake()
 
     def wake(self, namespace: str, name: str) -> None:
@@ -121,7 +123,11 @@ class Loops:
         """A cluster is gone."""
         self._loops.pop(key, None)
         self._telemetry.forget(*key)
-        self._telemetry.looked_after.set(len(self._loops))
+        self._count()
+
+    def _count(self) -> None:
+        """Who stands by looks after none, and does not notice when one goes."""
+        self._telemetry.looked_after.set(len(self._loops) if self.leading.is_set() else 0)
 
 
 class _Loop:

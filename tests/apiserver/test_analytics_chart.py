@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from minikafka import __version__
 from minikafka_analytics import sources
 from minikafka_analytics.on_kubernetes import NONE, PREFERRED, REQUIRED, SPREAD, executor_pod
 from minikafka_chaos.controller.jobs import SPREADS, JobSettings, ReportSettings
+from minikafka_chaos.controller.jobs import labels as runner_labels
 from minikafka_chaos.controller.main import parse
 from minikafka_chaos.controller.reports import report_job
 
@@ -78,6 +80,7 @@ def test_versions_agree() -> None:
         ("executors.spread=everywhere", "spread"),
         ("runs.accessMode=ReadOnlyMany", "accessMode"),
         ("runs.claim=", "claim"),
+        ("networkPolicy=maybe", "networkPolicy"),
         ("deadlineSeconds=0", "deadlineSeconds"),
         ("runz.claim=x", "runz"),
     ],
@@ -95,6 +98,76 @@ def test_another_run_is_another_job() -> None:
     }
     assert len(names) == 2
     assert not of_kind(template("lab"), "Job") + of_kind(template("lab"), "CronJob")
+
+
+def test_another_version_is_another_job(tmp_path: Path) -> None:
+    """Its image is another, and so are its labels."""
+    newer = tmp_path / "minikafka-analytics"
+    shutil.copytree(CHART, newer)
+    chart = newer / "Chart.yaml"
+    chart.write_text(chart.read_text().replace(__version__, "9.9.9"))
+    (ours,), (theirs,) = (of_kind(template("lab", "--set=run.name=a", chart=each), "Job") for each in (CHART, newer))
+    assert ours["metadata"]["name"] != theirs["metadata"]["name"]
+
+
+def test_settings_for_spark_are_as_they_were_given(tmp_path: Path) -> None:
+    """Numbers of a file too, which are floats to helm."""
+    given = {"a": 12345678, "b": 1.5, "c": True, "d": "1 2"}
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({"sparkConf": given, "run": {"name": "a"}}))
+    (job,) = of_kind(template("lab", f"--values={tmp_path / 'values.yaml'}"), "Job")
+    args = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [word for word in args if word[:9] in [f"--conf={name}=" for name in given]] == [
+        "--conf=a=12345678",
+        "--conf=b=1.5",
+        "--conf=c=true",
+        "--conf=d=1 2",
+    ]
+
+
+def _chosen(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """What Kubernetes' selectors do."""
+    expressions = selector.get("matchExpressions", [])
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        labels.get(each["key"]) in each["values"] for each in expressions
+    )
+
+
+def test_only_sparks_own_pods_reach_drivers_and_executors() -> None:
+    """The drivers of Job, CronJob and of an experiment's report, and an executor of each; not the desk, a broker, a runner."""
+    made = template("lab", *EVERYTHING)
+    (job,), (cron,), (desk,) = (of_kind(made, kind) for kind in ("Job", "CronJob", "Deployment"))
+    experiment = {"metadata": {"name": "x", "namespace": "lab", "uid": "12345678-0"}, "spec": {}}
+    report = report_job(experiment, JobSettings("c:1", runs_claim="r"), ReportSettings("minikafka/analytics:1"))
+    driver = {"metadata": {"name": "d", "namespace": "lab"}, "spec": report["spec"]["template"]["spec"]}
+    labels = {
+        "job": job["spec"]["template"]["metadata"]["labels"],
+        "cron": cron["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"],
+        "report": report["spec"]["template"]["metadata"]["labels"],
+        "executor": executor_pod(driver, one_node=True, spread="none")["metadata"]["labels"],
+        "spread": executor_pod(driver, one_node=True, spread="required")["metadata"]["labels"],
+        "desk": desk["spec"]["template"]["metadata"]["labels"],
+        "runner": runner_labels(experiment),
+        "broker": {"app.kubernetes.io/part-of": "minikafka", "app.kubernetes.io/component": "broker"},
+        "stranger": {},
+    }
+
+    def reached(pod: str) -> set[str] | None:
+        """By whom; None: by everybody."""
+        rules = [
+            each["spec"] for each in of_kind(made, "NetworkPolicy") if _chosen(each["spec"]["podSelector"], labels[pod])
+        ]
+        if not rules:
+            return None
+        assert all(each["policyTypes"] == ["Ingress"] for each in rules)
+        peers = [peer["podSelector"] for each in rules for rule in each["ingress"] for peer in rule["from"]]
+        return {name for name, each in labels.items() if any(_chosen(peer, each) for peer in peers)}
+
+    sparks = {"job", "cron", "report", "executor", "spread"}
+    for pod in sparks - {"report"}:
+        assert reached(pod) == sparks
+    assert reached("report") == sparks - {"report"}
+    assert all(reached(pod) is None for pod in labels.keys() - sparks)
+    assert not of_kind(template("lab", *EVERYTHING, "--set=networkPolicy=false"), "NetworkPolicy")
 
 
 def test_sources_are_what_the_command_takes() -> None:

@@ -35,6 +35,14 @@ def test_lint() -> None:
     [
         ("mode=both", "mode"),
         ("scrapeInterval=often", "scrapeInterval"),
+        ("scrapeInterval=0s", "scrapeInterval"),
+        (
+            "scrapeInterval=1m",
+            "scrapeInterval",
+        ),  # a rate over a minute would have no data, and no alert of it would fire
+        ("operator.namespace=No_Such", "namespace"),
+        ("prometheus.retention=0d", "retention"),
+        ("prometheus.storageSize=much", "storageSize"),
         ("clusters[0].name=No_Such", "clusters"),
         ("prometheus.discovery=consul", "discovery"),
         ("dashboardz.create=true", "dashboardz"),
@@ -43,6 +51,21 @@ def test_lint() -> None:
 )
 def test_bad_values_are_named(value: str, says: str) -> None:
     assert says in refused("watch", CHART, value)
+
+
+@pytest.mark.parametrize("mode", ["plain", "operator"])
+def test_of_an_operator_that_is_not_scraped_nothing_alerts(mode: str) -> None:
+    """An alert that it is not there would fire for ever."""
+
+    def alerts(namespace: str) -> str:
+        options = (*ONE_CLUSTER, f"--set=mode={mode},operator.namespace={namespace}")
+        made = template(*options)
+        rules = [text for each in made if each["kind"] == "ConfigMap" for text in each["data"].values()]
+        return "\n".join([*rules, *(yaml.safe_dump(each["spec"]) for each in made if each["kind"] == "PrometheusRule")])
+
+    assert "alert: MinikafkaOperatorDown" in alerts("there")
+    assert "alert: MinikafkaOperatorDown" not in alerts("")
+    assert "alert: MinikafkaClusterNotReady" in alerts("")
 
 
 def test_every_value_is_in_the_schema_and_documented() -> None:
@@ -71,7 +94,7 @@ def test_where_the_prometheus_operator_is_it_scrapes() -> None:
 def test_rules_that_are_not_wanted_are_left_out() -> None:
     off = ("--set=rules.kafkaNames=false", "--set=rules.containerNames=false", "--set=dashboards.create=false")
     (config,) = [d for d in template(*ONE_CLUSTER, *off) if d["kind"] == "ConfigMap"]
-    assert set(config["data"]) == {"prometheus.yml", "rules-minikafka.yaml"}
+    assert set(config["data"]) == {"prometheus.yml", "rules-minikafka.yaml", "rules-operator.yaml"}
 
 
 @pytest.mark.parametrize("discovery", ["dns", "kubernetes"])

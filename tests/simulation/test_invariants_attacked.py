@@ -33,7 +33,7 @@ def acknowledged_and_written_nowhere(scene: Scene) -> None:
 def acknowledged_at_the_offset_of_another(scene: Scene) -> None:
     producer = next(p for p in scene.world.producers if p.acks == 1 and p.tp == scene.tp)
     view = scene.view(scene.leader)
-    offset = view.last_batches[producer.producer_id].first_offset
+    offset = view.recent_batches[producer.producer_id][-1].first_offset
     scene.checker.clients.answered(producer, producer.crc, offset)  # there it is
     scene.checker.clients.answered(producer, producer.crc, offset + 1)
 
@@ -73,8 +73,7 @@ def _retains(scene: Scene, milliseconds: int, size: int) -> int:
     log = scene.partition.log
     log.roll()
     log.configure(replace(log.config, retention_ms=milliseconds, retention_bytes=size, cleanup_policy="delete"))
-    for segment in log.segments[:-1]:
-        log.size_bytes -= segment.size
+    log.segments.remove_first(len(log.segments) - 1)
     scene.checker.retained(scene.leader, scene.partition, log.log_end_offset)
     return log.log_end_offset
 

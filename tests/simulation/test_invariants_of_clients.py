@@ -82,7 +82,7 @@ def silence_with_a_minority_down(scene: Scene) -> None:
     assert scene.world.nemesis is not None
     scene.world.nemesis.minority = True
     scene.checker.clients.ack_times[scene.tp] = scene.world.now - 60
-    scene.checker.clients.last_ack.clear()
+    scene.checker.clients._last_acks.clear()
     scene.checker.clients.acknowledged(scene.producer, 0)
 
 

@@ -61,6 +61,14 @@ def producer_remembered_of_records_that_were_cut_off(scene: Scene) -> None:
     scene.look(scene.follower)
 
 
+def producer_remembered_with_an_earlier_batch_that_is_wrong(scene: Scene) -> None:
+    """What a duplicate of any but the last batch is recognised by."""
+    state = scene.partition.log.producers.get(scene.producer.producer_id)
+    assert state is not None
+    state.batches[-2] = state.batches[-2]._replace(first_offset=state.batches[-2].first_offset + 1)
+    scene.look(scene.leader)
+
+
 def index_entry_points_into_a_batch(scene: Scene) -> None:
     segment = next(s for s in scene.partition.log.segments if len(s.index))
     relative, position = segment.index.entry(len(segment.index) - 1)
@@ -87,7 +95,7 @@ def sequence_refused(scene: Scene) -> None:
 
 
 def flushed_records_are_gone(scene: Scene) -> None:
-    scene.follower.partitions[scene.tp].log.flushed_offset = FAR
+    scene.follower.partitions[scene.tp].log._flusher.flushed_offset = FAR
     scene.checker.lost_power(scene.follower)
     scene.look(scene.follower)
 
@@ -126,6 +134,7 @@ WRONG: dict[str, MakeWrong] = {
     "B21 EpochCache, not noted": epoch_not_noted_by_a_follower,
     "B22 ProducerState": producer_forgotten,
     "B22 ProducerState, while records come": producer_forgotten_while_records_come,
+    "B22 ProducerState, of an earlier batch": producer_remembered_with_an_earlier_batch_that_is_wrong,
     "B22 ProducerState, of no record": producer_remembered_of_records_that_were_cut_off,
     "B23 Indexes": index_entry_points_into_a_batch,
     "B23 Indexes, of time": time_index_names_a_later_batch,

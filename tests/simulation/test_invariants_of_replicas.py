@@ -105,7 +105,8 @@ def answer_of_a_usurper_is_taken(scene: Scene) -> None:
 
 
 def committed_and_not_answered(scene: Scene) -> None:
-    waiting = Waiting(scene.world.now + 60, scene.partition, scene.end)
+    waiting = Waiting(scene.world.now + 60)
+    waiting.parts.append((scene.partition, scene.end))
     scene.leader.leading._waiting.append(waiting)
     scene.checker.after(scene.leader)
 
@@ -117,7 +118,9 @@ def not_answered_in_time(scene: Scene) -> None:
 
 def waits_at_a_leader_that_is_none_any_more(scene: Scene) -> None:
     scene.partition.resign()
-    scene.leader.leading._waiting.append(Waiting(scene.world.now + 60, scene.partition, FAR))
+    waiting = Waiting(scene.world.now + 60)
+    waiting.parts.append((scene.partition, FAR))
+    scene.leader.leading._waiting.append(waiting)
     scene.checker.after(scene.leader)
 
 
@@ -162,7 +165,7 @@ def a_follower_that_is_behind_stays_in_sync(scene: Scene) -> None:
 def a_follower_that_keeps_up_stays_out(scene: Scene) -> None:
     leader = scene.partition.leader
     assert leader is not None
-    del scene.partition.log.segments[:-1]  # one read gives all there is
+    scene.partition.log.segments.remove_first(len(scene.partition.log.segments) - 1)  # one read gives all there is
     leader.isr.commit((scene.leader.id,))
     scene.world.served_whole.add(scene.follower.id)
     for _ in range(6):
@@ -179,7 +182,7 @@ def hasty_shrink(scene: Scene) -> None:
 def committed_before_its_flush(scene: Scene) -> None:
     log = scene.partition.log
     log.configure(replace(log.config, flush_interval_messages=1))
-    log.flushed_offset = scene.partition.high_watermark - 1
+    log._flusher.flushed_offset = scene.partition.high_watermark - 1
     scene.view(scene.leader).hw -= 1
     scene.checker.after(scene.leader)
 

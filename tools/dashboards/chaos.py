@@ -53,12 +53,14 @@ def _experiment(made: Dashboard) -> None:
     made.with_panel(
         stat(
             "Leader elections",
-            f"sum(increase({of('minikafka_leader_elections_total')}[$__range]))",
+            f"round(sum(increase({of('minikafka_leader_elections_total')}[$__range])))",
             says="In the time shown.",
         )
     )
-    made.with_panel(stat("Truncated records", f"sum(increase({of('minikafka_truncated_records_total')}[$__range]))"))
-    made.with_panel(stat("ISR shrinks", f"sum(increase({of('minikafka_isr_shrinks_total')}[$__range]))"))
+    made.with_panel(
+        stat("Truncated records", f"round(sum(increase({of('minikafka_truncated_records_total')}[$__range])))")
+    )
+    made.with_panel(stat("ISR shrinks", f"round(sum(increase({of('minikafka_isr_shrinks_total')}[$__range])))"))
     made.with_panel(
         timeline(
             "Phase",

@@ -9,11 +9,13 @@ log: the records of that epoch are not durable before either, and recovery finds
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from minikafka.log.checkpoints import format_checkpoint, parse_checkpoint
 from minikafka.log.errors import MalformedCheckpoint
 from minikafka.log.filesystem import FileSystem
+from minikafka.protocol.records import BatchHeader
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
@@ -43,9 +45,9 @@ class LeaderEpochCache:
 
     __slots__ = ("_epochs", "_fs", "_held", "_path", "_starts", "dirty", "latest")
 
-    def __init__(self, fs: FileSystem, path: str) -> None:
+    def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs
-        self._path = path
+        self._path = f"{directory}/{CHECKPOINT_NAME}"
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self._held = False
@@ -60,7 +62,7 @@ class LeaderEpochCache:
 
         Raises MalformedCheckpoint when the file is damaged (the log then rebuilds it from its records), OSError.
         """
-        cache = cls(fs, f"{directory}/{CHECKPOINT_NAME}")
+        cache = cls(fs, directory)
         if not fs.exists(cache._path):
             return cache
         for fields in parse_checkpoint(fs.read_bytes(cache._path), 2, cache._path):
@@ -105,6 +107,21 @@ class LeaderEpochCache:
         self._replace([*epochs[:keep], epoch], [*starts[:keep], start_offset], durable=False)
         return True
 
+    def assign_batches(self, headers: Sequence[BatchHeader]) -> None:
+        """Begin the epochs of a leader's batches at their offsets, before the batches are written: recovery relies on the
+        checkpoint knowing every epoch that the records have.
+
+        When that write then fails, the entries stay, and fit the same batches of the next fetch.
+        """
+        first, last = headers[0], headers[-1]
+        if first[2] == last[2] == self.epoch_for_offset(first[0]) == self.epoch_for_offset(last[0]):
+            return  # epochs never decrease along a log
+        for header in headers:
+            epoch, offset = header.partition_leader_epoch, header.base_offset
+            if epoch >= 0 and self.epoch_for_offset(offset) != epoch:
+                self.truncate_from_end(offset, durable=False)
+                self.assign(epoch, offset)
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """The largest known epoch that is not above `epoch`, and where it ends (`LeaderEpochFileCache.endOffsetFor`).
 
@@ -148,6 +165,15 @@ class LeaderEpochCache:
     def clear(self) -> None:
         """Forget everything."""
         self._replace([], [], durable=True)
+
+    def take_dirty(self) -> bool:
+        """Whether the checkpoint has to be fsynced, for somebody who will do it."""
+        taken, self.dirty = self.dirty, False
+        return taken
+
+    def mark_dirty(self) -> None:
+        """The checkpoint has to be fsynced (again)."""
+        self.dirty = True
 
     def fsync(self) -> None:
         """Make the checkpoint durable. Called by flush jobs on their thread; touches no state but the file."""

@@ -4,18 +4,22 @@ Single-threaded: all methods are called from one thread, except `FlushJob.run`. 
 header unpack, one CRC, one stamp outside the CRC, one write and a few attribute updates, whatever it holds.
 
 The log end offset is that of the *next* record. What lies below `flushed_offset` survives a power loss.
+
+`Log` checks, appends and reads, and says in which order its parts do everything else. Each has its own state, which nobody else
+changes: `SegmentList` the segments, `LeaderEpochCache` the epochs, `ProducerStateManager` the producers and their snapshots,
+`Flusher` what is durable, `LogTruncator` and `Retention` what goes at either end, `LogLoader` how it is opened. They raise
+OSError; what that means for the log (`Availability`) is said here.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
 from crc32c import crc32c
 
-from minikafka.log import flushing, replicated, retention, timestamps, truncation, validation
+from minikafka.log import timestamps, validation
+from minikafka.log.availability import Availability
 from minikafka.log.config import LogConfig
-from minikafka.log.epochs import CHECKPOINT_NAME, LeaderEpochCache
 from minikafka.log.errors import (
     CorruptBatch,
     FencedLeaderEpoch,
@@ -24,13 +28,15 @@ from minikafka.log.errors import (
     LogDirFailure,
     OffsetOutOfRange,
     RecordListTooLarge,
+    UnexpectedAppendOffset,
 )
 from minikafka.log.filesystem import File, FileSystem
 from minikafka.log.flushing import FlushJob
-from minikafka.log.producer_state import ProducerStateManager
+from minikafka.log.recovery import LoadedLog, LogLoader
 from minikafka.log.results import AppendInfo, FetchSlice, RecoveryInfo, TimestampOffset
-from minikafka.log.segment import Segment, segment_path
-from minikafka.log.unflushed import FileRange
+from minikafka.log.retention import Retention
+from minikafka.log.segment import Segment
+from minikafka.log.truncation import LogTruncator
 from minikafka.protocol.records import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -48,7 +54,7 @@ from minikafka.protocol.records import (
 )
 from minikafka.protocol.types import TopicPartition
 
-__all__ = ["AppendInfo", "FetchSlice", "File", "FileRange", "Log", "LogConfig", "RecoveryInfo", "TimestampOffset"]
+__all__ = ["AppendInfo", "Log", "LogConfig"]
 
 EMPTY_SLICE = FetchSlice([], 0)
 _unpack_header = HEADER.unpack_from
@@ -59,40 +65,30 @@ class Log:
     """See the module. Open one with `Log.open`, not by the constructor."""
 
     __slots__ = (
-        "_flush_messages", "_log_append_time", "_max_message_bytes",
-        "_segment_bytes", "_segment_ms", "active", "config", "directory",
-        "epochs", "failure", "flush_job", "flushed_at", "flushed_offset", "fs", "log_end_offset", "log_start_offset",
-        "new_files", "on_log_start_moved", "on_recovery_point_lowered", "producers", "recovery", "segments",
-        "size_bytes", "tail_directory", "topic_partition", "unsynced_paths",
+        "_availability", "_flush_messages", "_flusher", "_log_append_time", "_max_message_bytes", "_on_log_start_moved",
+        "_on_recovery_point_lowered", "_retention", "_segment_bytes", "_segment_ms", "_truncation", "config", "directory",
+        "epochs", "log_end_offset", "log_start_offset", "producers", "recovery", "segments", "topic_partition",
     )  # fmt: skip
 
-    def __init__(self, fs: FileSystem, directory: str, topic_partition: TopicPartition, config: LogConfig) -> None:
-        self.fs = fs
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        availability: Availability,
+        loaded: LoadedLog,
+    ) -> None:
         self.directory = directory
         self.topic_partition = topic_partition
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.flushed_offset = 0
-        self.size_bytes = 0
-        self.segments: list[Segment] = []
-        self.active: Segment
-        self.tail_directory: str | None = None
-        self.epochs = LeaderEpochCache(fs, f"{directory}/{CHECKPOINT_NAME}")
-        self.producers = ProducerStateManager(fs, config.producer_id_expiration_ms)
+        self.segments, self.epochs, self.producers, self._flusher, self.log_start_offset = loaded
+        self.log_end_offset = self.segments.active.next_offset
+        self._availability = availability
+        self._truncation = LogTruncator(fs, directory, self.segments, self.epochs, self.producers)
+        self._retention = Retention(fs, directory, self.segments, self.producers, config)
         self.recovery = RecoveryInfo(True, 0, 0, 0, 0, 0, ())
-        self.failure: LogDirFailure | None = None
-        """Why the log is offline: an operation was left half done, so that memory and disk may differ, or nothing unflushed
-        can be trusted any more (`permanent`). Everything raises it; `LogManager.reopen` makes the log anew."""
-        self.on_log_start_moved: Callable[[], None] | None = None
-        """Called when the start moves inside a segment. Were it not durable, a crash would bring back records whose epochs
-        are forgotten, and which other replicas may hold differently (found by simulation)."""
-        self.on_recovery_point_lowered: Callable[[int], None] | None = None
-        """Called with the new end before the log is cut: makes the recovery point on disk no higher. Raises LogDirFailure."""
-        self.flush_job: FlushJob | None = None
-        self.flushed_at: float | None = None
-        self.new_files = False
-        self.unsynced_paths: list[str] = []
-        """Indexes and snapshots of completed segments, for the next flush. The active segment's are rebuilt instead."""
+        self._on_log_start_moved: Callable[[], None] | None = None
+        self._on_recovery_point_lowered: Callable[[int], None] | None = None
         self.configure(config)
 
     @staticmethod
@@ -113,21 +109,65 @@ class Log:
         `recovery_point` and `log_start_offset` come from the checkpoints. `unflushed_dir` is the root of the unflushed
         volume. Raises LogDirFailure, and DataDirRefused for files that are not a log's.
         """
-        from minikafka.log.recovery import open_log
-
-        return open_log(
-            Log(fs, dir, topic_partition, config), clean=clean, recovery_point=recovery_point, now_ms=now_ms,
-            unflushed_dir=unflushed_dir, log_start_offset=log_start_offset,
+        availability = Availability(fs, dir, topic_partition)
+        loader = LogLoader(
+            fs, dir, config, clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset,
+            tail_directory=None if unflushed_dir is None else f"{unflushed_dir}/{topic_partition}",
         )  # fmt: skip
+        try:
+            log = Log(fs, dir, topic_partition, config, availability, loader.load())
+            log.recovery = loader.finish(log, now_ms)
+        except FsyncFailed as error:
+            raise availability.go_offline("cannot be opened", error) from error
+        except OSError as error:
+            raise availability.refused("cannot be opened", error) from error
+        return log
 
     def configure(self, config: LogConfig) -> None:
         """Apply changed topic settings."""
         self.config = config
+        self.segments.configure(config)
+        self._flusher.configure(config)
+        self._retention.configure(config)
         self._flush_messages = config.flush_interval_messages
         self._max_message_bytes = config.max_message_bytes
         self._segment_bytes = config.segment_bytes
         self._segment_ms = config.segment_ms
         self._log_append_time = config.log_append_time
+
+    def report_to(
+        self,
+        *,
+        log_start_moved: Callable[[], None] | None = None,
+        recovery_point_lowered: Callable[[int], None] | None = None,
+    ) -> None:
+        """Whom to call, so that a checkpoint is on disk in time. Both raise LogDirFailure when it is not.
+
+        `log_start_moved`: the start has moved inside a segment. Were it not durable, a crash would bring back records whose
+        epochs are forgotten, and which other replicas may hold differently (found by simulation).
+        `recovery_point_lowered` gets the new end before the log is cut: the recovery point on disk must be no higher.
+        """
+        self._on_log_start_moved = log_start_moved
+        self._on_recovery_point_lowered = recovery_point_lowered
+
+    # -- whether it is online
+
+    @property
+    def failure(self) -> LogDirFailure | None:
+        """Why the log is offline; then everything raises it."""
+        return self._availability.failure
+
+    def check_online(self) -> None:
+        """Raises LogDirFailure when the log is offline."""
+        self._availability.check_online()
+
+    def refused(self, what: str, error: OSError) -> LogDirFailure:
+        """The disk refused something to who holds a range of this log. The error to raise."""
+        return self._availability.refused(what, error)
+
+    def go_offline(self, what: str, error: OSError, *, permanent: bool = False) -> LogDirFailure:
+        """Refuse everything from now on. The error to raise."""
+        return self._availability.go_offline(what, error, permanent=permanent)
 
     # -- append
 
@@ -169,21 +209,10 @@ class Log:
         self, view: memoryview, size: int, header: tuple[int, ...], leader_epoch: int, now_ms: int
     ) -> AppendInfo:
         (
-            _,
-            length,
-            _,
-            _,
-            _,
-            attributes,
-            last_delta,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            epoch,
-            sequence,
-            count,
-        ) = header
-        if self.failure is not None:
+            _, length, _, _, _, attributes, last_delta, base_timestamp, max_timestamp,
+            producer_id, epoch, sequence, count,
+        ) = header  # fmt: skip
+        if self._availability.failure is not None:
             self.check_online()
         append_time = -1
         if self._log_append_time:
@@ -208,16 +237,15 @@ class Log:
         last = first + last_delta
         if leader_epoch != self.epochs.latest:
             self.assign_epoch(leader_epoch, first)
-        segment = self.active
+        segment = self.segments.active
         if not segment.has_room(size, last, max_timestamp, self._segment_bytes, self._segment_ms):
             segment = self._make_room(size)
         _stamp(view, 0, first, length, leader_epoch)
         try:
             segment.append(view, size, last, max_timestamp)
         except OSError as error:
-            raise self.repair(segment, error) from error
+            raise self._repaired(segment, error) from error
         self.log_end_offset = last + 1
-        self.size_bytes += size
         if last_sequence >= 0:
             transactional = attributes & TRANSACTIONAL_FLAG != 0
             self.producers.update(
@@ -242,7 +270,60 @@ class Log:
         (KAFKA-18723); an incomplete last batch is ignored. Raises CorruptBatch, UnsupportedMagic,
         UnexpectedAppendOffset, LogDirFailure; nothing is appended when the batches themselves are at fault.
         """
-        return replicated.append_as_follower(self, records, fetch_leader_epoch)
+        if self._availability.failure is not None:
+            self.check_online()
+        view = memoryview(records)
+        headers = validation.follower_batches(view, fetch_leader_epoch)
+        leo = self.log_end_offset
+        if not headers:
+            return AppendInfo(leo, leo - 1, -1, 0, 0, 0, False, -1)
+        if headers[0].base_offset != leo:
+            self._meet(headers[0])
+        try:
+            size = self._append_replicated(view, headers)
+        except LogDirFailure:
+            if self.log_end_offset < self.log_start_offset and self.failure is None:
+                self.truncate_fully_and_start_at(self.log_start_offset)  # `_meet` had moved the end only
+            raise
+        return AppendInfo(
+            headers[0].base_offset, headers[-1].last_offset, max([header.max_timestamp for header in headers]),
+            len(headers), sum([header.records_count for header in headers]), size, False, -1,
+        )  # fmt: skip
+
+    def _append_replicated(self, view: memoryview, headers: list[BatchHeader]) -> int:
+        """How many bytes were written, in as few writes as segments. Raises LogDirFailure; what was written before it stays."""
+        try:
+            self.epochs.assign_batches(headers)
+        except OSError as error:
+            raise self.refused("cannot note leader epochs", error) from error
+        start = 0
+        while headers:
+            segment = self.segments.active
+            n, size = segment.fitting(headers, self._segment_bytes, self._segment_ms)
+            if not n:
+                self.roll()
+                continue
+            records, fit, headers = view[start : start + size], headers[:n], headers[n:]
+            try:
+                segment.append_batches(records, fit)
+            except OSError as error:
+                raise self._repaired(segment, error) from error
+            self.log_end_offset = segment.next_offset
+            self.producers.apply_batches(records, fit)
+            start += size
+        return start
+
+    def _meet(self, header: BatchHeader) -> None:
+        """The leader's first batch does not begin at the log end offset.
+
+        An empty log moves to where the leader begins: its start may lie inside a batch after DeleteRecords. A compacted
+        topic may have gaps. Anything else would make the replicas differ.
+        """
+        first, leo, start = header.base_offset, self.log_end_offset, self.log_start_offset
+        if start == leo and (first > leo or header.last_offset >= leo):
+            self._begin_anew(first, max(first, start))
+        elif first < leo or not self.config.compact:
+            raise UnexpectedAppendOffset(f"{self}: batch at {first} cannot follow log end offset {leo}", first, leo)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Begin a leader epoch. A new leader calls this with its log end offset before any append (KIP-279).
@@ -252,46 +333,13 @@ class Log:
         self.check_online()
         if epoch < self.epochs.latest:
             raise FencedLeaderEpoch(f"{self}: leader epoch {epoch} is older than {self.epochs.latest}")
-        try:
+        with self._availability.refusing(f"cannot note leader epoch {epoch}"):
             self.epochs.assign(epoch, start_offset)
-        except OSError as error:
-            raise self.refused(f"cannot note leader epoch {epoch}", error) from error
 
-    def check_online(self) -> None:
-        """Raises LogDirFailure when the log is offline: a new one each time, for a raised one keeps its callers."""
-        found = self.failure
-        if found is not None:
-            raise LogDirFailure(str(found), permanent=found.permanent, topic_partition=self.topic_partition)
-
-    def refused(self, what: str, error: OSError | LogDirFailure, *, permanent: bool = False) -> LogDirFailure:
-        """The disk refused, and nothing has changed. The error to raise."""
-        return LogDirFailure(f"{self}: {what}: {error}", permanent=permanent, topic_partition=self.topic_partition)
-
-    def go_offline(self, what: str, error: OSError | LogDirFailure, *, permanent: bool = False) -> LogDirFailure:
-        """Something was left half done, or cannot be trusted: refuse everything from now on. The error to raise."""
-        permanent |= isinstance(error, FsyncFailed)
-        if permanent:
-            self._note_failed_fsync()
-        if self.failure is None or permanent > self.failure.permanent:
-            self.failure = self.refused(what, error, permanent=permanent)
-        return self.refused(what, error, permanent=permanent)
-
-    def _note_failed_fsync(self) -> None:
-        """For the next opening (`flushing.FSYNC_FAILED`). A disk that takes no file either leaves nothing to be noted."""
+    def _repaired(self, segment: Segment, error: OSError) -> LogDirFailure:
+        """After a failed append: the file is cut back to what is whole. The error to raise."""
         try:
-            self.fs.write_atomic(f"{self.directory}/{flushing.FSYNC_FAILED}", b"", durable=False)
-        except OSError:
-            pass
-
-    def lower_recovery_point(self, offset: int) -> None:
-        """Before the log is cut to `offset`. Raises LogDirFailure; nothing was changed then."""
-        if self.on_recovery_point_lowered is not None:
-            self.on_recovery_point_lowered(offset)
-
-    def repair(self, segment: Segment, error: OSError) -> LogDirFailure:
-        """After a failed append: cut the file back to what is whole. The error to raise."""
-        try:
-            segment.data.truncate(segment.size)
+            segment.cut_back()
         except OSError as second:
             return self.go_offline(f"append failed ({error}), and so did its repair", second)
         return self.refused("append failed", error)
@@ -299,33 +347,36 @@ class Log:
     def _make_room(self, size: int) -> Segment:
         if size > self._segment_bytes:
             raise RecordListTooLarge(f"{size} bytes do not fit into a segment of {self._segment_bytes}")
-        return self.roll() if self.active.size else self.active
+        segment = self.segments.active
+        return self.roll() if segment.size else segment
 
     def roll(self) -> Segment:
-        """Begin a new segment at the log end offset. Raises LogDirFailure."""
-        old, base = self.active, self.log_end_offset
-        try:
-            old.seal()
-            snapshot = segment_path(self.directory, base, "snapshot")
-            self.producers.take_snapshot(snapshot, durable=False)
-            segment = self.new_segment(base)
-        except OSError as error:
-            raise self.refused("cannot roll to a new segment", error) from error
-        if len(self.segments) > 1:
-            self.segments[-2].forget_positions()
-        self.unsynced_paths += [old.index.path, old.time_index.path, snapshot]
-        self.segments.append(segment)
-        self.active = segment
-        return segment
+        """Begin a new segment at the log end offset. Raises LogDirFailure.
 
-    def new_segment(self, base_offset: int) -> Segment:
-        """Files for a segment at `base_offset`; not yet part of the log. Raises OSError."""
-        segment = Segment(self.fs, self.directory, base_offset, self.config, self.tail_directory)
-        segment.create_index_files()
-        self.new_files = True
+        When it is refused nothing is left of it. An empty file would be a segment for whoever opens the log, and by then what
+        was before it may be cut off: a hole in the log (found by simulation). Where not even that can be removed the log is
+        offline, and opened anew with that segment.
+        """
+        old, base = self.segments.active, self.log_end_offset
+        what = "cannot roll to a new segment"
+        with self._availability.refusing(what):
+            old.seal()
+            snapshot = self.producers.take_snapshot(base, durable=False)
+        try:
+            segment = self.segments.add(base)
+        except OSError as error:
+            with self._availability.offline_unless_done(what):
+                self.segments.discard(base)
+            raise self._availability.refused(what, error) from error
+        self._flusher.add_files([old.index.path, old.time_index.path, snapshot])
         return segment
 
     # -- read
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of records, of all segments."""
+        return self.segments.size_bytes
 
     def read(self, offset: int, max_bytes: int, upper_bound: int, min_one: bool = True) -> FetchSlice:
         """Whole batches of one segment from the one that holds `offset` on, all below `upper_bound`.
@@ -334,7 +385,7 @@ class Log:
         Raises OffsetOutOfRange below the log start offset and above the log end offset, LogDirFailure.
         """
         leo = self.log_end_offset
-        if self.failure is not None:
+        if self._availability.failure is not None:
             self.check_online()
         if offset < self.log_start_offset or offset > leo:
             raise OffsetOutOfRange(f"{self}: offset {offset} is outside {self.log_start_offset}..{leo}")
@@ -342,17 +393,18 @@ class Log:
             upper_bound = leo
         if offset >= upper_bound:
             return EMPTY_SLICE
-        segment = self.active
+        segments = self.segments
+        segment = segments.active
         try:
             if offset >= segment.base_offset:
                 position, length = segment.slice(offset, upper_bound, max_bytes, min_one)
             else:
-                n = self.segment_number(offset)
-                segment = self.segments[n]
+                n = segments.number(offset)
+                segment = segments[n]
                 position, length = segment.slice(offset, upper_bound, max_bytes, min_one)
-                while position == segment.size and segment is not self.active:  # a gap at a segment's end
+                while position == segment.size and segment is not segments.active:  # a gap at a segment's end
                     n += 1
-                    segment = self.segments[n]
+                    segment = segments[n]
                     position, length = segment.slice(segment.base_offset, upper_bound, max_bytes, min_one)
         except OSError as error:
             raise self.refused("read failed", error) from error
@@ -360,11 +412,7 @@ class Log:
 
     def reads_from(self, file: File) -> bool:
         """Whether this file is one of its segments', as a range of `read` names it."""
-        return any(part.file is file for segment in self.segments for part in segment.ranges(0, segment.size))
-
-    def segment_number(self, offset: int) -> int:
-        """Which segment holds `offset`."""
-        return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
+        return self.segments.reads_from(file)
 
     def read_batches(self, offset: int, upper_bound: int) -> Iterator[RecordBatch]:
         """The batches from the one that holds `offset` on, with their bytes, up to those that end below `upper_bound`.
@@ -375,34 +423,28 @@ class Log:
         self.check_online()
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"{self}: offset {offset} is outside {self.log_start_offset}..{self.log_end_offset}")
-        for segment in self.segments[self.segment_number(offset) :]:
-            try:
-                size = segment.size  # of now: others may append between two batches
-                end = segment.locate(offset)
-                for position, header, data in segment.scan(end):
-                    if header.last_offset >= upper_bound:
-                        return
-                    yield RecordBatch(header, position, data)
-                    self.check_online()
-                    end = position + header.size
-            except OSError as error:
-                raise self.refused("read failed", error) from error
-            if end < size:
-                raise CorruptBatch(f"{segment.path}: no batch at byte {end}")
+        with self._availability.refusing("read failed"):
+            for batch in self.segments.batches(offset, upper_bound):
+                yield batch
+                self.check_online()
 
     def offset_for_timestamp(self, timestamp_ms: int, upper_bound: int) -> TimestampOffset | None:
         """The first record below `upper_bound` whose timestamp is at or after `timestamp_ms`.
 
         Raises UnsupportedCodec and CorruptBatch for a batch that cannot be looked into, LogDirFailure.
         """
-        return timestamps.offset_for_timestamp(self, timestamp_ms, upper_bound)
+        self.check_online()
+        with self._availability.refusing("read failed"):
+            return timestamps.offset_for_timestamp(self.segments, timestamp_ms, self.log_start_offset, upper_bound)
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp (ListOffsets -3, KIP-734); None when the log is empty.
 
         Raises like `offset_for_timestamp`.
         """
-        return timestamps.max_timestamp(self)
+        self.check_online()
+        with self._availability.refusing("read failed"):
+            return timestamps.max_timestamp(self.segments, self.log_start_offset, self.log_end_offset)
 
     # -- cut
 
@@ -412,45 +454,102 @@ class Log:
         An offset inside a batch removes that whole batch. Also forgets epochs that begin there, even when there was
         nothing to remove: an epoch may have been assigned without a record. Raises LogDirFailure.
         """
-        return truncation.truncate_to(self, offset)
+        self.check_online()
+        self.settle_flush()
+        before = self.log_end_offset
+        if offset >= before:
+            with self._availability.refusing("truncation failed"):
+                self.epochs.truncate_from_end(before)
+        elif offset < self.segments[0].base_offset:
+            self._begin_anew(offset, offset)
+        else:
+            with self._availability.refusing("truncation failed"):
+                boundary = self.segments.boundary(offset)
+            self._lower_recovery_point(boundary.offset)
+            # First: whatever fails below, nobody may count on more than this.
+            was_flushed = self._flusher.lower(boundary.offset)
+            self.log_end_offset = boundary.offset
+            self.log_start_offset = min(self.log_start_offset, boundary.offset)
+            with self._availability.offline_unless_done("truncation failed"):
+                self._truncation.cut(boundary, self.log_start_offset, was_flushed=was_flushed)
+        return before - self.log_end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything and begin anew at `offset`. Raises LogDirFailure."""
-        truncation.truncate_fully_and_start_at(self, offset)
+        self._begin_anew(offset, offset)
+
+    def _begin_anew(self, offset: int, log_start_offset: int) -> None:
+        """The log start may lie inside the first batch that is to come."""
+        self.check_online()
+        self.settle_flush()
+        self._lower_recovery_point(offset)
+        self._flusher.lower(min(self.log_start_offset, offset))
+        with self._availability.offline_unless_done("truncation failed"):
+            self._truncation.begin_anew(offset)
+            self.log_end_offset = offset
+            self.log_start_offset = log_start_offset
+            self._flusher.skip_to(offset)
+            self._truncation.make_durable()
+            if self._on_log_start_moved is not None:
+                self._on_log_start_moved()  # while it is still to be finished: the checkpoint may hold the start it had before
+            self._truncation.finish()
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """Before the log is cut to `offset`. Raises LogDirFailure; nothing was changed then."""
+        if self._on_recovery_point_lowered is not None:
+            self._on_recovery_point_lowered(offset)
 
     def increment_log_start_offset(self, offset: int) -> bool:
         """Hide the records below `offset` (DeleteRecords, or the leader's start); whether it moved.
 
         Their segments go with the next `delete_old_segments`. Raises OffsetOutOfRange beyond the log end offset.
         """
-        return retention.increment_log_start_offset(self, offset)
+        if offset > self.log_end_offset:
+            raise OffsetOutOfRange(f"{self}: start offset {offset} is beyond the end {self.log_end_offset}")
+        if offset <= self.log_start_offset:
+            return False
+        self.check_online()
+        before, self.log_start_offset = self.log_start_offset, offset
+        if self._on_log_start_moved is not None and offset > self.segments[0].base_offset:
+            try:
+                self._on_log_start_moved()  # on disk before the epochs below it are forgotten: see `report_to`
+            except LogDirFailure:
+                self.log_start_offset = before
+                raise
+        with self._availability.refusing("cannot note leader epochs"):
+            self.epochs.truncate_from_start(offset)
+        return True
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
         """Apply retention.ms, retention.bytes and the log start offset; how many segments went. Raises
         LogDirFailure."""
-        return retention.delete_old_segments(self, now_ms, high_watermark)
+        self.check_online()
+        with self._availability.refusing("cannot tell what to delete"):
+            gone = self._retention.deletable(now_ms, high_watermark, self.log_start_offset)
+        if not gone:
+            return 0
+        if gone == len(self.segments):
+            self.roll()  # a log always has an active segment
+        self.settle_flush()
+        with self._availability.offline_unless_done("deleting old segments failed"):
+            self._retention.delete(gone)
+        self.increment_log_start_offset(max(self.log_start_offset, self.segments[0].base_offset))
+        self._flusher.skip_to(self.log_start_offset)
+        return gone
 
     # -- flush
+
+    @property
+    def flushed_offset(self) -> int:
+        """All records below it survive a power loss."""
+        return self._flusher.flushed_offset
 
     def needs_flush(self, now: float) -> bool:
         """Whether flush.messages or flush.ms ask for one, or a segment was completed, which bounds the next recovery.
 
         `now` is monotonic seconds.
         """
-        unflushed = self.log_end_offset - self.flushed_offset
-        if self.unsynced_paths:
-            return True
-        if not unflushed:
-            self.flushed_at = now
-            return False
-        if self.flushed_at is None:
-            self.flushed_at = now
-        config = self.config
-        return (
-            unflushed >= config.flush_interval_messages
-            or (now - self.flushed_at) * 1000 >= config.flush_interval_ms
-            or self.flushed_offset < self.active.base_offset
-        )
+        return self._flusher.is_due(now, self.log_end_offset)
 
     @property
     def owes_flush(self) -> bool:
@@ -459,12 +558,12 @@ class Log:
         Kafka flushes inside such an append (``UnifiedLog.append``), so that nobody is told of it before. Here the append
         returns at once, for others share its thread, and it is the caller who keeps quiet about it until a flush is done.
         """
-        return self.log_end_offset - self.flushed_offset >= self._flush_messages
+        return self.log_end_offset - self._flusher.flushed_offset >= self._flush_messages
 
     @property
     def vouched_offset(self) -> int:
         """Up to where this replica may say that it has the records: its end, or what is flushed while it owes a flush."""
-        return self.flushed_offset if self.owes_flush else self.log_end_offset
+        return self._flusher.flushed_offset if self.owes_flush else self.log_end_offset
 
     def start_flush(self) -> FlushJob:
         """First step of a flush up to the present log end offset (see `minikafka.log.flushing`).
@@ -472,9 +571,12 @@ class Log:
         While one is under way, that one is returned again. Raises LogDirFailure after an earlier failure.
         """
         self.check_online()
-        if self.flush_job is None:
-            self.flush_job = flushing.plan(self)
-        return self.flush_job
+        return self._flusher.start(self.log_end_offset)
+
+    @property
+    def flush_under_way(self) -> bool:
+        """Whether a flush has begun and is not completed."""
+        return self._flusher.under_way
 
     def complete_flush(self, job: FlushJob) -> float:
         """Last step: advance `flushed_offset`. Returns the seconds that `run` took, when it was given a clock.
@@ -482,42 +584,35 @@ class Log:
         Raises LogDirFailure when the disk refused: the flushed offset then never advances again, because the kernel
         may have dropped the pages that it could not write.
         """
-        return flushing.complete(self, job)
+        with self._availability.offline_unless_done("flush failed", permanent=True):
+            return self._flusher.complete(job)
 
     def flush(self) -> None:
         """All three steps at once; for closing, tests and the simulator. Raises LogDirFailure."""
-        job = self.start_flush()
-        job.run()
-        self.complete_flush(job)
-        if self.flushed_offset < self.log_end_offset or self.unsynced_paths:  # that was one from before the last append
-            self.flush()
+        self.check_online()
+        with self._availability.offline_unless_done("flush failed", permanent=True):
+            self._flusher.flush(self.log_end_offset)
 
     @property
     def recovery_point(self) -> int:
         """Below it recovery trusts the files: records and indexes are flushed. `flushed_offset` is that of the records alone,
         and may be ahead when a segment was completed after a flush had begun."""
-        waiting = self.unsynced_paths if self.flush_job is None else [*self.unsynced_paths, *self.flush_job.paths]
-        if waiting:
-            for segment in self.segments:
-                if segment.index.path in waiting:
-                    return min(self.flushed_offset, segment.base_offset)
-        return self.flushed_offset
+        return self._flusher.recovery_point
 
     def settle_flush(self) -> None:
         """Let a flush that is under way end, or never begin, before files are cut. Raises LogDirFailure."""
-        if self.flush_job is not None:
-            job = self.flush_job
-            job.cancel()
-            flushing.complete(self, job)
+        with self._availability.offline_unless_done("flush failed", permanent=True):
+            self._flusher.settle()
 
     def close(self) -> None:
         """Flush everything, write indexes and a producer snapshot, release the files. Raises LogDirFailure."""
         try:
             self.settle_flush()
-            self.active.seal()
-            self.unsynced_paths += [self.active.index.path, self.active.time_index.path]
+            active = self.segments.active
+            active.seal()
+            self._flusher.add_files([active.index.path, active.time_index.path])
             self.flush()
-            self.producers.take_snapshot(segment_path(self.directory, self.log_end_offset, "snapshot"), durable=True)
+            self.producers.take_snapshot(self.log_end_offset, durable=True)
         except OSError as error:
             raise self.refused("cannot be closed", error) from error
         finally:
@@ -525,8 +620,7 @@ class Log:
 
     def release(self) -> None:
         """Close the files without flushing: after a failure, or to drop a log that is being deleted."""
-        for segment in self.segments:
-            segment.close()
+        self.segments.close()
 
     def __str__(self) -> str:
         return str(self.topic_partition)
@@ -534,7 +628,3 @@ class Log:
     def __repr__(self) -> str:
         span = f"{self.log_start_offset}..{self.log_end_offset}"
         return f"Log({self.topic_partition}, {span}, flushed {self.flushed_offset})"
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset

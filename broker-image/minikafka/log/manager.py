@@ -141,8 +141,10 @@ class LogManager:
             unflushed_dir=self._unflushed_dir,
             log_start_offset=directory.log_starts.offsets.get(topic_partition, 0),
         )
-        log.on_recovery_point_lowered = lambda offset: self._lower_recovery_point(log, offset)
-        log.on_log_start_moved = lambda: self._log_start_moved(log)
+        log.report_to(
+            log_start_moved=lambda: self._log_start_moved(log),
+            recovery_point_lowered=lambda offset: self._lower_recovery_point(log, offset),
+        )
         return log
 
     def _forget_start_of_restart(self, directory: DataDirectory, topic_partition: TopicPartition) -> None:
@@ -278,10 +280,12 @@ class LogManager:
         self.high_watermarks.pop(topic_partition, None)
         self._doomed[doomed] = now_ms + log.config.file_delete_delay_ms
         try:
-            if log.tail_directory is not None:
-                self._fs.rmtree(log.tail_directory)
+            if log.segments.tail_directory is not None:
+                self._fs.rmtree(log.segments.tail_directory)
         except OSError as error:
-            raise LogDirFailure(f"{log.tail_directory}: cannot be removed: {error}", permanent=False) from error
+            raise LogDirFailure(
+                f"{log.segments.tail_directory}: cannot be removed: {error}", permanent=False
+            ) from error
 
     def _forget_offsets(self, topic_partition: TopicPartition) -> None:
         """Durably: a later topic of the same name must not start from these, for recovery would trust what was never flushed."""

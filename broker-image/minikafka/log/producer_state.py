@@ -2,23 +2,36 @@
 
 The state is replicated by replaying the log: followers feed it from what they fetch, so a new leader still recognises
 duplicates. Snapshots (`<offset>.snapshot`, Kafka's `ProducerSnapshot` schema, version 1) shorten the replay after a
-restart. They hold the last batch of each producer only, as Kafka's do.
+restart. Kafka's hold the last batch of each producer only, so that a broker that comes back refuses a duplicate of any of the
+four before it as out of order, though the record is in the log. These hold an entry for each batch that is remembered, oldest
+first; Kafka reads them, and keeps the last (`ProducerStateManager.loadFromSnapshot`).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
 
+from minikafka.log.config import FOREVER
 from minikafka.log.errors import InvalidProducerEpoch, OutOfOrderSequence
 from minikafka.log.filesystem import FileSystem
-from minikafka.protocol.records import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, add_sequence, parse_records
+from minikafka.log.segment import segment_path
+from minikafka.log.segments import SegmentList
+from minikafka.protocol.records import (
+    LOG_OVERHEAD_BYTES,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    BatchHeader,
+    add_sequence,
+    parse_records,
+)
 
 BATCHES_RETAINED = 5
 """`max.in.flight.requests.per.connection` of an idempotent producer is at most 5: older duplicates cannot come."""
+REBUILD_READ_BYTES = 1 << 16
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = struct.Struct(">hI")
 _SNAPSHOT_COUNT = struct.Struct(">i")
@@ -62,12 +75,13 @@ class ProducerState:
 
 
 class ProducerStateManager:
-    """All producers of one partition."""
+    """All producers of one partition, and their snapshots in the log's directory."""
 
-    __slots__ = ("_expiration_ms", "_fs", "_producers")
+    __slots__ = ("_directory", "_expiration_ms", "_fs", "_producers")
 
-    def __init__(self, fs: FileSystem, expiration_ms: int) -> None:
+    def __init__(self, fs: FileSystem, directory: str, expiration_ms: int) -> None:
         self._fs = fs
+        self._directory = directory
         self._expiration_ms = expiration_ms
         self._producers: dict[int, ProducerState] = {}
 
@@ -150,6 +164,14 @@ class ProducerStateManager:
             header.base_offset, header.last_offset, header.max_timestamp, header.transactional,
         )  # fmt: skip
 
+    def apply_batches(self, records: memoryview, headers: Sequence[BatchHeader]) -> None:
+        """Update from several batches in the log, `records` being their bytes."""
+        start = 0
+        for header in headers:
+            if header[9] >= 0:
+                self.apply(header, records[start : start + header.size] if header.control else None)
+            start += header[1] + LOG_OVERHEAD_BYTES
+
     def _end_transaction(self, header: BatchHeader, batch: bytes | memoryview) -> None:
         state = self._producers.setdefault(header.producer_id, ProducerState())
         if state.epoch != header.producer_epoch:
@@ -184,28 +206,96 @@ class ProducerStateManager:
 
     # -- snapshots
 
-    def take_snapshot(self, path: str, *, durable: bool) -> None:
-        """Write the state to a file. Raises OSError."""
+    def take_snapshot(self, offset: int, *, durable: bool) -> str:
+        """Write the state as it is at `offset` to a file, whose path is returned. Raises OSError."""
+        path = self._path(offset)
         self._fs.write_atomic(path, encode_snapshot(self._producers), durable=durable)
+        return path
 
-    def load_snapshot(self, path: str, now_ms: int) -> None:
-        """Replace the state by a snapshot's, without expired producers. Raises CorruptSnapshot, OSError."""
-        loaded = decode_snapshot(self._fs.read_bytes(path), path)
-        self._producers = {pid: state for pid, state in loaded.items() if not self._expired(state, now_ms)}
+    def rebuild(self, segments: SegmentList, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Load the newest usable snapshot at or below the log end offset, and replay the batches after it. Raises OSError.
+
+        `now_ms` expires old producers; 0 expires none.
+        """
+        self.clear()
+        start = segments[0].base_offset
+        for offset in reversed(self._snapshots()):
+            path = self._path(offset)
+            if offset <= log_end_offset and offset >= start:
+                try:
+                    loaded = decode_snapshot(self._fs.read_bytes(path), path)
+                except CorruptSnapshot:
+                    pass
+                else:
+                    self._producers = {pid: s for pid, s in loaded.items() if not self._expired(s, now_ms)}
+                    start = offset
+                    break
+            self._fs.remove(path)
+        self._replay(segments, max(start, log_start_offset))
+        if now_ms:
+            self.remove_expired(now_ms)
+
+    def _replay(self, segments: SegmentList, start: int) -> None:
+        """Take in the batches from `start` on: headers only, but for transaction markers."""
+        for segment in segments.since(start):
+            for found in segment.walk(segment.locate(start), REBUILD_READ_BYTES):
+                if found.header.producer_id >= 0 and found.header.last_offset >= start:  # the log may start inside it
+                    self.apply(found.header, segment.read_batch(found) if found.header.control else None)
+
+    def check_snapshots(self) -> tuple[list[str], list[str]]:
+        """Paths of the snapshots that are whole, and what was wrong with the others, which are removed. Raises OSError.
+
+        They are written without fsync when a segment is completed: a power loss may have damaged any.
+        """
+        whole, problems = [], []
+        for offset in self._snapshots():
+            path = self._path(offset)
+            try:
+                decode_snapshot(self._fs.read_bytes(path), path)
+            except CorruptSnapshot as error:
+                problems.append(str(error))
+                self._fs.remove(path)
+            else:
+                whole.append(path)
+        return whole, problems
+
+    def remove_snapshots(self, *, above: int = FOREVER, below: int = 0) -> None:
+        """Delete the snapshots of offsets above one and below another. Raises OSError."""
+        for offset in self._snapshots():
+            if offset > above or offset < below:
+                self._fs.remove(self._path(offset))
+
+    def _path(self, offset: int) -> str:
+        return segment_path(self._directory, offset, "snapshot")
+
+    def _snapshots(self) -> list[int]:
+        """Offsets of those on disk, ascending."""
+        names = self._fs.listdir(self._directory)
+        return sorted(
+            int(stem)
+            for stem, dot, kind in (name.partition(".") for name in names)
+            if kind == "snapshot" and stem.isdigit()
+        )
 
 
 def encode_snapshot(producers: dict[int, ProducerState]) -> bytes:
     """Kafka's format: version, CRC-32C of what follows, entries."""
-    body = bytearray(_SNAPSHOT_COUNT.pack(len(producers)))
+    entries = bytearray()
     for producer_id, state in producers.items():
+        for batch in state.batches[:-1]:
+            entries += _SNAPSHOT_ENTRY.pack(
+                producer_id, state.epoch, batch.last_sequence, batch.last_offset, batch.last_offset - batch.first_offset,
+                batch.timestamp, state.coordinator_epoch, state.transaction_first_offset,
+            )  # fmt: skip
         last_offset, delta = -1, 0
         if state.batches:
             last_offset = state.batches[-1].last_offset
             delta = last_offset - state.batches[-1].first_offset
-        body += _SNAPSHOT_ENTRY.pack(
+        entries += _SNAPSHOT_ENTRY.pack(
             producer_id, state.epoch, state.last_sequence, last_offset, delta,
             state.last_timestamp, state.coordinator_epoch, state.transaction_first_offset,
         )  # fmt: skip
+    body = _SNAPSHOT_COUNT.pack(len(entries) // _SNAPSHOT_ENTRY.size) + bytes(entries)
     return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
 
@@ -225,7 +315,9 @@ def decode_snapshot(data: bytes, path: str) -> dict[int, ProducerState]:
     producers: dict[int, ProducerState] = {}
     for fields in _SNAPSHOT_ENTRY.iter_unpack(body[_SNAPSHOT_COUNT.size :]):
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset = fields
-        state = producers[producer_id] = ProducerState()
+        state = producers.setdefault(producer_id, ProducerState())
+        if state.epoch != epoch or len(state.batches) == BATCHES_RETAINED:
+            state.batches.clear()  # no file of ours has that; the last counts, as for Kafka
         state.epoch = epoch
         state.last_timestamp = timestamp
         state.coordinator_epoch = coordinator_epoch

@@ -2,86 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from minikafka.log.errors import LogDirFailure, OffsetOutOfRange
-from minikafka.log.segment import Segment, segment_path
-from minikafka.log.truncation import snapshot_offsets
-
-if TYPE_CHECKING:
-    from minikafka.log.log import Log
+from minikafka.log.config import LogConfig
+from minikafka.log.filesystem import FileSystem
+from minikafka.log.producer_state import ProducerStateManager
+from minikafka.log.segment import Segment
+from minikafka.log.segments import SegmentList
 
 
-def increment_log_start_offset(log: Log, offset: int) -> bool:
-    """See `Log.increment_log_start_offset`."""
-    if offset > log.log_end_offset:
-        raise OffsetOutOfRange(f"{log}: start offset {offset} is beyond the end {log.log_end_offset}")
-    if offset <= log.log_start_offset:
-        return False
-    log.check_online()
-    before, log.log_start_offset = log.log_start_offset, offset
-    if log.on_log_start_moved is not None and offset > log.segments[0].base_offset:
-        try:
-            log.on_log_start_moved()  # on disk before the epochs below it are forgotten: see `Log.on_log_start_moved`
-        except LogDirFailure:
-            log.log_start_offset = before
-            raise
-    try:
-        log.epochs.truncate_from_start(offset)
-    except OSError as error:
-        raise log.refused("cannot note leader epochs", error) from error
-    return True
+class Retention:
+    """Says which of a log's oldest segments go, and deletes them. Methods raise OSError."""
 
+    __slots__ = ("_config", "_directory", "_fs", "_producers", "_segments")
 
-def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> int:
-    """See `Log.delete_old_segments`."""
-    log.check_online()
-    try:
-        gone = _deletable(log, now_ms, high_watermark)
-    except OSError as error:
-        raise log.refused("cannot tell what to delete", error) from error
-    if not gone:
-        return 0
-    if gone == len(log.segments):
-        log.roll()  # a log always has an active segment
-    if log.flush_job is not None:
-        log.settle_flush()
-    try:
-        for _ in range(gone):
-            segment = log.segments[0]
-            segment.remove()
-            del log.segments[0]
-            log.size_bytes -= segment.size
-        start = max(log.log_start_offset, log.segments[0].base_offset)
-        for offset in snapshot_offsets(log):
-            if offset < log.segments[0].base_offset:
-                log.fs.remove(segment_path(log.directory, offset, "snapshot"))
-        log.fs.fsync_dir(log.directory)  # some of them coming back after a power loss would leave a hole
-    except OSError as error:
-        raise log.go_offline("deleting old segments failed", error) from error
-    increment_log_start_offset(log, start)
-    log.flushed_offset = max(log.flushed_offset, log.log_start_offset)
-    return gone
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        segments: SegmentList,
+        producers: ProducerStateManager,
+        config: LogConfig,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._segments = segments
+        self._producers = producers
+        self._config = config
 
+    def configure(self, config: LogConfig) -> None:
+        """Apply changed retention.ms, retention.bytes and cleanup.policy."""
+        self._config = config
 
-def _deletable(log: Log, now_ms: int, high_watermark: int) -> int:
-    """How many of the oldest segments go. Never one that holds something at or above the high watermark."""
-    config = log.config
-    excess = log.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else -1
-    for n, segment in enumerate(log.segments):
-        end = log.segments[n + 1].base_offset if segment is not log.active else log.log_end_offset
-        if end > high_watermark or not segment.size:
-            return n
-        excess -= segment.size
-        below_start = end <= log.log_start_offset and segment is not log.active
-        too_much = config.delete and excess >= 0
-        if not (below_start or too_much or (config.delete and _too_old(log, segment, now_ms))):
-            return n
-    return len(log.segments)
+    def deletable(self, now_ms: int, high_watermark: int, log_start_offset: int) -> int:
+        """How many of the oldest segments go. Never one that holds something at or above the high watermark."""
+        config, segments = self._config, self._segments
+        excess = segments.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else -1
+        for n, segment in enumerate(segments):
+            end = segment.next_offset if segment is segments.active else segments[n + 1].base_offset
+            if end > high_watermark or not segment.size:
+                return n
+            excess -= segment.size
+            below_start = end <= log_start_offset and segment is not segments.active
+            too_much = config.delete and excess >= 0
+            if not (below_start or too_much or (config.delete and self._is_too_old(segment, now_ms))):
+                return n
+        return len(segments)
 
+    def _is_too_old(self, segment: Segment, now_ms: int) -> bool:
+        return 0 <= self._config.retention_ms < now_ms - segment.largest_timestamp_ms
 
-def _too_old(log: Log, segment: Segment, now_ms: int) -> bool:
-    if log.config.retention_ms < 0:
-        return False
-    latest = segment.max_timestamp if segment.max_timestamp >= 0 else log.fs.modified_ms(segment.path)
-    return now_ms - latest > log.config.retention_ms
+    def delete(self, count: int) -> None:
+        """Delete so many of the oldest segments, durably; one at least is left. A failure leaves some of them."""
+        self._segments.remove_first(count)
+        self._producers.remove_snapshots(below=self._segments[0].base_offset)
+        self._fs.fsync_dir(self._directory)  # some of them coming back after a power loss would leave a hole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from minikafka.log.config import FOREVER, LogConfig
@@ -12,7 +12,7 @@ from minikafka.log.errors import CorruptBatch, FsyncFailed
 from minikafka.log.filesystem import Buffer, File, FileSystem
 from minikafka.log.index import OffsetIndex, TimeIndex
 from minikafka.log.unflushed import FileRange, UnflushedFile
-from minikafka.protocol.records import HEADER, HEADER_BYTES, MAGIC, BatchHeader
+from minikafka.protocol.records import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
 
 TAIL_CACHE_BATCHES = 8192
 """At least so many of the newest batches are found without I/O: 128 KiB of memory for each active segment that is
@@ -82,6 +82,12 @@ class Segment:
         self.data.append(records)
         self.note(size, last_offset, max_timestamp)
 
+    def append_batches(self, records: memoryview, headers: Sequence[BatchHeader]) -> None:
+        """Append several whole batches with one write."""
+        self.data.append(records)
+        for header in headers:
+            self.note(header[1] + LOG_OVERHEAD_BYTES, header[0] + header[6], header[8])
+
     def note(self, size: int, last_offset: int, max_timestamp: int) -> None:
         """Account for one batch that now lies at the end of the file."""
         position = self.size
@@ -127,6 +133,25 @@ class Segment:
             and not self.index.full
             and not self.time_index.full
         )
+
+    def fitting(self, headers: Sequence[BatchHeader], segment_bytes: int, segment_ms: int) -> tuple[int, int]:
+        """How many of these batches still go here, and their bytes. An empty segment takes one always."""
+        last = headers[-1]
+        size = sum([header[1] for header in headers]) + LOG_OVERHEAD_BYTES * len(headers)
+        if self.has_room(size, last.last_offset, last.max_timestamp, segment_bytes, segment_ms):
+            return len(headers), size
+        n = size = 0
+        for header in headers:
+            size_with = size + header.size
+            room = self.has_room(size_with, header.last_offset, header.max_timestamp, segment_bytes, segment_ms)
+            if not room and (self.size or n):
+                break
+            n, size = n + 1, size_with
+        return n, size
+
+    def cut_back(self) -> None:
+        """After an append that failed: the file is no longer than what is whole."""
+        self.data.truncate(self.size)
 
     def seal(self) -> None:
         """No more appends: close the time index with the largest timestamp, and write both indexes."""
@@ -235,6 +260,11 @@ class Segment:
     def read_batch(self, found: BatchAt) -> bytes:
         """The bytes of a batch that `walk` found."""
         return self.data.pread(found.header.size, found.position)
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """Of its records, or when it was last written where they have none (`LogSegment.largestTimestamp`)."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self._fs.modified_ms(self.path)
 
     @property
     def path(self) -> str:

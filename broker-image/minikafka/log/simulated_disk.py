@@ -14,11 +14,13 @@ from __future__ import annotations
 import errno
 import posixpath
 import random
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 
 Buffer = bytes | bytearray | memoryview
 
 TORN_SECTOR_BYTES = 512
+RANDOM_IN_A_NAME = re.compile(r"[0-9a-f]{32}(?=-delete)")
 """A torn write garbles at most its last sector: disks write whole sectors."""
 
 
@@ -156,13 +158,13 @@ class MemoryFileSystem:
         """
         self.kill()
         files: dict[str, _Inode] = {}
-        for path in sorted(self._files.keys() | self._durable_files.keys()):
+        for path in _in_order((*self._files, *self._durable_files)):
             now, durable = self._files.get(path), self._durable_files.get(path)
             kept = now if now is durable or rng.random() < 0.5 else durable
             if kept is not None:
                 files[path] = kept
         self._files = files
-        for path in sorted(files):
+        for path in _in_order(files):
             inode = files[path]
             data = inode.durable()
             if inode.undo is None or rng.random() < 0.5:
@@ -343,3 +345,8 @@ class MemoryFileSystem:
             for name in names:
                 if name.startswith(prefix) and name != prefix:
                     yield name
+
+
+def _in_order(paths: Iterable[str]) -> list[str]:
+    """By name, but for what is random in the name of a folder that is being deleted: a seed is to be a run."""
+    return sorted(dict.fromkeys(paths), key=lambda path: RANDOM_IN_A_NAME.sub("", path))

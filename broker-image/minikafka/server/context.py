@@ -79,6 +79,7 @@ class BrokerContext:
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
             where = where.tb_next
-        place = f"{where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where is not None else "?"
+        # The module and not the file, which says where somebody's checkout lies.
+        place = "?" if where is None else f"{where.tb_frame.f_globals.get('__name__', '?')}:{where.tb_lineno}"
         if self.warn_rarely(place, f"internal error: {error!r} at {place}"):
             self.events.emit("internal_error", error=repr(error), place=place)

@@ -14,6 +14,7 @@ from minikafka.log.config import FOREVER
 from minikafka.log.errors import LogError
 from minikafka.log.manager import LogManager
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication.flushes import Flushes
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.context import BrokerContext
@@ -43,13 +44,15 @@ class Housekeeping:
         self.context = context
         self._replicas = replicas
         self._reporter = reporter
+        self._flushes = Flushes(replicas, self._tell_flushed, reporter.log_failed)
         self.high_watermarks: Callable[[], dict[TopicPartition, int]] = dict
         """Those that are to be written down."""
         self.flushed: Callable[[HostedPartition], None] = lambda _: None
         """Told of each flush that is over."""
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="disk")
         self._tasks: list[asyncio.Task[None]] = []
-        self._flushes: set[asyncio.Task[bool]] = set()
+        self._running: set[asyncio.Task[bool]] = set()
+        """Flushes that are under way."""
         self._stopped = False
 
     def start(self, logs: LogManager) -> None:
@@ -73,8 +76,8 @@ class Housekeeping:
         self._stopped = True
         for task in self._tasks:
             task.cancel()
-        if self._flushes:
-            await asyncio.wait(self._flushes)
+        if self._running:
+            await asyncio.wait(self._running)
         self._pool.shutdown(wait=True)
 
     # -- flush ------------------------------------------------------------------------------------------------------------
@@ -96,34 +99,26 @@ class Housekeeping:
 
     def flush_soon(self, partition: HostedPartition) -> None:
         """Begin a flush unless one is under way, which goes on for as long as flush.messages wants more of them (R17)."""
-        if partition.flushing or self._stopped:
+        if self._stopped or not self._flushes.claim(partition):
             return
-        partition.flushing = True
         task = self.context.supervisor.once(f"flush of {partition.topic_partition}", self._flush, partition)
-        self._flushes.add(task)
-        task.add_done_callback(self._flushes.discard)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     async def _flush(self, partition: HostedPartition) -> None:
-        """Make what is appended durable; the fsync runs on a thread, and what is appended meanwhile shares the next one."""
+        """Make what is appended durable; the fsync runs on a thread."""
         loop = asyncio.get_running_loop()
         try:
-            while self._is_hosted(partition) and not self._stopped:
-                log = partition.log
-                job = log.start_flush()
+            while not self._stopped and (job := self._flushes.next(partition)) is not None:
                 await loop.run_in_executor(self._pool, job.run, self.context.clock.now)
-                self.context.stats.observe_flush(log.complete_flush(job))
-                self._replicas.flushed(partition)
-                self.flushed(partition)
-                if not log.owes_flush:
-                    return
-        except LogError as error:
-            self._reporter.log_failed(partition, error)
+                seconds = self._flushes.done(partition, job)
+                if seconds is not None:
+                    self.context.stats.observe_flush(seconds)
         finally:
-            partition.flushing = False
+            self._flushes.give_up(partition)
 
-    def _is_hosted(self, partition: HostedPartition) -> bool:
-        """Not of a log that was deleted or went offline while its flush was under way: its files are closed."""
-        return self._replicas.get(*partition.topic_partition) is partition and partition.log.failure is None
+    def _tell_flushed(self, partition: HostedPartition) -> None:
+        self.flushed(partition)  # which is given later
 
     # -- checkpoints (R11) --------------------------------------------------------------------------------------------------
 

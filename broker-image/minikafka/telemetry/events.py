@@ -50,7 +50,7 @@ FIELDS: Mapping[str, Field] = {
     "partition_epoch": Field("int", "partition epoch"),
     "partitions": Field("int", "partitions concerned"),
     "previous": Field("str", "the value before; null: there was none"),
-    "place": Field("str", "FILE:LINE in the source"),
+    "place": Field("str", "MODULE:LINE in the source"),
     "previous_leader": Field("int", "broker that led before; -1: none"),
     "reason": Field("str", "why, in one or a few words"),
     "records": Field("int", "records concerned"),

@@ -11,6 +11,7 @@ from minikafka.log.errors import LogError
 from minikafka.metadata.image import MIN_ISR
 from minikafka.protocol.errors import KafkaError
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication.offsets import delete_records
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -54,7 +55,9 @@ class Admin:
         world, partition = self._world, leader.partitions[tp]
         start = partition.log.log_start_offset
         try:
-            partition.log.increment_log_start_offset(before)
+            error, _ = delete_records(partition, before)
+            if error:
+                return
             partition.log.delete_old_segments(world.now_ms, partition.high_watermark)
             if partition.log.log_start_offset > max(start, before):  # some of the rest was old by then
                 world.watcher.retained(leader, partition, partition.log.log_start_offset)

@@ -57,6 +57,8 @@ class Ambushes:
         )
         if world.log_config({}).segment_bytes >= ONE_SEGMENT_BYTES:
             kinds += (self._slow_way_back,) * len(kinds)
+        if world.pipelined:
+            kinds += (self._restart_of_an_unheard_leader,) * len(kinds)
         self._look_for = self.random.choice(kinds)
         self._ends: dict[tuple[int, int, TopicPartition], int] = {}
         """Log ends when last looked at, by broker and incarnation."""
@@ -72,6 +74,8 @@ class Ambushes:
         self.world.slow_followers.clear()
         self.world.served_whole.clear()
         self.world.applies_late.clear()
+        if self.world.pipelining is not None:
+            self.world.pipelining.hear()
 
     def _look(self) -> None:
         nemesis = self.world.nemesis
@@ -135,6 +139,27 @@ class Ambushes:
             return False
         self.world.scheduler.at(after, strike)
         return True
+
+    # -- restarts ------------------------------------------------------------------------------------------------------
+
+    def _restart_of_an_unheard_leader(self, nemesis: Nemesis) -> bool:
+        """A leader stops and leads again, while a producer does not hear what became of the batches it has in flight."""
+        producer = self.world.pipelining
+        if producer is None:
+            return False
+        for tp in [tp for tp in producer.partitions if producer.in_flight(tp) > 1]:
+            leader = self.world.brokers.get(self.world.checker.states[tp].leader)
+            if leader is None or not leader.up or leader.paused or not nemesis.spares(leader) or not nemesis.counts():
+                continue
+            back, again = self.random.uniform(0.3, 0.6), self.random.uniform(0.8, 1.5)
+            producer.deaf = True
+            leader.shut_down()
+            nemesis.back_in(leader, back)
+            self.world.note(f"producer {producer.producer_id} hears nothing")
+            self.world.scheduler.at(back + again, partial(nemesis.prefer, tp, leader.id))
+            self.world.scheduler.at(back + again + 0.2, producer.hear)
+            return True
+        return False
 
     # -- admins and networks ------------------------------------------------------------------------------------------
 

@@ -366,7 +366,8 @@ class SimBroker:
             try:
                 world.rules.retain(partition, self.now_ms)
             except LogError as error:
-                world.watcher.retained(self, partition, min(partition.high_watermark, log.segments[-1].base_offset))
+                if log.failure is not None:  # left half done: how much of it is gone nobody knows
+                    world.watcher.retained(self, partition, min(partition.high_watermark, log.segments[-1].base_offset))
                 self.log_dir.log_failed(partition, error)
             if log.log_start_offset > before:
                 world.note(f"b{self.id} {partition.topic_partition} log start {before} -> {log.log_start_offset}: old")

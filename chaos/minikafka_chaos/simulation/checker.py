@@ -88,12 +88,13 @@ class Checker(Watcher):
         self.without_power.discard(broker.id)
         with unrefused(broker.disk):
             for tp, log in broker.logs.logs.items():
-                self.logs.opened(broker, tp, log)
+                if self._log_exists(broker, tp):
+                    self.logs.opened(broker, tp, log)
         self.disks.started(broker)
 
     def reopened(self, broker: SimBroker, tp: TopicPartition) -> None:
         """A log that was offline was opened anew, as after a crash of the process."""
-        if broker.up and broker.logs is not None:
+        if broker.up and broker.logs is not None and self._log_exists(broker, tp):
             with unrefused(broker.disk):
                 self.logs.opened(broker, tp, broker.logs.logs[tp])
             self._held_somewhere(tp)
@@ -129,7 +130,7 @@ class Checker(Watcher):
     ) -> None:
         """Remember what a restart must find at least."""
         for tp, partition in broker.partitions.items():
-            if self._exists(tp, partition) and (marks is None or tp in marks):
+            if self.exists(tp, partition) and (marks is None or tp in marks):
                 written, before = partition.high_watermark, self.marks.get((broker.id, tp), 0)
                 if marks is not None:
                     written = marks[tp]
@@ -143,7 +144,7 @@ class Checker(Watcher):
             tp = partition.topic_partition
             if partition.log.failure is not None or tp in broker.log_dir.policy:
                 continue  # memory and disk may differ; nobody is told anything of it
-            if self._exists(tp, partition) and self._has_changed(broker, tp, partition):
+            if self.exists(tp, partition) and self._has_changed(broker, tp, partition):
                 with unrefused(broker.disk):
                     self._mirror(broker, tp, partition)
                 self._candidate(tp, broker)
@@ -275,7 +276,7 @@ class Checker(Watcher):
         self.isr.fetched(broker, partition, leader)
         tp, epoch = partition.topic_partition, partition.leader_epoch
         rightful = self.leaders.get((tp, epoch))
-        if self._exists(tp, partition) and (sent_in != epoch or leader != rightful):
+        if self.exists(tp, partition) and (sent_in != epoch or leader != rightful):
             self.fail(
                 "B12 ValidFetcherState",
                 f"broker {broker.id} follows {tp} in epoch {epoch}, which broker {rightful} leads, and takes an answer "
@@ -391,7 +392,7 @@ class Checker(Watcher):
         if state is None or not broker.up or (broker.id not in state.isr and broker.id not in state.elr):
             return
         partition = broker.leading.replicas.get(tp.topic, tp.partition)
-        if partition is None or partition.role == 0 or not self._exists(tp, partition):
+        if partition is None or partition.role == 0 or not self.exists(tp, partition):
             return
         if partition.partition_epoch < state.partition_epoch and partition.leader_epoch != state.leader_epoch:
             return
@@ -436,10 +437,16 @@ class Checker(Watcher):
         """A broker's replicas match the image."""
         self.terms.settled(broker)
 
-    def _exists(self, tp: TopicPartition, partition: Partition) -> bool:
+    def exists(self, tp: TopicPartition, partition: Partition) -> bool:
         """Whether a replica is one of a topic that there is, not of one that was deleted before."""
         topic_id = self.topic_ids.get(tp.topic)
         return topic_id is not None and topic_id.bytes == partition.topic_id
+
+    def _log_exists(self, broker: SimBroker, tp: TopicPartition) -> bool:
+        """Whether a log on a broker's disk is one of a topic that there is; one that was deleted is told by its topic id."""
+        assert broker.logs is not None
+        found, topic_id = broker.logs.topic_ids.get(tp), self.topic_ids.get(tp.topic)
+        return topic_id is not None and found in (None, topic_id)
 
     def _forget(self, topic: str) -> None:
         """It was deleted: one of the same name that comes later is another."""
@@ -447,10 +454,13 @@ class Checker(Watcher):
             for tp in [tp for tp in table if tp.topic == topic]:
                 del table[tp]
         self.logs.forget(topic)
+        self.clients.forget(topic)
         self.leaders = {key: leader for key, leader in self.leaders.items() if key[0].topic != topic}
         self.views = {key: View() if key[1].topic == topic else view for key, view in self.views.items()}
         self.marks = {key: mark for key, mark in self.marks.items() if key[1].topic != topic}
         self.excused = {tp for tp in self.excused if tp.topic != topic}
+        began = self.world.term_began
+        self.world.term_began = {key: at for key, at in began.items() if key[1].topic != topic}
 
     def _state(self, tp: TopicPartition, state: PartitionState, image: ClusterImage) -> None:
         old = self.states.get(tp)
@@ -483,6 +493,8 @@ class Checker(Watcher):
         """A replica has deleted what is old: only what is committed (B20), of a topic that may lose it, and that was too old or
         too much (B35). Where the disk refused meanwhile, nobody knows how much of it is gone."""
         tp, config = partition.topic_partition, partition.log.config
+        if not self.exists(tp, partition):
+            return
         if (
             start > partition.high_watermark
             or not config.delete
@@ -519,6 +531,8 @@ class Checker(Watcher):
         leader = partition.leader
         assert leader is not None
         self.isr.proposed(broker, proposal.topic_partition)
+        if not self.exists(proposal.topic_partition, partition):
+            return  # of a topic that was deleted; it has not heard of that
         members = {m for m, _ in proposal.isr}
         removed = [m for m in leader.isr.committed if m not in members]
         began = self.world.term_began.setdefault((broker.id, proposal.topic_partition, leader.epoch), self.world.now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from minikafka.protocol.types import TopicPartition
 
@@ -10,11 +10,31 @@ from minikafka_chaos.simulation.mirror import GONE, Identity
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.checker import Checker
-    from minikafka_chaos.simulation.clients import Consumer, Producer
+    from minikafka_chaos.simulation.clients import Consumer
     from minikafka_chaos.simulation.world import World
 
 PROGRESS_SECONDS = 5.0
 """Longer than a session, an ISR shrink, a death of the controller meanwhile and the client's timeouts, one after the other."""
+
+
+SENDS_KEPT = 10
+"""Twice as many as a producer may have in flight for a partition."""
+
+
+class Send(Protocol):
+    """A batch of a producer."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def tp(self) -> TopicPartition: ...
+    @property
+    def acks(self) -> int: ...
+    @property
+    def values(self) -> list[str]: ...
+    @property
+    def order(self) -> int:
+        """Its place among all that the producer sends to this partition."""
 
 
 class Ack(NamedTuple):
@@ -38,7 +58,8 @@ class ClientChecks:
         self.sent_again: set[str] = set()
         self.passed_over: dict[TopicPartition, list[tuple[int, int]]] = {}
         """What readers did not get to see, because it had been deleted by request: from, to."""
-        self.last_ack: dict[Producer, int] = {}
+        self._last_acks: dict[tuple[int, TopicPartition], list[tuple[int, int]]] = {}
+        """By producer id and partition: the order and the offset of the last batches that were acknowledged."""
         self.ack_times: dict[TopicPartition, float] = {}
 
     def excuse(self, tp: TopicPartition, end: int) -> None:
@@ -47,11 +68,19 @@ class ClientChecks:
         self.seen = {key: value for key, value in self.seen.items() if key[0] != tp or key[1] < end}
         self.ends[tp] = []
 
-    def sent(self, producer: Producer) -> None:
+    def forget(self, topic: str) -> None:
+        """It was deleted: what clients know of it says nothing of the next one of its name."""
+        for table in (self.acks, self.ends, self.passed_over, self.ack_times):
+            for tp in [tp for tp in table if tp.topic == topic]:
+                del table[tp]
+        self.seen = {key: value for key, value in self.seen.items() if key[0].topic != topic}
+        self.where = {key: offset for key, offset in self.where.items() if key[0].topic != topic}
+
+    def sent(self, producer: Send) -> None:
         for value in producer.values:
             self.sent_values[value] = producer.acks
 
-    def begins_anew(self, producer: Producer, error: str, by_leader: bool = True) -> None:
+    def begins_anew(self, producer: Send, error: str, by_leader: bool = True) -> None:
         """A broker refused a sequence number: right only where an acknowledged batch was lost with good reason.
 
         A zombie refuses it rightly, too (``by_leader`` is false): its successor has taken batches that it does not have.
@@ -62,7 +91,7 @@ class ClientChecks:
             )
         self.sent_again.update(producer.values)
 
-    def answered(self, producer: Producer, crc: int, offset: int) -> None:
+    def answered(self, producer: Send, crc: int, offset: int) -> None:
         """A positive answer, of any copy of a batch: some leader has written it there (A19), whoever has lost it since."""
         if not self.checker.logs.was_written(producer.tp, offset, crc):
             self.checker.fail(
@@ -71,11 +100,17 @@ class ClientChecks:
                 f"wrote it; acks={producer.acks}",
             )
 
-    def acknowledged(self, producer: Producer, offset: int) -> None:
+    def acknowledged(self, producer: Send, offset: int) -> None:
+        """A positive answer to a producer that sends all the time."""
+        if producer.acks == -1:
+            self.promised(producer, offset)
+            self._in_order(producer, offset)
+            self._progresses(producer.tp)
+            self.ack_times[producer.tp] = self.world.now
+
+    def promised(self, producer: Send, offset: int) -> None:
         """A positive answer is a promise (A15): with acks=all the record is committed, at that offset."""
         tp = producer.tp
-        if producer.acks != -1:
-            return
         self.world.acked += len(producer.values)
         truth = self.checker.truth.get(tp, [])
         last = offset + len(producer.values)
@@ -83,15 +118,20 @@ class ClientChecks:
             self.checker.fail(
                 "A15 ack-offset", f"{tp}: {producer.values} acknowledged at {offset}, the true HW is {len(truth)}"
             )
-        if offset <= self.last_ack.get(producer, -1) and tp not in self.checker.excused:
-            self.checker.fail(
-                "A9 nonmonotonic-send",
-                f"{tp}: {producer.values} acknowledged at {offset}, the send before at {self.last_ack[producer]}",
-            )
-        self.last_ack[producer] = offset
-        self._progresses(tp)
-        self.ack_times[tp] = self.world.now
         self.acks.setdefault(tp, []).extend(Ack(offset + i, v) for i, v in enumerate(producer.values))
+
+    def _in_order(self, producer: Send, offset: int) -> None:
+        """What a producer sends later comes later in the log (A9), in whatever order the answers come."""
+        known = self._last_acks.setdefault((producer.producer_id, producer.tp), [])
+        for order, at in known:
+            if (order < producer.order) != (at < offset) and producer.tp not in self.checker.excused:
+                self.checker.fail(
+                    "A9 nonmonotonic-send",
+                    f"{producer.tp}: {producer.values}, number {producer.order}, acknowledged at {offset}, number {order} "
+                    f"at {at}",
+                )
+        known.append((producer.order, offset))
+        del known[:-SENDS_KEPT]
 
     def _progresses(self, tp: TopicPartition) -> None:
         """While a minority is down and nothing else is wrong, acknowledgements go on (A16)."""
@@ -130,7 +170,11 @@ class ClientChecks:
                 f"{tp} {offset}: {before!r} was read before, now {value!r}",
             )
         other = self.where.setdefault((tp, value), offset)
-        if other != offset and tp not in self.checker.excused and value not in self.sent_again:
+        if min(other, offset) < self.checker.deleted.get(
+            tp, 0
+        ):  # with its records, replicas may have forgotten the producer
+            self.where[tp, value] = other = max(other, offset)
+        elif other != offset and tp not in self.checker.excused and value not in self.sent_again:
             self.checker.fail(
                 "A3 duplicate", f"{tp}: {value!r} at offsets {other} and {offset} though its producer is idempotent"
             )

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.records import HEADER, BatchHeader, Record, RecordBatch, build_batch, iterate_batches
+from minikafka.protocol.records import (
+    HEADER,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    Record,
+    RecordBatch,
+    build_batch,
+    iterate_batches,
+)
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.metadata_client import Client
@@ -17,6 +28,21 @@ if TYPE_CHECKING:
 
 RETRY = 0.05
 TIMEOUT = 0.8
+OUT_OF_SEQUENCE = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH))
+"""The broker remembers something else of the producer, or nothing."""
+
+
+def batch_of(
+    values: Sequence[str],
+    now_ms: int,
+    producer_id: int = NO_PRODUCER_ID,
+    epoch: int = NO_PRODUCER_EPOCH,
+    sequence: int = NO_SEQUENCE,
+) -> tuple[bytes, int]:
+    """A batch with these values and its CRC, which leaders do not change: they stamp what lies outside it."""
+    records = [Record(i, now_ms, None, value.encode()) for i, value in enumerate(values)]
+    batch = bytes(build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
+    return batch, BatchHeader._make(HEADER.unpack_from(batch)).crc
 
 
 class Producer(Client):
@@ -32,10 +58,12 @@ class Producer(Client):
         self.sequence = 0
         self.epoch = 0
         self.made = 0
+        self.order = 0
+        """The number of the last batch."""
         self.stopped = False
         self.batch: bytes | None = None
         self.crc = 0
-        """Of the last batch. Leaders stamp what lies outside it."""
+        """Of the last batch."""
         self.values: list[str] = []
         self._attempt = 0
         world.scheduler.at(world.random.uniform(0.3, 0.6), self.next)
@@ -51,16 +79,13 @@ class Producer(Client):
         count = 1 if self.world.random.random() < 0.8 else self.world.random.randint(2, 4)
         self.values = [f"p{self.producer_id}-{self.made + i}" for i in range(count)]
         self.made += count
+        self.order += 1
         self._build()
         self.world.checker.clients.sent(self)
         self._send()
 
     def _build(self) -> None:
-        records = [Record(i, self.world.now_ms, None, v.encode()) for i, v in enumerate(self.values)]
-        self.batch = bytes(
-            build_batch(records, producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=self.sequence)
-        )
-        self.crc = BatchHeader._make(HEADER.unpack_from(self.batch)).crc
+        self.batch, self.crc = batch_of(self.values, self.world.now_ms, self.producer_id, self.epoch, self.sequence)
         self.sequence += len(self.values)
 
     def _begin_anew(self, error: ErrorCode, by_leader: bool) -> None:
@@ -84,12 +109,12 @@ class Producer(Client):
                 self._send()
 
         def answered(answer: Any) -> None:
-            error, offset = answer
+            ((error, offset),) = answer
             if not error:
                 self.world.checker.clients.answered(self, crc, offset)
             if self.batch is not batch:
                 return  # another copy of it was answered before
-            if error in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH):
+            if error in OUT_OF_SEQUENCE:
                 if self._attempt == attempt:
                     self._begin_anew(error, by_leader)
                 return
@@ -112,7 +137,7 @@ class Producer(Client):
         def serve(broker: SimBroker, reply: Reply) -> None:
             nonlocal by_leader
             by_leader = self.world.checker.leads(broker.id, tp)
-            broker.leading.produce(tp, batch, acks, reply)
+            broker.leading.produce([(tp, batch)], acks, reply)
 
         self.world.network.request(CLIENT, leader, serve, answered, refused)
         self.world.scheduler.at(TIMEOUT, again)

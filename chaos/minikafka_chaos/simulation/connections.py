@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka_chaos.links.registry import LinkFaults
 from minikafka_chaos.links.rules import LinkRule, Way
-from minikafka_chaos.simulation.network import Handler, Network, Reply
+from minikafka_chaos.simulation.network import Handler, Network, Reply, Stream
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.cluster import SimCluster
@@ -72,8 +72,9 @@ class Connections(Network):
         on_refused: Callable[[], None] | None = None,
         *,
         fetch: bool = False,
+        stream: Stream | None = None,
     ) -> None:
-        del fetch
+        del fetch, stream  # every connection keeps the order
         world = self.world
         sender = world.brokers.get(source)
         incarnation = sender.incarnation if sender is not None else 0

@@ -71,7 +71,7 @@ class DiskChecks:
             found = LeaderEpochCache.load(broker.disk, log.directory).entries
         except MalformedCheckpoint:
             found = None
-        if found is None and (log.epochs.dirty or log.flush_job is not None):
+        if found is None and (log.epochs.dirty or log.flush_under_way):
             return
         starts = dict(found or ())
         if found is None or any(starts.get(epoch, start + 1) > start for epoch, start in flushed):

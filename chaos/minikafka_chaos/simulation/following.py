@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FollowerData
 from minikafka.replication.fetch_loop import BACKOFF_SECONDS_FIRST, FetcherPool, Key, Taken
 from minikafka.replication.follower import FetchOutcome, FetchPosition
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.offsets import EARLIEST, LATEST, list_offset
 from minikafka.replication.partition import Partition
 
 from minikafka_chaos.simulation import reports
@@ -141,8 +141,10 @@ class SimFetcher:
 
         def serve(leader: SimBroker, reply: Reply) -> None:
             there = leader.partitions.get(tp)
-            if there is not None and there.check_leader(position.leader_epoch) is ErrorCode.NONE:
-                reply((there.log.log_start_offset, there.log.log_end_offset))
+            if there is not None:
+                start, end = (list_offset(there, position.leader_epoch, at, replica=True) for at in (EARLIEST, LATEST))
+                if not start.error and not end.error:
+                    reply((start.offset, end.offset))
 
         def answered(offsets: Any) -> None:
             earliest, latest = offsets

@@ -119,7 +119,7 @@ INVARIANTS: Mapping[str, Invariant] = {
         "the epoch cache of a log names the epochs that its batches have, and where they begin", "KIP-101, KIP-279"
     ),
     "B22 ProducerState": Invariant(
-        "what a replica remembers of each idempotent producer is its last batch in the log", "KIP-98, KIP-360"
+        "what a replica remembers of each idempotent producer are its last batches in the log", "KIP-98, KIP-360"
     ),
     "B23 Indexes": Invariant(
         "an index entry points to the batch it speaks of; a time index to the first that is so new", "Kafka's LogSegment"

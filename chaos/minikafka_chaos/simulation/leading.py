@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from minikafka.log.results import FetchSlice
@@ -13,6 +14,7 @@ from minikafka.replication.clock import Clock
 from minikafka.replication.fetch_loop import Key
 from minikafka.replication.follower import FetchPosition
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.offsets import EARLIEST, LATEST, list_offset
 from minikafka.replication.purgatory import FetchDone, FetchTopics
 from minikafka.telemetry.stats import BrokerStats
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 FETCH_BYTES_MAX = 1 << 30
 SESSIONLESS = (0, -1)
+Produced = tuple[ErrorCode, int]
+"""Of a partition in a produce: the error, and the offset of the batch's first record."""
+
 OVERDUE_SECONDS = 0.2
 """How late an answer may leave when its time is up; a sweep of the purgatory comes every 0.05 s."""
 
@@ -31,23 +36,25 @@ OVERDUE_SECONDS = 0.2
 class Waiting:
     """A request that was taken in and has no answer yet, as the checker sees it."""
 
-    __slots__ = ("answered", "deadline", "partition", "required")
+    __slots__ = ("answered", "deadline", "parts")
 
-    def __init__(self, deadline: float, partition: HostedPartition | None = None, required: int = -1) -> None:
+    def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        self.partition = partition
-        self.required = required
+        self.parts: list[tuple[HostedPartition, int]] = []
+        """Of a produce: each partition, and the high watermark that it waits for."""
         self.answered = False
 
     def overdue(self, now: float, awake_since: float) -> str | None:
         """Why it should have been answered by now, or None."""
         if self.answered:
             return None
-        partition = self.partition
-        if partition is not None and partition.leader is None:
-            return f"a produce up to {self.required} waits at a replica that leads no more"
-        if partition is not None and partition.high_watermark >= self.required:
-            return f"a produce up to {self.required} waits, the HW is {partition.high_watermark}"
+        if self.parts and all(hosted.leader is None or hosted.high_watermark >= up_to for hosted, up_to in self.parts):
+            told = ", ".join(
+                f"{hosted.topic_partition} up to {up_to}, "
+                + ("which is led no more" if hosted.leader is None else f"the HW is {hosted.high_watermark}")
+                for hosted, up_to in self.parts
+            )
+            return f"a produce waits for {told}"
         if now > max(self.deadline, awake_since) + OVERDUE_SECONDS:
             return f"its time was up at {self.deadline:.3f}, it is {now:.3f}"
         return None
@@ -164,28 +171,43 @@ class Leading:
     def serve_bounds(self, tp: TopicPartition, leader_epoch: int, reply: Reply) -> None:
         """ListOffsets, earliest and latest; ``reply`` gets (start, end, leader epoch) when this leader knows them."""
         partition = self.broker.partitions.get(tp)
-        if partition is not None and not partition.check_leader(leader_epoch) and partition.leader is not None:
-            end = partition.leader.end_offset_for_clients()
-            if end is not None:
-                reply((partition.log.log_start_offset, end, partition.leader_epoch))
+        if partition is not None:
+            start, end = (list_offset(partition, leader_epoch, at, replica=False) for at in (EARLIEST, LATEST))
+            if not start.error and not end.error:
+                reply((start.offset, end.offset, end.leader_epoch))
 
-    def produce(self, tp: TopicPartition, batch: bytes, acks: int, reply: Reply) -> None:
-        """A client's batch; ``reply`` gets (error, base offset)."""
+    def produce(self, parts: Sequence[tuple[TopicPartition, bytes]], acks: int, reply: Reply) -> None:
+        """A client's batches, one for a partition; ``reply`` gets a list of :data:`Produced`."""
         world = self.broker.world
-        partition = self.broker.partitions.get(tp)
-        before = -1 if partition is None else partition.log.log_end_offset
-        waiting = Waiting(world.now + world.produce_timeout, partition)
+        waiting, before = began_to_wait(self.broker, parts)
 
         def respond(results: list[tuple[str, list[PartitionResult]]]) -> None:
             waiting.answered = True
-            result = results[0][1][0]
-            reply((ErrorCode(result.error), result.base_offset))
+            reply([(ErrorCode(row.error), row.base_offset) for _, rows in results for row in rows])
 
-        records = memoryview(bytearray(batch))
+        topics: dict[str, list[tuple[int, memoryview | None]]] = {}
+        for tp, batch in parts:
+            topics.setdefault(tp.topic, []).append((tp.partition, memoryview(bytearray(batch))))
         timeout_ms = int(world.produce_timeout * 1000)
-        self.replicas.produce(ProduceRequest(None, acks, timeout_ms, [(tp.topic, [(tp.partition, records)])]), respond)
-        if partition is not None and not waiting.answered:
-            waiting.required = partition.log.log_end_offset
-            self._waiting.append(waiting)
-        if partition is not None and partition.log.log_end_offset > before:
-            world.note(f"b{self.broker.id} {tp} leads append {before}..{partition.log.log_end_offset}")
+        self.replicas.produce(ProduceRequest(None, acks, timeout_ms, list(topics.items())), respond)
+        self._waiting += wait_for(self.broker, waiting, before)
+
+
+def began_to_wait(
+    broker: SimBroker, parts: Sequence[tuple[TopicPartition, bytes]]
+) -> tuple[Waiting, list[tuple[HostedPartition, int]]]:
+    """Before a produce is served: who waits, and each of its partitions with the log end offset that it has now."""
+    hosted = [partition for tp, _ in parts if (partition := broker.partitions.get(tp)) is not None]
+    deadline = broker.world.now + broker.world.produce_timeout
+    return Waiting(deadline), [(partition, partition.log.log_end_offset) for partition in hosted]
+
+
+def wait_for(broker: SimBroker, waiting: Waiting, before: list[tuple[HostedPartition, int]]) -> list[Waiting]:
+    """After it was served: it waits, unless it is answered already."""
+    for partition, end in before:
+        if (now := partition.log.log_end_offset) > end:
+            broker.world.note(f"b{broker.id} {partition.topic_partition} leads append {end}..{now}")
+    if waiting.answered or not before:
+        return []
+    waiting.parts = [(partition, partition.log.log_end_offset) for partition, _ in before]
+    return [waiting]

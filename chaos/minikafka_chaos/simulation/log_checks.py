@@ -83,7 +83,8 @@ class LogChecks:
         Of a producer all of whose records were deleted, a broker may have forgotten where it was.
         """
         header = whole.header
-        before = view.last_batches.get(header.producer_id)
+        recent = view.recent_batches.get(header.producer_id)
+        before = recent[-1] if recent else None
         if before is None or before.last_offset >= header.base_offset:
             return
         if before.last_offset < max(view.start, self._checker.deleted.get(tp, 0)):

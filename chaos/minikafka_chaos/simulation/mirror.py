@@ -6,11 +6,13 @@ producer state, indexes) can be compared with it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from minikafka.log.log import Log
+from minikafka.log.producer_state import BATCHES_RETAINED
 from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.protocol.records import RecordBatch, add_sequence
 
@@ -60,15 +62,15 @@ class View:
     """What the checker remembers of one hosted replica."""
 
     __slots__ = (
-        "agreed", "checked_start", "hw", "hw_epoch", "identities", "last_batches", "leads_in", "looked_at",
-        "partition_epoch", "producer_batches", "start", "term",
+        "agreed", "checked_start", "hw", "hw_epoch", "identities", "leads_in", "looked_at",
+        "partition_epoch", "producer_batches", "recent_batches", "start", "term",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.identities: list[Identity] = []
         self.producer_batches: list[ProducerBatch] = []
-        self.last_batches: dict[int, ProducerBatch] = {}
-        """By producer id."""
+        self.recent_batches: dict[int, deque[ProducerBatch]] = {}
+        """By producer id, as many as a broker remembers."""
         self.agreed = 0
         """How many records from the start are known to be the committed ones; see :meth:`agrees_with`."""
         self.start = 0
@@ -90,7 +92,9 @@ class View:
         batches = self.producer_batches
         while batches and batches[-1].last_offset >= end:
             batches.pop()
-        self.last_batches = {batch.producer_id: batch for batch in batches}
+        self.recent_batches.clear()
+        for batch in batches:
+            self._remember(batch)
 
     def begin_at(self, start: int) -> None:
         """The log begins at ``start`` now: what is before it can no longer be read."""
@@ -116,7 +120,10 @@ class View:
                 header.base_offset, header.last_offset, header.max_timestamp,
             )  # fmt: skip
             self.producer_batches.append(batch)
-            self.last_batches[header.producer_id] = batch
+            self._remember(batch)
+
+    def _remember(self, batch: ProducerBatch) -> None:
+        self.recent_batches.setdefault(batch.producer_id, deque(maxlen=BATCHES_RETAINED)).append(batch)
 
     def agrees_with(self, truth: list[Identity], deleted: int) -> int:
         """How many of the committed records this replica has from the start without a difference, ``deleted`` ones counted.
@@ -157,12 +164,14 @@ def epochs_differ(log: Log, view: View, led: set[int], disk_may_refuse: bool) ->
             wanted.append((epoch, offset))
     found = [(entry.epoch, entry.start_offset) for entry in log.epochs.entries]
     shown = f"the epoch cache has {found}, the batches from {start} to {end} have {wanted}"
+    if disk_may_refuse:  # the entry that covers the start begins there, whatever the disk has of it
+        found = found[sum(offset <= start for _, offset in found[1:]) :]
+        if found and found[0][1] < start:
+            found[0] = (found[0][0], start)
     if found and found[-1][1] == end and (found[-1][0] in led or start == end):
         found.pop()
     while found and found[-1][1] >= end and disk_may_refuse:
         found.pop()
-    if disk_may_refuse:
-        found = found[sum(offset <= start for _, offset in found[1:]) :]
     if found and wanted and found[0][0] == wanted[0][0] and found[0][1] <= start:
         found[0] = wanted[0]
     return None if found == wanted else shown
@@ -171,19 +180,25 @@ def epochs_differ(log: Log, view: View, led: set[int], disk_may_refuse: bool) ->
 def producers_differ(log: Log, view: View) -> str | None:
     """How what the log remembers of idempotent producers differs from the batches in it, or None (KIP-98).
 
-    Of a producer all of whose records are deleted, it may remember something or nothing.
+    Of a producer all of whose records are deleted, it may remember something or nothing; of the batches before the last one
+    what it has is right, and it may have fewer than it once had.
     """
-    for producer_id, batch in view.last_batches.items():
-        state = log.producers.get(producer_id)
+    for producer_id, recent in view.recent_batches.items():
+        batch, state = recent[-1], log.producers.get(producer_id)
         if batch.last_offset < log.log_start_offset:
             continue
         remembered = None if state is None or not state.batches else state.batches[-1]
         if state is None or remembered is None or state.epoch != batch.epoch or tuple(remembered) != batch[2:]:
             held = None if state is None else (state.epoch, remembered)
             return f"of producer {producer_id} it remembers {held}, the last batch is {batch}"
+        start = log.log_start_offset
+        known = [tuple(each) for each in state.batches if each.last_offset >= start]
+        there = [tuple(each[2:]) for each in recent if each.epoch == state.epoch and each.last_offset >= start]
+        if known != there[-len(known) :]:
+            return f"of producer {producer_id} it remembers {state.batches}, the last batches are {list(recent)}"
     for producer_id, state in log.producers:
         beyond = state.batches and state.batches[-1].last_offset >= log.log_start_offset
-        if beyond and producer_id not in view.last_batches:
+        if beyond and producer_id not in view.recent_batches:
             return f"of producer {producer_id} it remembers {state.batches[-1]}, which is not in the log"
     return None
 

@@ -7,7 +7,7 @@ checker: a simulator that does not find these would not find their cousins eithe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from minikafka.controller.brokers import BrokerRegistry
 from minikafka.controller.change import change
@@ -31,10 +31,7 @@ from minikafka_chaos.simulation.membership_mutants import MEMBERSHIP_SEEDS
 from minikafka_chaos.simulation.processes.server_mutants import SERVER_SEEDS
 from minikafka_chaos.simulation.shell_mutants import SHELL_SEEDS
 from minikafka_chaos.simulation.store_mutants import STORE_SEEDS
-
-if TYPE_CHECKING:
-    pass
-
+from minikafka_chaos.simulation.writing_mutants import WRITING_SEEDS
 
 # -- followers ---------------------------------------------------------------------------------------------------------------
 
@@ -346,6 +343,7 @@ BUG_SEEDS: Mapping[str, BugSeed] = {
         *DISK_SEEDS,
         *STORE_SEEDS,
         *SERVER_SEEDS,
+        *WRITING_SEEDS,
         BugSeed("truncate-to-hw", "follower truncates to its HW instead of the end of the epoch", "before KIP-101",
                 rules_with(follower=_TruncatesToHighWatermark)),
         BugSeed("no-epoch-at-become-leader", "no epoch entry when a leader takes over", "KAFKA-6361, KIP-279",

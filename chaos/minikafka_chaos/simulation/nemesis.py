@@ -14,6 +14,7 @@ from minikafka.metadata.image import NO_LEADER
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.admin import Admin
+from minikafka_chaos.simulation.passing import VISITED
 from minikafka_chaos.simulation.processes.admin import WireAdmin
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 MORE_THAN_ALL, MORE_THAN_ALL_SHARE = "6", 0.3
 """A min.insync.replicas above every replication factor, and the share of runs that end with it."""
 
-UNUSED = "unused"
-"""A topic without clients."""
-
 
 class Nemesis:
     """Injects a fault every now and then until :meth:`heal`."""
@@ -36,6 +34,7 @@ class Nemesis:
         self.active = True
         self.count = 0
         self._ambushed: set[int] = set()
+        self._flips = Random(f"flips {world.scheduler.seed}")
         self._admin = WireAdmin(world, world.scheduler.seed) if world.of_processes else Admin(world, self._ask)
         self.profile = world.random.choice(world.plan.profiles)
         self.minority = self.profile.name == "minority"
@@ -354,7 +353,8 @@ class Nemesis:
         self._admin.elect()
 
     def flip(self) -> None:
-        """An admin moves a leader to a follower that lags and soon back, while the old leader hears of it late or never."""
+        """An admin moves a leader to a follower that lags and soon back, while the old leader hears of it late or never; and
+        often a third replica, too, which goes on fetching from the leader that it knows in a term that is long over."""
         random, states = self.world.random, self.world.checker.states
         if not states:
             return
@@ -367,10 +367,20 @@ class Nemesis:
         lag, away = random.uniform(0.05, 0.3), random.uniform(0.05, 0.6)
         self.cut_links([(new, old), (old, new)], f"{new}<->{old}", lag)
         self.world.store.slow[old] = lag + away * random.uniform(0.5, 2.0)
+        third = [m for m in states[tp].replicas if m not in (old, new)]
+        if third and self._flips.random() < self.world.plan.unheard:
+            broker, late = self._flips.choice(third), lag + away + self._flips.uniform(0.9, 1.3)
+            self._hears_late(broker, late, late)
         self.world.note(f"{tp} moves from b{old} to b{new} and back")
         self.world.scheduler.at(lag, lambda: self.prefer(tp, new))
         self.world.scheduler.at(lag + away, lambda: self.prefer(tp, old))
         self.world.scheduler.at(lag + away + random.uniform(0.1, 1.0), lambda: self.world.store.on_time(old))
+
+    def _hears_late(self, broker: int, late: float, ends: float) -> None:
+        """What was decided ``late`` seconds ago, until ``ends`` seconds from now."""
+        self.world.store.slow[broker] = late
+        self.world.note(f"b{broker} hears from the store {late:.2f} s late")
+        self.world.scheduler.at(ends, lambda: self.world.store.on_time(broker))
 
     def prefer(self, tp: TopicPartition, leader: int, *, reorder: bool = True, elect: bool = True) -> None:
         """Reorder the replicas and elect the preferred one, as two requests of an admin, or one of them."""
@@ -444,10 +454,10 @@ class Nemesis:
         self._admin.reassign(tp, target)
 
     def remake_topic(self) -> None:
-        """An admin makes a topic that nobody uses, deletes it, or deletes it and makes it anew at once under the same name."""
-        desired = NewTopic(UNUSED, self.world.random.choice((1, 2)), self.world.random.choice((2, 3)))
+        """An admin makes a topic, deletes it, or deletes it and makes it anew at once under the same name."""
+        desired = NewTopic(VISITED, self.world.random.choice((1, 2)), self.world.random.choice((2, 3)))
         make_anew = self.world.random.random() < 0.5
-        self.world.note(f"topic {UNUSED} is made or deleted{' and made anew' if make_anew else ''}")
+        self.world.note(f"topic {VISITED} is made or deleted{' and made anew' if make_anew else ''}")
         self._admin.remake(desired, make_anew)
 
     def _ask(self, decide: Callable[[Controller], Any]) -> None:
@@ -461,10 +471,8 @@ class Nemesis:
         """One broker learns late what the controller decided, as with a slow watch."""
         broker = self._leader() if self.world.random.random() < 0.7 else self._any()
         if broker is not None:
-            late = self.world.random.uniform(0.2, 1.5)
-            self.world.store.slow[broker.id] = late
-            self.world.note(f"b{broker.id} hears from the store {late:.2f} s late")
-            self.world.scheduler.at(self.world.random.uniform(0.5, 3.0), lambda: self.world.store.on_time(broker.id))
+            late, ends = self.world.random.uniform(0.2, 1.5), self.world.random.uniform(0.5, 3.0)
+            self._hears_late(broker.id, late, ends)
 
     def delete_records(self) -> None:
         """An admin deletes the older half of what is committed (DeleteRecords)."""
@@ -474,6 +482,8 @@ class Nemesis:
         for tp, partition in broker.partitions.items():
             if tp.topic == OFFSETS_TOPIC:
                 continue  # nobody may: it is compacted
+            if not self.world.checker.exists(tp, partition):
+                continue  # of a topic that was deleted
             if partition.leader is not None and self.world.random.random() < 0.7:
                 start = partition.log.log_start_offset
                 to = start + (partition.high_watermark - start) // 2

@@ -22,6 +22,26 @@ Reply = Callable[[Any], None]
 Handler = Callable[["SimBroker", Reply], None]
 
 
+class Stream:
+    """A client's connection: what is sent over it arrives in order, at one incarnation of a broker, or not at all."""
+
+    __slots__ = ("arrives_at", "closed", "incarnation")
+
+    def __init__(self) -> None:
+        self.arrives_at = 0.0
+        """No earlier does the next request arrive."""
+        self.closed = False
+        self.incarnation: int | None = None
+        """Which the first request came to."""
+
+    def reaches(self, broker: SimBroker) -> bool:
+        """Whether a request arrives that is due now."""
+        if self.incarnation is None:
+            self.incarnation = broker.incarnation
+        self.closed |= not broker.up or broker.incarnation != self.incarnation
+        return not self.closed
+
+
 class Network:
     """Requests between nodes. Delays are in virtual seconds."""
 
@@ -55,8 +75,12 @@ class Network:
         on_refused: Callable[[], None] | None = None,
         *,
         fetch: bool = False,
+        stream: Stream | None = None,
     ) -> None:
-        """Have ``handler`` run at ``target``; its reply comes back to the same incarnation of ``source``, or never."""
+        """Have ``handler`` run at ``target``; its reply comes back to the same incarnation of ``source``, or never.
+
+        ``stream``: a client's connection that keeps the order of its requests; without one each may overtake the others.
+        """
         world = self.world
         more = self.slow_fetches.get(source, 0.0) if fetch else 0.0
         sender = world.brokers.get(source)
@@ -76,7 +100,7 @@ class Network:
             broker = world.brokers[target]
             if (source, target) in self.cut:
                 return
-            if not broker.up:
+            if not broker.up or (stream is not None and not stream.reaches(broker)):
                 if on_refused is not None:
                     if sender is None:
                         on_refused()
@@ -87,7 +111,11 @@ class Network:
 
         if self._lost(source, target):
             return
-        world.scheduler.at(self._delay() + more, arrive)
+        delay = self._delay() + more
+        if stream is not None:
+            delay = max(delay, stream.arrives_at - world.now)
+            stream.arrives_at = world.now + delay
+        world.scheduler.at(delay, arrive)
         if self.duplication and source != CLIENT and world.random.random() < self.duplication:
             world.scheduler.at(world.random.uniform(0.0, 3.0), arrive)
 

@@ -150,11 +150,11 @@ class _Lane(Client):
             return not batch.done and batch.attempt == attempt
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.produce(tp, data, acks, reply)
+            broker.leading.produce([(tp, data)], acks, reply)
 
         def answered(answer: Any) -> None:
             if is_current():
-                self._answered(batch, *answer)
+                self._answered(batch, *answer[0])
 
         def failed() -> None:
             if is_current():

@@ -24,11 +24,14 @@ from minikafka_chaos.simulation.clients import Consumer, EndOffsetWatcher, Produ
 from minikafka_chaos.simulation.cluster import SimCluster
 from minikafka_chaos.simulation.disk_faults import DiskFaults
 from minikafka_chaos.simulation.group_checks import SHARED
+from minikafka_chaos.simulation.isr_checks import UNCLEAN_ELECTION
 from minikafka_chaos.simulation.kubernetes_store import KubernetesStores
 from minikafka_chaos.simulation.leading import FETCH_BYTES_MAX
 from minikafka_chaos.simulation.members import GroupMember
 from minikafka_chaos.simulation.nemesis import Nemesis
 from minikafka_chaos.simulation.network import Network
+from minikafka_chaos.simulation.passing import PassingProducer
+from minikafka_chaos.simulation.pipelining import PipelinedProducer
 from minikafka_chaos.simulation.processes.broker import WholeBroker
 from minikafka_chaos.simulation.processes.curious import Curious
 from minikafka_chaos.simulation.processes.streams import Streams
@@ -81,6 +84,14 @@ PROFILES = (
         ),
         0.3,
     ),
+    Profile(
+        "names",
+        (
+            "remake_topic", "remake_topic", "remake_topic", "power_loss", "power_loss", "delete_records", "kill",
+            "kill_leader", "shut_down", "stale_metadata",
+        ),
+        0.25,
+    ),
     Profile("minority", ("kill", "kill_leader", "kill_leader", "kill_controller", "bounce", "shut_down"), 0.8),
 )  # fmt: skip
 """Each run has one of these: some mistakes only show when one kind of trouble is dense."""
@@ -97,8 +108,17 @@ WHOLE_SHARE = 0.05
 KUBERNETES_SHARE = 0.15
 """The share of runs whose cluster store is the one on Kubernetes."""
 
+PIPELINED_SHARE = 0.25
+"""The share of runs that have a producer with several batches in flight."""
+
+UNCLEAN_SHARE = 0.05
+"""The share of runs whose topic allows unclean elections."""
+
 RETENTION_SHARE = 0.1
 """The share of runs in which records get old soon."""
+
+UNHEARD_SHARE = 0.8
+"""The share of flips of a leader of which a third replica hears late."""
 
 SUPERVISOR_SECONDS = 0.3
 """Until a process that has ended by itself is started again."""
@@ -122,6 +142,11 @@ class Plan:
     profiles: tuple[Profile, ...] = PROFILES
     unknown_commit: float = 0.01
     whole: float = WHOLE_SHARE
+    pipelined: float = PIPELINED_SHARE
+    unclean: float = UNCLEAN_SHARE
+    unheard: float = UNHEARD_SHARE
+    passing: bool = True
+    """Whether a topic that is deleted and made anew holds records."""
     gentle: float = 0.7
     """The share of runs in which one broker at a time is down."""
     steps: int | None = None
@@ -192,6 +217,8 @@ class World(SimCluster):
         self.term_began: dict[tuple[int, TopicPartition, int], float] = {}
         self.nemesis: Nemesis | None = None
         groups = Random(f"groups {seed}")
+        self.unclean_allowed = Random(f"unclean elections {seed}").random() < self.plan.unclean
+        self.pipelined = Random(f"several in flight {seed}").random() < self.plan.pipelined
         self.groups = ("g", "other")[: groups.choice((1, 1, 2))] if groups.random() < GROUP_SHARE else ()
         self.offsets_partitions = groups.choice((1, 2))
         self.load_slice = groups.choice((0.0, 1.0))
@@ -210,7 +237,9 @@ class World(SimCluster):
         kind = WholeBroker if self.of_processes else SimBroker
         self.brokers = {i: kind(self, i) for i in range(1, count + 1)}
         self.topic = [TopicPartition("t", i) for i in range(random.choice((1, 1, 2)))]
-        self.producers: list[Producer] = []
+        self.producers: list[Producer | PipelinedProducer] = []
+        self.pipelining: PipelinedProducer | None = None
+        """The one of them with several batches in flight, if there is one."""
         self.consumers: list[Consumer] = []
         self.note(f"seed {seed}: {count} brokers, {len(self.topic)} partitions, min ISR {self.min_isr}")
         for broker in self.brokers.values():
@@ -256,6 +285,10 @@ class World(SimCluster):
         """Its supervisor starts it again, unless somebody was faster."""
         self.scheduler.at(SUPERVISOR_SECONDS, lambda: None if broker.up else broker.start())
 
+    def connections_closed(self, broker: SimBroker) -> None:
+        if self.pipelining is not None:
+            self.pipelining.broker_ended(broker.id)
+
     def retention_pause(self) -> float | None:
         return self._retention.uniform(0.2, 0.8) if self._retains else None
 
@@ -288,7 +321,8 @@ class World(SimCluster):
             self.scheduler.at(0.05, self._begin)
             return
         if "t" not in role.controller.image.topics:
-            desired = NewTopic("t", len(self.topic), 3)
+            configs = {UNCLEAN_ELECTION: "true"} if self.unclean_allowed else {}
+            desired = NewTopic("t", len(self.topic), 3, configs=configs)
             role.submit(lambda c: c.topics.create(desired), lambda _: None)
         if self.groups and OFFSETS_TOPIC not in role.controller.image.topics:
             offsets = NewTopic(OFFSETS_TOPIC, self.offsets_partitions, 3, configs={"cleanup.policy": "compact"})
@@ -309,6 +343,9 @@ class World(SimCluster):
                 self.producers.append(Producer(self, number, tp, acks))
             self.consumers.append(Consumer(self, tp))
             EndOffsetWatcher(self, tp)
+        if self.pipelined:
+            self.pipelining = PipelinedProducer(self, number + 1, self.topic)
+            self.producers.append(self.pipelining)
         self.checker.groups.members += [
             GroupMember(self, group, number) for group in self.groups for number in range(3)
         ]
@@ -317,6 +354,8 @@ class World(SimCluster):
         if self.of_processes:
             Curious(self, self.scheduler.seed)
         self.nemesis = Nemesis(self)
+        if self.plan.passing and "remake_topic" in self.nemesis.profile.faults:
+            PassingProducer(self)
         self.disk_faults = DiskFaults(self, self.scheduler.seed)
         self.ambushes = Ambushes(self, self.scheduler.seed)
 

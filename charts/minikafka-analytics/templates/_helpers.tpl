@@ -81,6 +81,8 @@ capabilities:
     {{- end }}
     {{- end }}
     {{- range $key, $value := .Values.sparkConf }}
+    {{- /* A file's numbers are floats, and a large one would be written as 1e+06. */}}
+    {{- if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ $value = int64 $value }}{{ end }}
     - {{ printf "--conf=%s=%v" $key $value | quote }}
     {{- end }}
   env:
@@ -107,4 +109,21 @@ capabilities:
 - name: runs
   persistentVolumeClaim:
     claimName: {{ .Values.runs.claim }}
+{{- end -}}
+
+{{/* Drivers of this chart, and whoever's executors. */}}
+{{- define "minikafka-analytics.sparkPods" -}}
+matchLabels:
+  app.kubernetes.io/part-of: minikafka
+matchExpressions:
+  - key: app.kubernetes.io/component
+    operator: In
+    values: [analytics, executor]
+{{- end -}}
+
+{{/* Drivers of the reports of experiments. */}}
+{{- define "minikafka-analytics.reportPods" -}}
+matchLabels:
+  app.kubernetes.io/managed-by: minikafka-chaos
+  app.kubernetes.io/component: report
 {{- end -}}

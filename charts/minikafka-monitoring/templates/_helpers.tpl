@@ -36,6 +36,7 @@ yes
 {{- define "minikafka-monitoring.rules" -}}
 {{- $found := list -}}
 {{- if .Values.rules.alerts -}}{{- $found = append $found "minikafka" -}}{{- end -}}
+{{- if and .Values.rules.alerts .Values.operator.namespace -}}{{- $found = append $found "operator" -}}{{- end -}}
 {{- if .Values.rules.kafkaNames -}}{{- $found = append $found "kafka-names" -}}{{- end -}}
 {{- if .Values.rules.containerNames -}}{{- $found = append $found "container-names" -}}{{- end -}}
 {{- $found | toJson -}}

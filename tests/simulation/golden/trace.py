@@ -216,12 +216,12 @@ class Trace:
         batch = bytes(build_batch([Record(0, self.cluster.now_ms, None, value.encode())]))
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.produce(TP, batch, acks, reply)
+            broker.leading.produce([(TP, batch)], acks, reply)
 
         def answered(answer: Any) -> None:
             if not acks:
                 return
-            error, offset = answer
+            ((error, offset),) = answer
             self.cluster.told.append(
                 f"  client: {value}: {error.name if error else f'acknowledged at offset {offset}'}"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from minikafka_analytics import analyze as analyze_module
 from minikafka_analytics import cli_analyze, session
 from minikafka_analytics.java import JavaMissing
 from minikafka_analytics.run_folder import NoRun, open_runs
+from minikafka_analytics.stores import put_text
 
 
 def run(*arguments: object) -> int:
@@ -26,6 +28,34 @@ def test_a_folder_that_is_not_there_is_bad_input(tmp_path: Path, capsys: pytest.
 def test_a_folder_without_a_run_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path) == 2
     assert "not a run folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("named", ["loop", "~nobody-has-this-name/run"])
+def test_a_path_that_leads_nowhere_is_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "journal.jsonl").write_text("{}\n")
+    for arguments in ([named], [named, "other"], [".", "--out", named]):
+        assert run(*arguments) == 2
+        assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["run", "run/events/broker-0.jsonl"])
+def test_a_name_that_is_no_text_is_bad_input(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / ("r\udcff" if name == "run" else "run")
+    (folder / "events").mkdir(parents=True)
+    (folder / "journal.jsonl").write_text("{}\n")
+    (folder / "events" / ("0.jsonl" if name == "run" else "b\udcff.jsonl")).write_text("{}\n")
+    assert run(folder) == 2
+    assert "its name is no UTF-8" in capsys.readouterr().err
+
+
+def test_half_of_a_surrogate_pair_is_written(tmp_path: Path) -> None:
+    """A journal of valid JSON may hold one; no text of UTF-8 can."""
+    put_text(tmp_path / "report.json", json.dumps("a \ud800 b", ensure_ascii=False))
+    assert json.loads((tmp_path / "report.json").read_text()) == "a \ud800 b"
 
 
 def test_bad_settings_for_spark_are_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

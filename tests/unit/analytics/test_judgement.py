@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from minikafka_analytics import formatting, judgement
+from minikafka_analytics import formatting, judgement, report_data
 from minikafka_analytics.svg import Plot, short
 from minikafka_analytics.timeline import Timeline
 
@@ -126,6 +127,49 @@ def test_what_the_journal_claims_has_to_be_understood() -> None:
     assert judged(terms=odd)["verdict"] == "Error"
     assert judged(terms=None)["verdict"] == "Inconclusive"
     assert judged(misnumbered=True)["verdict"] == "Error"
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ({"kind": "verdict", "verdict": "Passed", "claims": 5}, {"kind": "verdict", "verdict": "Passed", "claims": []}),
+        (
+            {
+                "kind": "verdict",
+                "verdict": "Passed",
+                "claims": ["x", {"claim": 1, "detail": ""}, {"claim": "a", "detail": ""}],
+            },
+            {"kind": "verdict", "verdict": "Passed", "claims": [{"claim": "a", "detail": ""}]},
+        ),
+        (
+            {"kind": "verdict", "verdict": "Passed", "counts": {"lost": 0, "anomalies": 5, "errors": {}}},
+            {"kind": "verdict", "verdict": "Passed", "counts": {"lost": 0, "errors": {}}},
+        ),
+        ({"kind": "verdict", "verdict": ["Passed"]}, None),
+        ({"kind": "scenario", "scenario": "demo", "seed": 1}, {"kind": "scenario", "seed": 1}),
+        ({"kind": "scenario", "scenario": {"spec": 5}}, {"kind": "scenario", "scenario": {}}),
+    ],
+)
+def test_words_that_nobody_writes_count_as_not_told(line: dict[str, Any], kept: dict[str, Any] | None) -> None:
+    """A journal that was forged or damaged stops no report."""
+    assert report_data._words([{"seq": 0, "body": json.dumps(line)}]) == ([] if kept is None else [kept])
+
+
+def test_a_line_that_is_too_deep_has_no_words() -> None:
+    assert report_data._words([{"seq": 0, "body": '{"kind": "note", "x": ' + "[" * 990 + "]" * 990 + "}"}]) in (
+        [{}],
+        [],
+    )
+
+
+def test_what_a_prometheus_did_not_scrape_after_the_run_is_none_of_it() -> None:
+    """Seen on a cluster: brokers are stopped at the end, for their logs to be read."""
+    silence = {"broker": 2, "ended": 41.7, "open": False, "faults": []}
+    assert judgement._unscraped([{**silence, "began": 22.7}], until_scrape=9.6) == []
+    assert judgement._unscraped([{**silence, "began": 9.5}], until_scrape=9.6) == [
+        "Broker 2 was not scraped from 9.5 s on for 32.2 s, though no fault had hit it."
+    ]
+    assert judgement._unscraped([{**silence, "began": 9.5, "faults": [1]}], until_scrape=9.6) == []
 
 
 def test_files_that_are_not_there_prove_nothing() -> None:

@@ -143,6 +143,43 @@ def test_rows_without_a_manifest_are_not_read(spark: Any, run: Path, tmp_path: P
     assert land(spark, run, out=tmp_path / "out")[0] == ["history.jsonl"]
 
 
+@pytest.mark.parametrize("cut", [True, False])
+def test_rows_that_somebody_took_away_are_landed_anew(spark: Any, run: Path, tmp_path: Path, cut: bool) -> None:
+    """A copy that left the large files out, a disk that was full: the manifest alone is worth nothing."""
+    _, rows, _ = land(spark, run, out=tmp_path / "out")
+    for path in (tmp_path / "out" / "history").rglob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:100]) if cut else path.unlink()
+    landed, again, _ = land(spark, run, out=tmp_path / "out")
+    assert (landed, again["history"]) == (["history.jsonl"], rows["history"])
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"rows": "2"},
+        {"rows": -1},
+        {"bad": None},
+        {"quarantined": None},
+        {"quarantined": {"foreign": 5}},
+        {"quarantined": {"foreign": {"lines": 1, "first": 1}}},
+        {"parts": []},
+        {"table": "journal"},
+        {"run": "another"},
+        {"more": 1},
+        "[" * 100_000,
+    ],
+    ids=str,
+)
+def test_a_manifest_that_no_landing_wrote_is_none(run: Path, tmp_path: Path, forged: Any) -> None:
+    (source,) = parsing.sources(open_runs([run])[0], HISTORY)
+    told = manifests.of_file(source, HISTORY, run)
+    manifests.write(told, tmp_path)
+    assert manifests.current(source, HISTORY, tmp_path) == told
+    whole = json.loads((tmp_path / manifests.NAME).read_text())
+    (tmp_path / manifests.NAME).write_text(forged if isinstance(forged, str) else json.dumps(whole | forged))
+    assert manifests.current(source, HISTORY, tmp_path) is None
+
+
 def test_one_more_run_is_landed_alone(spark: Any, run: Path, tmp_path: Path) -> None:
     land(spark, run, out=tmp_path / "out")
     other = tmp_path / "runs" / "b"
@@ -216,6 +253,32 @@ def test_a_bad_line_is_in_quarantine_with_its_number_and_its_reason(
         "out of bounds": (2, 9),
         "truncated": (1, 12),
     }
+
+
+EVENT = {"time": 1.0, "broker": 0, "event": "isr_shrunk", "fields": {"isr": [0]}}
+SCRAPE = {"time": 1.0, "broker": 0, "samples": [["minikafka_leader_epoch", {"topic": "t", "partition": "0"}, 1]]}
+
+
+@pytest.mark.parametrize(
+    ("file", "whole", "bad"),
+    [
+        ("events/broker-0.jsonl", EVENT, {"time": 2.0, "broker": 0, "note": "no event"}),
+        ("metrics/samples.jsonl", SCRAPE, {"time": 2.0, "broker": 0, "note": "no scrape"}),
+    ],
+)
+def test_no_line_loses_a_part_without_a_word(
+    spark: Any, run: Path, tmp_path: Path, file: str, whole: dict[str, Any], bad: dict[str, Any]
+) -> None:
+    """Two objects in a line, words behind one, bytes that are no text, another program's object: also of events and scrapes."""
+    text = json.dumps(whole).encode()
+    (run / file).parent.mkdir(exist_ok=True)
+    twice, more = text + b" " + text + b"\n", text + b" and more\n"
+    no_text = text[:-1] + b', "x": "\xff"}\n'
+    (run / file).write_bytes(lines(whole, twice, more, no_text, bad, text + b" \r\n", {**whole, "time": 3.0}))
+    _, _, landing = land(spark, run, out=tmp_path / "out")
+    (landed,) = [one for one in landing.anew if one.file == file]
+    told = {reason: (found["lines"], found["first"]) for reason, found in landed.quarantined.items()}
+    assert told == {"foreign": (2, 2), "not text": (1, 4), "out of bounds": (1, 5)}
 
 
 def test_lines_that_were_mended_leave_quarantine(spark: Any, run: Path, tmp_path: Path) -> None:

@@ -109,6 +109,14 @@ class TestLines:
         logs.write(0, "0.log", event(3))
         assert seconds(pod_logs.read([logs.folder])) == [1, 2, 3]
 
+    def test_what_the_kubelet_is_compressing_is_read_once(self, logs: Logs) -> None:
+        """It writes LOG.tmp beside LOG, which goes when LOG.gz is there."""
+        logs.write(0, "0.log", event(2))
+        rotated = logs.write(0, "0.log.20260101-000000", event(1))
+        rotated.with_name(f"{rotated.name}.tmp").write_bytes(gzip.compress(rotated.read_bytes())[:40])
+        found = pod_logs.read([logs.folder])
+        assert (seconds(found), counts(found), found.unreadable) == ([1, 2], {}, [])
+
     def test_a_compressed_file_that_is_cut_short_is_told(self, logs: Logs) -> None:
         path = logs.write(0, "0.log.20260101-000000.gz")
         packed = gzip.compress("".join(f"{cri(event(n), n)}\n" for n in range(500)).encode())
@@ -141,6 +149,14 @@ class TestLines:
         assert seconds(found) == [1, 2]
         assert counts(found) == {counted: 1}
         assert "1 " in found.told()
+
+    @pytest.mark.parametrize(
+        ("time", "broker"), [("1" + "0" * 400, "0"), ("NaN", "0"), ("1e300", "0"), ("1", "1" + "0" * 300), ("1", "-1")]
+    )
+    def test_of_no_time_and_no_broker_there_is_no_event(self, logs: Logs, time: str, broker: str) -> None:
+        logs.write(0, "0.log", f'{{"time":{time},"broker":{broker},"event":"x"}}', event(1))
+        found = pod_logs.read([logs.folder])
+        assert (seconds(found), counts(found)) == ([1], {"damaged": 1})
 
     def test_a_log_that_ends_in_the_middle_of_a_line(self, logs: Logs) -> None:
         logs.write(0, "0.log", event(1), raw=cri(event(2), 7)[:-5])
@@ -238,6 +254,13 @@ class TestOfARun:
         logs.write(0, "0.log", event(2), event(3))
         assert self.put(run, logs, "--pod-logs", str(kept.folder)) == 0
         assert events_of(run) == {"pods-broker-0.jsonl": [1, 2, 3]}
+
+    def test_what_is_no_text_comes_as_it_is(self, run: Path, logs: Logs) -> None:
+        """So that the landing puts it into quarantine."""
+        path = logs.write(0, "0.log", event(1, error="X"))
+        path.write_bytes(path.read_bytes().replace(b"X", b"\xff"))
+        assert sources.main([str(run), "--pod-logs", str(logs.folder)]) == 0
+        assert b'"error":"\xff"' in (run / "events" / "pods-broker-0.jsonl").read_bytes()
 
     @pytest.mark.parametrize(
         ("texts", "more", "says"),

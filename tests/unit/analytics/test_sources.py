@@ -162,6 +162,13 @@ class TestMetrics:
             (503, b"starting", "answers 503: starting"),
             (200, b"<html>", "its answer is none of a Prometheus: Expecting value"),
             (200, {"status": "success"}, "its answer is none of a Prometheus: 'data'"),
+            (200, b'{"data":' + b"[" * 100_000, "its answer is none of a Prometheus: maximum recursion depth"),
+            (
+                200,
+                {"status": "error", "error": "no", "data": []},
+                "its answer is none of a Prometheus: status error: no",
+            ),
+            (200, {"status": "success", "data": [], "warnings": 5}, "its answer is none of a Prometheus: "),
         ],
     )
     @pytest.mark.parametrize("of", ["names", "samples"])
@@ -270,6 +277,89 @@ class TestMetrics:
         assert reasons.count("not asked for, because nothing before was answered") == len(missing) - asked
         assert len(waits) == 2 * asked
 
+    @pytest.mark.parametrize(
+        ("series", "says"),
+        [
+            ({"metric": {"__name__": "minikafka_x", "pod": 5}, "values": [[BEGAN, "1"]]}, "a label is no text"),
+            ({"metric": {"__name__": ["up"], "pod": "b-0"}, "values": [[BEGAN, "1"]]}, "a label is no text"),
+            ({"metric": ["__name__"], "values": [[BEGAN, "1"]]}, "none of a Prometheus"),
+            ({"metric": {"__name__": "up", "pod": "b-0"}, "values": [[BEGAN, 10**400]]}, "too large"),
+            (
+                {"metric": {"__name__": "up", "pod": f"b-{'9' * 5000}"}, "values": [[BEGAN, "1"]]},
+                "no metric of a broker",
+            ),
+        ],
+    )
+    def test_series_that_are_none(
+        self, run: Path, prometheus: Prometheus, waits: list[float], series: Any, says: str,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:  # fmt: skip
+        prometheus.answer = lambda _query: (200, success([series]))
+        assert sources.main([str(run), "--prometheus", prometheus.url]) == 3
+        assert says in capsys.readouterr().err
+
+    def test_samples_that_are_no_numbers_or_of_another_time_are_left_out_and_told(
+        self, run: Path, prometheus: Prometheus, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """JSON has no word for NaN: a line with one would be none, and the whole scrape would be lost."""
+        values = [(BEGAN, "NaN"), (BEGAN + 1, "+Inf"), (BEGAN + 2, "7"), (5.0, "7"), (BEGAN + 9999, "7"), ("nan", "7")]
+        prometheus.answer = lambda query: (
+            200,
+            success([series("minikafka_x", "b-0", values)] if float(query["time"]) < BEGAN + 300 else []),
+        )
+        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert "5 samples were left out" in capsys.readouterr().out
+        (line,) = lines_of(run / sources.METRICS)
+        assert (line["time"] - BEGAN, line["samples"]) == (2, [["minikafka_x", {}, 7.0]])
+
+    @pytest.mark.parametrize(
+        "other", [{"pod": "bank-broker-0"}, {"pod": "shop-broker-1", "namespace": "prod"}], ids=["name", "namespace"]
+    )
+    def test_brokers_of_several_clusters_are_not_taken_for_one(
+        self, run: Path, prometheus: Prometheus, other: dict[str, str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        labels = {"namespace": "lab", **other}
+        prometheus.answer = lambda _query: (
+            200,
+            success(
+                [
+                    series("minikafka_x", "shop-broker-0", [(BEGAN, "1")], namespace="lab"),
+                    series("minikafka_x", labels.pop("pod", "x"), [(BEGAN, "2")], **labels),
+                ]
+            ),
+        )
+        assert sources.main([str(run), "--prometheus", prometheus.url]) == 3
+        said = capsys.readouterr().err
+        assert "the brokers of several clusters (lab/" in said
+        assert "say with the selector" in said
+        assert not (run / "metrics").exists()
+
+    def test_one_that_sends_a_byte_now_and_then_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Answer:
+            length = None
+
+            def read1(self, _size: int) -> bytes:
+                return b" "
+
+        monkeypatch.setattr(prometheus_module, "REQUEST_SECONDS_MAX", 0.1)
+        with pytest.raises(TimeoutError):
+            prometheus_module._whole(Answer())  # type: ignore[arg-type]
+
+    def test_an_answer_that_is_too_large_is_asked_for_in_halves(
+        self, run: Path, prometheus: Prometheus, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(prometheus_module, "ANSWER_BYTES_MAX", 2000)
+
+        def answer(query: dict[str, str]) -> tuple[int, Any]:
+            seconds = int(query["query"].rpartition("[")[2][:-2])
+            at = float(query["time"])
+            return 200, success([series("minikafka_x", "b-0", [(at - n, "1") for n in range(seconds)])])
+
+        prometheus.answer = answer
+        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert len(lines_of(run / sources.METRICS)) >= 470
+        assert unanswered(run) == []
+
     def test_nobody_answers(self, run: Path, waits: list[float], capsys: pytest.CaptureFixture[str]) -> None:
         assert sources.main([str(run), "--prometheus", "http://127.0.0.1:9"]) == 3
         assert "refused" in capsys.readouterr().err
@@ -303,6 +393,27 @@ class TestEvents:
         said = capsys.readouterr().out
         assert said == "events: 2 from 2 logs; 1 lines were left out, for they are no events\n"
 
+    def test_a_broker_that_has_two_volumes(self, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """The second does not take the place of the first; what both have is there once. Nothing of an earlier call stays."""
+        for volume, seconds in (("a", (1, 2)), ("b", (2, 3))):
+            (tmp_path / "events" / volume).mkdir(parents=True)
+            text = "".join(json.dumps({"time": BEGAN + second, "broker": 0}) + "\n" for second in seconds)
+            (tmp_path / "events" / volume / "broker-0.jsonl").write_text(text)
+        (run / "events").mkdir()
+        (run / "events" / "volume-broker-7.jsonl").write_text("{}\n")
+        assert sources.main([str(run), "--events", str(tmp_path / "events")]) == 0
+        assert [line["time"] - BEGAN for line in lines_of(run / "events" / "volume-broker-0.jsonl")] == [1, 2, 3]
+        assert [path.name for path in (run / "events").iterdir()] == ["volume-broker-0.jsonl"]
+        assert capsys.readouterr().out == "events: 3 from 2 logs\n"
+
+    def test_what_is_no_text_comes_as_it_is(self, run: Path, tmp_path: Path) -> None:
+        """So that the landing puts it into quarantine."""
+        (tmp_path / "events" / "a").mkdir(parents=True)
+        line = json.dumps({"time": BEGAN, "broker": 0, "event": "x"}).encode().replace(b"x", b"\xff") + b"\n"
+        (tmp_path / "events" / "a" / "broker-0.jsonl").write_bytes(line)
+        assert sources.main([str(run), "--events", str(tmp_path / "events")]) == 0
+        assert (run / "events" / "volume-broker-0.jsonl").read_bytes() == line
+
     def test_no_volume_has_any(self, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert sources.main([str(run), "--events", str(tmp_path / "nowhere")]) == 3
         assert "no event log" in capsys.readouterr().err
@@ -326,6 +437,36 @@ def test_a_run_without_a_time(
     assert says in capsys.readouterr().err
 
 
+NO_TIMES = ["true", '"12"', "NaN", "Infinity", "1e300", "-1", "1767225600000", "1" + "0" * 400, "[" * 100_000]
+
+
+@pytest.mark.parametrize("time", NO_TIMES, ids=lambda time: time[:15])
+def test_a_line_whose_time_is_none_is_no_line_of_the_journal(run: Path, time: str) -> None:
+    """Else a Prometheus is asked for thousands of years, five minutes at a time."""
+    with (run / "journal.jsonl").open("a") as journal:
+        journal.write(f'\n{{"kind": "note", "time": {time}}}\n')
+    assert sources.window_of(run) == sources.Window(BEGAN - 60, BEGAN + 410)
+
+
+def test_a_journal_of_many_years_is_none(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (run / "journal.jsonl").open("a") as journal:
+        journal.write('\n{"time": 5, "kind": "note"}\n')
+    assert sources.main([str(run), "--prometheus", "http://127.0.0.1:9"]) == 2
+    said = capsys.readouterr().err
+    assert "its lines are of 20,454 days, from 1970-01-01 to 2026-01-01" in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, '[{"metric": "m", "began": "x", "ended": 1, "reason": "r"}]', "5", '[{"began": NaN}]', "[1]"],
+)
+def test_a_list_of_what_is_missing_that_is_none(run: Path, text: str) -> None:
+    (run / "metrics").mkdir()
+    (run / "metrics" / "unanswered.json").write_text(text)
+    (found,) = unanswered(run)
+    assert "unanswered.json cannot be read: " in found["reason"]
+
+
 class TestMissingReports:
     def runs(self, parent: Path) -> None:
         for name, ended, report in (("b", True, False), ("a", True, False), ("c", True, True), ("d", False, False)):
@@ -343,6 +484,13 @@ class TestMissingReports:
         assert [path.name for path in without_report(tmp_path / "runs")] == ["a", "b"]
         with pytest.raises(NoRun, match="no such folder"):
             without_report(tmp_path / "nowhere")
+
+    def test_a_line_that_is_too_deep_is_no_verdict(self, tmp_path: Path) -> None:
+        self.runs(tmp_path)
+        for name in "ad":
+            with (tmp_path / name / "journal.jsonl").open("a") as journal:
+                journal.write('{"verdict": ' + "[" * 100_000 + "\n")
+        assert [path.name for path in without_report(tmp_path)] == ["a", "b"]
 
     def command(self, *arguments: object) -> int:
         parser = argparse.ArgumentParser()

@@ -89,7 +89,7 @@ def contents(log: Log) -> list[bytes]:
 
 def assert_sound(fs: FileSystem, log: Log) -> None:
     """Everything on disk agrees with everything else, once the active segment's indexes are written."""
-    log.active.seal()
+    log.segments.active.seal()
     log.flush()
     for segment in log.segments:
         timestamps = [found.header.max_timestamp for found in segment.walk()]

@@ -22,7 +22,7 @@ from minikafka.log.log import LogConfig
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import build_control_batch, crc_matches, iterate_batches, read_header, set_crc
 
-from tests.unit.log.build import NOW_MS, assert_sound, batch, contents, filled, open_log
+from tests.unit.log.build import DIR, NOW_MS, assert_sound, batch, contents, filled, open_log
 
 
 def test_offset_and_epoch_are_stamped_in_place_outside_the_crc() -> None:
@@ -162,7 +162,7 @@ class TestRoll:
         fs, log = filled(20, LogConfig(segment_bytes=500))
         assert len(log.segments) > 3
         assert all(segment.size <= 500 for segment in log.segments)
-        assert log.active is log.segments[-1]
+        assert log.segments.active is log.segments[-1]
         names = fs.listdir(log.directory)
         for segment in log.segments:
             for kind in ("log", "index", "timeindex"):
@@ -193,7 +193,7 @@ class TestRoll:
         log = open_log(MemoryFileSystem())
         log.truncate_fully_and_start_at(10)
         log.append_as_leader(batch(1), 0, NOW_MS)
-        log.log_end_offset = 10 + 2**31 - 1
+        log.log_end_offset = log.segments.active.next_offset = 10 + 2**31 - 1
         log.append_as_leader(batch(1), 0, NOW_MS)
         assert len(log.segments) == 1
         log.append_as_leader(batch(1), 0, NOW_MS)
@@ -288,7 +288,7 @@ class TestDiskFailure:
         fs.fault_hook = refuse
         for n in range(200):
             log.append_as_leader(batch(timestamp=NOW_MS + n), 0, NOW_MS)
-        assert len(log.active.index) == 199
+        assert len(log.segments.active.index) == 199
         fs.fault_hook = None
         assert_sound(fs, log)
 
@@ -297,3 +297,53 @@ def test_the_text_form_names_the_partition() -> None:
     _, log = filled(1)
     assert str(log) == "t-0"
     assert repr(log) == "Log(t-0, 0..3, flushed 0)"
+
+
+@pytest.mark.parametrize("suffix", ["log", "index", "timeindex"])
+def test_a_roll_that_is_refused_leaves_no_segment(suffix: str) -> None:
+    """What was before it is cut off meanwhile, and a clean start would take the empty file for the end of the log."""
+    fs, log = filled(4, LogConfig(segment_bytes=200))
+    end = log.log_end_offset
+
+    def refuse(what: str, path: str) -> None:
+        if what == "open" and path.endswith(f"{end:020d}.{suffix}"):
+            raise OSError(errno.EIO, "refused", path)
+
+    fs.fault_hook = refuse
+    with pytest.raises(LogDirFailure, match="cannot roll"):
+        log.roll()
+    fs.fault_hook = None
+    log.truncate_to(end - 1)
+    kept = log.log_end_offset
+    log.close()
+    fs.power_loss()  # nor does it come back
+    again = open_log(fs, log.config, clean=True)
+    assert (again.log_end_offset, again.log_start_offset) == (kept, 0)
+    assert_sound(fs, again)
+
+
+def test_a_roll_of_which_something_stays_takes_the_log_offline() -> None:
+    fs, log = filled(4, LogConfig(segment_bytes=200))
+    end = log.log_end_offset
+
+    def refuse(what: str, path: str) -> None:
+        if (what == "open" and path.endswith(f"{end:020d}.timeindex")) or what == "remove":
+            raise OSError(errno.EIO, "refused", path)
+
+    fs.fault_hook = refuse
+    with pytest.raises(LogDirFailure):
+        log.roll()
+    assert log.failure is not None
+    fs.fault_hook = None
+    fs.kill()
+    assert open_log(fs, log.config, clean=False).log_end_offset == end
+
+
+def test_an_empty_segment_behind_a_hole_is_no_end_of_a_log() -> None:
+    """As an earlier release left it."""
+    fs, log = filled(4, LogConfig(segment_bytes=200))
+    end = log.log_end_offset
+    log.close()
+    for suffix in ("log", "index", "timeindex"):
+        fs.open_append(f"{DIR}/{end + 5:020d}.{suffix}").close()
+    assert open_log(fs, log.config, clean=True).log_end_offset == end

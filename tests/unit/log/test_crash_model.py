@@ -9,12 +9,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from minikafka.log.errors import LogDirFailure
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.log import Log, LogConfig
-from minikafka.log.recovery import rebuild_producers
 from minikafka.protocol.records import read_header
 
 from tests.unit.log.build import NOW_MS, UNFLUSHED, assert_sound, batch, contents, open_log
@@ -49,7 +48,7 @@ class Life:
         self.sequence = 0
         self.recovery_point = 0
         self.flushed = 0
-        self.log.on_recovery_point_lowered = self.lower
+        self.log.report_to(recovery_point_lowered=self.lower)
 
     def lower(self, offset: int) -> None:
         self.recovery_point = min(self.recovery_point, offset)
@@ -88,7 +87,7 @@ class Life:
 
     def reopen(self, clean: bool) -> None:
         self.log = open_log(self.fs, CONFIG, clean=clean, recovery_point=self.recovery_point, unflushed=self.unflushed)
-        self.log.on_recovery_point_lowered = self.lower
+        self.log.report_to(recovery_point_lowered=self.lower)
         assert self.log.log_end_offset >= self.flushed, "flushed records were lost"
         self.keep(self.log.log_end_offset)
         self.flushed = self.log.flushed_offset
@@ -106,7 +105,8 @@ class Life:
 
     def check_producers(self) -> None:
         before = {pid: (state.epoch, state.last_sequence) for pid, state in self.log.producers}
-        rebuild_producers(self.log, 0)
+        log = self.log
+        log.producers.rebuild(log.segments, log.log_start_offset, log.log_end_offset, 0)
         assert before == {pid: (state.epoch, state.last_sequence) for pid, state in self.log.producers}
         expected = sum(read_header(each).records_count for each in self.model) - 1
         assert [last for _, last in before.values()] == ([expected] if self.model else [])
@@ -125,7 +125,7 @@ class Life:
             case "checkpoint":
                 self.recovery_point = self.log.recovery_point
             case "roll":
-                if self.log.active.size:
+                if self.log.segments.active.size:
                     self.log.roll()
             case "truncate":
                 self.truncate(number)
@@ -156,8 +156,13 @@ class Life:
                 assert self.log.log_end_offset == (flushed if self.unflushed else everything)
 
 
+CHECKPOINTED_AT_A_ROLL = [("append", 1, 1), ("flush", 0, 0), ("checkpoint", 0, 0), ("roll", 0, 0)]
+"""The index of the completed segment is not on the disk, and the recovery point is at its end."""
+
+
 @settings(max_examples=250, deadline=None)
 @given(steps=operations, unflushed=st.booleans())
+@example(steps=[("clean", 0, 0), *CHECKPOINTED_AT_A_ROLL, ("crash", 29, 0)], unflushed=False)
 def test_a_log_is_always_a_prefix_of_what_was_written(steps: list[tuple[str, int, int]], unflushed: bool) -> None:
     life = Life(unflushed)
     for step in steps:

@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 from minikafka.log.epochs import CHECKPOINT_NAME, UNDEFINED, EpochEndOffset, EpochEntry, LeaderEpochCache
 from minikafka.log.errors import MalformedCheckpoint
 from minikafka.log.filesystem import MemoryFileSystem
+from minikafka.protocol.records import read_header
+
+from tests.unit.log.build import replicated
 
 LEO = 100
 
@@ -155,6 +158,40 @@ def test_an_assignment_is_durable_after_fsync_only_and_a_truncation_at_once() ->
     cache.fsync()
     fs.power_loss()
     assert LeaderEpochCache.load(fs, "/d").entries == [(1, 0), (3, 7)]
+
+
+def test_who_takes_the_fsync_over_is_told_once_until_he_gives_up() -> None:
+    fs = MemoryFileSystem()
+    fs.makedirs("/d")
+    cache = LeaderEpochCache.load(fs, "/d")
+    assert not cache.take_dirty()
+    cache.assign(1, 0)
+    assert cache.take_dirty()
+    assert not cache.take_dirty()
+    cache.mark_dirty()
+    assert cache.take_dirty()
+
+
+@pytest.mark.parametrize(
+    ("before", "batches", "after"),
+    [
+        ([], [(0, 3), (2, 3), (4, 5)], [(3, 0), (5, 4)]),
+        ([(3, 0)], [(4, 3), (6, 3)], [(3, 0)]),
+        ([(3, 0), (5, 4)], [(4, 3), (6, 6)], [(3, 0), (6, 6)]),
+        ([(3, 0)], [(4, -1)], [(3, 0)]),
+    ],
+    ids=["new", "known", "an entry of a write that failed", "of an old format"],
+)
+def test_a_leaders_batches_bring_their_epochs(
+    before: list[tuple[int, int]], batches: list[tuple[int, int]], after: list[tuple[int, int]]
+) -> None:
+    fs = MemoryFileSystem()
+    fs.makedirs("/d")
+    cache = LeaderEpochCache.load(fs, "/d")
+    for epoch, start in before:
+        cache.assign(epoch, start)
+    cache.assign_batches([read_header(replicated(2, offset, epoch)) for offset, epoch in batches])
+    assert cache.entries == after
 
 
 entries = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 60)), max_size=20)

@@ -267,7 +267,7 @@ class TestUnflushedVolume:
         assert log.read(0, 10**6, 15).read() == wanted
         assert found.read() == wanted[: found.size]
         with pytest.raises(OSError, match="no single descriptor"):
-            log.active.data.fileno()
+            log.segments.active.data.fileno()
 
     def test_an_emptied_volume_is_told(self) -> None:
         fs, log = filled(5, SMALL, unflushed=True)
@@ -355,7 +355,7 @@ class TestUnflushedVolume:
 
     def test_half_a_copy_is_cut_off_before_the_next(self) -> None:
         fs, log = filled(3, unflushed=True)
-        unflushed = log.active.unflushed
+        unflushed = log.segments.active.unflushed
         assert unflushed is not None
         tails = unflushed.begin_flush()
         refuse_fsync(fs)
@@ -450,7 +450,7 @@ class TestUnflushedVolume:
 
     def test_reads_beyond_the_end_are_empty(self) -> None:
         _, log = filled(1, unflushed=True)
-        assert log.active.data.pread(10, 10**6) == b""
+        assert log.segments.active.data.pread(10, 10**6) == b""
 
 
 def test_a_flush_on_another_thread_of_a_real_disk(tmp_path: object) -> None:

@@ -80,7 +80,7 @@ def test_an_empty_log_accepts_the_batch_that_its_start_lies_in() -> None:
     _, log = follower()
     log.truncate_fully_and_start_at(5)
     log.append_as_follower(replicated(4, 3, 1), 1)
-    assert (log.log_start_offset, log.log_end_offset, log.active.base_offset) == (5, 7, 3)
+    assert (log.log_start_offset, log.log_end_offset, log.segments.active.base_offset) == (5, 7, 3)
     log.truncate_fully_and_start_at(9)
     with pytest.raises(UnexpectedAppendOffset):
         log.append_as_follower(replicated(4, 3, 1), 1)
@@ -103,7 +103,7 @@ def test_a_disk_that_refuses_the_batch_in_which_the_log_begins_leaves_no_end_bel
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
     refusing = False
     log.append_as_follower(replicated(4, 3, 1), 1)
-    assert (log.log_start_offset, log.log_end_offset, log.active.base_offset) == (5, 7, 3)
+    assert (log.log_start_offset, log.log_end_offset, log.segments.active.base_offset) == (5, 7, 3)
     assert_sound(fs, log)
 
 

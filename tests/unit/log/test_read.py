@@ -20,7 +20,7 @@ batches = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 80)), min_size=1,
 
 def expected(all_batches: list[bytes], log: Log, offset: int, *, max_bytes: int, upper: int, min_one: bool) -> bytes:
     """By the rules of Fetch (KIP-74), from the batches of the segment that holds the offset."""
-    number = log.segment_number(offset)
+    number = log.segments.number(offset)
     end = log.segments[number + 1].base_offset if number + 1 < len(log.segments) else log.log_end_offset
     found = b""
     for each in all_batches:
@@ -150,7 +150,7 @@ def test_large_batches_are_scanned_whole(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_disk_error_is_typed() -> None:
     fs, log = filled(3)
-    log.active.forget_positions()
+    log.segments.active.forget_positions()
 
     def refuse(operation: str, path: str) -> None:
         if operation == "pread":
@@ -168,7 +168,7 @@ def test_a_disk_error_is_typed() -> None:
 def test_a_file_that_shrinks_under_a_walk_ends_it() -> None:
     fs, log = filled(3)
     fs.open_append(f"{log.directory}/{0:020d}.log").truncate(30)
-    assert list(log.active.walk()) == []
+    assert list(log.segments.active.walk()) == []
     assert list(iterate_batches(log.read(0, 10**6, 9).read())) == []
 
 

@@ -138,7 +138,7 @@ class TestShutdown:
 
     def test_a_log_that_failed_before_leaves_no_marker(self) -> None:
         fs, manager = two_logs()
-        manager.logs[A].failure = LogDirFailure("x", permanent=True)
+        manager.logs[A].go_offline("left half done", OSError(errno.EIO, "Input/output error"))
         with pytest.raises(LogDirFailure):
             manager.close()
         assert not open_manager(fs).clean

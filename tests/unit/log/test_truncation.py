@@ -85,7 +85,7 @@ def test_lowering_the_recovery_point_is_announced() -> None:
     _, log = filled(4)
     log.flush()
     calls: list[int] = []
-    log.on_recovery_point_lowered = calls.append
+    log.report_to(recovery_point_lowered=calls.append)
     log.truncate_to(12)
     assert calls == []
     log.truncate_to(6)

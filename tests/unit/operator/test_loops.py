@@ -116,10 +116,15 @@ async def test_who_stands_by_does_nothing_and_who_takes_over_looks_at_everything
     for _ in range(20):
         await asyncio.sleep(0)
     assert reconcile.calls == 0
+    assert value(telemetry, "minikafka_operator_clusters") == 0, (
+        "else the sum over all operators counts each cluster twice"
+    )
     loops.lead(True)
+    assert value(telemetry, "minikafka_operator_clusters") == 1
     await until(lambda: reconcile.calls == 1)
     assert value(telemetry, "minikafka_operator_leader") == 1
     loops.lead(False)
+    assert value(telemetry, "minikafka_operator_clusters") == 0
     loops.lead(True)
     await until(lambda: reconcile.calls == 2)
     await loops.stop()

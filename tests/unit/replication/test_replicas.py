@@ -38,11 +38,12 @@ class Lab:
         self.proposals: list[IsrProposal] = []
         clock = Clock(lambda: self.now, lambda: NOW_MS, lambda s, event: self.timers.append((self.now + s, event)))
         self.replicas = ReplicaManager(BrokerStats(), self.proposals.append, clock)
+        self.disk = MemoryFileSystem()
         self.partitions = [self._partition(index, isr) for index in (0, 1)]
 
     def _partition(self, index: int, isr: tuple[int, ...]) -> HostedPartition:
         tp = TopicPartition("t", index)
-        log = Log.open(f"/d/{tp}", tp, LogConfig(), MemoryFileSystem(), clean=True, recovery_point=0, now_ms=NOW_MS)
+        log = Log.open(f"/d/{tp}", tp, LogConfig(), self.disk, clean=True, recovery_point=0, now_ms=NOW_MS)
         config = ReplicationConfig(1, 10.0)
         partition = HostedPartition(tp, TOPIC_ID, 1, log, config, AllAlive(), 0, topic_config=None)
         partition.apply_state(PartitionState((1, 2), isr, 1, leader_epoch=EPOCH), self.now)

@@ -193,7 +193,7 @@ class TestTruncation:
         if partition.log.log_end_offset > 4:
             self.cut(at)
         log = partition.log
-        assert log.log_end_offset == 4 == log.active.next_offset
+        assert log.log_end_offset == 4 == log.segments.active.next_offset
         assert [whole.header.base_offset for whole in log.read_batches(0, 4)] == [0, 1, 2, 3]
         assert log.epochs.latest == 0
         at.disk.power_loss()

@@ -46,7 +46,7 @@ def test_a_mistake_is_told_with_its_place(scene: Scene) -> None:
             scene.context.handler_failed(error)
     (line,) = scene.lines
     assert line.startswith("internal error: LookupError('a mistake') at ")
-    assert "test_context.py:" in line
+    assert f" at {__name__}:" in line, "where the checkout lies is nobody's business"
 
 
 def test_an_override_that_is_not_allowed_is_invalid_config(scene: Scene) -> None:

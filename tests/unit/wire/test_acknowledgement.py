@@ -154,7 +154,7 @@ async def the_registration_is_lost(stage: Stage) -> None:
 
 async def the_disk_refuses(stage: Stage) -> None:
     """What another client sends cannot be written; the broker resigns before anybody relies on it again."""
-    segment = stage.broker.replicas.get("t", 0).log.active
+    segment = stage.broker.replicas.get("t", 0).log.segments.active
     segment.data = FullDisk(segment.data)
     other = await stage.client()
     assert (await produced(other.produce(b"too much", acks=LEADER)))[0] is ErrorCode.KAFKA_STORAGE_ERROR

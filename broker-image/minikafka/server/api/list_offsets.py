@@ -1,9 +1,8 @@
 """ListOffsets, 1 to 10: latest (-1), earliest (-2), largest timestamp (-3), or the first record at or after a time.
 
-Clients see the high watermark as the end, replicas (on the inter-broker listener; elsewhere they are refused with
-TOPIC_AUTHORIZATION_FAILED) the log end offset. While a new leader's high watermark lags behind the
-start of its own term the end is OFFSET_NOT_AVAILABLE: otherwise consumers would see it go backwards. The tiered-storage
-timestamps (-4 and below) have no meaning here and answer with no offset; earliest local (-4) is the earliest.
+What is answered is decided by :mod:`minikafka.replication.offsets`. Replicas are told the log end offset on the inter-broker
+listener; elsewhere they are refused with TOPIC_AUTHORIZATION_FAILED. Tiered storage's timestamps have no meaning here and answer
+with no offset; earliest local (-4) is the earliest.
 
 A search by time is the only request that looks into batches of clients: one whose records cannot be read is answered with
 CORRUPT_MESSAGE, and UNSUPPORTED_COMPRESSION_TYPE where the package for its codec is missing.
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
 from minikafka.protocol.errors import ErrorCode
+from minikafka.replication.offsets import list_offset
 from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from minikafka.server.connection import RequestContext
 
 SPEC = ApiSpec(2, "ListOffsets", 1, 10)
-
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
@@ -69,38 +67,17 @@ def _timestamp(value: Any) -> int:
 def _answer(
     broker: Broker, partition: HostedPartition, leader_epoch: int, timestamp: int, replica: bool, row: dict[str, Any]
 ) -> None:
-    error = partition.check_leader(leader_epoch)
-    leader = partition.leader
-    if error or leader is None:
-        row["error_code"] = error
-        return
-    log = partition.log
-    end = log.log_end_offset
-    if not replica and timestamp != EARLIEST:
-        shown = leader.end_offset_for_clients()
-        if shown is None:
-            row["error_code"] = ErrorCode.OFFSET_NOT_AVAILABLE
-            return
-        end = shown
-    row["error_code"] = ErrorCode.NONE
     try:
-        if timestamp == LATEST:
-            row["offset"], row["leader_epoch"] = end, partition.leader_epoch
-        elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-            row["offset"] = log.log_start_offset
-            row["leader_epoch"] = log.epochs.epoch_for_offset(log.log_start_offset)
-        elif timestamp == MAX_TIMESTAMP:
-            _found(row, log.max_timestamp(), end)
-        elif timestamp >= 0:
-            _found(row, log.offset_for_timestamp(timestamp, end), end)
+        found = list_offset(partition, leader_epoch, timestamp, replica=replica)
     except LogError as problem:
         broker.reporter.log_failed(partition, problem)
         row["error_code"] = problem.code
-
-
-def _found(row: dict[str, Any], found: Any, end: int) -> None:
-    if found is not None and found.offset < end:
-        row["offset"], row["timestamp"], row["leader_epoch"] = found.offset, found.timestamp, found.leader_epoch
+        return
+    row["error_code"] = found.error
+    if found.offset >= 0:
+        row["offset"], row["leader_epoch"] = found.offset, found.leader_epoch
+    if found.timestamp >= 0:
+        row["timestamp"] = found.timestamp
 
 
 SPECS = ((SPEC, handle),)

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
 from minikafka.protocol.errors import ErrorCode
+from minikafka.replication import offsets as replication
 from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
-
-TO_HIGH_WATERMARK = -1
 
 
 async def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
@@ -36,21 +35,14 @@ def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[ErrorC
     hosted = broker.replicas.get(topic, index)
     if hosted is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
-    if hosted.leader is None:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
-    if "delete" not in hosted.topic_config.cleanup_policy:
-        return ErrorCode.POLICY_VIOLATION, -1
-    target = hosted.high_watermark if offset == TO_HIGH_WATERMARK else offset
-    if target < 0 or target > hosted.high_watermark:
-        return ErrorCode.OFFSET_OUT_OF_RANGE, -1
     before = hosted.log.log_start_offset
     try:
-        hosted.log.increment_log_start_offset(target)
-    except LogError as error:
-        broker.reporter.log_failed(hosted, error)
-        return error.code, -1
+        error, start = replication.delete_records(hosted, offset)
+    except LogError as refused:
+        broker.reporter.log_failed(hosted, refused)
+        return refused.code, -1
     broker.reporter.log_start_moved(hosted, before, "DeleteRecords")
-    return ErrorCode.NONE, hosted.log.log_start_offset
+    return error, start
 
 
 async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ The way there is the simulated network's, which loses and delays whole requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol import messages, wire
@@ -13,7 +13,7 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.replicas import ReplicaManager
 
-from minikafka_chaos.simulation.leading import FETCH_BYTES_MAX, Waiting
+from minikafka_chaos.simulation.leading import FETCH_BYTES_MAX, Waiting, began_to_wait, wait_for
 from minikafka_chaos.simulation.network import Reply
 from minikafka_chaos.simulation.processes.transport import MemoryTransport, feed
 
@@ -130,30 +130,26 @@ class Gate:
 
     # -- what clients ask -----------------------------------------------------------------------------------------------
 
-    def produce(self, tp: TopicPartition, batch: bytes, acks: int, reply: Reply) -> None:
-        """A client's batch; ``reply`` gets (error, base offset)."""
-        world, partition = self.broker.world, self.broker.partitions.get(tp)
-        before = -1 if partition is None else partition.log.log_end_offset
-        waiting = Waiting(world.now + world.produce_timeout, partition)
-        part = {"index": tp.partition, "records": batch}
+    def produce(self, parts: Sequence[tuple[TopicPartition, bytes]], acks: int, reply: Reply) -> None:
+        """A client's batches, one for a partition; ``reply`` gets a list of :data:`Produced`."""
+        waiting, before = began_to_wait(self.broker, parts)
 
         def answered(answer: messages.Entity) -> None:
             waiting.answered = True
-            result = answer.responses[0].partition_responses[0]
-            reply((ErrorCode(int(result.error_code)), result.base_offset))
+            rows = [row for topic in answer.responses for row in topic.partition_responses]
+            reply([(ErrorCode(int(row.error_code)), row.base_offset) for row in rows])
 
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for tp, batch in parts:
+            topics.setdefault(tp.topic, []).append({"index": tp.partition, "records": batch})
         values = {
             "transactional_id": None,
             "acks": acks,
-            "timeout": int(world.produce_timeout * 1000),
-            "topic_data": [{"name": tp.topic, "partition_data": [part]}],
+            "timeout": int(self.broker.world.produce_timeout * 1000),
+            "topic_data": [{"name": name, "partition_data": rows} for name, rows in topics.items()],
         }
         self.ask(PRODUCE, values, answered, waiting)
-        if partition is not None and not waiting.answered:
-            waiting.required = partition.log.log_end_offset
-            self._waiting.append(waiting)
-        if partition is not None and partition.log.log_end_offset > before:
-            world.note(f"b{self.broker.id} {tp} leads append {before}..{partition.log.log_end_offset}")
+        self._waiting += wait_for(self.broker, waiting, before)
 
     def serve_reader(
         self, tp: TopicPartition, leader_epoch: int, position: int, last_epoch: int, limit: int, reply: Reply
