@@ -1,10 +1,10 @@
 """What the Spark analysis costs as runs grow: `python -m bench.spark_scale --sizes 1,10,100`, or `--rows 1e6,1e7,1e8`.
 
 A run of size 1 has as many records as a demo; `--rows` tells how many lines the files of a run have. Each run is written by a
-generator, analysed on two cores by `minikafka analyze` in a process of its own, landing included, and removed before the next is
-written. Its core seconds and the peak memory of the driver, which in one process has the executor in it, are printed; the last columns are
-per million rows over the size before, so that what starting Spark costs is not in them. `--faults` and `--partitions` put many of
-both into a run: the shape of the curve must stay.
+generator, analysed on two cores by `minikafka analyze` in a process of its own, landing included, and removed before the next
+is written. Printed are its core seconds and the peak memory of the driver, which in one process has the executor in it. The
+last columns are per million rows over the size before, so that what starting Spark costs is not in them. `--faults` and
+`--partitions` put many of both into a run: the shape of the curve must stay.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POLLED = 500  # records that come with one poll
 POLL_SECONDS = 0.2
 LINES_A_SEND = 3 + BROKERS / BATCH + BROKERS / (PER_SECOND * SCRAPE_SECONDS)
 BYTES_A_ROW = 400
-"""Of scratch files, at most: the line itself (150), its row as Parquet, and what is in steps and in the sorts of the largest question."""
+"""Of scratch files, at most: the line (150), its row as Parquet, and what is in steps and in the sorts of the largest question."""
 AT_ONCE = 10_000  # lines in memory
 
 
@@ -95,7 +95,8 @@ def _history(sends: int, partitions: int) -> Iterator[str]:
         yield f'{reader}assign{where}0,"value":null,"error":null,"seq":{seq}}}\n'
         for offset in range(end):
             value = offset * partitions + partition
-            yield f'{reader}poll{where}{offset},"value":"v{value}","error":null,"seq":{seq + 1 + offset},"batch":{offset // POLLED}}}\n'
+            told = f'"value":"v{value}","error":null,"seq":{seq + 1 + offset},"batch":{offset // POLLED}'
+            yield f"{reader}poll{where}{offset},{told}}}\n"
         yield f'{reader}read{where}{end},"value":null,"error":null,"seq":{seq + 1 + end}}}\n'
         seq += end + 2
 

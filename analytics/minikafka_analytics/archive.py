@@ -26,7 +26,8 @@ VERSION = 2
 """Counts up with every change by which an analysis has Spark load many other classes."""
 
 GENERATED_BYTES = 1 << 20
-"""From this size on a file is landed by generated code where all else is interpreted: each line takes more than a question asks of it."""
+"""A file of this size or more is landed by generated code, also where all else is interpreted: parsing a line costs more
+than any question asks of it."""
 
 KEPT = 4
 """Archives in the cache folder, 170 MB each: one for each environment that Spark was installed into lately."""

@@ -24,7 +24,6 @@ from minikafka_analytics.on_kubernetes import DEFAULTS, IN_CLUSTER, MASTER, is_k
 from minikafka_analytics.stores import Place, in_store
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 
@@ -120,8 +119,6 @@ SMALL = {
     # No other program waits for the marker of a folder; its manifest comes later.
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-FOREIGN_CODE = frozenset({"spark.jars", "spark.jars.packages", "spark.sql.extensions", "spark.plugins"})
-"""Settings by which a user brings classes of his own, which may be extensions of Spark's."""
 INTERPRETED_BYTES = 40 << 20
 INTERPRETED = {
     # Of a demo run (25 MB) compiling generated code takes several times as long as running it (docs/proposals/015).
@@ -145,7 +142,8 @@ STORES = {
 }
 """What Hadoop is told beside what the user says, where something is in a store."""
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xms800m -Xmn500m"
-# In a job of seconds the second JIT compiler costs more CPU than its code gives back; the first pays off at half of its thresholds.
+# In a job of seconds the second JIT compiler costs more CPU than its code gives back; the first one pays off sooner than by
+# its own thresholds, which are halved.
 SMALL_JVM_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:Tier3InvocationThreshold=100 -XX:Tier3MinInvocationThreshold=50 "
     "-XX:Tier3CompileThreshold=1000 -XX:Tier3BackEdgeThreshold=30000"
@@ -189,7 +187,7 @@ def spark_session(
     Where a session is already active in this process it is lent and left running. Raises JavaMissing before anything
     is started when there is no Java to run on.
     """
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -214,14 +212,12 @@ def spark_session(
         nothing: AbstractContextManager[dict[str, str]] = nullcontext({})
         classes = archived(java, make=reach is None) if is_small else nullcontext("")
         with _launched(master, place, classes) if started else nothing as options:
-            chosen = chosen | options | dict(settings or {})
-            conf = SparkConf().setMaster(small(master)).setAppName("minikafka analyze").setAll([*chosen.items()])
+            builder = SparkSession.builder.master(small(master)).appName("minikafka analyze")
+            for key, value in (chosen | options | dict(settings or {})).items():
+                builder = builder.config(key, value)
             try:
                 with _starting(java, scratch):
-                    if is_local(master) and not FOREIGN_CODE & chosen.keys():
-                        session = _session_without_extensions(conf)
-                    else:
-                        session = SparkSession.builder.config(conf=conf).getOrCreate()
+                    session = builder.getOrCreate()
                 session.sparkContext.setLogLevel("ERROR")
                 yield session
             finally:
@@ -312,23 +308,6 @@ def _launched(master: str, scratch: Path, archive: AbstractContextManager[str]) 
             "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {class_archive} "
             f'-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={scratch}"',
         }
-
-
-def _session_without_extensions(conf: SparkConf) -> SparkSession:
-    """A session that does not look for extensions on its class path.
-
-    One is there, of Spark's machine learning: to declare its functions, of which no question makes use, it takes Scala's reflection, and
-    with it 4 % of the CPU of a demo's analysis. No setting leaves it out; Spark itself makes further sessions like this.
-    """
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    context: Any = SparkContext.getOrCreate(conf)
-    jvm, options = context._jvm, dict(conf.getAll())
-    of_none, extensions = jvm.scala.Option.apply(None), jvm.org.apache.spark.sql.SparkSessionExtensions()
-    told, none = (jvm.PythonUtils.toScalaMap(each) for each in (options, {}))
-    made = jvm.org.apache.spark.sql.classic.SparkSession(context._jsc.sc(), of_none, of_none, extensions, told, none)
-    return SparkSession(context, jsparkSession=made, options=options)
 
 
 @contextmanager

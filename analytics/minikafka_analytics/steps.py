@@ -55,14 +55,14 @@ class Steps:
         """Compute `frame` now, and give it as read from where it was written. `step` may be used once.
 
         `few`: of a small run it has few rows as a rule; where that holds they are kept by the driver, which no analysis survives
-        anyway. So are all rows of a small run where the driver is the only process; what has no room in memory Spark puts on disk.
+        anyway. So are all rows of a small run where the driver is the only process; what does not fit into memory goes to disk.
         """
         kept = _with_driver(frame) if few and self._small else None
         if kept is not None:
             # Not as one partition by command: what is done first to local rows is done by the planner, without a job.
             return self._name(kept)
         spark = frame.sparkSession
-        if self._small and ONE_PROCESS.fullmatch(spark.sparkContext.master):
+        if self._small and ONE_PROCESS.fullmatch(str(spark.sparkContext.master)):
             return self._name(frame.localCheckpoint())
         path = self._folder / step
         frame.write.parquet(uri(spark, path))
