@@ -36,7 +36,7 @@ POLLED = 500  # records that come with one poll
 POLL_SECONDS = 0.2
 LINES_A_SEND = 3 + BROKERS / BATCH + BROKERS / (PER_SECOND * SCRAPE_SECONDS)
 BYTES_A_ROW = 400
-"""Of scratch files, at most: the line (150), its row as Parquet, and what is in steps and in the sorts of the largest question."""
+"""Of scratch files, at most: the line (150), its row as Parquet, steps, and the sorts of the largest question."""
 AT_ONCE = 10_000  # lines in memory
 
 
