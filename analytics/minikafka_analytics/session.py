@@ -6,17 +6,15 @@ that the analysis itself relies on do, and the rest belongs to whoever runs the 
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minikafka_analytics.archive import archived
 from minikafka_analytics.java import Java, find_java
@@ -58,6 +56,7 @@ LOCAL = {
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     "spark.sql.parquet.compression.codec": "zstd",
 }
+STDERR = 2
 CATALYST = "org.apache.spark.sql.catalyst.optimizer"
 WITHOUT_EFFECT = (
     *(
@@ -323,15 +322,17 @@ def _starting(java: Java, scratch: Path) -> Iterator[None]:
 @contextmanager
 def _jvm_stderr(path: Path) -> Iterator[Path]:
     """Sends what a JVM that is started meanwhile writes to its standard error into a file: it warns of its own incubator modules,
-    which nobody who runs an analysis can act on. Spark's errors reach Python as exceptions."""
-    java_gateway: Any = import_module("pyspark.java_gateway")  # its Popen is no public name
-    launch = java_gateway.Popen
-    with path.open("ab") as file:
-        java_gateway.Popen = functools.partial(launch, stderr=file)
-        try:
-            yield path
-        finally:
-            java_gateway.Popen = launch
+    which nobody who runs an analysis can act on. Spark's errors reach Python as exceptions.
+
+    The JVM inherits the descriptor. So the file is this process's standard error, too, as long as the block lasts.
+    """
+    with ExitStack() as undo, path.open("ab") as file:
+        with suppress(OSError):  # a process without a standard error
+            kept = os.dup(STDERR)
+            undo.callback(os.close, kept)
+            undo.callback(os.dup2, kept, STDERR)
+        os.dup2(file.fileno(), STDERR)
+        yield path
 
 
 def _last_words(said: Path, error: Exception) -> str:
