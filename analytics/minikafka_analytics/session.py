@@ -57,37 +57,6 @@ LOCAL = {
     "spark.sql.parquet.compression.codec": "zstd",
 }
 STDERR = 2
-CATALYST = "org.apache.spark.sql.catalyst.optimizer"
-WITHOUT_EFFECT = (
-    *(
-        f"{CATALYST}.{rule}"
-        for rule in (
-            "ConstantPropagation",
-            "InjectRuntimeFilter",
-            "NullDownPropagation",
-            "OptimizeCsvJsonExprs",
-            "OptimizeOneRowRelationSubquery",
-            "OptimizeUpdateFields",
-            "OptimizeWindowFunctions",
-            "PushExtraPredicateThroughJoin",
-            "RemoveRedundantAggregates",
-            "ReplaceNullWithFalseInPredicate",
-            "RewriteCorrelatedScalarSubquery",
-            "UnwrapCastInBinaryComparison",
-        )
-    ),
-    *(
-        f"org.apache.spark.sql.execution.{rule}"
-        for rule in (
-            "datasources.PullOutVariantExtractions",
-            "datasources.PushVariantIntoScan",
-            "datasources.SchemaPruning",
-            "datasources.v2.V2ScanRelationPushDown",
-            "planmerging.MergeSubplans",
-        )
-    ),
-)
-"""Rules of Spark's optimizer that change no plan of an analysis; looking whether they apply is a fifteenth of all planning."""
 SMALL_BYTES = 128 << 20
 SMALL = {
     # Adaptive plans plan what runs for milliseconds again after each stage.
@@ -108,7 +77,6 @@ SMALL = {
     "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
     "spark.sql.variant.pushVariantIntoScan": "false",
     "spark.sql.readSideCharPadding": "false",
-    "spark.sql.optimizer.excludedRules": ",".join(WITHOUT_EFFECT),
     # Between threads of one process nothing is gained by making it smaller.
     "spark.broadcast.compress": "false",
     "spark.shuffle.compress": "false",
