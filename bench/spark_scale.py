@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -202,11 +203,9 @@ def _family(pid: int) -> list[int]:
     while level:
         below: list[int] = []
         for each in level:
-            for task in Path(f"/proc/{each}/task").glob("*/children"):
-                try:
-                    below += map(int, task.read_text().split())
-                except OSError:
-                    continue
+            with suppress(OSError):  # a process that has ended meanwhile
+                for task in Path(f"/proc/{each}/task").iterdir():
+                    below += map(int, (task / "children").read_text().split())
         found += below
         level = below
     return found
