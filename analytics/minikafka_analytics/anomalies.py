@@ -278,7 +278,8 @@ def of_groups(markers: DataFrame, places: DataFrame, extents: DataFrame, bases: 
 def together(frames: Sequence[DataFrame]) -> DataFrame:
     """All anomalies in one table."""
     columns = ["run", "kind", "note", "topic", "partition", "offset", "value"]
-    return reduce(lambda left, right: left.unionAll(right), [frame.select(*columns) for frame in frames])
+    alike = [frame if frame.columns == columns else frame.select(*columns) for frame in frames]
+    return reduce(lambda left, right: left.unionAll(right), alike)
 
 
 def by_kind(anomalies: DataFrame) -> DataFrame:

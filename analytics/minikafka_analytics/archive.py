@@ -22,6 +22,13 @@ from pathlib import Path
 
 from minikafka_analytics.java import Java, JavaMissing, find_java
 
+VERSION = 2
+"""Counts up with every change by which an analysis has Spark load many other classes."""
+
+GENERATED_BYTES = 1 << 20
+"""A file of this size or more is landed by generated code, also where all else is interpreted: parsing a line costs more
+than any question asks of it."""
+
 KEPT = 4
 """Archives in the cache folder, 170 MB each: one for each environment that Spark was installed into lately."""
 
@@ -47,7 +54,7 @@ def archive_of(java: Java) -> Path:
         entries = [f"{entry.name} {(stat := entry.stat()).st_size} {stat.st_mtime_ns}" for entry in found]
     with suppress(OSError):
         entries.append((java.home / "release").read_text(encoding="utf-8", errors="replace"))
-    key = hashlib.sha256("\n".join([str(java.home), str(jars), *entries]).encode()).hexdigest()
+    key = hashlib.sha256("\n".join([str(VERSION), str(java.home), str(jars), *entries]).encode()).hexdigest()
     return cache_folder() / f"spark-{key[:16]}.jsa"
 
 
@@ -97,13 +104,17 @@ def _remove_old(folder: Path) -> None:
 
 
 def write_tiny_run(folder: Path) -> Path:
-    """A run of a few lines that touches every table: two sends, one of them a duplicate, a kill, an election, scrapes, a log."""
+    """A run of a few lines that touches every table: two sends, one of them a duplicate, a kill, an election, scrapes, a log.
+
+    Its history is long enough, by one value, to be landed by generated code, as that of a demo is.
+    """
     about = {"process": 0, "topic": "t", "partition": 0, "error": None}
     history: list[dict[str, object]] = [
         {"op": "send", "type": "invoke", "offset": None, "value": "a"},
         {"op": "send", "type": "ok", "offset": 0, "value": "a"},
         {"op": "send", "type": "invoke", "offset": None, "value": "b"},
         {"op": "send", "type": "ok", "offset": 1, "value": "b"},
+        {"op": "send", "type": "invoke", "offset": None, "value": "c" * GENERATED_BYTES},
         {"op": "assign", "type": "ok", "offset": 0, "value": None},
         {"op": "poll", "type": "ok", "offset": 0, "value": "a", "batch": 0},
         {"op": "poll", "type": "ok", "offset": 1, "value": "b", "batch": 0},

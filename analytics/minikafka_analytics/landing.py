@@ -5,16 +5,19 @@ Bad lines go to the table `quarantine`. What is landed, and what was before, is 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics import manifest as manifests
+from minikafka_analytics.archive import GENERATED_BYTES
 from minikafka_analytics.manifest import Manifest
 from minikafka_analytics.parsing import Source, columns_of, refused, sources, typed
 from minikafka_analytics.paths import literally, uri, with_names
 from minikafka_analytics.run_folder import NoRun, RunFolder
 from minikafka_analytics.schemas import QUARANTINE, QUARANTINED, TABLES, Landed
+from minikafka_analytics.session import generating
 from minikafka_analytics.stores import Place, remove
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ class Landing:
     def __init__(self, runs: Sequence[RunFolder], out: Place) -> None:
         self._runs = runs
         self._out = out
+        self._lock = threading.Lock()
+        self._beside: SparkSession | None = None
         self.anew: list[Manifest] = []
         self.manifests: dict[str, list[Manifest]] = {run.id: [] for run in runs}
         for run in runs:
@@ -58,6 +63,8 @@ class Landing:
 
     def _land(self, spark: SparkSession, run: RunFolder, source: Source, table: Landed, folder: Place) -> Manifest:
         told = manifests.of_file(source, table, run.path)
+        if told.bytes >= GENERATED_BYTES:
+            spark = self._generating(spark)
         new = manifests.being_written(folder)
         frame, counted = _counted(typed(spark, [source], table))
         frame.where("NOT bad").select(*columns_of(table)).write.parquet(uri(spark, new))
@@ -75,6 +82,12 @@ class Landing:
             manifests.write(told, new)
         manifests.put(new, folder)
         return told
+
+    def _generating(self, spark: SparkSession) -> SparkSession:
+        with self._lock:
+            if self._beside is None:
+                self._beside = generating(spark)
+            return self._beside
 
     def _must_be_of(self, run: RunFolder) -> None:
         """Two runs of one id in one `out` would be taken for one. One that was copied or moved has a file that is landed so."""

@@ -145,10 +145,8 @@ def _typed(parsed: DataFrame, table: Landed, seq: str, bad: str) -> DataFrame:
         for name in table.columns
     ]
     flat = parsed.selectExpr("run", "place", seq, "line.time AS time", *columns, bad)
-    kept = [f"`{name}`" for name in (*columns_of(table), "run", "place", "bad") if name != "at"]
-    return flat.selectExpr(*kept, f"{A_TIMESTAMP.format('time')} AS at").select(
-        *columns_of(table), "run", "place", "bad"
-    )
+    kept = (*columns_of(table), "run", "place", "bad")
+    return flat.selectExpr(*(f"{A_TIMESTAMP.format('time')} AS at" if name == "at" else f"`{name}`" for name in kept))
 
 
 def _not_whole(table: Landed) -> str:
@@ -193,8 +191,7 @@ def _lines(spark: SparkSession, files: Sequence[Source]) -> DataFrame:
         return (
             _text(spark, files)
             .where(blank)
-            .selectExpr("*", f"place + {first}L AS nth")
-            .withColumn("run", F.lit(files[0].run))
+            .select("*", F.expr(f"place + {first}L AS nth"), F.lit(files[0].run).alias("run"))
         )
     lines = _text(spark, files, "_metadata.file_path AS path").where(blank)
     names = [{"path": read_as(spark, each.path), "run": each.run} for each in files]

@@ -6,17 +6,15 @@ that the analysis itself relies on do, and the rest belongs to whoever runs the 
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minikafka_analytics.archive import archived
 from minikafka_analytics.java import Java, find_java
@@ -58,6 +56,7 @@ LOCAL = {
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     "spark.sql.parquet.compression.codec": "zstd",
 }
+STDERR = 2
 SMALL_BYTES = 128 << 20
 SMALL = {
     # Adaptive plans plan what runs for milliseconds again after each stage.
@@ -69,6 +68,23 @@ SMALL = {
     "spark.sql.maxPlanStringLength": "0",
     # `limit` tries one partition first, then four: each is a job of its own.
     "spark.sql.limit.initialNumPartitions": "100",
+    # Checks of each plan after each batch of rules, and the place in a program of each call, are for who debugs Spark.
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+    # What nothing here has: partitions to be pruned by other tables, variants, columns of CHAR, nested columns to be left out.
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
+    "spark.sql.variant.pushVariantIntoScan": "false",
+    "spark.sql.readSideCharPadding": "false",
+    # Between threads of one process nothing is gained by making it smaller.
+    "spark.broadcast.compress": "false",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+    # Of a heap of 1 GB Spark makes pages of 16 MB: each aggregate and each sort of ten rows would take one or more.
+    "spark.buffer.pageSize": "1m",
+    # No other program waits for the marker of a folder; its manifest comes later.
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 INTERPRETED_BYTES = 40 << 20
 INTERPRETED = {
@@ -77,6 +93,11 @@ INTERPRETED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Interpreted, common expressions are looked up in a cache that is emptied for each row: 6 % of all CPU.
     "spark.sql.subexpressionElimination.enabled": "false",
+}
+GENERATED = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.subexpressionElimination.enabled": "true",
 }
 # Growing the heap and the class space step by step costs a full collection each time; two cores need no parallel collector.
 STORES = {
@@ -88,13 +109,27 @@ STORES = {
 }
 """What Hadoop is told beside what the user says, where something is in a store."""
 JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xms800m -Xmn500m"
-# In a job of seconds the second JIT compiler costs more CPU than its code gives back.
-SMALL_JVM_OPTIONS = "-XX:TieredStopAtLevel=1"
+# In a job of seconds the second JIT compiler costs more CPU than its code gives back; the first one pays off sooner than by
+# its own thresholds, which are halved.
+SMALL_JVM_OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:Tier3InvocationThreshold=100 -XX:Tier3MinInvocationThreshold=50 "
+    "-XX:Tier3CompileThreshold=1000 -XX:Tier3BackEdgeThreshold=30000"
+)
 
 
 def of_few_bytes(size: int) -> bool:
     """Whether files of this many bytes are planned as small data: as few tasks, stages and compiled classes as can be."""
     return size < SMALL_BYTES
+
+
+def generating(spark: SparkSession) -> SparkSession:
+    """A session beside this one, of the same context, that generates code; this one where it does so itself."""
+    if spark.conf.get("spark.sql.codegen.factoryMode", None) != INTERPRETED["spark.sql.codegen.factoryMode"]:
+        return spark
+    beside = spark.newSession()
+    for key, value in GENERATED.items():
+        beside.conf.set(key, value)
+    return beside
 
 
 def settings_for(size: int) -> dict[str, str]:
@@ -255,15 +290,17 @@ def _starting(java: Java, scratch: Path) -> Iterator[None]:
 @contextmanager
 def _jvm_stderr(path: Path) -> Iterator[Path]:
     """Sends what a JVM that is started meanwhile writes to its standard error into a file: it warns of its own incubator modules,
-    which nobody who runs an analysis can act on. Spark's errors reach Python as exceptions."""
-    java_gateway: Any = import_module("pyspark.java_gateway")  # its Popen is no public name
-    launch = java_gateway.Popen
-    with path.open("ab") as file:
-        java_gateway.Popen = functools.partial(launch, stderr=file)
-        try:
-            yield path
-        finally:
-            java_gateway.Popen = launch
+    which nobody who runs an analysis can act on. Spark's errors reach Python as exceptions.
+
+    The JVM inherits the descriptor. So the file is this process's standard error, too, as long as the block lasts.
+    """
+    with ExitStack() as undo, path.open("ab") as file:
+        with suppress(OSError):  # a process without a standard error
+            kept = os.dup(STDERR)
+            undo.callback(os.close, kept)
+            undo.callback(os.dup2, kept, STDERR)
+        os.dup2(file.fileno(), STDERR)
+        yield path
 
 
 def _last_words(said: Path, error: Exception) -> str:

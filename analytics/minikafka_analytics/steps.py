@@ -2,10 +2,12 @@
 
 A cached table lives in executors, and a checkpointed one there only: with the executor it is gone, and the job with it. Files
 stay. A table that is read back also has no plan below it, and planning a query costs more than running it on a small run.
+Where driver and executor are one process, there is no executor to lose: of a small run the rows then stay in its memory.
 """
 
 from __future__ import annotations
 
+import re
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -22,12 +24,15 @@ if TYPE_CHECKING:
 FEW = 1_000
 """Rows of a step that stay with the driver instead of being landed. They are in every plan that reads the step."""
 
+ONE_PROCESS = re.compile(r"local(\[[^\]]*\])?")
+"""Masters of Spark in one process. `local-cluster` is none of them: its executors are processes that can be lost."""
+
 
 class Steps:
     """A folder of landed steps, gone at the end of a `with` block. It has to lie where all executors can write and read.
 
     `small`: what is analysed is small by the size of its files. Then tables are read as one partition, for shuffles between tasks
-    cost more than the second core gains, and few rows are not landed at all.
+    cost more than the second core gains, few rows are not landed at all, and in a Spark of one process no step is.
     """
 
     def __init__(self, parent: Place, small: bool = False) -> None:
@@ -50,14 +55,16 @@ class Steps:
         """Compute `frame` now, and give it as read from where it was written. `step` may be used once.
 
         `few`: of a small run it has few rows as a rule; where that holds they are kept by the driver, which no analysis survives
-        anyway.
+        anyway. So are all rows of a small run where the driver is the only process; what does not fit into memory goes to disk.
         """
         kept = _with_driver(frame) if few and self._small else None
         if kept is not None:
             # Not as one partition by command: what is done first to local rows is done by the planner, without a job.
             return self._name(kept)
-        path = self._folder / step
         spark = frame.sparkSession
+        if self._small and ONE_PROCESS.fullmatch(str(spark.sparkContext.master)):
+            return self._name(frame.localCheckpoint())
+        path = self._folder / step
         frame.write.parquet(uri(spark, path))
         return self.whole(spark.read.schema(frame.schema).parquet(literally(spark, path)))
 
