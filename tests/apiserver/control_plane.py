@@ -143,9 +143,10 @@ class ControlPlane:
         self._server = None
 
     def pause_server(self) -> None:
-        """The API server keeps its connections and says nothing."""
+        """The API server keeps its connections and says nothing. None of its threads runs when this returns."""
         assert self._server is not None
         self._server.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume_server(self) -> None:
         if self._server is not None:
