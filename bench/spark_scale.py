@@ -76,7 +76,7 @@ def _write(path: Path, lines: Iterable[str]) -> int:
     return count
 
 
-def _as_json(lines: Iterator[dict[str, Any]]) -> Iterator[str]:
+def _as_json(lines: Iterable[dict[str, Any]]) -> Iterator[str]:
     return (json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
 
 
@@ -161,7 +161,7 @@ def _samples(seconds: float, partitions: int) -> Iterator[str]:
 
 def _replicas(sends: int, partitions: int) -> Iterator[str]:
     topic = {"kind": "topic", "topic": TOPIC, "partitions": partitions, "replication_factor": BROKERS, "config": {}}
-    yield from _as_json(iter([topic]))
+    yield from _as_json([topic])
     producer = '"producer_id":-1,"producer_epoch":-1,"base_sequence":-1,"crc_right":true,"control":false}\n'
     for partition in range(partitions):
         end = len(range(partition, sends, partitions))
@@ -169,7 +169,7 @@ def _replicas(sends: int, partitions: int) -> Iterator[str]:
         for broker in range(1, BROKERS + 1):
             where = {"topic": TOPIC, "partition": partition, "broker": broker}
             bounds = {"start": 0, "end": end, "batches": len(bases), "damage": None, "in_sync": True}
-            yield from _as_json(iter([{"kind": "replica", **where, **bounds, "leader": broker == 1}]))
+            yield from _as_json([{"kind": "replica", **where, **bounds, "leader": broker == 1}])
             batch = f'{{"kind":"batch","topic":"{TOPIC}","partition":{partition},"broker":{broker},"index":'
             for index, base in enumerate(bases):
                 last = min(base + BATCH, end) - 1
