@@ -252,6 +252,11 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
+def is_one_process(master: str) -> bool:
+    """Whether driver and executor are one process. Of `local-cluster` they are not: its executors can be lost."""
+    return is_local(master) and not master.startswith("local-cluster")
+
+
 def _java_found(master: str) -> Java:
     """Has this process's environment name the Java and the Python that Spark is to run on. Raises JavaMissing."""
     java = find_java()

@@ -7,12 +7,12 @@ Where driver and executor are one process, there is no executor to lose: of a sm
 
 from __future__ import annotations
 
-import re
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics.paths import literally, uri
+from minikafka_analytics.session import is_one_process
 from minikafka_analytics.sql import forget, name
 from minikafka_analytics.stores import Place, remove
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 FEW = 1_000
 """Rows of a step that stay with the driver instead of being landed. They are in every plan that reads the step."""
-
-ONE_PROCESS = re.compile(r"local(\[[^\]]*\])?")
-"""Masters of Spark in one process. `local-cluster` is none of them: its executors are processes that can be lost."""
 
 
 class Steps:
@@ -62,7 +59,7 @@ class Steps:
             # Not as one partition by command: what is done first to local rows is done by the planner, without a job.
             return self._name(kept)
         spark = frame.sparkSession
-        if self._small and ONE_PROCESS.fullmatch(str(spark.sparkContext.master)):
+        if self._small and is_one_process(str(spark.sparkContext.master)):
             return self._name(frame.localCheckpoint())
         path = self._folder / step
         frame.write.parquet(uri(spark, path))
