@@ -50,7 +50,6 @@ LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "4",
     "spark.scheduler.mode": "FAIR",  # several small questions are asked at once
     "spark.sql.files.openCostInBytes": "65536",
     "spark.sql.autoBroadcastJoinThreshold": "64m",
@@ -86,6 +85,17 @@ SMALL = {
     # No other program waits for the marker of a folder; its manifest comes later.
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
+BYTES_OF_A_PARTITION = 64 << 20
+"""Of files, for each partition of a shuffle. The rows of the widest question take half as much there when they are sorted."""
+MOST_PARTITIONS = 1_000  # each writes a file a task, and a row of figures in the driver
+LARGE = {
+    # Tables of this many bytes in files take some ten times as much in memory, and several questions are asked at once.
+    "spark.sql.autoBroadcastJoinThreshold": "4m",
+    # Partitions that are small after all are joined, but to no more than is sorted in memory.
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+}
+"""What is large is read with the memory of a driver that read what is small: so much at a time, however much there is."""
 INTERPRETED_BYTES = 40 << 20
 INTERPRETED = {
     # Of a demo run (25 MB) compiling generated code takes several times as long as running it (docs/proposals/015).
@@ -108,7 +118,10 @@ STORES = {
     "spark.hadoop.fs.s3a.connection.timeout": "15s",
 }
 """What Hadoop is told beside what the user says, where something is in a store."""
-JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xms800m -Xmn500m"
+JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xms800m"
+# What a small run leaves is collected before it grows old. A large one's sorts and hash tables are old: they take what Spark
+# counts as memory for execution, which with half of the heap for the young there would not be.
+YOUNG_OF_SMALL, YOUNG_OF_LARGE = "-Xmn500m", "-XX:NewRatio=4"
 # In a job of seconds the second JIT compiler costs more CPU than its code gives back; the first one pays off sooner than by
 # its own thresholds, which are halved.
 SMALL_JVM_OPTIONS = (
@@ -132,14 +145,16 @@ def generating(spark: SparkSession) -> SparkSession:
     return beside
 
 
-def settings_for(size: int) -> dict[str, str]:
+def settings_for(size: int, master: str = "local[*]") -> dict[str, str]:
     """How Spark plans and runs what is asked about this many bytes, the same answers in every case.
 
-    A demo's run is interpreted and in one task; several demos' worth run generated code, planned once; above that Spark's own
-    defaults hold: adaptive plans and both JIT compilers.
+    A demo's run is interpreted and in one task; several demos' worth run generated code, planned once; above that plans are
+    adaptive and both JIT compilers are there, and on this machine the partitions of a shuffle are as many as keep each as large
+    as those of a small run. How many a cluster's shuffles have is the cluster's own choice.
     """
     if not of_few_bytes(size):
-        return {}
+        partitions = min(max(size // BYTES_OF_A_PARTITION, 4), MOST_PARTITIONS)
+        return LARGE | {"spark.sql.shuffle.partitions": str(partitions)} if is_local(master) else {}
     # Memory and collector are a cluster's own choice; its extraJavaOptions in spark-defaults.conf stay.
     options = {f"spark.{role}.defaultJavaOptions": SMALL_JVM_OPTIONS for role in ("driver", "executor")}
     return SMALL | (INTERPRETED if size < INTERPRETED_BYTES else {}) | options
@@ -169,7 +184,7 @@ def spark_session(
         _end_gateway()  # its JVM has one JIT compiler, which what is large would wait for
         reach.is_small = False
     started = SparkContext._gateway is None  # else by `reached`
-    chosen = ALWAYS | (LOCAL if is_local(master) else {}) | (STORES if reach else {}) | settings_for(size)
+    chosen = ALWAYS | (LOCAL if is_local(master) else {}) | (STORES if reach else {}) | settings_for(size, master)
     chosen["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
     if is_local(master):
         chosen["spark.local.dir"] = str(scratch)
@@ -178,7 +193,8 @@ def spark_session(
         place = reach.scratch if reach else scratch
         nothing: AbstractContextManager[dict[str, str]] = nullcontext({})
         classes = archived(java, make=reach is None) if is_small else nullcontext("")
-        with _launched(master, place, classes) if started else nothing as options:
+        young = YOUNG_OF_SMALL if is_small else YOUNG_OF_LARGE
+        with _launched(master, place, classes, young) if started else nothing as options:
             builder = SparkSession.builder.master(small(master)).appName("minikafka analyze")
             for key, value in (chosen | options | dict(settings or {})).items():
                 builder = builder.config(key, value)
@@ -269,15 +285,18 @@ def _java_found(master: str) -> Java:
 
 
 @contextmanager
-def _launched(master: str, scratch: Path, archive: AbstractContextManager[str]) -> Iterator[dict[str, str]]:
-    """The settings that a JVM is launched with which ends in the block. `archive` gives its options for an archive of classes."""
+def _launched(
+    master: str, scratch: Path, archive: AbstractContextManager[str], young: str = YOUNG_OF_SMALL
+) -> Iterator[dict[str, str]]:
+    """The settings that a JVM is launched with which ends in the block. `archive` gives its options for an archive of classes,
+    `young` is the one for its young objects."""
     if not is_local(master):
         yield {}
         return
     with archive as class_archive:
         yield {
             "spark.hadoop.hadoop.tmp.dir": str(scratch),  # where S3A keeps what it has not sent yet
-            "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {class_archive} "
+            "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {young} {class_archive} "
             f'-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={scratch}"',
         }
 

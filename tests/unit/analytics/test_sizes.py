@@ -31,7 +31,17 @@ def test_settings_follow_the_size() -> None:
     assert demo["spark.sql.codegen.factoryMode"] == "NO_CODEGEN"
     assert "spark.sql.codegen.factoryMode" not in several
     assert demo["spark.sql.adaptive.enabled"] == several["spark.sql.adaptive.enabled"] == "false"
-    assert many == {}
+    assert "spark.sql.adaptive.enabled" not in many
+
+
+@pytest.mark.parametrize(("gigabytes", "partitions"), [(0.2, 4), (1.6, 25), (16, 256), (1_000, 1_000)])
+def test_a_shuffle_of_much_has_many_partitions(gigabytes: float, partitions: int) -> None:
+    """10 million rows (1.6 GB) in four partitions ran out of the driver's default memory."""
+    assert session.settings_for(int(gigabytes * (1 << 30)))["spark.sql.shuffle.partitions"] == str(partitions)
+
+
+def test_shuffles_of_a_cluster_are_its_own() -> None:
+    assert session.settings_for(MANY, "k8s://https://cluster:6443") == {}
 
 
 @pytest.mark.xdist_group("spark")
