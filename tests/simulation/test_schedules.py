@@ -10,9 +10,10 @@ from collections.abc import Callable
 import pytest
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.internal_log import InternalLog
+from minikafka_chaos.simulation import runs
 from minikafka_chaos.simulation.rules import Rules
-from minikafka_chaos.simulation.runs import Totals, first_violation, run_seeds
-from minikafka_chaos.simulation.world import PROFILES, Plan, simulate
+from minikafka_chaos.simulation.runs import Job, Totals, first_violation, run_job, run_seeds
+from minikafka_chaos.simulation.world import PROFILES, Plan, World, simulate
 
 SEEDS_EACH = 10
 RUNS = {
@@ -74,6 +75,33 @@ def test_groups_of_what_is_not_committed() -> None:
     rules.internal_log = Tells
     violation = simulate(109190, rules, BEFORE).violation
     assert violation is not None and violation.startswith("G3 FencedGeneration")
+
+
+FOUND_SOMETHING_LATELY = {
+    4001765: "a leader from before an unclean election commits",
+    4005038: "the same, and its successor has other records there",
+    4007257: "the same, and it acknowledges",
+    4007688: "a controller that was paused does not know the topic that the leader asks about",
+    4008749: "a term that ends before its own heartbeat is sent",
+}
+
+
+@pytest.mark.parametrize("seed", FOUND_SOMETHING_LATELY, ids=FOUND_SOMETHING_LATELY.values())
+def test_what_schedules_as_they_are_found(seed: int) -> None:
+    assert run_job(Job(seed, None, Plan())).violation is None
+
+
+def test_a_schedule_that_goes_round_without_waiting_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 4008749 had taken 16 GB, and would never have ended."""
+
+    def goes_round(world: World) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(runs, "CPU_SECONDS_MAX", 3.0)
+    monkeypatch.setattr(World, "run", goes_round)
+    violation = run_job(Job(1, None, Plan())).violation
+    assert violation is not None and violation.startswith("L4 bounded")
 
 
 def test_the_schedules_are_worth_something() -> None:

@@ -75,12 +75,14 @@ REFUSED_NOT_APPLIED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.IN
 
 STALE_LEADER = frozenset(
     {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.INVALID_UPDATE_VERSION,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""The leader's view is out of date; the change stays pending until metadata says what is true."""
+"""The leader's view is out of date; the change stays pending until metadata says what is true.
+
+A topic that the controller does not know is not among them: it was deleted, and metadata will say so; or the controller is one
+that was paused, and knows less than the leader. Then no metadata would come, so the leader asks again. Kafka waits here.
+"""

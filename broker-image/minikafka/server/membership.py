@@ -169,7 +169,13 @@ class Membership:
         except Exception:
             await self._carry_out(lifecycle.failed())
             raise
-        await self._carry_out(effects)
+        try:
+            await self._carry_out(effects)
+        except (
+            Exception
+        ):  # a term that could not begin is none: nobody would renew its lease, and this broker waits for it
+            await self._carry_out(lifecycle.failed())
+            raise
 
     async def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -279,10 +285,9 @@ class Membership:
         return lifecycle.heartbeat_answered(answer, self.context.clock.now())
 
     def _controller(self) -> PeerConnection:
-        """Raises PeerClosed."""
+        """Raises KafkaError NOT_CONTROLLER when there is nobody to ask: an own term that ends before the step comes to it."""
         if self._connection is None:
-            self.lifecycle.disconnected()
-            raise PeerClosed("no connection to the controller")
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "no connection to the controller")
         return self._connection
 
     async def _register(self, step: to_do.Register) -> tuple[ErrorCode, int]:

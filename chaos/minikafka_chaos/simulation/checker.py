@@ -72,6 +72,8 @@ class Checker(Watcher):
         """Those whose candidates are looked at next, all of them: the controller's state or what is committed has changed."""
         self.unclean = 0
         self.excused: set[TopicPartition] = set()
+        self.struck_in: dict[TopicPartition, int] = {}
+        """The leader epoch of the last unclean election: what leaders of earlier ones commit after it is not committed."""
         self.power_lost: dict[int, float] = {}
         self.without_power: set[int] = set()
 
@@ -298,7 +300,11 @@ class Checker(Watcher):
 
     def _commits(self, broker: SimBroker, partition: Partition, view: View, before: int) -> None:
         """What the high watermark of a leader has passed is committed, for ever (B2, B3, B4)."""
-        tp = partition.topic_partition
+        tp, leader = partition.topic_partition, partition.leader
+        assert leader is not None
+        self._on_own_members(broker, partition, before)
+        if leader.epoch < self.struck_in.get(tp, 0):
+            return
         truth = self.truth.setdefault(tp, [])
         agreed = self._agreed(tp, view)
         if agreed < min(len(truth), partition.high_watermark):
@@ -307,7 +313,6 @@ class Checker(Watcher):
                 f"broker {broker.id} commits another record at {tp} {agreed}: {view.identities[agreed]}, "
                 f"committed was {truth[agreed]}",
             )
-        self._on_own_members(broker, partition, before)
         state = self.states.get(tp)
         grown = view.identities[len(truth) : partition.high_watermark]
         if grown and state is not None:
@@ -426,7 +431,7 @@ class Checker(Watcher):
                 tp = TopicPartition(event.topic, event.partition)
                 self.isr.elected(tp, event.fields["leader_epoch"], event.fields["clean"])
                 if not event.fields["clean"]:
-                    self._excuse(tp, event.fields["leader"])
+                    self._excuse(tp, event.fields["leader"], event.fields["leader_epoch"])
         self.isr.written(image)
 
     def told(self, broker: SimBroker, event: Event) -> None:
@@ -459,6 +464,7 @@ class Checker(Watcher):
         self.views = {key: View() if key[1].topic == topic else view for key, view in self.views.items()}
         self.marks = {key: mark for key, mark in self.marks.items() if key[1].topic != topic}
         self.excused = {tp for tp in self.excused if tp.topic != topic}
+        self.struck_in = {tp: epoch for tp, epoch in self.struck_in.items() if tp.topic != topic}
         began = self.world.term_began
         self.world.term_began = {key: at for key, at in began.items() if key[1].topic != topic}
 
@@ -511,10 +517,11 @@ class Checker(Watcher):
             self.fail("B35 RetainedLongEnough", f"broker {broker.id} {tp}: {why}")
         self.records_deleted(tp, start)
 
-    def _excuse(self, tp: TopicPartition, leader: int) -> None:
+    def _excuse(self, tp: TopicPartition, leader: int, leader_epoch: int) -> None:
         """An unclean election: strike what its leader does not have."""
         self.unclean += 1
         self.excused.add(tp)
+        self.struck_in[tp] = leader_epoch
         view = self.views.get((leader, tp))
         have = view.identities if view is not None else []
         truth = self.truth.get(tp, [])

@@ -122,7 +122,7 @@ class Producer(Client):
                 if self._attempt == attempt:
                     self.world.scheduler.at(RETRY, again)
                 return
-            self.world.checker.clients.acknowledged(self, offset)
+            self.world.checker.clients.acknowledged(self, crc, offset)
             self.batch = None
             self.world.scheduler.at(self.world.random.uniform(0.005, 0.15), self.next)
 

@@ -83,4 +83,4 @@ class PassingProducer:
         topic_id, checks = self.world.checker.topic_ids.get(VISITED), self.world.checker.clients
         if topic_id is not None and topic_id.bytes == sent.topic_id:
             checks.answered(sent, sent.crc, offset)
-            checks.promised(sent, offset)
+            checks.promised(sent, sent.crc, offset)

@@ -160,7 +160,7 @@ class _Lane(Client):
         if batch not in self.unanswered or batch.crc != sent.crc:
             return
         if not error:
-            checks.acknowledged(batch, offset)
+            checks.acknowledged(batch, sent.crc, offset)
             self.unanswered.remove(batch)
             self.producer.pump()
         elif batch.attempt == sent.attempt:

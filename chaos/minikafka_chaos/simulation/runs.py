@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
+from minikafka_chaos.simulation.checker import Violation
 from minikafka_chaos.simulation.mutants import BUG_SEEDS
 from minikafka_chaos.simulation.rules import Rules
-from minikafka_chaos.simulation.world import Plan, Result, simulate
+from minikafka_chaos.simulation.world import SECONDS_USUAL, Plan, Result, simulate
 
 SEEDS_PER_TASK = 2
 """Small, so that a search stops soon after its first hit; a schedule takes tens of milliseconds."""
+
+CPU_SECONDS_MAX = 120.0
+"""Of a schedule of usual length, which takes 0.1 to 3. One that takes this long does not get on in virtual time: something in it
+goes round without waiting, as no count of events can tell, and takes ever more memory."""
 
 
 class Job(NamedTuple):
@@ -34,7 +40,25 @@ def rules_of(bug: str | None) -> Rules:
 
 
 def run_job(job: Job) -> Result:
-    return simulate(job.seed, rules_of(job.bug), job.plan)
+    with _bounded(CPU_SECONDS_MAX * max(1.0, job.plan.seconds / SECONDS_USUAL)):
+        return simulate(job.seed, rules_of(job.bug), job.plan)
+
+
+@contextmanager
+def _bounded(seconds: float) -> Iterator[None]:
+    """Raises L4 in the block once this process has used so much CPU in it; again and again, for work may be tried anew."""
+
+    def stuck(number: int, frame: object) -> NoReturn:
+        del number, frame
+        raise Violation("L4 bounded", f"no end after {seconds:.0f} s of CPU: something goes round without waiting")
+
+    before = signal.signal(signal.SIGPROF, stuck)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 10.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def run_seeds(

@@ -228,7 +228,9 @@ class TestAnswers:
     @pytest.mark.parametrize(
         "error",
         [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH,
-         ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NETWORK_EXCEPTION],
+         ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NETWORK_EXCEPTION,
+         # of a controller that was paused, and knows less than the leader: no metadata would come
+         ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
     )  # fmt: skip
     def test_an_unknown_outcome_is_asked_again(self, error: ErrorCode) -> None:
         """KAFKA-12684: falling back here loses records, for the change may have been applied.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from minikafka.server.broker import Broker
+from minikafka.server.controller_role import ControllerRole
 
 from tests.unit.server.in_process import Cluster, running, until
 
@@ -45,3 +46,38 @@ async def test_a_controller_that_could_not_follow_one_image_leads_again(
         await until(lambda: not leads(cluster, broker))
         await until(lambda: leads(cluster, broker))
         assert broker.metadata.image.topics["t"].partitions[0].leader_epoch > epoch
+
+
+@pytest.mark.timeout(60)
+async def test_a_term_that_ends_before_its_own_heartbeat_is_sent(tmp_path: Path) -> None:
+    """The broker went round without waiting, for ever, and did nothing else any more (seed 4008749 of the simulation)."""
+    async with running(tmp_path, 1, broker_session_timeout_ms="1000") as cluster:
+        await cluster.create("t")
+        broker = cluster.brokers[1]
+        await until(lambda: leads(cluster, broker))
+        epoch = broker.membership.controller_epoch
+        role = broker.membership.role
+        assert role is not None
+        broker.membership.fence()  # a heartbeat is due
+        role.resign("a test")
+        await until(lambda: broker.membership.controller_epoch > epoch and leads(cluster, broker))
+
+
+async def test_a_term_that_could_not_begin_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It held the lease by name, renewed by nobody, and asked it for ever."""
+    start, failed = ControllerRole.start, False
+
+    def sometimes(role: ControllerRole) -> None:
+        nonlocal failed
+        if not failed:
+            failed = True
+            role.resign("a test")
+            raise KeyError("a mistake in this program")
+        start(role)
+
+    monkeypatch.setattr(ControllerRole, "start", sometimes)
+    async with running(tmp_path, 1, broker_session_timeout_ms="1000") as cluster:
+        await until(lambda: cluster.brokers[1].membership.controller_epoch > 1)
+        assert failed
+        await cluster.create("t")
+        await until(lambda: leads(cluster, cluster.brokers[1]))
