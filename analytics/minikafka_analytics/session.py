@@ -86,7 +86,7 @@ SMALL = {
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 BYTES_OF_A_PARTITION = 64 << 20
-"""Of files, for each partition of a shuffle. The rows of the widest question take half as much there when they are sorted."""
+"""Of files, for each partition of a shuffle: rows of the widest question are sorted there in memory (docs/proposals/015)."""
 MOST_PARTITIONS = 1_000  # each writes a file a task, and a row of figures in the driver
 LARGE = {
     # Tables of this many bytes in files take some ten times as much in memory, and several questions are asked at once.

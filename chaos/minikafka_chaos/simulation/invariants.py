@@ -200,6 +200,6 @@ INVARIANTS: Mapping[str, Invariant] = {
     "L6 TopicObjects": Invariant(
         "after healing each topic has a MiniKafkaTopic that shows its last change, and one that is gone has none", "own"
     ),
-    "L4 bounded": Invariant("a run makes no more events than a healthy cluster could", "own"),
+    "L4 bounded": Invariant("a run makes no more events than a healthy cluster could, and comes to its end", "own"),
     "E1 no exception": Invariant("no event raises, not even an error of the log, while the disk takes everything", "own"),
 }  # fmt: skip
