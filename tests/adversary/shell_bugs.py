@@ -49,11 +49,11 @@ SHELL = (
         ("tests/unit/controller/test_term.py", f"{WIRE}/test_controller.py")),
     Bug("s12", "the snapshot is read before the lease is taken", "R15", "server/membership.py",
         "                    lease = await self.store.acquire(self.context.broker_id, host, port, step.expected_epoch)\n"
-        "                    effects = lifecycle.lease_taken(lease)\n"
+        "                    return lifecycle.lease_taken(lease)\n"
         "                case to_do.ReadSnapshot():\n                    snapshot = await self.store.snapshot()\n",
         "                    self.early = await self.store.snapshot()  # type: ignore\n"
         "                    lease = await self.store.acquire(self.context.broker_id, host, port, step.expected_epoch)\n"
-        "                    effects = lifecycle.lease_taken(lease)\n"
+        "                    return lifecycle.lease_taken(lease)\n"
         "                case to_do.ReadSnapshot():\n                    snapshot = self.early\n",
         (f"{WIRE}/test_controller.py",)),
     Bug("s13", "a commit into SQLite without fencing", "R15", "metadata/database.py",

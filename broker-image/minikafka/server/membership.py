@@ -141,41 +141,39 @@ class Membership:
     # -- one step after the other -------------------------------------------------------------------------------------------
 
     async def _step(self) -> None:
-        """Do what is to be done next. Raises what nobody expected; then all begins anew."""
-        lifecycle = self.lifecycle
-        step = lifecycle.step
+        """Do what is to be done next. Raises what nobody expected; then all begins anew, for a term that could not begin is none:
+        nobody would renew its lease."""
         self._changed.clear()
+        try:
+            await self._carry_out(await self._take(self.lifecycle.step))
+        except Exception:
+            await self._carry_out(self.lifecycle.failed())
+            raise
+
+    async def _take(self, step: to_do.Step) -> list[Effect]:
+        """What follows from a step."""
+        lifecycle = self.lifecycle
         try:
             match step:
                 case to_do.ReadLease():
                     lease = await self.store.lease()
-                    effects = lifecycle.lease_read(lease, self.context.clock.now())
+                    return lifecycle.lease_read(lease, self.context.clock.now())
                 case to_do.TakeLease():
                     host, port = self._listeners.inter_broker()
                     lease = await self.store.acquire(self.context.broker_id, host, port, step.expected_epoch)
-                    effects = lifecycle.lease_taken(lease)
+                    return lifecycle.lease_taken(lease)
                 case to_do.ReadSnapshot():
                     snapshot = await self.store.snapshot()
-                    effects = lifecycle.snapshot_read(step.lease, snapshot, self.context.clock.now())
+                    return lifecycle.snapshot_read(step.lease, snapshot, self.context.clock.now())
                 case to_do.Connect():
-                    effects = await self._connect(step)
+                    return await self._connect(step)
                 case to_do.Register() | to_do.Heartbeat():
-                    effects = await self._ask(step)
+                    return await self._ask(step)
                 case to_do.Wait():
-                    effects = await self._wait(step)
+                    return await self._wait(step)
         except StoreError as error:
             self.context.warn_rarely("store", f"cluster store: {error}")
-            effects = lifecycle.store_failed()
-        except Exception:
-            await self._carry_out(lifecycle.failed())
-            raise
-        try:
-            await self._carry_out(effects)
-        except (
-            Exception
-        ):  # a term that could not begin is none: nobody would renew its lease, and this broker waits for it
-            await self._carry_out(lifecycle.failed())
-            raise
+            return lifecycle.store_failed()
 
     async def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:

@@ -71,8 +71,7 @@ class Checker(Watcher):
         self._moved: set[TopicPartition] = set()
         """Those whose candidates are looked at next, all of them: the controller's state or what is committed has changed."""
         self.unclean = 0
-        self.excused: set[TopicPartition] = set()
-        self.struck_in: dict[TopicPartition, int] = {}
+        self.excused: dict[TopicPartition, int] = {}
         """The leader epoch of the last unclean election: what leaders of earlier ones commit after it is not committed."""
         self.power_lost: dict[int, float] = {}
         self.without_power: set[int] = set()
@@ -303,7 +302,7 @@ class Checker(Watcher):
         tp, leader = partition.topic_partition, partition.leader
         assert leader is not None
         self._on_own_members(broker, partition, before)
-        if leader.epoch < self.struck_in.get(tp, 0):
+        if leader.epoch < self.excused.get(tp, 0):
             return
         truth = self.truth.setdefault(tp, [])
         agreed = self._agreed(tp, view)
@@ -463,8 +462,7 @@ class Checker(Watcher):
         self.leaders = {key: leader for key, leader in self.leaders.items() if key[0].topic != topic}
         self.views = {key: View() if key[1].topic == topic else view for key, view in self.views.items()}
         self.marks = {key: mark for key, mark in self.marks.items() if key[1].topic != topic}
-        self.excused = {tp for tp in self.excused if tp.topic != topic}
-        self.struck_in = {tp: epoch for tp, epoch in self.struck_in.items() if tp.topic != topic}
+        self.excused = {tp: epoch for tp, epoch in self.excused.items() if tp.topic != topic}
         began = self.world.term_began
         self.world.term_began = {key: at for key, at in began.items() if key[1].topic != topic}
 
@@ -520,8 +518,7 @@ class Checker(Watcher):
     def _excuse(self, tp: TopicPartition, leader: int, leader_epoch: int) -> None:
         """An unclean election: strike what its leader does not have."""
         self.unclean += 1
-        self.excused.add(tp)
-        self.struck_in[tp] = leader_epoch
+        self.excused[tp] = leader_epoch
         view = self.views.get((leader, tp))
         have = view.identities if view is not None else []
         truth = self.truth.get(tp, [])
