@@ -55,12 +55,12 @@ class Scene:
     def reads(self, offset: int, value: str, position: int | None = None, identity: Identity | None = None) -> None:
         """A reader is given a record; the one that is committed there, unless ``identity`` says otherwise."""
         self.checker.clients.sent_values.setdefault(value, -1)
-        given = identity or self.checker.truth[self.tp][offset]
+        given = identity or self.checker.commits.truth[self.tp][offset]
         self.checker.clients.consumed(self.tp, offset if position is None else position, offset, value, given)
 
     def committed_is(self, offset: int, identity: Identity) -> None:
         """Another record was committed at an offset than the brokers have."""
-        truth = self.checker.truth[self.tp]
+        truth = self.checker.commits.truth[self.tp]
         truth[offset : offset + 1] = [identity]
         for view in self.checker.views.values():
             view.disagree_from(offset)
@@ -68,7 +68,7 @@ class Scene:
 
     @property
     def end(self) -> int:
-        return len(self.checker.truth[self.tp])
+        return len(self.checker.commits.truth[self.tp])
 
     def look(self, broker: SimBroker) -> None:
         """Compare all that a broker remembers of its log with the log, as after a restart."""

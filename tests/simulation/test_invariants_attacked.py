@@ -140,7 +140,7 @@ def test_the_invariant_fires(invariant: str, make_wrong: Callable[[Scene], None]
 def test_what_is_old_enough_may_go() -> None:
     scene = Scene()
     scene.world.scheduler.now += 10.0
-    assert _retains(scene, 1000, -1) == scene.checker.deleted[scene.tp]
+    assert _retains(scene, 1000, -1) == scene.checker.commits.deleted[scene.tp]
 
 
 def test_the_last_one_who_led_is_elected_when_the_eligible_one_has_lost_its_records() -> None:

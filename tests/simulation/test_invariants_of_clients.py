@@ -24,7 +24,7 @@ def two_values_at_one_offset(scene: Scene) -> None:
 
 
 def read_though_never_sent(scene: Scene) -> None:
-    scene.checker.clients.consumed(scene.tp, 0, 0, "x", scene.checker.truth[scene.tp][0])
+    scene.checker.clients.consumed(scene.tp, 0, 0, "x", scene.checker.commits.truth[scene.tp][0])
 
 
 def acknowledged_and_never_read(scene: Scene) -> None:
@@ -126,4 +126,4 @@ def test_the_reader_names_the_epoch_of_its_last_record() -> None:
     scene = Scene()
     reader = next(c for c in scene.world.consumers if c.tp == scene.tp)
     assert reader.position == scene.end
-    assert reader.last_epoch == scene.checker.truth[scene.tp][-1][0] >= 0
+    assert reader.last_epoch == scene.checker.commits.truth[scene.tp][-1][0] >= 0

@@ -21,8 +21,8 @@ def another_record_is_committed(scene: Scene) -> None:
 
 
 def follower_takes_what_is_not_committed_for_committed(scene: Scene) -> None:
-    del scene.checker.truth[scene.tp][-1]
-    scene.committed_is(scene.end - 1, scene.checker.truth[scene.tp][-1])
+    del scene.checker.commits.truth[scene.tp][-1]
+    scene.committed_is(scene.end - 1, scene.checker.commits.truth[scene.tp][-1])
     scene.follower.partitions[scene.tp].high_watermark = scene.end + 1
     scene.checker.after(scene.follower)
 
@@ -62,12 +62,12 @@ def new_leader_lacks_a_record(scene: Scene) -> None:
 
 def member_lacks_a_record(scene: Scene) -> None:
     scene.committed_is(scene.end, ALIEN)
-    scene.checker.leader_candidates(scene.tp)
+    scene.checker.commits.candidates(scene.tp)
 
 
 def member_has_another_record_at_the_same_length(scene: Scene) -> None:
     scene.committed_is(scene.end - 1, ALIEN)
-    scene.checker.leader_candidates(scene.tp)
+    scene.checker.commits.candidates(scene.tp)
 
 
 def leader_counts_without_a_member(scene: Scene) -> None:
@@ -230,7 +230,7 @@ def test_a_topic_of_the_same_name_is_another_one() -> None:
     topic = image.topics[scene.tp.topic]
     image.put_topic(replace(topic, topic_id=UUID(int=1)))
     scene.checker.committed([], image)
-    assert scene.tp not in scene.checker.truth and scene.tp in scene.checker.states
+    assert scene.tp not in scene.checker.commits.truth and scene.tp in scene.checker.states
     scene.partition.high_watermark = FAR
     scene.checker.after(scene.leader)
     del image.topics[topic.name]

@@ -50,8 +50,7 @@ class Supervisor:
     async def _repeat(self, component: str, work: Work, every: float, failed: Callable[[], None] | None) -> None:
         pause, backoff = every, PAUSE_SECONDS_FIRST
         while True:
-            if pause > 0:
-                await asyncio.sleep(pause)
+            await asyncio.sleep(pause)  # of 0 seconds too: a round that never waits must not hold up all other work
             if await self._try(component, work):
                 pause, backoff = every, PAUSE_SECONDS_FIRST
                 continue

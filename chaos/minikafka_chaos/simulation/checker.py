@@ -1,11 +1,7 @@
 """The invariants (``spec`` names A1.. client-visible, B1.. broker-visible), checked after every event.
 
-The checker keeps its own account of what is committed: when a leader's high watermark passes an offset, the identity of the
-record there (leader epoch and CRC of its batch) is written down, and from then on no leader may have another one (the *true
-high watermark* of Vanlightly's specification). Brokers' own high watermarks are never taken as true.
-
-An unclean election, and only that, excuses a loss: what its leader does not have is struck from the account. What was deleted
-by request is accounted for, too: a record that a log no longer has is missed from there on.
+Here are the replicas' logs, mirrored, and the controller's decisions; what is committed, and who must have it, is in
+``commit_checks``, and what else is checked in the modules beside it.
 """
 
 from __future__ import annotations
@@ -21,12 +17,12 @@ from minikafka.replication.isr import IsrProposal
 from minikafka.replication.partition import Partition
 
 from minikafka_chaos.simulation.client_checks import ClientChecks
+from minikafka_chaos.simulation.commit_checks import CommitChecks
 from minikafka_chaos.simulation.disk_checks import DiskChecks
 from minikafka_chaos.simulation.group_checks import GroupChecks
 from minikafka_chaos.simulation.isr_checks import IsrChecks
 from minikafka_chaos.simulation.log_checks import LogChecks
 from minikafka_chaos.simulation.mirror import (
-    Identity,
     View,
     first_difference,
     unrefused,
@@ -53,9 +49,7 @@ class Checker(Watcher):
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.truth: dict[TopicPartition, list[Identity]] = {}
-        self.deleted: dict[TopicPartition, int] = {}
-        """Up to where records were really deleted, by request."""
+        self.commits = CommitChecks(world, self)
         self.clients = ClientChecks(world, self)
         self.terms = TermChecks(world, self)
         self.groups = GroupChecks(world, self)
@@ -68,13 +62,6 @@ class Checker(Watcher):
         """The topics that there are, by the controllers' decisions."""
         self.leaders: dict[tuple[TopicPartition, int], int] = {}
         self.marks: dict[tuple[int, TopicPartition], int] = {}
-        self._moved: set[TopicPartition] = set()
-        """Those whose candidates are looked at next, all of them: the controller's state or what is committed has changed."""
-        self.unclean = 0
-        self.excused: dict[TopicPartition, int] = {}
-        """The leader epoch of the last unclean election: what leaders of earlier ones commit after it is not committed."""
-        self.power_lost: dict[int, float] = {}
-        self.without_power: set[int] = set()
 
     def fail(self, invariant: str, detail: str) -> None:
         """Report a violation: the run ends here."""
@@ -86,7 +73,7 @@ class Checker(Watcher):
     def started(self, broker: SimBroker) -> None:
         """A new incarnation: what it found on its disk is read again, and is a valid prefix of whole batches (B15)."""
         assert broker.logs is not None
-        self.without_power.discard(broker.id)
+        self.commits.started(broker)
         with unrefused(broker.disk):
             for tp, log in broker.logs.logs.items():
                 if self._log_exists(broker, tp):
@@ -98,7 +85,7 @@ class Checker(Watcher):
         if broker.up and broker.logs is not None and self._log_exists(broker, tp):
             with unrefused(broker.disk):
                 self.logs.opened(broker, tp, broker.logs.logs[tp])
-            self._held_somewhere(tp)
+            self.commits.held_somewhere(tp)
 
     def hosted(self, broker: SimBroker, partition: Partition) -> None:
         """A replica begins with the high watermark it checkpointed last (KAFKA-1647), as far as its log reaches."""
@@ -148,13 +135,12 @@ class Checker(Watcher):
             if self.exists(tp, partition) and self._has_changed(broker, tp, partition):
                 with unrefused(broker.disk):
                     self._mirror(broker, tp, partition)
-                self._candidate(tp, broker)
+                self.commits.candidate(tp, broker)
         if (overdue := broker.leading.overdue(broker.awake_since)) is not None:
             self.fail("B24 Purgatory", f"broker {broker.id}: {overdue}")
         self.terms.after(broker)
         self.isr.after(broker)
-        while self._moved:
-            self.leader_candidates(self._moved.pop())
+        self.commits.look()
 
     def _has_changed(self, broker: SimBroker, tp: TopicPartition, partition: Partition) -> bool:
         """Whether anything differs that the checks of one replica look at; most events touch one replica or none.
@@ -200,7 +186,7 @@ class Checker(Watcher):
                     f"broker {broker.id} {tp}: leader's LEO {known} -> {leo} in epoch {partition.leader.epoch}",
                 )
             view.cut(leo)
-            self._held_somewhere(tp)
+            self.commits.held_somewhere(tp)
         elif leo > known:
             first = max(known, start)
             view.skip_to(first)
@@ -217,11 +203,11 @@ class Checker(Watcher):
             view.checked_start = start
         view.hw = hw
         if partition.leader is not None and hw != before:
-            self._commits(broker, partition, view, before)
-        if tp not in self.excused and self._agreed(tp, view) < hw:
+            self.commits.grows(broker, partition, view, before)
+        if tp not in self.commits.excused and self.commits.agreed(tp, view) < hw:
             self.fail(
                 "B3 StrongIsr",
-                f"broker {broker.id} {tp}: takes {hw} records for committed, of which {self._agreed(tp, view)} are",
+                f"broker {broker.id} {tp}: takes {hw} records for committed, of which {self.commits.agreed(tp, view)} are",
             )
         if partition.partition_epoch < view.partition_epoch:
             self.fail(
@@ -229,10 +215,6 @@ class Checker(Watcher):
                 f"broker {broker.id} {tp}: partition epoch {view.partition_epoch} -> {partition.partition_epoch}",
             )
         view.partition_epoch = partition.partition_epoch
-
-    def _agreed(self, tp: TopicPartition, view: View) -> int:
-        """How many of the committed records a replica has from the start."""
-        return view.agrees_with(self.truth.get(tp, []), self.deleted.get(tp, 0))
 
     # -- leaders --------------------------------------------------------------------------------------------------------
 
@@ -245,7 +227,7 @@ class Checker(Watcher):
             other = self.leaders.setdefault((tp, leader.epoch), broker.id)
             if other != broker.id:
                 self.fail("B13 epochs", f"{tp}: brokers {other} and {broker.id} both lead epoch {leader.epoch}")
-            self._complete(broker, tp, leader.epoch, view)
+            self.commits.has_all(broker, tp, leader.epoch, view)
         elif leader.partition_epoch < view.leads_in:
             self.fail(
                 "B13 epochs",
@@ -284,129 +266,10 @@ class Checker(Watcher):
                 f"that broker {leader} gave in epoch {sent_in}",
             )
 
-    def _complete(self, broker: SimBroker, tp: TopicPartition, epoch: int, view: View) -> None:
-        """A new leader of the controller's choice has everything that was ever committed (B5)."""
-        state = self.states.get(tp)
-        if state is None or state.leader != broker.id or state.leader_epoch != epoch:
-            return
-        truth, first = self.truth.get(tp, []), self._agreed(tp, view)
-        if first < len(truth):
-            self.fail(
-                "B5 LeaderCompleteness",
-                f"broker {broker.id} leads {tp} in epoch {epoch} without the committed record at {first} "
-                f"(its LEO is {len(view.identities)}, the true HW {len(truth)})",
-            )
-
-    def _commits(self, broker: SimBroker, partition: Partition, view: View, before: int) -> None:
-        """What the high watermark of a leader has passed is committed, for ever (B2, B3, B4)."""
-        tp, leader = partition.topic_partition, partition.leader
-        assert leader is not None
-        self._on_own_members(broker, partition, before)
-        if leader.epoch < self.excused.get(tp, 0):
-            return
-        truth = self.truth.setdefault(tp, [])
-        agreed = self._agreed(tp, view)
-        if agreed < min(len(truth), partition.high_watermark):
-            self.fail(
-                "B3 StrongIsr",
-                f"broker {broker.id} commits another record at {tp} {agreed}: {view.identities[agreed]}, "
-                f"committed was {truth[agreed]}",
-            )
-        state = self.states.get(tp)
-        grown = view.identities[len(truth) : partition.high_watermark]
-        if grown and state is not None:
-            truth.extend(grown)
-            self._moved.add(tp)
-            self._on_every_member(tp, state)
-
-    def _on_every_member(self, tp: TopicPartition, state: PartitionState) -> None:
-        """What is newly committed is on every member of the controller's ISR (B4)."""
-        truth = self.truth[tp]
-        for member in state.isr:
-            view = self.views.get((member, tp))
-            if self.world.brokers[member].up and (view is None or self._agreed(tp, view) < len(truth)):
-                if self._restarted_since(member, tp, state):
-                    continue
-                self.fail(
-                    "B4 ValidHighWatermark",
-                    f"{tp}: HW {len(truth)} is committed, ISR member {member} does not have all of it",
-                )
-
-    def _restarted_since(self, member: int, tp: TopicPartition, state: PartitionState) -> bool:
-        """A member that has come back but is not hosted again yet; the controller will take its seat away."""
-        return tp not in self.world.brokers[member].partitions or state.leader == NO_LEADER
-
-    def _on_own_members(self, broker: SimBroker, partition: Partition, before: int) -> None:
-        """What a leader, a zombie too, newly commits is on every member of its own view of the ISR (B2)."""
-        leader, tp = partition.leader, partition.topic_partition
-        assert leader is not None
-        began = self.world.term_began.get((broker.id, tp, leader.epoch), 0.0)
-        for member in leader.isr.committed:
-            other = self.world.brokers[member]
-            hosted = other.partitions.get(tp) if other.up else None
-            if hosted is None or hosted.leader_epoch != leader.epoch or self.power_lost.get(member, -1.0) >= began:
-                continue  # a member that lost its tail in this term is on its way out of the ISR
-            mine, theirs = (
-                self.views[b, tp].identities[before : partition.high_watermark] for b in (broker.id, member)
-            )
-            if first_difference(mine, theirs, self.deleted.get(tp, 0), before) < len(mine):
-                self.fail(
-                    "B2 WeakIsr",
-                    f"broker {broker.id} commits {tp} up to {partition.high_watermark}, "
-                    f"member {member} of its own ISR {list(leader.isr.committed)} does not have all of it",
-                )
-            unflushed = partition.high_watermark - hosted.log.flushed_offset
-            if unflushed >= hosted.log.config.flush_interval_messages:
-                self.fail(
-                    "B19 FlushedBeforeCommitted",
-                    f"broker {broker.id} commits {tp} up to {partition.high_watermark}, of which member {member} has not "
-                    f"flushed {unflushed}; flush.messages is {hosted.log.config.flush_interval_messages}",
-                )
-
-    def _held_somewhere(self, tp: TopicPartition) -> None:
-        """Power losses and truncations leave one replica at least with everything committed (B11)."""
-        state = self.states.get(tp)
-        if (
-            state is not None
-            and self.truth.get(tp)
-            and not any(self.holds_all(replica, tp) for replica in state.replicas if replica not in self.without_power)
-        ):
-            self.fail(
-                "B11 NoCommittedRecordLostGlobally",
-                f"{tp}: no replica has the {len(self.truth.get(tp, ()))} committed records",
-            )
-
     def lost_power(self, broker: SimBroker) -> None:
         """What a broker had not flushed is gone; what is left is known when it starts again."""
-        self.power_lost[broker.id] = self.world.now
-        self.without_power.add(broker.id)
         self.disks.lost_power(broker)
-        for tp in self.states:
-            self._held_somewhere(tp)
-
-    def leader_candidates(self, tp: TopicPartition) -> None:
-        """Each running member of ISR and ELR has what is committed, up to the true high watermark (B6)."""
-        if (state := self.states.get(tp)) is not None:
-            for member in (*state.isr, *state.elr):
-                self._candidate(tp, self.world.brokers[member])
-
-    def _candidate(self, tp: TopicPartition, broker: SimBroker) -> None:
-        """If a broker is a running member of ISR or ELR, it has what is committed (B6)."""
-        state = self.states.get(tp)
-        if state is None or not broker.up or (broker.id not in state.isr and broker.id not in state.elr):
-            return
-        partition = broker.leading.replicas.get(tp.topic, tp.partition)
-        if partition is None or partition.role == 0 or not self.exists(tp, partition):
-            return
-        if partition.partition_epoch < state.partition_epoch and partition.leader_epoch != state.leader_epoch:
-            return
-        have, truth = self._agreed(tp, self.views[broker.id, tp]), len(self.truth.get(tp, ()))
-        if have < truth:
-            self.fail(
-                "B6 LeaderCandidateCompleteness",
-                f"{tp}: broker {broker.id} is in ISR {list(state.isr)} / ELR {list(state.elr)} with {have} of the {truth} "
-                f"committed records, its LEO is {partition.log.log_end_offset}",
-            )
+        self.commits.lost_power(broker)
 
     # -- controller -----------------------------------------------------------------------------------------------------
 
@@ -430,7 +293,7 @@ class Checker(Watcher):
                 tp = TopicPartition(event.topic, event.partition)
                 self.isr.elected(tp, event.fields["leader_epoch"], event.fields["clean"])
                 if not event.fields["clean"]:
-                    self._excuse(tp, event.fields["leader"], event.fields["leader_epoch"])
+                    self.commits.excuse(tp, event.fields["leader"], event.fields["leader_epoch"])
         self.isr.written(image)
 
     def told(self, broker: SimBroker, event: Event) -> None:
@@ -454,15 +317,14 @@ class Checker(Watcher):
 
     def _forget(self, topic: str) -> None:
         """It was deleted: one of the same name that comes later is another."""
-        for table in (self.states, self.truth, self.deleted):
-            for tp in [tp for tp in table if tp.topic == topic]:
-                del table[tp]
+        for tp in [tp for tp in self.states if tp.topic == topic]:
+            del self.states[tp]
+        self.commits.forget(topic)
         self.logs.forget(topic)
         self.clients.forget(topic)
         self.leaders = {key: leader for key, leader in self.leaders.items() if key[0].topic != topic}
         self.views = {key: View() if key[1].topic == topic else view for key, view in self.views.items()}
         self.marks = {key: mark for key, mark in self.marks.items() if key[1].topic != topic}
-        self.excused = {tp: epoch for tp, epoch in self.excused.items() if tp.topic != topic}
         began = self.world.term_began
         self.world.term_began = {key: at for key, at in began.items() if key[1].topic != topic}
 
@@ -487,11 +349,11 @@ class Checker(Watcher):
             self.fail("B9 ValidControllerState", f"{tp}: fenced brokers {fenced} in ISR {list(state.isr)}")
         self.isr.isr_and_elr(tp, state, image)
         self.states[tp] = state
-        self._moved.add(tp)
+        self.commits.decided(tp)
 
     def records_deleted(self, tp: TopicPartition, to: int) -> None:
         """Records before ``to`` were deleted by request."""
-        self.deleted[tp] = max(to, self.deleted.get(tp, 0))
+        self.commits.records_deleted(tp, to)
 
     def retained(self, broker: SimBroker, partition: Partition, start: int) -> None:
         """A replica has deleted what is old: only what is committed (B20), of a topic that may lose it, and that was too old or
@@ -514,20 +376,6 @@ class Checker(Watcher):
         ):
             self.fail("B35 RetainedLongEnough", f"broker {broker.id} {tp}: {why}")
         self.records_deleted(tp, start)
-
-    def _excuse(self, tp: TopicPartition, leader: int, leader_epoch: int) -> None:
-        """An unclean election: strike what its leader does not have."""
-        self.unclean += 1
-        self.excused[tp] = leader_epoch
-        view = self.views.get((leader, tp))
-        have = view.identities if view is not None else []
-        truth = self.truth.get(tp, [])
-        same = first_difference(truth, have, self.deleted.get(tp, 0))
-        del truth[same:]
-        for (_, of), other in self.views.items():
-            if of == tp:
-                other.disagree_from(same)
-        self.clients.excuse(tp, same)
 
     def proposed(self, broker: SimBroker, proposal: IsrProposal) -> None:
         """A leader does not throw out a member that it has not given ``replica.lag.time.max.ms`` to fetch (Fluss #3698)."""
@@ -554,11 +402,6 @@ class Checker(Watcher):
 
     # -- faults and the end -------------------------------------------------------------------------------------------------
 
-    def holds_all(self, broker_id: int, tp: TopicPartition) -> bool:
-        """Whether a replica, running or not, has everything committed; for the nemesis, so that losses stay within f."""
-        view = self.views.get((broker_id, tp))
-        return view is not None and self._agreed(tp, view) == len(self.truth.get(tp, ()))
-
     def final(self) -> None:
         """After the faults are healed and the clients are done: nothing lost, nothing divergent, everybody back (liveness)."""
         for tp, state in self.states.items():
@@ -573,7 +416,7 @@ class Checker(Watcher):
             if absent:
                 self.fail("L2 full ISR", f"{tp}: brokers {absent} do not host it after everything was healed")
             leader = self.views[state.leader, tp].identities
-            deleted = self.deleted.get(tp, 0)
+            deleted = self.commits.deleted.get(tp, 0)
             for ack in self.clients.acks.get(tp, []):
                 if ack.offset >= deleted and self.logs.value_at(state.leader, tp, ack.offset) != ack.value:
                     there = self.logs.value_at(state.leader, tp, ack.offset)

@@ -85,7 +85,7 @@ class ClientChecks:
 
         A zombie refuses it rightly, too (``by_leader`` is false): its successor has taken batches that it does not have.
         """
-        if by_leader and producer.acks == -1 and producer.tp not in self.checker.excused:
+        if by_leader and producer.acks == -1 and producer.tp not in self.checker.commits.excused:
             self.checker.fail(
                 "B16 producer state", f"{producer.tp}: {producer.values} refused with {error}, nothing was lost"
             )
@@ -112,25 +112,25 @@ class ClientChecks:
         """A positive answer is a promise (A15): with acks=all the record is committed, at that offset."""
         tp = producer.tp
         self.world.acked += len(producer.values)
-        truth = self.checker.truth.get(tp, [])
+        truth = self.checker.commits.truth.get(tp, [])
         last = offset + len(producer.values)
-        if last > len(truth) and tp not in self.checker.excused:
+        if last > len(truth) and tp not in self.checker.commits.excused:
             self.checker.fail(
                 "A15 ack-offset", f"{tp}: {producer.values} acknowledged at {offset}, the true HW is {len(truth)}"
             )
-        if tp not in self.checker.excused or self._stands(tp, crc, offset):
+        if tp not in self.checker.commits.excused or self._stands(tp, crc, offset):
             self.acks.setdefault(tp, []).extend(Ack(offset + i, v) for i, v in enumerate(producer.values))
 
     def _stands(self, tp: TopicPartition, crc: int, offset: int) -> bool:
         """Whether a batch is among what is committed. A leader from before an unclean election may acknowledge others."""
-        truth = self.checker.truth.get(tp, [])
+        truth = self.checker.commits.truth.get(tp, [])
         return offset < len(truth) and (truth[offset] == GONE or truth[offset][1] == crc)
 
     def _in_order(self, producer: Send, offset: int) -> None:
         """What a producer sends later comes later in the log (A9), in whatever order the answers come."""
         known = self._last_acks.setdefault((producer.producer_id, producer.tp), [])
         for order, at in known:
-            if (order < producer.order) != (at < offset) and producer.tp not in self.checker.excused:
+            if (order < producer.order) != (at < offset) and producer.tp not in self.checker.commits.excused:
                 self.checker.fail(
                     "A9 nonmonotonic-send",
                     f"{producer.tp}: {producer.values}, number {producer.order}, acknowledged at {offset}, number {order} "
@@ -161,8 +161,8 @@ class ClientChecks:
         """A reader that wanted ``position`` saw a value at an offset: that one (A7), and it is committed (A18)."""
         if offset > position:
             self.checker.fail("A7 poll-skip", f"{tp}: a reader at {position} is given {offset} next")
-        truth = self.checker.truth.get(tp, [])
-        if tp not in self.checker.excused and (offset >= len(truth) or truth[offset] not in (identity, GONE)):
+        truth = self.checker.commits.truth.get(tp, [])
+        if tp not in self.checker.commits.excused and (offset >= len(truth) or truth[offset] not in (identity, GONE)):
             committed = truth[offset] if offset < len(truth) else f"nothing, the true HW is {len(truth)}"
             self.checker.fail(
                 "A18 uncommitted read", f"{tp} {offset}: a reader is given {identity}, committed is {committed}"
@@ -170,28 +170,28 @@ class ClientChecks:
         if value not in self.sent_values:
             self.checker.fail("A5 aborted read", f"{tp} {offset}: {value!r} was never sent")
         before = self.seen.setdefault((tp, offset), value)
-        if before != value and tp not in self.checker.excused:
+        if before != value and tp not in self.checker.commits.excused:
             self.checker.fail(
                 "A4 inconsistent-offsets",
                 f"{tp} {offset}: {before!r} was read before, now {value!r}",
             )
         other = self.where.setdefault((tp, value), offset)
-        if min(other, offset) < self.checker.deleted.get(
+        if min(other, offset) < self.checker.commits.deleted.get(
             tp, 0
         ):  # with its records, replicas may have forgotten the producer
             self.where[tp, value] = other = max(other, offset)
-        elif other != offset and tp not in self.checker.excused and value not in self.sent_again:
+        elif other != offset and tp not in self.checker.commits.excused and value not in self.sent_again:
             self.checker.fail(
                 "A3 duplicate", f"{tp}: {value!r} at offsets {other} and {offset} though its producer is idempotent"
             )
 
     def out_of_range(self, tp: TopicPartition, position: int, start: int) -> int:
         """A reader's position is not in the log: where it goes on. Before the log's start records were deleted by request."""
-        deleted, truth = self.checker.deleted.get(tp, 0), len(self.checker.truth.get(tp, ()))
+        deleted, truth = self.checker.commits.deleted.get(tp, 0), len(self.checker.commits.truth.get(tp, ()))
         if position < start <= deleted:
             self.passed_over.setdefault(tp, []).append((position, start))
             return start
-        if tp not in self.checker.excused:
+        if tp not in self.checker.commits.excused:
             self.checker.fail(
                 "A1 lost-write",
                 f"{tp}: a reader at {position} is out of a range that begins at {start}; {truth} records are committed, "
@@ -201,7 +201,7 @@ class ClientChecks:
 
     def parted(self, tp: TopicPartition, position: int, epoch: int, end: int) -> tuple[int, int]:
         """A leader says that what a reader has read is no longer there from ``end`` on (KIP-320): where it goes on."""
-        if tp not in self.checker.excused:
+        if tp not in self.checker.commits.excused:
             self.checker.fail("A8 nonmonotonic-poll", f"{tp}: a reader at {position} is sent back to {end}")
         return min(position, max(end, 0)), epoch
 
@@ -210,7 +210,7 @@ class ClientChecks:
         del epoch
         known = self.ends.setdefault(tp, [])
         smaller = [e for when, e in known if when < asked and e > end]
-        if smaller and tp not in self.checker.excused:
+        if smaller and tp not in self.checker.commits.excused:
             self.checker.fail("A14 end offset monotone", f"{tp}: the end was {max(smaller)}, now it is {end}")
         known.append((self.world.now, end))
         if len(known) > 20:
@@ -218,12 +218,12 @@ class ClientChecks:
 
     def seen_by(self, tp: TopicPartition, reader: Consumer) -> None:
         """A reader that began at the start has come to the end and met every acknowledged record (A2, A11)."""
-        end = len(self.checker.truth.get(tp, ()))
+        end = len(self.checker.commits.truth.get(tp, ()))
         if reader.position < end:
             self.checker.fail(
                 "A11 realtime lag", f"{tp}: after healing a reader is still at {reader.position} of {end}"
             )
-        if tp in self.checker.excused:
+        if tp in self.checker.commits.excused:
             return
         for ack in self.acks.get(tp, []):
             was_deleted = any(start <= ack.offset < to for start, to in self.passed_over.get(tp, ()))

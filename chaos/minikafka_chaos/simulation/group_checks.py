@@ -70,7 +70,7 @@ class GroupChecks:
 
     def _excused(self, member: GroupMember) -> bool:
         """An unclean election of the log of the group took what was stored."""
-        return member.tp in self.checker.excused
+        return member.tp in self.checker.commits.excused
 
     def group_deleted(self, group: str) -> None:
         """Its generations begin anew."""
@@ -207,7 +207,7 @@ class GroupChecks:
         never = [
             f"{tp} at {offset}" for of, tp, offset in self._begun if of == group and (of, tp, offset) not in written
         ]
-        if never and tp not in self.checker.excused:
+        if never and tp not in self.checker.commits.excused:
             self.checker.fail(
                 "G1 CommittedOffsets", f"members of {group} began where nobody had written: {', '.join(never)}"
             )

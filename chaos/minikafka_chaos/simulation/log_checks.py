@@ -87,7 +87,7 @@ class LogChecks:
         before = recent[-1] if recent else None
         if before is None or before.last_offset >= header.base_offset:
             return
-        if before.last_offset < max(view.start, self._checker.deleted.get(tp, 0)):
+        if before.last_offset < max(view.start, self._checker.commits.deleted.get(tp, 0)):
             return
         if header.producer_epoch == before.epoch:
             wanted = add_sequence(before.last_sequence, 1)
@@ -102,11 +102,11 @@ class LogChecks:
 
     def starts_right(self, broker: SimBroker, tp: TopicPartition, start: int) -> None:
         """A log begins where records were deleted by request, or before (B20)."""
-        if start > self._checker.deleted.get(tp, 0):
+        if start > self._checker.commits.deleted.get(tp, 0):
             self._checker.fail(
                 "B20 DeletedByRequest",
                 f"broker {broker.id} {tp}: the log begins at {start}, records were deleted up to "
-                f"{self._checker.deleted.get(tp, 0)}",
+                f"{self._checker.commits.deleted.get(tp, 0)}",
             )
 
     def remembers_right(self, broker: SimBroker, tp: TopicPartition, log: Log, view: View) -> None:

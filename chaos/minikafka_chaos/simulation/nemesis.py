@@ -233,7 +233,7 @@ class Nemesis:
             if broker.id not in state.replicas:
                 continue
             others = [m for m in (*state.isr, *state.elr) if m != broker.id and self.world.brokers[m].up]
-            if not any(checker.holds_all(m, tp) for m in others):
+            if not any(checker.commits.holds_all(m, tp) for m in others):
                 return False
         return True
 

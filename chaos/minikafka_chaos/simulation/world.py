@@ -383,7 +383,7 @@ class World(SimCluster):
             return False
         if not all(p.idle for p in self.producers):
             return False
-        if any(c.position < len(self.checker.truth.get(c.tp, ())) for c in self.consumers):
+        if any(c.position < len(self.checker.commits.truth.get(c.tp, ())) for c in self.consumers):
             return False
         for tp, state in self.checker.states.items():
             if state.leader < 0 or set(state.isr) != set(state.replicas):
@@ -432,7 +432,7 @@ def simulate(seed: int, rules: Rules | None = None, plan: Plan | None = None, tr
         scheduler.events,
         world.nemesis.count if world.nemesis is not None else 0,
         world.acked,
-        world.checker.unclean,
+        world.checker.commits.unclean,
         scheduler.digest(),
         scheduler.lines if trace or violation else [],
     )

@@ -128,3 +128,19 @@ async def test_a_callback() -> None:
     assert desk.health.problems() == {"tick": "KeyError: 'x'"}
     assert desk.supervisor.call("tick", lambda: None)
     assert desk.health.problems() == {}
+
+
+async def test_a_round_that_never_waits_holds_up_nothing_else() -> None:
+    rounds = 0
+
+    async def work() -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 10_000:
+            raise asyncio.CancelledError  # the end of a loop that lets nothing else run
+
+    task = Desk().supervisor.repeat("anything", work)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not task.done() and rounds < 100
+    await stopped(task)
