@@ -22,7 +22,7 @@ from minikafka_analytics.parsing import sources, typed
 from minikafka_analytics.questions import Questions
 from minikafka_analytics.run_folder import open_runs
 from minikafka_analytics.schemas import HISTORY, JOURNAL, REPLICAS, TABLES, Landed
-from minikafka_analytics.session import is_local, of_few_bytes, reached, spark_session
+from minikafka_analytics.session import cancelling, is_local, of_few_bytes, reached, spark_session, spilling_to
 from minikafka_analytics.sql import query
 from minikafka_analytics.steps import Steps
 from minikafka_analytics.stores import Place, absolute, make_folder, put_text
@@ -74,10 +74,11 @@ def _analyze(run_dirs: Sequence[Place], out: Place, master: str, settings: Mappi
     with (
         executors_like_this_pod(master, settings, [paths.parquet, *(run.path for run in runs)]) as (where, chosen),
         spark_session(where, chosen, size) as spark,
-        in_one_line(out),
+        in_one_line(out, spilling_to(spark)),
         _for_steps(paths.parquet, master) as folder,
         Steps(folder, small) as steps,
         Questions(steps) as ask,
+        cancelling(spark),
     ):
         for table in (
             *JUDGED,
@@ -111,9 +112,10 @@ def _judge(run_dirs: Sequence[Place], scratch: Path, master: str, settings: Mapp
     small = of_few_bytes(size)
     with (
         spark_session(master, settings, size) as spark,
-        in_one_line(scratch),
+        in_one_line(scratch, spilling_to(spark)),
         Steps(scratch, small) as steps,
         Questions(steps) as ask,
+        cancelling(spark),
     ):
         for table in JUDGED:
             files = [source for run in runs for source in sources(run, table)]

@@ -16,7 +16,7 @@ from minikafka_analytics.formatting import count, seconds
 from minikafka_analytics.jobs import outcomes, outliers, recovery, reports
 from minikafka_analytics.on_kubernetes import executors_like_this_pod
 from minikafka_analytics.pending import HISTORY, REPORT
-from minikafka_analytics.session import reached, spark_session
+from minikafka_analytics.session import reached, spark_session, spilling_to
 from minikafka_analytics.stores import Place, absolute, make_folder, put_text
 from minikafka_analytics.trouble import in_one_line
 
@@ -63,7 +63,7 @@ def _compared(
     with (
         executors_like_this_pod(master, settings, [out, *kept]) as (where, chosen),
         spark_session(where, chosen, sum(path.stat().st_size for path in paths)) as spark,
-        in_one_line(out),
+        in_one_line(out, spilling_to(spark)),
     ):
         told = reports.read(spark, paths)
         each, times = reports.runs(told).cache(), reports.times(told).cache()

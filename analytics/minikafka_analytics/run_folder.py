@@ -87,7 +87,7 @@ def _open(path: Place, name: str) -> RunFolder:
         if _is_no_text(str(file)):
             raise NoRun(f"{str(file)!r}: its name is no UTF-8, and Spark cannot open it: rename it")
     if not run.journal and not run.history:
-        raise NoRun(f"{path}: not a run folder, it has neither journal.jsonl nor history.jsonl")
+        raise NoRun(f"{path}: not a run folder, it has neither journal.jsonl nor history.jsonl, or both are empty")
     return run
 
 

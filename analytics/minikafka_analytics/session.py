@@ -7,18 +7,19 @@ that the analysis itself relies on do, and the rest belongs to whoever runs the 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minikafka_analytics.archive import archived
 from minikafka_analytics.java import Java, find_java
 from minikafka_analytics.on_kubernetes import DEFAULTS, IN_CLUSTER, MASTER, is_kubernetes
+from minikafka_analytics.scratch import ScratchFolder
 from minikafka_analytics.stores import Place, in_store
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 class SparkDidNotStart(RuntimeError):
     """The JVM or Spark in it ended before it could be used; the message is one line with what it said last."""
 
+
+NO_JVM = "Error occurred during initialization of VM"
+"""What a JVM writes before the line that tells why it cannot start."""
 
 SECONDS_TO_END = 120.0  # a JVM that leaves a class archive takes some seconds, many on a busy machine
 
@@ -44,8 +48,9 @@ ALWAYS = {
     # Runs are landed each in a folder of its own; only of more runs than this are the rows sorted by run for it.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
 }
+MEMORY = "spark.driver.memory"
 LOCAL = {
-    "spark.driver.memory": "1g",
+    MEMORY: "1g",
     "spark.driver.host": "127.0.0.1",  # the machine's name may not resolve, and nobody else needs to reach the driver
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -55,7 +60,8 @@ LOCAL = {
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     "spark.sql.parquet.compression.codec": "zstd",
 }
-STDERR = 2
+SCRATCH = "minikafka-spark-"
+STDOUT, STDERR = 1, 2
 SMALL_BYTES = 128 << 20
 SMALL = {
     # Adaptive plans plan what runs for milliseconds again after each stage.
@@ -97,7 +103,10 @@ LARGE = {
 }
 """What is large is read with the memory of a driver that read what is small: so much at a time, however much there is."""
 INTERPRETED_BYTES = 40 << 20
+GENERATING_BESIDE = "spark.minikafka.generating"
+"""Of a session that interprets of its own accord: what is large may be landed by generated code in one beside it."""
 INTERPRETED = {
+    GENERATING_BESIDE: "true",
     # Of a demo run (25 MB) compiling generated code takes several times as long as running it (docs/proposals/015).
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -118,7 +127,9 @@ STORES = {
     "spark.hadoop.fs.s3a.connection.timeout": "15s",
 }
 """What Hadoop is told beside what the user says, where something is in a store."""
-JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -Xms800m"
+JVM_OPTIONS = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
+OF_THE_HEAP = "-Xms800m"
+"""With the memory that is given by default; of another the JVM chooses the parts itself."""
 # What a small run leaves is collected before it grows old. A large one's sorts and hash tables are old: they take what Spark
 # counts as memory for execution, which with half of the heap for the young there would not be.
 YOUNG_OF_SMALL, YOUNG_OF_LARGE = "-Xmn500m", "-XX:NewRatio=4"
@@ -136,8 +147,9 @@ def of_few_bytes(size: int) -> bool:
 
 
 def generating(spark: SparkSession) -> SparkSession:
-    """A session beside this one, of the same context, that generates code; this one where it does so itself."""
-    if spark.conf.get("spark.sql.codegen.factoryMode", None) != INTERPRETED["spark.sql.codegen.factoryMode"]:
+    """A session beside this one, of the same context, that generates code; this one where it does so itself, or is told what
+    to do by the user."""
+    if spark.conf.get(GENERATING_BESIDE, None) is None:
         return spark
     beside = spark.newSession()
     for key, value in GENERATED.items():
@@ -177,7 +189,8 @@ def spark_session(
         yield active
         return
     java = _java_found(master)
-    scratch = Path(tempfile.mkdtemp(prefix="minikafka-spark-"))
+    own = ScratchFolder(Path(tempfile.gettempdir()), SCRATCH)
+    scratch = own.path
     is_small = of_few_bytes(size)
     reach = _reaches[-1] if _reaches else None
     if reach is not None and reach.is_small and not is_small:
@@ -185,6 +198,8 @@ def spark_session(
         reach.is_small = False
     started = SparkContext._gateway is None  # else by `reached`
     chosen = ALWAYS | (LOCAL if is_local(master) else {}) | (STORES if reach else {}) | settings_for(size, master)
+    if settings and not set(GENERATED).isdisjoint(settings):
+        chosen.pop(GENERATING_BESIDE, None)
     chosen["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
     if is_local(master):
         chosen["spark.local.dir"] = str(scratch)
@@ -194,7 +209,7 @@ def spark_session(
         nothing: AbstractContextManager[dict[str, str]] = nullcontext({})
         classes = archived(java, make=reach is None) if is_small else nullcontext("")
         young = YOUNG_OF_SMALL if is_small else YOUNG_OF_LARGE
-        with _launched(master, place, classes, young) if started else nothing as options:
+        with _launched(master, place, classes, young, settings) if started else nothing as options:
             builder = SparkSession.builder.master(small(master)).appName("minikafka analyze")
             for key, value in (chosen | options | dict(settings or {})).items():
                 builder = builder.config(key, value)
@@ -212,7 +227,7 @@ def spark_session(
                 if started and reach is None:
                     _end_gateway()
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        own.remove()
 
 
 @dataclass
@@ -242,9 +257,10 @@ def reached(places: Sequence[Place], master: str, settings: Mapping[str, str] | 
         yield
         return
     java = _java_found(master)
-    scratch = Path(tempfile.mkdtemp(prefix="minikafka-spark-"))
+    own = ScratchFolder(Path(tempfile.gettempdir()), SCRATCH)
+    scratch = own.path
     try:
-        with _launched(master, scratch, archived(java, make=False)) as options:
+        with _launched(master, scratch, archived(java, make=False), YOUNG_OF_SMALL, settings) as options:
             chosen = ALWAYS | (LOCAL if is_local(master) else {}) | STORES | options
             chosen["spark.driver.defaultJavaOptions"] = SMALL_JVM_OPTIONS
             if is_kubernetes(master):
@@ -260,7 +276,7 @@ def reached(places: Sequence[Place], master: str, settings: Mapping[str, str] | 
                 _reaches.clear()
                 _end_gateway()
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        own.remove()
 
 
 def is_local(master: str) -> bool:
@@ -286,17 +302,22 @@ def _java_found(master: str) -> Java:
 
 @contextmanager
 def _launched(
-    master: str, scratch: Path, archive: AbstractContextManager[str], young: str = YOUNG_OF_SMALL
+    master: str,
+    scratch: Path,
+    archive: AbstractContextManager[str],
+    young: str,
+    settings: Mapping[str, str] | None,
 ) -> Iterator[dict[str, str]]:
     """The settings that a JVM is launched with which ends in the block. `archive` gives its options for an archive of classes,
-    `young` is the one for its young objects."""
+    `young` is the one for its young objects, `settings` are the user's."""
     if not is_local(master):
         yield {}
         return
+    heap = f"{OF_THE_HEAP} {young}" if MEMORY not in (settings or {}) else ""
     with archive as class_archive:
         yield {
             "spark.hadoop.hadoop.tmp.dir": str(scratch),  # where S3A keeps what it has not sent yet
-            "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {young} {class_archive} "
+            "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {heap} {class_archive} "
             f'-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={scratch}"',
         }
 
@@ -304,7 +325,7 @@ def _launched(
 @contextmanager
 def _starting(java: Java, scratch: Path) -> Iterator[None]:
     """Raises SparkDidNotStart for whatever the start of a JVM, or of Spark in it, raises."""
-    with _jvm_stderr(scratch / "jvm.stderr") as said:
+    with _jvm_output(scratch / "jvm.output") as said:
         try:
             yield
         except Exception as error:
@@ -312,25 +333,47 @@ def _starting(java: Java, scratch: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _jvm_stderr(path: Path) -> Iterator[Path]:
-    """Sends what a JVM that is started meanwhile writes to its standard error into a file: it warns of its own incubator modules,
-    which nobody who runs an analysis can act on. Spark's errors reach Python as exceptions.
+def _jvm_output(path: Path) -> Iterator[Path]:
+    """Sends what a JVM that is started meanwhile writes, to either standard stream, into a file: it warns of its own incubator
+    modules, which nobody who runs an analysis can act on. Why it cannot start it tells on standard output, where our own answer
+    belongs. Spark's errors reach Python as exceptions.
 
-    The JVM inherits the descriptor. So the file is this process's standard error, too, as long as the block lasts.
+    The JVM inherits the descriptors. So the file is this process's standard output and error, too, as long as the block lasts.
     """
+    sys.stdout.flush()
     with ExitStack() as undo, path.open("ab") as file:
-        with suppress(OSError):  # a process without a standard error
-            kept = os.dup(STDERR)
-            undo.callback(os.close, kept)
-            undo.callback(os.dup2, kept, STDERR)
-        os.dup2(file.fileno(), STDERR)
+        for stream in (STDOUT, STDERR):
+            with suppress(OSError):  # a process without it
+                kept = os.dup(stream)
+                undo.callback(os.close, kept)
+                undo.callback(os.dup2, kept, stream)
+            os.dup2(file.fileno(), stream)
         yield path
 
 
 def _last_words(said: Path, error: Exception) -> str:
     lines = [line.strip() for line in said.read_text(encoding="utf-8", errors="replace").splitlines()]
+    why = next((after for line, after in pairwise(lines) if line == NO_JVM), None)
     errors = [line for line in lines if line.lower().startswith(("error", "exception", "caused by", "fatal"))]
-    return (errors or [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__])[0]
+    return why or (errors or [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__])[0]
+
+
+def spilling_to(spark: SparkSession) -> Path | None:
+    """Where Spark on this machine puts what does not fit into memory; None where executors do that elsewhere."""
+    context = spark.sparkContext
+    found = context.getConf().get("spark.local.dir") if is_local(str(context.master)) else None
+    return Path(found) if found else None
+
+
+@contextmanager
+def cancelling(spark: SparkSession) -> Iterator[None]:
+    """Ends all that Spark is doing when the block raises, so that nothing waits for answers that nobody wants."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # a JVM that has died is doing nothing
+            spark.sparkContext.cancelAllJobs()
+        raise
 
 
 def small(master: str) -> str:

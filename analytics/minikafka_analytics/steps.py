@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics.paths import literally, uri
+from minikafka_analytics.scratch import ScratchFolder
 from minikafka_analytics.session import is_one_process
 from minikafka_analytics.sql import forget, name
 from minikafka_analytics.stores import Place, remove
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+PREFIX = "steps-"
 FEW = 1_000
 """Rows of a step that stay with the driver instead of being landed. They are in every plan that reads the step."""
 
@@ -33,7 +36,10 @@ class Steps:
     """
 
     def __init__(self, parent: Place, small: bool = False) -> None:
-        self._folder = parent.resolve() / f"steps-{uuid.uuid4().hex[:12]}"
+        parent = parent.resolve()
+        # A store has no locks that tell who is alive: what is left there stays.
+        self._scratch = ScratchFolder(parent, PREFIX) if isinstance(parent, Path) else None
+        self._folder = self._scratch.path if self._scratch else parent / f"{PREFIX}{uuid.uuid4().hex[:12]}"
         self._small = small
         self._named: list[DataFrame] = []
 
@@ -45,6 +51,9 @@ class Steps:
     ) -> None:
         with suppress(Exception):  # Spark may have died, which is what is being raised
             forget(self._named)
+        if self._scratch:
+            self._scratch.remove()
+            return
         with suppress(Exception):
             remove(self._folder)
 

@@ -60,8 +60,8 @@ def advice(text: str, out: Place, scratch: Path | None = None) -> str:
     if "maxResultSize" in text:
         return RESULT_TOO_LARGE
     if "No space left on device" in text or "Disk quota exceeded" in text:
-        places = " or ".join(str(place) for place in (out, scratch) if place is not None)
-        return f"the disk is full: free some space in {places} (TMPDIR moves the latter)"
+        spills = "" if scratch is None else f", or in {scratch}, where Spark spills to (TMPDIR moves that)"
+        return f"the disk is full: free some space in {out}{spills}"
     if "OutOfMemoryError" in text or "exit code 52" in text or "Cannot allocate memory" in text:
         return OUT_OF_MEMORY
     if "ExecutorLostFailure" in text or "ExecutorDeadException" in text or "executors have failed" in text:

@@ -44,6 +44,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "alone: disturbs all of Kubernetes, or claims a time: no other test runs meanwhile"
     )
+    config.addinivalue_line("markers", "in_lab: uses a namespace with the chaos controller; these run in one process")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses a lab, directly or by another fixture."""
+    for item in items:
+        if not {"lab", "lab_namespace"}.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("in_lab")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached
+from minikafka_chaos.grounds.kubernetes_api import ExecResult, Namespace, NotReached
 
 CONTAINER = "chaos-agent"
 
@@ -40,8 +40,8 @@ def answered(
     while True:
         try:
             ended = namespace.run(pod(), container, command)
-            if ended.code == 0 and not ended.output.strip():
-                raise NotReached(f"{who}: the answer was lost on its way")
+            if ended.code == 0 and not _is_whole(ended.output):
+                raise NotReached(f"{who}: the answer was lost on its way: {_begins(ended) or 'nothing came'}")
             break
         except NotReached:
             if time.monotonic() > deadline:
@@ -50,12 +50,25 @@ def answered(
     try:
         answer = json.loads(ended.output)
     except ValueError:
-        said = " ".join((ended.errors or ended.output).split())[:500]
-        raise NotDone(f"{who}: exit code {ended.code}: {said}") from None
+        raise NotDone(f"{who}: exit code {ended.code}: {_begins(ended)}") from None
     if not isinstance(answer, dict) or ended.code or "error" in answer:
         reason = answer.get("error") if isinstance(answer, dict) else answer
         raise NotDone(f"{who}: {reason}")
     return answer
+
+
+def _is_whole(answer: str) -> bool:
+    """Whether this is a line of JSON: an agent that is done has written one, which may still be cut short on its way."""
+    try:
+        json.loads(answer)
+    except ValueError:
+        return False
+    return True
+
+
+def _begins(ended: ExecResult) -> str:
+    """What a command said, as far as a line tells it."""
+    return " ".join((ended.errors or ended.output).split())[:500]
 
 
 class AgentClient:

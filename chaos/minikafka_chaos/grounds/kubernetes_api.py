@@ -195,27 +195,37 @@ class Namespace:
                 query_params=[*options, *(("command", word) for word in command)],
                 auth_settings=["BearerToken"],
             )
-            # Not `kubernetes.stream.stream`: it changes the client for as long as a call takes, for all threads.
+            # Not `kubernetes.stream.stream`: it changes the client for as long as a call takes, for all threads. As bytes: a
+            # letter of several bytes may begin in one frame and end in the next.
             socket = ws_client.websocket_call(
-                self._client.configuration, method, url, headers=headers, _preload_content=False, capture_all=False
-            )
+                self._client.configuration, method, url, headers=headers,
+                _preload_content=False, capture_all=False, binary=True,
+            )  # fmt: skip
         except (ApiException, OSError) as error:
             raise _handshake(pod, container, str(error)) from error
-        parts: dict[int, list[str]] = {ws_client.STDOUT_CHANNEL: [], ws_client.STDERR_CHANNEL: [], STATUS_CHANNEL: []}
+        # The status first: what a command wrote is there before its status is. So who has read that reads all the rest.
+        parts = {
+            channel: bytearray() for channel in (STATUS_CHANNEL, ws_client.STDOUT_CHANNEL, ws_client.STDERR_CHANNEL)
+        }
         try:
             while socket.is_open() and time.monotonic() < deadline:
                 socket.update(timeout=READ_SECONDS)
-                for channel, found in parts.items():
-                    found.append(socket.read_channel(channel))
+                _drain(socket, parts)
+            _drain(socket, parts)  # to read a channel takes in more, up to the end of the connection
         except Exception as error:  # websocket-client has exceptions of its own, and none in common with others'
             raise NotReached(f"{pod}: the connection to {container} broke: {error}") from error
         finally:
             socket.close()
-        texts = {channel: "".join(found) for channel, found in parts.items()}
-        code = _exit_code(texts[STATUS_CHANNEL])
+        status, output, errors = (content.decode(errors="replace") for content in parts.values())
+        code = _exit_code(status)
         if code is None:
             raise NotReached(f"{pod}: {' '.join(command)}: no end after {seconds:g} s, or the connection broke")
-        return ExecResult(code, texts[ws_client.STDOUT_CHANNEL], texts[ws_client.STDERR_CHANNEL])
+        return ExecResult(code, output, errors)
+
+
+def _drain(socket: ws_client.WSClient, parts: Mapping[int, bytearray]) -> None:
+    for channel, found in parts.items():
+        found += socket.read_channel(channel)
 
 
 def _message(content: bytes) -> str:
