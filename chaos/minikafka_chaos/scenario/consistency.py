@@ -26,6 +26,9 @@ WHEN, WORKLOAD = "expect.when", "workload."
 NEEDS_UNFLUSHED_VOLUME = frozenset((Verb.WIPE_UNFLUSHED, Verb.POWER_LOSS))
 
 
+UNFLUSHED_VOLUME = "cluster.unflushedVolume: Separate (with clusterRef: spec.unflushedVolume of that MiniKafkaCluster)"
+
+
 def problems(spec: ScenarioSpec) -> Iterator[str]:
     """What contradicts itself in a scenario, a line each."""
     yield from _repeated("topics", [topic.name for topic in spec.topics])
@@ -68,7 +71,7 @@ def problems(spec: ScenarioSpec) -> Iterator[str]:
             and spec.cluster.unflushed_volume is not UnflushedVolume.SEPARATE
         ):
             for verb in sorted(NEEDS_UNFLUSHED_VOLUME.intersection(step.fault.verbs)):
-                yield f"step {step.name}: {verb.value} needs cluster.unflushedVolume: Separate"
+                yield f"step {step.name}: {verb.value} needs {UNFLUSHED_VOLUME}"
         earlier.add(step.name)
     for claim in spec.claims:
         if claim.since is not None and claim.since not in earlier:

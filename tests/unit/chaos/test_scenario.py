@@ -13,6 +13,9 @@ from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.scenario import Scenario, load_scenario, parse_scenario
 from minikafka_chaos.scenario.steps import FaultSpec
 from minikafka_chaos.scenario.verbs import Verb
+from minikafka_operator.api.cluster import ClusterSpec
+
+ROOT = Path(__file__).parents[3]
 
 STORIES = {
     "kip-101-data-loss": ("leader-epoch", "high-watermark"),
@@ -216,3 +219,11 @@ def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
         load_scenario(tmp_path / "nowhere.yaml")
     with pytest.raises(BadScenario, match="no scenario of that name"):
         library.find("nowhere")
+
+
+def test_the_example_is_an_experiment() -> None:
+    example = load_scenario(ROOT / "docs/examples/watched-experiment.yaml")
+    assert example.spec.cluster_ref is not None
+    cluster = yaml.safe_load((ROOT / "docs/examples/watched-cluster.yaml").read_text())
+    assert cluster["metadata"]["name"] == example.spec.cluster_ref.name
+    assert ClusterSpec.model_validate(cluster["spec"]).chaos.allowed
