@@ -231,19 +231,27 @@ class _Run:
             if observer.failure is not None:
                 self.journal.note(f"metrics are incomplete: {observer.failure!r}")
         began = self.clock.monotonic()
-        try:
-            killed = self.ground.down()
-            self.ground.collect_events(self.directory / EVENTS_FOLDER)
-        except (ToolTrouble, OSError) as error:
-            if (why := self.place.trouble(error)) is not None:
-                self.problems.append(why)
-            self.reporter.say(f"[yellow]teardown: {escape(why or str(error))}[/]")
-            self.journal.note(f"teardown: {why or error}")
+        killed: list[int] = []
+        is_down = self._torn_down(lambda: killed.extend(self.ground.down()))
+        # What was fetched of the other brokers is evidence, whatever went wrong with one.
+        if not self._torn_down(lambda: self.ground.collect_events(self.directory / EVENTS_FOLDER)) or not is_down:
             return
         took = self.clock.monotonic() - began
         self.journal.note("cluster is down", killed=killed, seconds=round(took, 3))
         hard = f", brokers {killed} did not stop by themselves and were killed" if killed else ""
         self.reporter.say(f"brokers are down (took {took:.1f} s{hard})")
+
+    def _torn_down(self, part: Callable[[], object]) -> bool:
+        """Do one part of taking the brokers down; whether it succeeded."""
+        try:
+            part()
+        except (ToolTrouble, OSError) as error:
+            if (why := self.place.trouble(error)) is not None:
+                self.problems.append(why)
+            self.reporter.say(f"[yellow]teardown: {escape(why or str(error))}[/]")
+            self.journal.note(f"teardown: {why or error}")
+            return False
+        return True
 
     # -- the story ---------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ def test_trouble_while_taking_down_does_not_hide_what_came_before(tmp_path: Path
     ground = FakeGround(fail_at="up", error=KeyboardInterrupt())
     ground.down = lambda: (_ for _ in ()).throw(ToolTrouble("stuck"))  # type: ignore[assignment,method-assign]
     assert run_scenario(parse(), ground, tmp_path).verdict.outcome is Outcome.ABORTED
+    assert ground.asked == ["up", "collect_events"]  # of the brokers that were not stuck
 
 
 def test_a_verb_that_the_ground_lacks_is_refused_before_anything_starts(tmp_path: Path) -> None:
