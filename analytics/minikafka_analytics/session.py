@@ -100,6 +100,8 @@ LARGE = {
     # Partitions that are small after all are joined, but to no more than is sorted in memory.
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    # Of a heap of 1 GB Spark makes pages of 16 MB, and each sort and aggregate of a task holds one at least.
+    "spark.buffer.pageSize": "2m",
 }
 """What is large is read with the memory of a driver that read what is small: so much at a time, however much there is."""
 INTERPRETED_BYTES = 40 << 20
