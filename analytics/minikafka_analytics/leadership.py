@@ -67,7 +67,7 @@ def isr_changes(events: DataFrame, partitions: DataFrame) -> DataFrame:
 
     Told from the ISR that each event carries, against the one before: an election changes the ISR as well as the leader's own
     `isr_shrunk` and `isr_expanded`. The first ISR of a partition is a row too (nobody removed, everybody added).
-    `full_at`: when, after that, the ISR had every replica again.
+    `full_at`: when, after that, the ISR had every replica again. `seq` is of the event: by time and it changes have one order.
     """
     return query(
         """
@@ -83,8 +83,7 @@ def isr_changes(events: DataFrame, partitions: DataFrame) -> DataFrame:
                  array_except(coalesce(before, array()), isr) AS removed, array_except(isr, coalesce(before, array())) AS added
           FROM step
         )
-        SELECT c.*, row_number() OVER (PARTITION BY c.run ORDER BY time, seq) AS id,
-               array_union(removed, added) AS concerned,
+        SELECT c.*, array_union(removed, added) AS concerned,
                lead(time) OVER (PARTITION BY c.run, c.topic, c.partition ORDER BY leader_epoch, time, seq) AS until,
                min(IF(size(isr) >= p.replicas, time, NULL)) OVER (PARTITION BY c.run, c.topic, c.partition
                  ORDER BY leader_epoch, time, seq ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS full_at

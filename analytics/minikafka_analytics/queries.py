@@ -144,7 +144,7 @@ def _tell(ask: Questions) -> None:
     for name, step in {"clocks": "clock", "faults": "faults", "partitions": "partitions"}.items():
         ask.answer(name, _as_it_is, step)
     ask.answer("terms", first("began, topic, partition", unclean="count_if(clean = false)"), "terms")
-    ask.answer("isr", first("time, id"), "isr")
+    ask.answer("isr", first("time, seq", number="id"), "isr")
     ask.answer("truncations", first("time, id", cut="sum(records)"), "cuts")
     ask.answer(
         "workloads",
@@ -186,20 +186,24 @@ def _as_it_is(frame: DataFrame) -> DataFrame:
     return frame
 
 
-def first(order: str, **over_all: str) -> Callable[[DataFrame], DataFrame]:
+def first(order: str, number: str = "", **over_all: str) -> Callable[[DataFrame], DataFrame]:
     """The first rows of each run, as many as the driver is to hold; in each `among`, how many the run has, and figures over all.
 
-    A run of a thousand faults and partitions has a million elections, each of which takes a kilobyte of the driver's memory.
+    `number`: the name of a column with the place of a row in that order, from 1. A run of a thousand faults and partitions has a
+    million elections, each of which takes a kilobyte of the driver's memory.
     """
-    figures = "".join(f", {figure} OVER (PARTITION BY run) AS {name}" for name, figure in over_all.items())
+    figures = "".join(f", {figure} OVER whole AS {name}" for name, figure in over_all.items())
+    told = "* EXCEPT (nth)" + (f", nth AS {number}" if number else "")
 
     def of(rows: DataFrame) -> DataFrame:
         return query(
             f"""
-            SELECT * EXCEPT (nth) FROM (
-              SELECT *, row_number() OVER (PARTITION BY run ORDER BY {order}) AS nth,
-                     count(*) OVER (PARTITION BY run) AS among{figures}
-              FROM {{rows}}) WHERE nth <= {{most}} ORDER BY run, nth
+            SELECT {told} FROM (
+              SELECT *, row_number() OVER (PARTITION BY run ORDER BY {order}) AS nth, count(*) OVER whole AS among{figures}
+              FROM {{rows}}
+              -- of the order of `nth`: two orders are two windows on each other, each with all rows of a run in memory
+              WINDOW whole AS (PARTITION BY run ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING))
+            WHERE nth <= {{most}} ORDER BY run, nth
             """,
             rows=rows,
             most=MOST_TOLD,

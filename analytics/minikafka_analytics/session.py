@@ -102,6 +102,9 @@ LARGE = {
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
     # Of a heap of 1 GB Spark makes pages of 16 MB, and each sort and aggregate of a task holds one at least.
     "spark.buffer.pageSize": "2m",
+    # A window or a sort that spilled is merged from all its files at once, each with buffers of 1 MB that nothing counts: one
+    # to read, one for a row, and one to read ahead, which files that were just written do not need.
+    "spark.unsafe.sorter.spill.read.ahead.enabled": "false",
 }
 """What is large is read with the memory of a driver that read what is small: so much at a time, however much there is."""
 INTERPRETED_BYTES = 40 << 20
