@@ -44,7 +44,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "alone: disturbs all of Kubernetes, or claims a time: no other test runs meanwhile"
     )
-    config.addinivalue_line("markers", "in_lab: uses a namespace with the chaos controller; these run in one process")
+    config.addinivalue_line(
+        "markers", "beside: runs in a second process, beside the others: uses a chaos controller, or is a story"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
@@ -52,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what uses a lab, directly or by another fixture."""
     for item in items:
         if not {"lab", "lab_namespace"}.isdisjoint(getattr(item, "fixturenames", ())):
-            item.add_marker("in_lab")
+            item.add_marker("beside")
 
 
 @contextmanager

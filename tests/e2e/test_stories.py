@@ -24,6 +24,8 @@ from tests.e2e.broker_cluster import SMALL
 from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.machine import say
 
+pytestmark = pytest.mark.beside
+
 Tell = Callable[[str], Verdict]
 
 RUN_SECONDS_MAX = 600
