@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +52,24 @@ def test_the_first_rows_are_told_and_all_are_counted(
         in run["unknowns"]
     )
     assert any(line.startswith("How partitions came through") for line in run["unknowns"])
+
+
+@pytest.mark.xdist_group("spark")
+def test_what_is_told_first_passes_one_window(spark: Any) -> None:
+    """Two windows on each other held all elections of a run twice, and the second spilled with each page: a driver of the default
+    memory died of the buffers by which hundreds of such files are read back."""
+    frame = spark.sql("SELECT 'a' AS run, id AS at, id % 3 AS n FROM range(50)")
+    told = queries.first("at DESC", number="place", all_of_them="sum(n)")(frame)
+    assert [(row.at, row.place, row.among, row.all_of_them) for row in told.limit(2).collect()] == [
+        (49, 1, 50, 49),
+        (48, 2, 50, 49),
+    ]
+    assert list(nodes(told._jdf.queryExecution().optimizedPlan())).count("Window") == 1
+
+
+def nodes(plan: Any) -> Iterator[str]:
+    """What a plan is made of, by name: its text is cut in the session of these tests."""
+    yield plan.nodeName()
+    children = plan.children()
+    for n in range(children.size()):
+        yield from nodes(children.apply(n))
