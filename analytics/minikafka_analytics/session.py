@@ -105,6 +105,9 @@ LARGE = {
     # A window or a sort that spilled is merged from all its files at once, each with buffers of 1 MB that nothing counts: one
     # to read, one for a row, and one to read ahead, which files that were just written do not need.
     "spark.unsafe.sorter.spill.read.ahead.enabled": "false",
+    # A task that runs alone may take all memory there is. What its window holds cannot be taken back while it is read: when a
+    # second task starts, the first is above its half, and gets nothing for the step above the window, which then fails.
+    "spark.sql.windowExec.buffer.spill.size.threshold": "64m",
 }
 """What is large is read with the memory of a driver that read what is small: so much at a time, however much there is."""
 INTERPRETED_BYTES = 40 << 20

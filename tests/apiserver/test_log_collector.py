@@ -54,6 +54,11 @@ class Rsyslog:
         return self._process.wait(PATIENCE)
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def said(self) -> str:
         return self._output.read_text(errors="replace")
 
@@ -95,6 +100,7 @@ class Collector:
             ("/etc/minikafka-logs/rsyslog.conf", f"{folder}/agent.conf"),
         )
         self.agent = Rsyslog(command, libraries.parent, folder / "agent.out")
+        self._readiness = moved(readiness(chart, "DaemonSet"), ("/var/log/pods", str(self.pods)))
         command = moved(
             shell_command(chart, "Deployment"),
             ("/logs", str(self.kept)),
@@ -109,6 +115,13 @@ class Collector:
     def stop(self) -> None:
         for process in (self.agent, self.store, self.full_store):
             process.end()
+
+    def agent_unready(self) -> str:
+        """What the agent's readiness probe complains of; nothing where it is ready."""
+        command = moved(self._readiness, ("/proc/1/", f"/proc/{self.agent.pid}/"))
+        probe = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+        assert bool(probe.returncode) == bool(probe.stderr), probe
+        return probe.stderr
 
     def lines(self, log: Log) -> list[str]:
         """What the store has of a log."""
@@ -183,10 +196,24 @@ def configurations(chart: list[dict[str, Any]]) -> tuple[str, str]:
 
 def shell_command(chart: list[dict[str, Any]], kind: str) -> str:
     """What the shell of a container is told."""
+    return _told(_container(chart, kind)["command"])
+
+
+def readiness(chart: list[dict[str, Any]], kind: str) -> str:
+    """What the shell of a readiness probe is told."""
+    return _told(_container(chart, kind)["readinessProbe"]["exec"]["command"])
+
+
+def _container(chart: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     (found,) = [each for each in chart if each["kind"] == kind]
-    shell, option, command = found["spec"]["template"]["spec"]["containers"][0]["command"]
+    (container,) = found["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+def _told(command: list[str]) -> str:
+    shell, option, told = command
     assert (shell, option) == ("sh", "-c")
-    return str(command)
+    return told
 
 
 def moved(text: str, *places: tuple[str, str]) -> str:
@@ -289,6 +316,30 @@ def test_while_the_store_is_away_nothing_that_was_there_before_is_lost(collector
     log.remove()
     collector.store.start()
     collector.wait_for(log)
+
+
+def test_an_agent_is_ready_when_every_log_of_its_node_is_open(collector: Collector) -> None:
+    """From then on a pod may go with its logs at any moment, and nothing of them is lost."""
+    log, other, strange = Log(collector, 0), Log(collector, 1), Log(collector, 2, namespace="strange")
+    for each in (log, other, strange):
+        each.write(50)
+    collector.wait_for(log, other)
+    until(lambda: not collector.agent_unready(), collector.agent_unready)
+    log.rotate(late=3)
+    until(lambda: not collector.agent_unready(), collector.agent_unready)
+    for process in (collector.store, collector.agent):
+        process.end(signal.SIGKILL)
+    collector.agent.start()
+    new = Log(collector, 3)
+    new.write(5)
+    # Without a store it does not come beyond the first log that has a line.
+    assert "is not open yet" in collector.agent_unready()
+    collector.store.start()
+    until(lambda: not collector.agent_unready(), collector.agent_unready)
+    for each in (log, other, new):
+        each.write(300)
+        each.remove()
+    collector.wait_for(log, other, new)
 
 
 def test_a_store_whose_volume_is_full_does_not_start(collector: Collector) -> None:

@@ -44,6 +44,14 @@ before it had read, and sends all that the node still has. Who reads the logs dr
 rm -f /state/*; exec rsyslogd -n -iNONE -f /etc/minikafka-logs/rsyslog.conf
 {{- end -}}
 
+{{/*
+Ready is an agent that has opened every log of its node: what is open is read to its end, even when its pod is gone. A log that it has
+not opened yet goes with its pod, so who replaces agents waits for this (a DaemonSet does). Without a store nothing new is opened.
+*/}}
+{{- define "minikafka-logs.agentReady" -}}
+for log in{{ range $namespace := .Values.namespaces | default (list .Release.Namespace) }}{{ range $container := $.Values.containers }} /var/log/pods/{{ $namespace }}_*/{{ $container }}/*.log{{ end }}{{ end }}; do readlink /proc/1/fd/* | grep -qxF "$log" || ! [ -e "$log" ] || { echo "$log is not open yet" >&2; exit 1; }; done
+{{- end -}}
+
 {{- define "minikafka-logs.agentConf" -}}
 global(workDirectory="/state" maxMessageSize="{{ include "minikafka-logs.lineMax" . }}" parser.escapeControlCharactersOnReceive="off")
 module(load="imfile" mode="inotify")

@@ -40,6 +40,16 @@ def test_a_shuffle_of_much_has_many_partitions(gigabytes: float, partitions: int
     assert session.settings_for(int(gigabytes * (1 << 30)))["spark.sql.shuffle.partitions"] == str(partitions)
 
 
+def test_a_window_leaves_memory_for_the_step_above_it() -> None:
+    """One that took all of it failed that step when a second task began: 11 million rows ran out of memory now and then.
+
+    Each of two tasks has half of the memory for execution: 60 % of the default heap without the 300 MB that Spark sets aside
+    (https://spark.apache.org/docs/latest/tuning.html#memory-management-overview). The window's part of it is at most a half.
+    """
+    megabytes = int(session.settings_for(MANY)["spark.sql.windowExec.buffer.spill.size.threshold"].removesuffix("m"))
+    assert megabytes <= 0.6 * (1024 - 300) / 2 / 2
+
+
 def test_shuffles_of_a_cluster_are_its_own() -> None:
     assert session.settings_for(MANY, "k8s://https://cluster:6443") == {}
 
