@@ -14,6 +14,7 @@ from bench.process_stats import cpu_seconds, machine_cpu_seconds, memory, wait_u
 from bench.topics import fresh_topic
 
 PACED_RECORDS_PER_SECOND = 2000
+FETCH_PASSES = 9
 PACED_WARMUP_SECONDS = 4
 """The client's own JIT; not counted."""
 
@@ -102,11 +103,18 @@ def java_produce(bench: Bench, topic: str, batch_bytes: int, record_bytes: int =
     )
 
 
+def raw_fetch(bench: Bench, topic: str) -> Figures:
+    """The topic read several times: once takes the brokers some ten ticks of the clock by which the kernel counts CPU."""
+    passes = [raw_load(bench.subject.bootstrap, topic, "fetch", fetch_bytes=1 << 20) for _ in range(FETCH_PASSES)]
+    middle = sorted(passes, key=lambda each: each.values["mb_s"])[FETCH_PASSES // 2]
+    return Figures(middle.values, sum(each.bytes for each in passes), sum(each.client_cpu_s for each in passes))
+
+
 def produce_256k(bench: Bench) -> None:
     """Kafka's producer, 1 KiB records, 256 KiB batches; what it wrote is then fetched."""
     with bench.topic("p256k") as topic:
         bench.measure("produce_256k", lambda: java_produce(bench, topic, 262_144))
-        bench.measure("raw_fetch_1m", lambda: raw_load(bench.subject.bootstrap, topic, "fetch", fetch_bytes=1 << 20))
+        bench.measure("raw_fetch_1m", lambda: raw_fetch(bench, topic))
 
 
 def produce_64k(bench: Bench) -> None:
