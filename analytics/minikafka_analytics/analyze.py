@@ -22,7 +22,8 @@ from minikafka_analytics.parsing import sources, typed
 from minikafka_analytics.questions import Questions
 from minikafka_analytics.run_folder import open_runs
 from minikafka_analytics.schemas import HISTORY, JOURNAL, REPLICAS, TABLES, Landed
-from minikafka_analytics.session import cancelling, is_local, of_few_bytes, reached, spark_session, spilling_to
+from minikafka_analytics.session import cancelling, reached, spark_session, spilling_to
+from minikafka_analytics.spark_settings import is_local, of_few_bytes
 from minikafka_analytics.sql import query
 from minikafka_analytics.steps import Steps
 from minikafka_analytics.stores import Place, absolute, make_folder, put_text

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics.paths import literally, uri
 from minikafka_analytics.scratch import ScratchFolder
-from minikafka_analytics.session import is_one_process
+from minikafka_analytics.spark_settings import is_one_process
 from minikafka_analytics.sql import forget, name
 from minikafka_analytics.stores import Place, remove
 

@@ -146,7 +146,19 @@ class BrokerCluster:
         statuses = self.kubectl.objects.there("pod", self.pod_name(broker))["status"].get("containerStatuses") or []
         return sum(int(each["restartCount"]) for each in statuses)
 
+    def wait_restarted(self, broker: int, before: int, seconds: float = 60) -> None:
+        """Wait until the kubelet has started the container again, which had been started again `before` times.
+
+        Until then its pod may still count as ready, and its replicas as in sync.
+        """
+        eventually(
+            lambda: self.restarts(broker) > before,
+            seconds=seconds,
+            what=f"broker {broker} of {self.name} is started again",
+        )
+
     def wait_broker_ready(self, broker: int, seconds: float = 60) -> None:
+        """Wait until the pod counts as ready. Right after a fault it may still be so from before."""
         name = self.pod_name(broker)
         self.kubectl.objects.wait_for("pod", name, is_ready, seconds=seconds, what=f"{name} is ready")
 

@@ -104,7 +104,9 @@ def test_killed_and_held_until_released(cluster: BrokerCluster, tmp_path: Path) 
 def test_the_fault_ends_with_nobody_to_end_it(cluster: BrokerCluster, tmp_path: Path) -> None:
     records = Scripted(cluster.bootstrap, TopicPlan("left-alone", assignment=[[1, 2, 0]]), tmp_path)
     records.send(5)
+    before = cluster.restarts(1)
     until = ask(cluster, 1, "kill", "--id", "e1", "--seconds", NEAR)["until"]
+    cluster.wait_restarted(1, before, HEAL_SECONDS_MAX)
     healed(cluster, 1, "left-alone")
     state = ask(cluster, 1, "state")
     assert state["now"] >= until

@@ -121,7 +121,7 @@ def test_every_event_outlives_pods_and_claims(
         with journal.action("kill", "Kill", f"broker-{leader}", f"leader of {TOPIC}-0"):
             cluster.kill_container(leader)
         with journal.action("the-kubelet-starts-it", "Start", f"broker-{leader}"):
-            eventually(lambda: cluster.restarts(leader) > before, seconds=HEAL_SECONDS_MAX, what="it was started again")
+            cluster.wait_restarted(leader, before, HEAL_SECONDS_MAX)
             collector.lose("log-store")
             cluster.wait_broker_ready(leader, HEAL_SECONDS_MAX)
         cluster.wait_full_isr(TOPIC, HEAL_SECONDS_MAX)

@@ -76,7 +76,7 @@ def run(shared: BrokerCluster, prometheus: Kubectl, tmp_path_factory: pytest.Tem
         with journal.action("kill", "Kill", f"broker-{leader}", f"leader of {TOPIC}-0"):
             shared.kill_container(leader)
         with journal.action("the-kubelet-starts-it", "Start", f"broker-{leader}"):
-            eventually(lambda: shared.restarts(leader) > before, seconds=HEAL_SECONDS_MAX, what="it was started again")
+            shared.wait_restarted(leader, before, HEAL_SECONDS_MAX)
             shared.wait_broker_ready(leader, HEAL_SECONDS_MAX)
         shared.wait_full_isr(TOPIC, HEAL_SECONDS_MAX)
         load.wait_for_acknowledged(500)
