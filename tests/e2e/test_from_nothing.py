@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.broker_cluster import BrokerCluster
+from tests.e2e.broker_cluster import READY_SECONDS_MAX, BrokerCluster
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.machine import say
 from tests.e2e.manifest import manifest
 
-READY_SECONDS_MAX = 60
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "cluster.yaml"
 
 

@@ -44,12 +44,23 @@ before it had read, and sends all that the node still has. Who reads the logs dr
 rm -f /state/*; exec rsyslogd -n -iNONE -f /etc/minikafka-logs/rsyslog.conf
 {{- end -}}
 
+{{/* The files that an agent reads, as patterns with a space between them. */}}
+{{- define "minikafka-logs.collected" -}}
+{{- $patterns := list -}}
+{{- range $namespace := .Values.namespaces | default (list .Release.Namespace) -}}
+{{- range $container := $.Values.containers -}}
+{{- $patterns = append $patterns (printf "/var/log/pods/%s_*/%s/*.log" $namespace $container) -}}
+{{- end -}}
+{{- end -}}
+{{- join " " $patterns -}}
+{{- end -}}
+
 {{/*
 Ready is an agent that has opened every log of its node: what is open is read to its end, even when its pod is gone. A log that it has
 not opened yet goes with its pod, so who replaces agents waits for this (a DaemonSet does). Without a store nothing new is opened.
 */}}
 {{- define "minikafka-logs.agentReady" -}}
-for log in{{ range $namespace := .Values.namespaces | default (list .Release.Namespace) }}{{ range $container := $.Values.containers }} /var/log/pods/{{ $namespace }}_*/{{ $container }}/*.log{{ end }}{{ end }}; do readlink /proc/1/fd/* | grep -qxF "$log" || ! [ -e "$log" ] || { echo "$log is not open yet" >&2; exit 1; }; done
+for log in {{ include "minikafka-logs.collected" . }}; do readlink /proc/1/fd/* | grep -qxF "$log" || ! [ -e "$log" ] || { echo "$log is not open yet" >&2; exit 1; }; done
 {{- end -}}
 
 {{- define "minikafka-logs.agentConf" -}}
@@ -73,11 +84,9 @@ ruleset(name="ship" queue.type="Direct") {
   action(type="omrelp" target="{{ include "minikafka-logs.name" . }}-store.{{ .Release.Namespace }}.svc" port="{{ include "minikafka-logs.port" . }}"
          template="line" timeout="10" conn.timeout="5" action.resumeRetryCount="-1" action.resumeInterval="2" action.resumeIntervalMax="10")
 }
-{{ range $namespace := .Values.namespaces | default (list .Release.Namespace) }}
-{{- range $container := $.Values.containers }}
-input(type="imfile" file="/var/log/pods/{{ $namespace }}_*/{{ $container }}/*.log" tag="log" addMetadata="on" ruleset="ship"
+{{ range splitList " " (include "minikafka-logs.collected" .) }}
+input(type="imfile" file="{{ . }}" tag="log" addMetadata="on" ruleset="ship"
       reopenOnTruncate="on")
-{{- end }}
 {{- end }}
 {{ end -}}
 
