@@ -30,7 +30,7 @@ SHELL = (
     Bug("s07", "the coordinator keeps groups after losing the partition", "R15", "groups/host.py",
         "            self._forget_failures(partition)\n            self.coordinator.unload(partition, self._now())\n",
         "            self._forget_failures(partition)\n",
-        ("tests/unit/groups/test_failover.py", "tests/unit/groups/test_group_service.py")),
+        ("tests/unit/groups/test_failover.py", "tests/unit/groups/test_group_loading.py")),
     Bug("s08", "the checkpoint of high watermarks holds log ends", "R3, R11", "replication/replica_host.py",
         "(p.topic_partition, p.high_watermark) for p in", "(p.topic_partition, p.log.log_end_offset) for p in",
         (f"{WIRE}/test_isolation.py",)),

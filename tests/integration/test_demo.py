@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 
 DEMO_DEADLINE_S = 150.0
 TEARDOWN_DEADLINE_S = 60.0
+SPARK_DEADLINE_S = 400.0  # on a machine that is busy with other tests
 
 
 def demo(*arguments: str) -> list[str]:
@@ -48,6 +49,17 @@ def wait_for(holds: Callable[[], bool], deadline_s: float) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+@pytest.fixture
+def java() -> None:
+    """Skips where there is no Java, in the words of the product."""
+    from minikafka_analytics.java import JavaMissing, find_java
+
+    try:
+        find_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture
@@ -83,6 +95,34 @@ def test_the_demo_passes_twice_and_records_everything(runs: Path) -> None:
         assert any("error" in sample for sample in samples)  # a dead broker answers no scrape, and that is on record
         assert not (directory / "cluster").exists()
     assert len(list(runs.iterdir())) == 2
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(900)
+def test_a_demo_is_judged_twice_and_leaves_no_jvm(runs: Path, java: None) -> None:
+    done = subprocess.run(
+        demo("--json", "--seconds", "8", "--out", str(runs)),
+        capture_output=True,
+        text=True,
+        timeout=DEMO_DEADLINE_S + SPARK_DEADLINE_S,
+        env={**os.environ, "MINIKAFKA_TEST_OF": str(runs)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdict = json.loads(done.stdout)
+    assert (verdict["verdict"], verdict["judges_differ"]) == ("Passed", None)
+    assert "brokers are down" in done.stderr and "analysed with Spark in" in done.stderr, "all that was told is told"
+    report = json.loads((Path(verdict["run"]) / "report.json").read_text())
+    assert report["runs"][0]["verdict"]["agree"] is True
+    assert report["runs"][0]["counts"]["acknowledged"] == verdict["counts"]["acknowledged"]
+    left = [each for each in Path("/proc").glob("[0-9]*/environ") if str(runs) in readable(each)]
+    assert left == [], "of whom the demo started, and who has its environment"
+
+
+def readable(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:  # it has ended, or is somebody else's
+        return ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
