@@ -13,6 +13,7 @@ help: ## this list
 demo: ## break three brokers on this machine, judge what was lost, write runs/<id>/report.html
 	@tools/venv demo
 	@tools/system java
+	@$(RUN) -m minikafka_analytics.archive
 	@$(RUN) -m minikafka.cli demo $(ARGS)
 
 venv: ## .venv with everything that the Python parts need

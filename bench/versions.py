@@ -2,6 +2,7 @@
 
     git worktree add --detach /tmp/before COMMIT
     python -m bench.versions /tmp/before --rounds 5
+    python -m bench.versions /tmp/before --full --tests produce_256k raw_64k
 
 Both clusters are up all the time and share this checkout's client and tests; only the brokers' code differs. A ratio is this
 checkout's median over the other's, the second one that of the best rounds, which other work on the machine disturbed least.
@@ -21,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.contenders import MiniKafka, data_folder
-from bench.measurements import SHORT, SHORT_TESTS, Bench, Row
+from bench.measurements import FULL, SHORT, SHORT_TESTS, Bench, Row, Size
 from bench.summary import LINES, Line
 from bench.warming import warm_up
 
@@ -56,8 +57,12 @@ def _first_on_path(path: str) -> Iterator[None]:
             os.environ["PYTHONPATH"] = before
 
 
-def measure(other: Path, rounds: int, console: Console) -> list[Row]:
-    """All rows of both, in turns."""
+TESTS = {test.__name__: test for test in SHORT_TESTS}
+
+
+def measure(other: Path, rounds: int, console: Console, size: Size = SHORT, names: Sequence[str] = ()) -> list[Row]:
+    """The rows of both, in turns: of all tests, or of those that are named."""
+    tests = [TESTS[name] for name in names] or SHORT_TESTS
     rows: list[Row] = []
     with data_folder() as data:
         here = Path(__file__).parent.parent
@@ -65,12 +70,12 @@ def measure(other: Path, rounds: int, console: Console) -> list[Row]:
         try:
             for subject in subjects:
                 subject.up()
-            benches = [Bench(subject, SHORT, rows.append) for subject in subjects]
+            benches = [Bench(subject, size, rows.append) for subject in subjects]
             for bench in benches:
                 warm_up(bench)
             rows.clear()
             for number in range(1, rounds + 1):
-                for test in SHORT_TESTS:
+                for test in tests:
                     for bench in benches if number % 2 else reversed(benches):  # neither is always first
                         bench.round = number
                         test(bench)
@@ -115,11 +120,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.versions", description=__doc__)
     parser.add_argument("other", type=Path, help="a checkout of the version to compare with")
     parser.add_argument("--rounds", type=int, default=5, help="default 5")
+    parser.add_argument(
+        "--full", action="store_true", help="more bytes a test: less spread, and more than twice the time"
+    )
+    parser.add_argument("--tests", nargs="+", choices=TESTS, default=[], metavar="TEST", help=f"of {', '.join(TESTS)}")
     options = parser.parse_args(arguments)
     if not (options.other / PACKAGES / "minikafka").is_dir():
         parser.error(f"{options.other}: is no checkout of this project")
     console = Console(width=None if sys.stdout.isatty() else 140)
-    console.print(table(measure(options.other, options.rounds, console)))
+    rows = measure(options.other, options.rounds, console, FULL if options.full else SHORT, options.tests)
+    console.print(table(rows))
     return 0
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,8 +20,8 @@ from minikafka_analytics.manifest import Manifest
 from minikafka_analytics.on_kubernetes import executors_like_this_pod
 from minikafka_analytics.page import page
 from minikafka_analytics.parsing import sources, typed
-from minikafka_analytics.questions import Questions
-from minikafka_analytics.run_folder import open_runs
+from minikafka_analytics.questions import Questions, Record
+from minikafka_analytics.run_folder import RunFolder, open_runs
 from minikafka_analytics.schemas import HISTORY, JOURNAL, REPLICAS, TABLES, Landed
 from minikafka_analytics.session import cancelling, reached, spark_session, spilling_to
 from minikafka_analytics.spark_settings import is_local, of_few_bytes
@@ -49,22 +50,32 @@ class ReportPaths(NamedTuple):
     kept: int = 0
 
 
+Start = Callable[[str, Mapping[str, str] | None, int], "AbstractContextManager[SparkSession]"]
+"""What gives a Spark session for a master, settings, and so many bytes of files: `session.spark_session` or `Ahead.session`."""
+
+
 def analyze(
-    run_dirs: Sequence[Place], out: Place, master: str = "local[*]", settings: Mapping[str, str] | None = None
+    run_dirs: Sequence[Place],
+    out: Place,
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+    start: Start = spark_session,
 ) -> ReportPaths:
     """Writes `report.html`, `report.json` and `parquet/` of one or more runs into `out`, and says where they are.
 
-    `master` and `settings` go to Spark. Raises NoRun for a folder that is no run, JavaMissing without a Java that Spark
-    can run on, SparkDidNotStart when Spark cannot start there, SparkFailed when it cannot finish, StoreFailed when a store
-    cannot be read or written, BadMaster for executors that are pods where they cannot be had, and OSError when `out` cannot be
-    written. A report that is in `out` already is replaced; what was landed there is landed anew where a run's file has changed
-    since.
+    `master` and `settings` go to Spark, which `start` gives. Raises NoRun for a folder that is no run, JavaMissing without a Java
+    that Spark can run on, SparkDidNotStart when Spark cannot start there, SparkFailed when it cannot finish, StoreFailed when a
+    store cannot be read or written, BadMaster for executors that are pods where they cannot be had, and OSError when `out`
+    cannot be written. A report that is in `out` already is replaced; what was landed there is landed anew where a run's file
+    has changed since.
     """
     with reached([*run_dirs, out], master, settings):
-        return _analyze(run_dirs, out, master, settings)
+        return _analyze(run_dirs, out, master, settings, start)
 
 
-def _analyze(run_dirs: Sequence[Place], out: Place, master: str, settings: Mapping[str, str] | None) -> ReportPaths:
+def _analyze(
+    run_dirs: Sequence[Place], out: Place, master: str, settings: Mapping[str, str] | None, start: Start
+) -> ReportPaths:
     runs = open_runs(run_dirs)
     out = absolute(out)
     paths = ReportPaths(out / "report.html", out / "report.json", out / "parquet")
@@ -73,8 +84,9 @@ def _analyze(run_dirs: Sequence[Place], out: Place, master: str, settings: Mappi
     size = sum(path.stat().st_size for run in runs for table in TABLES for path in run.files(table.name))
     small = of_few_bytes(size)
     with (
+        ThreadPoolExecutor(1) as beside,
         executors_like_this_pod(master, settings, [paths.parquet, *(run.path for run in runs)]) as (where, chosen),
-        spark_session(where, chosen, size) as spark,
+        start(where, chosen, size) as spark,
         in_one_line(out, spilling_to(spark)),
         _for_steps(paths.parquet, master) as folder,
         Steps(folder, small) as steps,
@@ -86,14 +98,24 @@ def _analyze(run_dirs: Sequence[Place], out: Place, master: str, settings: Mappi
             *(table for table in TABLES if table not in JUDGED),
         ):  # what takes longest waits for these
             ask.have(table.name, partial(_land, steps, spark, landing, table))
-        answers = queries.answer_all(ask)
-    answers |= told_by(landing.manifests)
-    report = report_data.report(runs, answers, __version__, ask.asked())
+        answers = queries.answer_all(ask) | told_by(landing.manifests)
+        # Stopping Spark is waiting. A store is written by way of Spark's own JVM, so not while it stops.
+        writing = beside.submit(_write, runs, answers, ask.asked(), paths) if isinstance(out, Path) else None
+    if writing is not None:
+        writing.result()
+    else:
+        _write(runs, answers, ask.asked(), paths)
+    kept = sum(map(len, landing.manifests.values())) - len(landing.anew)
+    return paths._replace(landed=tuple(landing.anew), kept=kept)
+
+
+def _write(
+    runs: Sequence[RunFolder], answers: Mapping[str, list[Record]], asked: Sequence[Record], paths: ReportPaths
+) -> None:
+    report = report_data.report(runs, answers, __version__, asked)
     points = {run["id"]: report_data.series(answers, run) for run in report["runs"]}
     put_text(paths.json, json.dumps(report, indent=1, ensure_ascii=False, default=_jsonable) + "\n")
     put_text(paths.html, page(report, points))
-    kept = sum(map(len, landing.manifests.values())) - len(landing.anew)
-    return paths._replace(landed=tuple(landing.anew), kept=kept)
 
 
 def judge(

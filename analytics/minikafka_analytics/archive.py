@@ -192,7 +192,7 @@ def _lines(path: Path, lines: list[dict[str, object]]) -> None:
 def main() -> int:
     """Exit code 0 also where no archive can be made: an analysis runs without."""
     from minikafka_analytics.analyze import analyze
-    from minikafka_analytics.session import SparkDidNotStart
+    from minikafka_analytics.jvm import SparkDidNotStart
     from minikafka_analytics.trouble import SparkFailed
 
     try:

@@ -197,9 +197,9 @@ class _Refused(Exception):
 def _tried(make: Callable[[], T], out: Place) -> T:
     """What `make` gives, which writes into `out`; raises _Refused for all that an analysis may raise."""
     from minikafka_analytics.java import JavaMissing
+    from minikafka_analytics.jvm import SparkDidNotStart
     from minikafka_analytics.on_kubernetes import BadMaster
     from minikafka_analytics.run_folder import NoRun
-    from minikafka_analytics.session import SparkDidNotStart
     from minikafka_analytics.trouble import SparkFailed
 
     try:

@@ -6,12 +6,12 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minikafka_analytics import jvm
 from minikafka_analytics.archive import archived
 from minikafka_analytics.java import Java, find_java
 from minikafka_analytics.on_kubernetes import DEFAULTS, IN_CLUSTER, MASTER, is_kubernetes
@@ -39,19 +39,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class SparkDidNotStart(RuntimeError):
-    """The JVM or Spark in it ended before it could be used; the message is one line with what it said last."""
-
-
-NO_JVM = "Error occurred during initialization of VM"
-"""What a JVM writes before the line that tells why it cannot start."""
-
-SECONDS_TO_END = 120.0  # a JVM that leaves a class archive takes some seconds, many on a busy machine
-
 LOG_SETTINGS = Path(__file__).parent / "templates" / "log4j2.properties"
 
 SCRATCH = "minikafka-spark-"
-STDOUT, STDERR = 1, 2
+OUTPUT = "jvm.output"
 
 
 def generating(spark: SparkSession) -> SparkSession:
@@ -87,7 +78,7 @@ def spark_session(
     is_small = of_few_bytes(size)
     reach = _reaches[-1] if _reaches else None
     if reach is not None and reach.is_small and not is_small:
-        _end_gateway()  # its JVM has one JIT compiler, which what is large would wait for
+        jvm.end()  # its JVM has one JIT compiler, which what is large would wait for
         reach.is_small = False
     started = SparkContext._gateway is None  # else by `reached`
     chosen = ALWAYS | (LOCAL if is_local(master) else {}) | (STORES if reach else {}) | settings_for(size, master)
@@ -103,11 +94,14 @@ def spark_session(
         classes = archived(java, make=reach is None) if is_small else nullcontext("")
         young = YOUNG_OF_SMALL if is_small else YOUNG_OF_LARGE
         with _launched(master, place, classes, young, settings) if started else nothing as options:
+            told = chosen | options | dict(settings or {})
             builder = SparkSession.builder.master(small(master)).appName("minikafka analyze")
-            for key, value in (chosen | options | dict(settings or {})).items():
+            for key, value in told.items():
                 builder = builder.config(key, value)
             try:
-                with _starting(java, scratch):
+                with jvm.starting(java, place / OUTPUT):
+                    if started:
+                        jvm.launch({"spark.master": small(master), **told}, place / OUTPUT)
                     session = builder.getOrCreate()
                 session.sparkContext.setLogLevel("ERROR")
                 yield session
@@ -117,7 +111,7 @@ def spark_session(
                     with suppress(Exception):
                         session.stop()
                 if started and reach is None:
-                    _end_gateway()
+                    jvm.end()
     finally:
         own.remove()
 
@@ -143,7 +137,7 @@ def reached(places: Sequence[Place], master: str, settings: Mapping[str, str] | 
     if not any(map(in_store, places)):
         yield
         return
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkContext
 
     if SparkContext._gateway is not None:
         yield
@@ -157,16 +151,15 @@ def reached(places: Sequence[Place], master: str, settings: Mapping[str, str] | 
             chosen["spark.driver.defaultJavaOptions"] = SMALL_JVM_OPTIONS
             if is_kubernetes(master):
                 chosen["spark.driver.memory"] = DEFAULTS["spark.driver.memory"]
-            conf = SparkConf(loadDefaults=False).setMaster(IN_CLUSTER if master == MASTER else small(master))
-            conf.setAll([*chosen.items(), *(settings or {}).items()])
+            chosen["spark.master"] = IN_CLUSTER if master == MASTER else small(master)
             try:
-                with _starting(java, scratch):
-                    SparkContext._ensure_initialized(conf=conf)
+                with jvm.starting(java, scratch / OUTPUT):
+                    jvm.launch(chosen | dict(settings or {}), scratch / OUTPUT)
                 _reaches.append(_Reach(scratch))
                 yield
             finally:
                 _reaches.clear()
-                _end_gateway()
+                jvm.end()
     finally:
         own.remove()
 
@@ -204,42 +197,6 @@ def _launched(
         }
 
 
-@contextmanager
-def _starting(java: Java, scratch: Path) -> Iterator[None]:
-    """Raises SparkDidNotStart for whatever the start of a JVM, or of Spark in it, raises."""
-    with _jvm_output(scratch / "jvm.output") as said:
-        try:
-            yield
-        except Exception as error:
-            raise SparkDidNotStart(f"Spark did not start on {java.home}: {_last_words(said, error)}") from error
-
-
-@contextmanager
-def _jvm_output(path: Path) -> Iterator[Path]:
-    """Sends what a JVM that is started meanwhile writes, to either standard stream, into a file: it warns of its own incubator
-    modules, which nobody who runs an analysis can act on. Why it cannot start it tells on standard output, where our own answer
-    belongs. Spark's errors reach Python as exceptions.
-
-    The JVM inherits the descriptors. So the file is this process's standard output and error, too, as long as the block lasts.
-    """
-    sys.stdout.flush()
-    with ExitStack() as undo, path.open("ab") as file:
-        for stream in (STDOUT, STDERR):
-            with suppress(OSError):  # a process without it
-                kept = os.dup(stream)
-                undo.callback(os.close, kept)
-                undo.callback(os.dup2, kept, stream)
-            os.dup2(file.fileno(), stream)
-        yield path
-
-
-def _last_words(said: Path, error: Exception) -> str:
-    lines = [line.strip() for line in said.read_text(encoding="utf-8", errors="replace").splitlines()]
-    why = next((after for line, after in pairwise(lines) if line == NO_JVM), None)
-    errors = [line for line in lines if line.lower().startswith(("error", "exception", "caused by", "fatal"))]
-    return why or (errors or [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__])[0]
-
-
 def spilling_to(spark: SparkSession) -> Path | None:
     """Where Spark on this machine puts what does not fit into memory; None where executors do that elsewhere."""
     context = spark.sparkContext
@@ -256,25 +213,3 @@ def cancelling(spark: SparkSession) -> Iterator[None]:
         with suppress(Exception):  # a JVM that has died is doing nothing
             spark.sparkContext.cancelAllJobs()
         raise
-
-
-def _end_gateway() -> None:
-    """Ends the JVM that `stop()` leaves behind, so that a second session may take other settings and no process stays."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    if gateway is None:
-        return
-    process = getattr(gateway, "proc", None)
-    with suppress(Exception):
-        gateway.shutdown()
-    SparkContext._gateway = None
-    SparkContext._jvm = None
-    if process is not None:
-        if process.stdin is not None:
-            process.stdin.close()  # the JVM ends when its standard input does
-        try:
-            process.wait(timeout=SECONDS_TO_END)
-        except Exception:  # whatever it is, the JVM must not outlive the analysis
-            process.kill()
-            process.wait()

@@ -65,8 +65,7 @@ class Steps:
         """
         kept = _with_driver(frame) if few and self._small else None
         if kept is not None:
-            # Not as one partition by command: what is done first to local rows is done by the planner, without a job.
-            return self._name(kept)
+            return self.whole(kept)
         spark = frame.sparkSession
         if self._small and is_one_process(str(spark.sparkContext.master)):
             return self._name(frame.localCheckpoint())

@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from minikafka_chaos.errors import BadScenario, ToolTrouble
 from minikafka_chaos.record.journal import CLUSTER_FOLDER
 
 if TYPE_CHECKING:
+    from minikafka_analytics.ahead import Ahead
     from rich.console import Console
 
 HELP = "three brokers, real clients, a killed leader, a power loss, a verdict, a Spark report"
@@ -41,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
 
     Where the analysis comes to another verdict than the verifier, or to other counts, that is said first, and the code is 3.
     """
+    from minikafka_analytics.ahead import Ahead
+
     from minikafka_chaos.grounds.processes import ProcessesGround
     from minikafka_chaos.run.progress import ConsoleReporter, new_console
     from minikafka_chaos.run.runner import new_run_directory, run_scenario
@@ -54,13 +58,15 @@ def run(args: argparse.Namespace) -> int:
             scenario = scenario.lasting(args.seconds)
         directory = new_run_directory(args.out, SCENARIO)
         console.print(f"[bold]minikafka demo[/]: {scenario.spec.description}")
-        with ConsoleReporter(console) as reporter:
+        with ConsoleReporter(console) as reporter, Ahead() as ahead:
+            seconds = scenario.spec.workload.duration_seconds
+            begin = None if args.no_report else partial(_begin, ahead, directory, time.monotonic(), seconds)
             ground = ProcessesGround(directory / CLUSTER_FOLDER)
-            result = run_scenario(scenario, ground, directory, seed=args.seed, reporter=reporter)
+            result = run_scenario(scenario, ground, directory, seed=args.seed, reporter=reporter, after_story=begin)
             rows, differ = [("run directory", str(directory))], None
             if not args.no_report and result.verdict.counts:
                 reporter.status("analysing with Spark")
-                found, differ = _analyse(directory, console)
+                found, differ = _analyse(directory, ahead, console)
                 rows += found
     except BadScenario as error:
         print(f"minikafka demo: {error}", file=sys.stderr)
@@ -79,7 +85,17 @@ def run(args: argparse.Namespace) -> int:
     return code if differ is None else COULD_NOT_TELL
 
 
-def _analyse(directory: Path, console: Console) -> tuple[list[tuple[str, str]], str | None]:
+def _begin(ahead: Ahead, directory: Path, began: float, seconds: float) -> None:
+    """Have Spark start and warm up while the load comes to its end and the run is judged, for about as much as its analysis will
+    read: what the load and the scrapes have written by then, and as much again of the final read and the replicas' logs.
+
+    `began` of the monotonic clock; the load lasts `seconds` at least.
+    """
+    written = sum(path.stat().st_size for path in directory.rglob("*.jsonl"))
+    ahead.begin(int(2 * written * max(1.0, seconds / (time.monotonic() - began))))
+
+
+def _analyse(directory: Path, ahead: Ahead, console: Console) -> tuple[list[tuple[str, str]], str | None]:
     """The Spark report's rows for the verdict table, and how the two judges differ, if they do.
 
     What goes wrong here is one line: the verdict stands without.
@@ -88,7 +104,7 @@ def _analyse(directory: Path, console: Console) -> tuple[list[tuple[str, str]], 
     try:
         from minikafka_analytics.analyze import analyze, told
 
-        paths = analyze([directory], directory, master="local[*]")
+        paths = analyze([directory], directory, master="local[*]", start=ahead.session)
     except ModuleNotFoundError as error:
         return [("report", f"none: {error}; pip install 'minikafka[analytics]'")], None
     except KeyboardInterrupt:

@@ -86,9 +86,11 @@ def run_scenario(
     reporter: ProgressReporter | None = None,
     ledger: Ledger | None = None,
     place: Place | None = None,
+    after_story: Callable[[], object] | None = None,
 ) -> RunResult:
     """Run a scenario and judge it. `seed` overrides the scenario's; `ledger` is told of every fault, after the journal;
-    `place` is what people call the place that the directory is in.
+    `place` is what people call the place that the directory is in. `after_story` is called when all steps are done, while
+    the load goes on for what is left of its time.
 
     Raises NotSupported, before anything is started, when the ground cannot do what is asked for. Everything else that
     goes wrong ends in the verdict: Error for trouble of the tool, Aborted for an interrupt (SIGINT or SIGTERM).
@@ -108,6 +110,7 @@ def run_scenario(
             ledgers,
             scenario.spec.seed if seed is None else seed,
             reporter,
+            after_story,
         )
         with run.interrupts.watched():
             verdict = run.run()
@@ -136,6 +139,7 @@ class _Run:
         ledger: Ledger,
         seed: int,
         reporter: ProgressReporter | None,
+        after_story: Callable[[], object] | None,
     ) -> None:
         self.scenario = scenario
         self.spec = scenario.spec
@@ -148,6 +152,7 @@ class _Run:
         self.ledger = ledger
         self.seed = seed
         self.reporter: ProgressReporter = reporter or Silent()
+        self.after_story = after_story
         self.faults = OpenFaults(ground, ledger, self.reporter.say)
         self.interrupts = Interrupts()
         self.tally = Tally()
@@ -270,6 +275,8 @@ class _Run:
             )
             self.step_times, self.fault_times = story.step_times, story.fault_times
             problem = self._tell(story)
+            if self.after_story is not None:
+                self.after_story()
             if problem is not None:
                 self.problems.append(problem)
             elif self._load is not None:
