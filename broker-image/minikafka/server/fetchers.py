@@ -55,6 +55,8 @@ class ReplicaFetcher:
             leader_id, context.config.replica_fetch_backoff_ms / 1000
         )
         self._connection: PeerConnection | None = None
+        self._running: asyncio.AbstractEventLoop | None = None
+        """The loop of the connection. `asyncio.get_running_loop` asks the kernel for the process's id, which shows in a fetch."""
         self._connecting: asyncio.Task[bool] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -110,15 +112,17 @@ class ReplicaFetcher:
                 self._connecting = self._context.supervisor.once(self._component, self._connect)
                 self._connecting.add_done_callback(self._connected)
             return
-        loop = asyncio.get_running_loop()
-        asked = self._loop.next_fetch(loop.time(), overtake)
+        running = self._running
+        assert running is not None, "who has connected has run in a loop"
+        asked = self._loop.next_fetch(running.time(), overtake)
         self._flush_soon()
         if self._loop.wake_at is not None and self._timer is None:
-            self._timer = loop.call_at(self._loop.wake_at, self._backed_off)
+            self._timer = running.call_at(self._loop.wake_at, self._backed_off)
         if asked:
             self._fetch(connection, asked)
 
     async def _connect(self) -> None:
+        self._running = asyncio.get_running_loop()
         delay = BACKOFF_SECONDS_FIRST
         config = self._context.config
         limit = config.replica_fetch_backoff_ms / 1000
@@ -205,6 +209,9 @@ class ReplicaFetcher:
     def _answer_to(
         self, connection: PeerConnection, asked: dict[Key, FetchPosition]
     ) -> Callable[[memoryview | None], None]:
+        running = self._running
+        assert running is not None
+
         def on_answer(frame: memoryview | None) -> None:
             if frame is None or self._stopped or connection is not self._connection:
                 return
@@ -213,7 +220,7 @@ class ReplicaFetcher:
             except MalformedRequest:
                 connection.close()
                 return
-            for taken in self._loop.answered(asked, error, partitions, asyncio.get_running_loop().time()):
+            for taken in self._loop.answered(asked, error, partitions, running.time()):
                 try:
                     self._took(taken)
                 except Exception as error:  # to report it failed; the loop goes on
