@@ -83,6 +83,13 @@ FOUND_SOMETHING_LATELY = {
     4007257: "the same, and it acknowledges",
     4007688: "a controller that was paused does not know the topic that the leader asks about",
     4008749: "a term that ends before its own heartbeat is sent",
+    5001281: "a batch whose answer was lost twice, others behind it acknowledged before it",
+    5004515: "a follower keeps what it knew of producers, of records that the leader has deleted",
+    5004907: "one broker down at a time, and an ambush cuts another off",
+    5005611: "the answer to a write of an object comes after the news that it was deleted",
+    5007230: "a leader whose log has failed commits",
+    5008929: "a new leader takes for known what was never committed, from before its leader's log start",
+    5009606: "a broker is fenced and heard of again in one write",
 }
 
 

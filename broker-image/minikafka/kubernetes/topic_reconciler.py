@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WORKERS = 4
+GONE_MAX = 1_000
 STEPS_MAX = 20
 """Steps for one topic before others have their turn; a topic needs five at most when nobody interferes."""
 
@@ -89,6 +90,8 @@ class TopicReconciler:
         self._by_topic: dict[str, set[str]] = {}
         self._refused: dict[str, _Refused] = {}
         self._put: dict[str, tuple[Mapping[str, Any], Any]] = {}
+        self._gone: dict[str, None] = {}
+        """The uids of objects that were deleted, the last of them: the answer to a write of ours may come after that news."""
         self._dirty: dict[str, None] = {}
         self._active: set[str] = set()
         self._backoff: dict[str, Backoff] = {}
@@ -142,6 +145,8 @@ class TopicReconciler:
     async def _took_list(self, listing: Listing) -> None:
         before = list(self._by_topic)
         self.controller.clear(WATCHING)
+        listed = {value["metadata"]["uid"] for value in listing.objects}
+        self._bury(*(uid for each in self._objects.values() if (uid := each["metadata"]["uid"]) not in listed))
         self._objects.clear()
         self._by_topic.clear()
         for value in listing.objects:
@@ -160,8 +165,8 @@ class TopicReconciler:
         await self._mark(topics.topic_name(value))
 
     def _note(self, value: Object) -> None:
-        """Take in an object, unless we know a later version of it (from the answer to our own write)."""
-        if not topics.belongs_to(value, self.store.cluster):
+        """Take in an object, unless we know a later version of it (from the answer to our own write), or that it is gone."""
+        if not topics.belongs_to(value, self.store.cluster) or value["metadata"]["uid"] in self._gone:
             return
         name, topic = value["metadata"]["name"], topics.topic_name(value)
         known = self._objects.get(name)
@@ -170,7 +175,13 @@ class TopicReconciler:
         self._objects[name] = topics.slim(value)
         self._by_topic.setdefault(topic, set()).add(name)
 
+    def _bury(self, *uids: str) -> None:
+        self._gone.update(dict.fromkeys(uids))
+        while len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
+
     def _forget(self, value: Object) -> None:
+        self._bury(value["metadata"]["uid"])
         name, topic = value["metadata"]["name"], topics.topic_name(value)
         known = self._objects.get(name)
         if known is not None and known["metadata"]["uid"] != value["metadata"]["uid"]:

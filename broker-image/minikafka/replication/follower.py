@@ -47,7 +47,7 @@ class Truncation(NamedTuple):
 class FollowerState:
     """A term of following one leader."""
 
-    __slots__ = ("epoch", "failed", "leader_id", "partition", "truncations")
+    __slots__ = ("_vouched", "epoch", "failed", "leader_id", "partition", "truncations")
 
     def __init__(self, partition: Partition, state: PartitionState, now: float) -> None:
         del now
@@ -55,6 +55,8 @@ class FollowerState:
         self.epoch = state.leader_epoch
         self.leader_id = state.leader
         self.failed = False
+        self._vouched = False
+        """In this term the leader had the record before this log's end, of the epoch that it was told; or nothing is here."""
         self.truncations: list[tuple[int, int, int, str]] = []
         self.start()
 
@@ -131,6 +133,10 @@ class FollowerState:
         if diverging is not None:
             return self.diverged(diverging, high_watermark, log_start_offset)
         log = self.partition.log
+        if log_start_offset < log.log_end_offset:
+            self._vouched = True
+        elif not self._vouched:
+            self._drop_what_may_be_anothers()
         if not len(records):
             self._take_offsets(high_watermark, log_start_offset)
             return FetchOutcome.EMPTY
@@ -141,6 +147,18 @@ class FollowerState:
         self.append(records)
         self._take_offsets(high_watermark, log_start_offset)
         return FetchOutcome.APPENDED
+
+    def _drop_what_may_be_anothers(self) -> None:
+        """All that is here lies before the leader's start, so nobody can say whether the leader had the same.
+
+        With the records goes what they say of producers. Else a batch that was never committed counts as known when its producer
+        sends it again to this replica, which leads by then: it would be acknowledged, and is nowhere (found by simulation; Kafka
+        keeps that state).
+        """
+        log = self.partition.log
+        self._vouched = True
+        if log.log_start_offset < log.log_end_offset or len(log.producers):
+            self.partition.begin_anew_at(log.log_end_offset)
 
     def _take_offsets(self, high_watermark: int, log_start_offset: int) -> None:
         self.take_high_watermark(high_watermark)
@@ -187,6 +205,8 @@ class FollowerState:
         truncation = self.truncation_point(*diverging)
         reason = f"log diverges from leader {self.leader_id} after epoch {diverging[0]}"
         self.cut(truncation.offset, reason, log_start_offset)
+        if log_start_offset >= self.partition.log.log_end_offset:
+            self._drop_what_may_be_anothers()
         start = min(log_start_offset, self.partition.log.log_end_offset)
         self._take_offsets(max(start, self.partition.high_watermark), start)  # what is deleted was committed
         return FetchOutcome.TRUNCATED

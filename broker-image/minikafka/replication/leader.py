@@ -171,8 +171,9 @@ class LeaderState:
     # -- high watermark --------------------------------------------------------------------------------------------
 
     def may_advance(self) -> bool:
-        """The high watermark stands still below the minimum ISR (KIP-966, KAFKA-15583)."""
-        return len(self.isr.committed) >= self.effective_min_isr()
+        """The high watermark stands still below the minimum ISR (KIP-966, KAFKA-15583), and once the log has failed: of what is
+        in memory then nobody knows how much is on the disk, and Kafka takes such a partition offline."""
+        return self.partition.log.failure is None and len(self.isr.committed) >= self.effective_min_isr()
 
     def counts_for_high_watermark(self, replica: int, remote: RemoteReplica, now: float) -> bool:
         """Members of the maximal ISR, and caught-up replicas that are about to join it (else they never reach the HW)."""

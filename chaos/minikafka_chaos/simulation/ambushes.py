@@ -64,7 +64,7 @@ class Ambushes:
         """Log ends when last looked at, by broker and incarnation."""
         self._mended = 0.0
         """When links may be cut again."""
-        self.active = self.random.random() < SHARE
+        self.active = self.there_is_one = self.random.random() < SHARE
         if self.active:
             world.scheduler.at(self.random.uniform(0.3, 1.0), self._look)
 

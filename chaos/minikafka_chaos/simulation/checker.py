@@ -276,12 +276,13 @@ class Checker(Watcher):
     def committed(self, events: list[Event], image: ClusterImage) -> None:
         """The store has taken a controller's decisions."""
         self.terms.committed(events)
+        fenced = {event.fields["target"] for event in events if event.name == "broker_fenced"}
         for topic in image.topics.values():
             if self.topic_ids.setdefault(topic.name, topic.topic_id) != topic.topic_id:
                 self._forget(topic.name)
                 self.topic_ids[topic.name] = topic.topic_id
             for index, state in enumerate(topic.partitions):
-                self._state(TopicPartition(topic.name, index), state, image)
+                self._state(TopicPartition(topic.name, index), state, image, fenced)
         for name in [name for name in self.topic_ids if name not in image.topics]:
             self._forget(name)
             del self.topic_ids[name]
@@ -328,7 +329,7 @@ class Checker(Watcher):
         began = self.world.term_began
         self.world.term_began = {key: at for key, at in began.items() if key[1].topic != topic}
 
-    def _state(self, tp: TopicPartition, state: PartitionState, image: ClusterImage) -> None:
+    def _state(self, tp: TopicPartition, state: PartitionState, image: ClusterImage, fenced: set[int]) -> None:
         old = self.states.get(tp)
         if old is state:
             return
@@ -341,12 +342,12 @@ class Checker(Watcher):
                 )
             if state.leader not in (old.leader, NO_LEADER) and state.leader_epoch == old.leader_epoch:
                 self.fail("B13 epochs", f"{tp}: leader {old.leader} -> {state.leader} without a new epoch")
-            self.isr.changed(tp, old, state, image)
+            self.isr.changed(tp, old, state, image, fenced)
         if state.leader != NO_LEADER and state.leader not in state.isr:
             self.fail("B1 LeaderInIsr", f"{tp}: leader {state.leader}, ISR {list(state.isr)}")
-        fenced = [m for m in state.isr if not image.is_active(m)]
-        if fenced:
-            self.fail("B9 ValidControllerState", f"{tp}: fenced brokers {fenced} in ISR {list(state.isr)}")
+        inactive = [m for m in state.isr if not image.is_active(m)]
+        if inactive:
+            self.fail("B9 ValidControllerState", f"{tp}: fenced brokers {inactive} in ISR {list(state.isr)}")
         self.isr.isr_and_elr(tp, state, image)
         self.states[tp] = state
         self.commits.decided(tp)

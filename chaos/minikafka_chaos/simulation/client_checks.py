@@ -85,11 +85,18 @@ class ClientChecks:
 
         A zombie refuses it rightly, too (``by_leader`` is false): its successor has taken batches that it does not have.
         """
-        if by_leader and producer.acks == -1 and producer.tp not in self.checker.commits.excused:
+        excused = producer.tp in self.checker.commits.excused or self._forgotten(producer)
+        if by_leader and producer.acks == -1 and not excused:
             self.checker.fail(
                 "B16 producer state", f"{producer.tp}: {producer.values} refused with {error}, nothing was lost"
             )
         self.sent_again.update(producer.values)
+
+    def _forgotten(self, producer: Send) -> bool:
+        """Whether the last batch of a producer was deleted by request: a replica that follows since never had it, and need not
+        know what comes next."""
+        acked = self._last_acks.get((producer.producer_id, producer.tp))
+        return acked is not None and max(acked)[1] < self.checker.commits.deleted.get(producer.tp, 0)
 
     def answered(self, producer: Send, crc: int, offset: int) -> None:
         """A positive answer, of any copy of a batch: some leader has written it there (A19), whoever has lost it since."""
@@ -140,9 +147,9 @@ class ClientChecks:
         del known[:-SENDS_KEPT]
 
     def _progresses(self, tp: TopicPartition) -> None:
-        """While a minority is down and nothing else is wrong, acknowledgements go on (A16)."""
+        """While a minority is down and nothing else is wrong, acknowledgements go on (A16). An ambush is something else."""
         nemesis = self.world.nemesis
-        if nemesis is None or not nemesis.minority:
+        if nemesis is None or not nemesis.minority or self.world.ambushes.there_is_one:
             return
         silent = self.world.now - self.ack_times.get(tp, self.world.now)
         if silent > PROGRESS_SECONDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 from minikafka.metadata.image import MIN_ISR, NO_LEADER, ClusterImage, PartitionState
@@ -51,8 +52,16 @@ class IsrChecks:
         self._held_all: dict[tuple[TopicPartition, int], bool] = {}
         """Whether the leader elected in a leader epoch came from ISR or ELR."""
 
-    def changed(self, tp: TopicPartition, old: PartitionState, new: PartitionState, image: ClusterImage) -> None:
-        """The controllers' decision on a partition that there was before.
+    def changed(
+        self,
+        tp: TopicPartition,
+        old: PartitionState,
+        new: PartitionState,
+        image: ClusterImage,
+        fenced: AbstractSet[int] = frozenset(),
+    ) -> None:
+        """The controllers' decision on a partition that there was before. `fenced`: brokers that were fenced by the same write,
+        and may have been heard of again since.
 
         Who is elected from outside the ISR throws out those who are in it; so none of them may live (B29). Who is elected from
         outside ISR and ELR excuses every loss, so nobody may be left who has lost nothing (B34). Of one change: of several at
@@ -67,7 +76,8 @@ class IsrChecks:
         self._held_all[tp, new.leader_epoch] = let_in or new.leader in (*old.isr, *old.elr)
         if new.leader in old.isr:
             return
-        out = [m for m in old.isr if image.is_active(m) and m in new.replicas and m not in new.isr]
+        active = {m for m in (*old.isr, *old.elr) if image.is_active(m)} - fenced
+        out = [m for m in old.isr if m in active and m in new.replicas and m not in new.isr]
         if out:
             self._checker.fail(
                 "B29 IsrGoesFirst",
@@ -82,7 +92,7 @@ class IsrChecks:
             if m in new.replicas
             and image.brokers[m].epoch
             == self._incarnations.get(m, -1)  # else it was restarted: it may have lost records
-            and (image.is_active(m) or not allowed)
+            and (m in active or not allowed)
         ]
         if whole:
             self._checker.fail(

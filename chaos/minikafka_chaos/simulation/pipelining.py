@@ -5,7 +5,8 @@ sequence numbers come in order; a sequence that is out of order counts as a loss
 it was sent (``TransactionManager.canRetry``); then all that is unanswered gets new numbers in the next epoch (KIP-360). It is
 more careful than Kafka's Java client when a leader moves: nothing goes to the new one while something is unanswered by the old
 one. Else a batch could be the first that the new leader sees of the producer, which may begin at any number, and those before it
-would be refused for ever.
+would be refused for ever. Nor does it go further ahead of the first that is unanswered than a broker remembers: others behind
+that one may be acknowledged before it, and its own answer may be lost once more. Kafka's client counts only what is in flight.
 """
 
 from __future__ import annotations
@@ -144,8 +145,9 @@ class _Lane(Client):
         """The batch that may be sent now."""
         for batch in self.unanswered:
             if not batch.flying:
-                may = batch.ready_at <= self.world.now and not (batch.tried and batch is not self.unanswered[0])
-                return batch if may else None
+                first = self.unanswered[0]
+                may = batch.ready_at <= self.world.now and not (batch.tried and batch is not first)
+                return batch if may and batch.order - first.order < IN_FLIGHT_MAX else None
         return None
 
     @property

@@ -145,6 +145,56 @@ class TestTruncation:
         catch_up(follower, leader)
         assert follower.values() == leader.values() == ["m5"]
 
+    def test_nothing_is_known_of_producers_when_all_that_is_here_was_deleted_at_the_leader(self) -> None:
+        """A batch that was never committed counted as known, was acknowledged when it came again, and was nowhere: the leader has
+        deleted what it had there instead, and no longer knows where its own epoch began (found by simulation)."""
+        leader, follower = pair(3)
+        catch_up(follower, leader)
+        states([follower], PartitionState((1, 2), (2,), 2, 1, 1))
+        assert follower.partition.leader is not None
+        follower.partition.leader.append(batch("lost", producer=(7, 0, 0)), NOW_MS, 0.0)
+        states([leader, follower], PartitionState((1, 2), (1,), 1, 2, 2))
+        leader.produce("m3")
+        leader.partition.set_high_watermark(4)
+        leader.partition.log.increment_log_start_offset(4)
+        catch_up(follower, leader)
+        leader.produce("m4")
+        catch_up(follower, leader)
+        assert (len(follower.partition.log.producers), follower.values()) == (0, ["m4"])
+        states([follower], PartitionState((1, 2), (2,), 2, 3, 3))
+        assert follower.partition.leader is not None
+        again = follower.partition.leader.append(batch("lost", producer=(7, 0, 0)), NOW_MS, 0.0)
+        assert (again.first_offset, follower.values()) == (5, ["m4", "lost"])
+
+    def test_nor_when_what_is_left_of_a_cut_was_deleted_there(self) -> None:
+        """The leader said where the logs part as well as it knows: at its own start."""
+        leader, follower = pair(1)
+        catch_up(follower, leader)
+        states([leader], PartitionState((1, 2), (1,), 1, 1, 1))
+        leader.produce("m1")  # of a producer, say
+        states([follower], PartitionState((1, 2), (2,), 2, 2, 2))
+        assert follower.partition.leader is not None
+        for sequence in (0, 1):
+            follower.partition.leader.append(batch("alone", producer=(7, 0, sequence)), NOW_MS, 0.0)
+        states([leader, follower], PartitionState((1, 2), (1,), 1, 3, 3))
+        leader.produce("m2")
+        leader.partition.set_high_watermark(3)
+        leader.partition.log.increment_log_start_offset(2)
+        catch_up(follower, leader)
+        assert (len(follower.partition.log.producers), follower.values()) == (0, ["m2"])
+
+    def test_a_follower_that_has_followed_knows_producers_of_what_is_deleted(self) -> None:
+        """Else a batch that is sent again after retention would be there twice."""
+        leader, follower = pair(1)
+        assert leader.partition.leader is not None
+        leader.partition.leader.append(batch("p", producer=(7, 0, 0)), NOW_MS, 0.0)
+        catch_up(follower, leader)
+        leader.partition.log.increment_log_start_offset(2)
+        catch_up(follower, leader)
+        leader.produce("m2")
+        catch_up(follower, leader)
+        assert (len(follower.partition.log.producers), follower.values()) == (1, ["m2"])
+
     def test_the_high_watermark_falls_with_the_log(self) -> None:
         """R3: HW <= LEO always, also when a truncation goes below it (unclean election)."""
         follower = led(Replica(1), (0, 3), hw=3)

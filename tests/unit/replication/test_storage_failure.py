@@ -93,6 +93,24 @@ class Managed:
         self.partition.log = self.logs.reopen(TP, now_ms=NOW_MS)
 
 
+def test_a_leader_whose_log_has_failed_commits_nothing_more() -> None:
+    """Until others lead it is a leader. What it committed then was checkpointed, and counted after a restart (found by
+    simulation)."""
+    at = Managed()
+    state = PartitionState((1, 2), (1, 2), 2)
+    at.partition.apply_state(state, 0.0)
+    assert at.partition.leader is not None
+    for number in range(3):
+        at.partition.leader.append(batch(f"m{number}"), NOW_MS, 0.0)
+    at.refuse(lambda operation, path: operation == "fsync")
+    with pytest.raises(LogDirFailure):
+        at.partition.log.flush()
+    assert at.partition.log.failure is not None and at.partition.high_watermark == 0
+    at.partition.apply_state(PartitionState((1, 2), (2,), 2, 0, 1), 100.0)
+    at.partition.leader.maybe_advance_high_watermark(100.0)
+    assert at.partition.high_watermark == 0
+
+
 class TestTakingLeadership:
     def refusing(self) -> Managed:
         at = Managed()
