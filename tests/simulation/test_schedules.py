@@ -89,6 +89,7 @@ FOUND_SOMETHING_LATELY = {
     5005611: "the answer to a write of an object comes after the news that it was deleted",
     5007230: "a leader whose log has failed commits",
     5008929: "a new leader takes for known what was never committed, from before its leader's log start",
+    6008122: "who led last leaves the replicas, comes back with nothing, and is elected for what it had",
     5009606: "a broker is fenced and heard of again in one write",
 }
 

@@ -92,15 +92,19 @@ class ChangeRules:
     def last_known_leader(self, old: PartitionState, isr: Collection[int], leader: int) -> tuple[int, ...]:
         """Who led last, noted when the ISR empties and kept until somebody leads again (Kafka keeps it in LastKnownElr).
 
-        When nobody led even before that (it began under ``trust_isr``), the last member of the ISR stands for it.
+        When nobody led even before that (it began under ``trust_isr``), the last member of the ISR stands for it. Who leaves the
+        replicas deletes its log: if it comes back, it is another (found by simulation; Kafka keeps it). A member of the ELR
+        stands for it then.
         """
         if not self.elr_enabled or leader != NO_LEADER:
             return ()
         if isr:
-            return old.last_known_elr
-        if old.leader != NO_LEADER:
-            return (old.leader,)
-        return old.last_known_elr or old.isr[:1]
+            last = old.last_known_elr
+        elif old.leader != NO_LEADER:
+            last = (old.leader,)
+        else:
+            last = old.last_known_elr or old.isr[:1]
+        return tuple(r for r in last if r in old.replicas) or tuple(r for r in old.elr if r in old.replicas)[:1]
 
 
 def finish_reassignment(

@@ -1,5 +1,7 @@
 """Moving a partition (KIP-455): start, finish, cancel, replace; more copies and fewer."""
 
+from dataclasses import replace
+
 import pytest
 from minikafka.controller.workspace import ControllerConfig
 from minikafka.metadata.image import NO_LEADER, PartitionState
@@ -46,6 +48,23 @@ class TestStart:
     def test_of_what_is_not_there(self, topic: str, index: int) -> None:
         """KIP-455: UNKNOWN_TOPIC_OR_PARTITION."""
         assert desk().partitions.reassign(topic, index, (1,)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class TestLastKnownLeader:
+    """A partition without a leader, whose last one is among those that are about to come; broker 2 has all, too."""
+
+    OFFLINE = PartitionState((1, 2, 3), (), NO_LEADER, 5, 11, elr=(2, 1), last_known_elr=(1,), adding=(1,))
+
+    def test_who_leaves_the_replicas_is_not_known_any_more(self) -> None:
+        """It deletes its log. Moved back later, it was elected for what it had been, with nothing (found by simulation)."""
+        at = desk(self.OFFLINE)
+        at.controller.workspace.image.brokers.update(
+            {number: replace(at.controller.workspace.image.brokers[number], fenced=True) for number in (2, 3, 4)}
+        )
+        assert at.partitions.reassign("t", 0, (4, 2)) is ErrorCode.NONE
+        assert (at.state().leader, at.state().elr, at.state().last_known_elr) == (NO_LEADER, (2,), (2,))
+        assert at.partitions.reassign("t", 0, (1, 2)) is ErrorCode.NONE
+        assert (at.state().leader, at.state().last_known_elr) == (NO_LEADER, (2,))
 
 
 class TestFinish:
