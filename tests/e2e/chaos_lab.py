@@ -22,6 +22,8 @@ ENDED = ("Completed", "Refused", "Aborted", "Error")
 RUN_SECONDS_MAX = 600
 """A story of minutes on a busy machine, the cluster that is made for it counted."""
 GONE_SECONDS_MAX = 60
+TOLD_SECONDS_MAX = 30
+"""For an Event, which the controller writes after the status that it is about."""
 A_LEADER_DIES: dict[str, Any] = {
     "topics": [{"name": "bank", "partitions": 2, "replicationFactor": 3}],
     "workload": {"topic": "bank", "ratePerSecond": 100},
@@ -91,6 +93,16 @@ class Lab:
         found = self.kubectl.objects.list("event", fields=about)
         found.sort(key=lambda each: str(each.get("lastTimestamp") or ""))
         return [(each["reason"], each["message"]) for each in found]
+
+    def wait_told(self, name: str, reason: str) -> str:
+        """Wait for an Event with this reason, which follows what it is about; what `kubectl describe` says then."""
+        eventually(
+            lambda: {told for told, _ in self.events(name)},
+            lambda told: reason in told,
+            seconds=TOLD_SECONDS_MAX,
+            what=f"mkx/{name} has the Event {reason}",
+        )
+        return self.kubectl("describe", "mkx", name)
 
     def must_be_gone(self, cluster: str) -> None:
         """A cluster that was made for an experiment goes with it."""

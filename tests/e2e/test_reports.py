@@ -104,7 +104,12 @@ def test_spark_makes_the_report_of_an_experiment(lab: Kubectl) -> None:
     assert (report["claim"], report["verdict"]) == (CLAIM, "Passed")
     assert report["path"] == f"{status['run']}/report.html"
     assert report["path"] in lab("get", "mkx", "killed")
-    assert " ReportMade " in lab("describe", "mkx", "killed")
+    eventually(  # an Event follows the status that it is about
+        lambda: lab("describe", "mkx", "killed"),
+        lambda described: " ReportMade " in described,
+        seconds=30,
+        what="the report's Event",
+    )
 
     folder = diagnostics.folder_for("experiment-report")
     _copy_out(lab, report["copy"], folder)
