@@ -1,58 +1,66 @@
-"""Spark started ahead of its analysis, and warmed up by another, small one, at a low priority beside what else goes on.
+"""An analysis whose Spark is started ahead of it, and warmed up by another, small one, in a process of its own.
 
 A second analysis in the same JVM takes two thirds of the first one's time: its classes are initialised, its hot methods compiled,
-its parser has seen the grammar (docs/proposals/013). Whoever knows that an analysis will come can have that done before.
+its parser has seen the grammar (docs/proposals/013). Whoever knows that an analysis will come can have that done before, at the
+lowest priority. In another process, because in this one threads would wait for each other's interpreter lock, whatever their
+priorities; and because a process can be ended at any moment, with its JVM and its files.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
-from minikafka_analytics import jvm, priority
-from minikafka_analytics.session import spark_session
-from minikafka_analytics.spark_settings import settings_for
+from minikafka_analytics import jvm
+from minikafka_analytics.scratch import ScratchFolder
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from pyspark.sql import SparkSession
+COMMAND = (sys.executable, "-P", "-m", "minikafka_analytics.ahead_worker")
+SCRATCH = "minikafka-ahead-"
+SAID = "worker.output"
 
-MASTER = "local[*]"
-CANCEL_SECONDS = 0.05
+_Process = subprocess.Popen[str]
 
 
-def warm_up(spark: SparkSession) -> None:
-    """Analyse a run of a few lines, which asks all that is asked of others."""
-    from minikafka_analytics.analyze import analyze
-    from minikafka_analytics.archive import write_tiny_run
+class AnalysisFailed(RuntimeError):
+    """There is no report; the message is one line that says why."""
 
-    @contextmanager
-    def lent(*_: object) -> Iterator[SparkSession]:
-        yield spark
 
-    with tempfile.TemporaryDirectory(prefix="minikafka-warm-up-") as scratch:
-        analyze([write_tiny_run(Path(scratch) / "run")], Path(scratch) / "out", MASTER, start=lent)
+class _WorkerEnded(Exception):
+    """The other process ended before it had answered."""
+
+
+class Analysed(NamedTuple):
+    """Where a report is, and how its two judges differ: in one sentence, None where they agree."""
+
+    html: Path
+    json: Path
+    differ: str | None
 
 
 class Ahead:
-    """Spark on this machine that `begin` starts in a thread of its own, for the one analysis that takes it by `session`.
+    """One analysis by a process of its own, which `begin` starts before it is wanted, or else `analyze`.
 
-    Until then it is warmed up by `warm` (None: not at all), at a low priority. At the end of a `with` block it is stopped,
-    whether anybody took it or not.
+    At the end of a `with` block that process is gone, with its JVM and all temporary files, however far it was. Where this
+    process is killed, the other ends by itself, and the next analysis on this machine removes its files.
     """
 
-    def __init__(self, warm: Callable[[SparkSession], None] | None = warm_up) -> None:
-        self._warm = warm
-        self._thread: threading.Thread | None = None
-        self._size = 0
-        self._spark: SparkSession | None = None
-        self._error: Exception | None = None
-        self._stack = ExitStack()
+    def __init__(self, command: Sequence[str] = COMMAND) -> None:
+        self._command = command
+        self._process: _Process | None = None
+        self._scratch: ScratchFolder | None = None
+        self._answered = False
 
     def __enter__(self) -> Ahead:
         return self
@@ -63,55 +71,95 @@ class Ahead:
         self._end()
 
     def begin(self, size: int) -> None:
-        """Start Spark for about this many bytes of files, and come back at once. Who takes it is told why it did not start."""
-        self._size = size
-        self._thread = threading.Thread(target=self._start, name="spark-ahead")
-        self._thread.start()
+        """Start and warm up Spark for about this many bytes of files, at the lowest priority. Comes back at once, and raises
+        nothing: what is wrong is told by `analyze`, which tries it anew."""
+        with suppress(OSError):
+            self._start(str(size))
 
-    @contextmanager
-    def session(
-        self, master: str = MASTER, settings: Mapping[str, str] | None = None, size: int = 0
-    ) -> Iterator[SparkSession]:
-        """What `session.spark_session` gives: the Spark that was begun where it is the one that is asked for, else another."""
-        self._wait()
-        fits = master == MASTER and not settings and settings_for(size, master) == settings_for(self._size, MASTER)
-        if self._thread is None or not fits:
-            self._end()
-            with spark_session(master, settings, size) as spark:
-                yield spark
-            return
-        if self._spark is None:
-            assert self._error is not None
-            raise self._error
+    def analyze(self, run: Path, out: Path) -> Analysed:
+        """Make the report of a run in the folder `out`, at this process's own priority. Raises AnalysisFailed."""
+        begun = self._process is not None
         try:
-            yield self._spark
-        finally:
-            self._end()
+            try:
+                return self._ask(run, out)
+            except _WorkerEnded:
+                if not begun:
+                    raise
+            self._end()  # killed while it warmed up, say by a kernel that was out of memory: no more than that is lost
+            return self._ask(run, out)
+        except _WorkerEnded as error:
+            raise AnalysisFailed(f"the analysis ended without an answer: {error}") from error
+        except OSError as error:
+            raise AnalysisFailed(f"the analysis could not be started: {error}") from error
 
-    def _start(self) -> None:
-        priority.lower()
+    def _start(self, *arguments: str) -> _Process:
+        self._scratch = ScratchFolder(Path(tempfile.gettempdir()), SCRATCH)
+        self._answered = False
         try:
-            self._spark = self._stack.enter_context(spark_session(MASTER, None, self._size))
-        except Exception as error:
-            self._error = error
-            return
-        if self._warm is not None:
-            with suppress(Exception):  # it was cut off; or it failed, and so will the analysis, which tells why
-                self._warm(self._spark)
+            with (self._scratch.path / SAID).open("wb") as said:
+                self._process = subprocess.Popen(
+                    [*self._command, *arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=said,
+                    text=True,
+                    encoding="utf-8",
+                    env={**os.environ, "TMPDIR": str(self._scratch.path)},
+                    # Ended as one, out of reach of a terminal's Ctrl-C; in this session, where its low priority counts.
+                    process_group=0,
+                )
+        except OSError:
+            self._end()
+            raise
+        return self._process
 
-    def _wait(self) -> None:
-        """Until Spark has started, by now at the priority of who waits; what it does to warm up is cut off."""
-        if self._thread is None:
-            return
-        while self._thread.is_alive():
-            priority.raise_to_mine(self._thread, jvm.process_id())
-            if self._spark is not None:
-                with suppress(Exception):  # a JVM that has died is doing nothing
-                    self._spark.sparkContext.cancelAllJobs()
-            self._thread.join(CANCEL_SECONDS)
-        priority.raise_to_mine(None, jvm.process_id())
+    def _ask(self, run: Path, out: Path) -> Analysed:
+        process = self._process or self._start()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps({"run": str(run.absolute()), "out": str(out.absolute())}) + "\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise _WorkerEnded(self._last_words()) from None
+        line = process.stdout.readline()
+        if not line.endswith("\n"):
+            raise _WorkerEnded(self._last_words())
+        self._answered = True
+        answer = json.loads(line)
+        if "failed" in answer:
+            raise AnalysisFailed(answer["failed"])
+        return Analysed(Path(answer["html"]), Path(answer["json"]), answer["differ"])
+
+    def _last_words(self) -> str:
+        assert self._scratch is not None and self._process is not None
+        lines: list[str] = []
+        with suppress(OSError):
+            lines = (self._scratch.path / SAID).read_text(encoding="utf-8", errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.strip()]
+        return said[-1] if said else "it said nothing"
 
     def _end(self) -> None:
-        self._wait()
-        self._thread = self._spark = None
-        self._stack.close()
+        process, self._process = self._process, None
+        try:
+            if process is not None and self._answered:
+                assert process.stdout is not None
+                _wait_for_end(process.stdout)
+        finally:
+            if process is not None:
+                with suppress(ProcessLookupError):  # as a group: Spark's JVM, and what starts that
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                for stream in (process.stdin, process.stdout):
+                    if stream is not None:
+                        with suppress(OSError):
+                            stream.close()
+            if self._scratch is not None:
+                self._scratch.remove()
+                self._scratch = None
+
+
+def _wait_for_end(answers: IO[str]) -> None:
+    """A JVM may leave an archive of its classes when it ends. Its process is not waited for: its number must stay taken."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(answers, selectors.EVENT_READ)
+        selector.select(jvm.SECONDS_TO_END)

@@ -51,7 +51,7 @@ class ReportPaths(NamedTuple):
 
 
 Start = Callable[[str, Mapping[str, str] | None, int], "AbstractContextManager[SparkSession]"]
-"""What gives a Spark session for a master, settings, and so many bytes of files: `session.spark_session` or `Ahead.session`."""
+"""What gives a Spark session for a master, settings, and so many bytes of files: `spark_session`, or `WarmSpark.session`."""
 
 
 def analyze(

@@ -10,15 +10,16 @@ analysis on a machine leaves one.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from minikafka_analytics.java import Java, JavaMissing, find_java
 
@@ -31,9 +32,6 @@ than any question asks of it."""
 
 KEPT = 4
 """Archives in the cache folder, 170 MB each: one for each environment that Spark was installed into lately."""
-
-SECONDS_TO_MAKE = 1800.0
-"""Nobody takes longer from the start of Spark to its end while an archive is made."""
 
 QUIET = (
     "-Xlog:disable"  # what cannot be archived, and an archive that does not hold, is told on standard output otherwise
@@ -70,12 +68,13 @@ def archived(java: Java, make: bool = True) -> Iterator[str]:
             os.utime(archive)  # used: others are removed before it
         yield f'{QUIET} "-XX:SharedArchiveFile={archive}"'
         return
-    new = archive.with_suffix(".new")
-    if not make or not _begun(new):
+    new, made = archive.with_suffix(".new"), archive.with_suffix(".made")
+    claim = _claimed(new) if make else None
+    if claim is None:
         yield ""
         return
-    made = archive.with_suffix(".made")
     try:
+        made.unlink(missing_ok=True)  # of one that was killed
         yield f'{QUIET} "-XX:ArchiveClassesAtExit={made}"'
         with suppress(OSError):  # the JVM was ended before it had made one
             made.replace(archive)
@@ -83,18 +82,25 @@ def archived(java: Java, make: bool = True) -> Iterator[str]:
     finally:
         made.unlink(missing_ok=True)
         new.unlink(missing_ok=True)
+        claim.close()
 
 
-def _begun(new: Path) -> bool:
-    """Claims the making of an archive: false where another process is at it, or the folder cannot be written."""
+def _claimed(new: Path) -> IO[bytes] | None:
+    """Claims the making of an archive for as long as the file is open: None where another process is at it, or the folder cannot
+    be written, or its file system has no locks."""
     try:
         new.parent.mkdir(parents=True, exist_ok=True)
-        if new.exists() and time.time() - new.stat().st_mtime > SECONDS_TO_MAKE:
-            new.unlink()  # who began it was killed
-        new.touch(exist_ok=False)
+        claim = new.open("ab")
     except OSError:
-        return False
-    return True
+        return None
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
+        if os.path.samestat(os.fstat(claim.fileno()), new.stat()):
+            return claim
+    except OSError:
+        pass
+    claim.close()  # somebody else's, or one that somebody has just ended
+    return None
 
 
 def _remove_old(folder: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -17,6 +21,12 @@ class SparkDidNotStart(RuntimeError):
 NO_JVM = "Error occurred during initialization of VM"
 """What a JVM writes before the line that tells why it cannot start."""
 
+DIED = 'Exception in thread "main"'
+"""What a JVM writes that cannot do what it was started for. It need not end then: Spark's has other threads."""
+
+NO_MEMORY = "There is insufficient memory for the Java Runtime Environment to continue"
+
+SECONDS_TO_ANSWER = 180.0  # from its launch; some seconds, many on a busy machine
 SECONDS_TO_END = 120.0  # a JVM that leaves a class archive takes some seconds, many on a busy machine
 
 
@@ -40,17 +50,67 @@ def launch(settings: Mapping[str, str], said: Path) -> None:
     from pyspark.java_gateway import launch_gateway
 
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    with said.open("ab") as file:
+    with said.open("ab") as file, _which_answers(said):
         gateway = launch_gateway(conf, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
 
 
-def process_id() -> int | None:
-    """Of the JVM that is there; None without one that this process has launched."""
+@contextmanager
+def _which_answers(said: Path) -> Iterator[None]:
+    """Ends the process that the block starts and waits for where it has failed, or is silent for too long: PySpark waits on.
+
+    Raises TimeoutError for one that was silent. Only Linux tells which process that is.
+    """
+    me = f"self/task/{threading.get_native_id()}"
+    before = set(_children(me))
+    answered, silent = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        deadline = time.monotonic() + SECONDS_TO_ANSWER
+        while not answered.wait(0.2):
+            if time.monotonic() > deadline:
+                silent.set()
+            elif DIED not in _text(said):
+                continue
+            for child in _children(me):
+                if child not in before:
+                    _kill(child)
+            return
+
+    watcher = threading.Thread(target=watch, name="jvm-launch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    except Exception as error:
+        if silent.is_set():
+            raise TimeoutError(f"its JVM did not answer within {SECONDS_TO_ANSWER:g} s") from error
+        raise
+    finally:
+        answered.set()
+        watcher.join()
+
+
+def _children(task: str) -> list[str]:
+    with suppress(OSError):
+        return Path("/proc", task, "children").read_text(encoding="ascii").split()
+    return []
+
+
+def _kill(process: str) -> None:
+    """With all that it has started: Spark's JVM is launched by a shell, by way of another JVM."""
+    for task in Path("/proc", process, "task").glob("*"):
+        for child in _children(f"{process}/task/{task.name}"):
+            _kill(child)
+    with suppress(OSError):
+        os.kill(int(process), signal.SIGKILL)
+
+
+def is_alive() -> bool:
+    """Whether the JVM that this process has launched is there."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
-    return None if process is None else int(process.pid)
+    return process is not None and process.poll() is None
 
 
 def end() -> None:
@@ -76,11 +136,20 @@ def end() -> None:
 
 
 def _last_words(said: Path, error: Exception) -> str:
-    try:
-        text = said.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    lines = [line.strip() for line in text.splitlines()]
+    if isinstance(error, TimeoutError):
+        return str(error)
+    lines = [line.strip() for line in _text(said).splitlines()]
+    if any(NO_MEMORY in line for line in lines):
+        return "this machine, or what it allows a process (ulimit -v), has not enough memory for its JVM"
+    if any("No space left on device" in line for line in lines):
+        return f"the disk is full: free some space in {said.parent}, where Spark keeps what is temporary (TMPDIR moves that)"
     why = next((after for line, after in pairwise(lines) if line == NO_JVM), None)
     errors = [line for line in lines if line.lower().startswith(("error", "exception", "caused by", "fatal"))]
     return why or (errors or [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__])[0]
+
+
+def _text(said: Path) -> str:
+    try:
+        return said.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

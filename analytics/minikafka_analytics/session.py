@@ -193,7 +193,8 @@ def _launched(
         yield {
             "spark.hadoop.hadoop.tmp.dir": str(scratch),  # where S3A keeps what it has not sent yet
             "spark.driver.extraJavaOptions": f"{JVM_OPTIONS} {heap} {class_archive} "
-            f'-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={scratch}"',
+            f'-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} "-Djava.io.tmpdir={scratch}" '
+            f'"-XX:ErrorFile={scratch}/hs_err_%p.log"',  # what a JVM that crashes leaves, else in the user's own folder
         }
 
 

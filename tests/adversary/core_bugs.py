@@ -167,4 +167,8 @@ CORE = (
         "self.log_end_offset - self._flusher.flushed_offset >= self._flush_messages",
         "self.log_end_offset - self._flusher.flushed_offset > self._flush_messages",
         (f"{REPLICATION}/test_flush_before_ack.py",)),
+    Bug("m46", "a refused ISR change ends earlier attempts without an answer, too", "R10, KIP-497", "replication/leader.py",
+        "if not self.isr.unanswered or self.isr.maximal == set(self.isr.committed):",
+        "if True:",
+        (f"{REPLICATION}/test_isr.py",)),
 )  # fmt: skip

@@ -114,8 +114,37 @@ def test_a_demo_is_judged_twice_and_leaves_no_jvm(runs: Path, java: None) -> Non
     report = json.loads((Path(verdict["run"]) / "report.json").read_text())
     assert report["runs"][0]["verdict"]["agree"] is True
     assert report["runs"][0]["counts"]["acknowledged"] == verdict["counts"]["acknowledged"]
-    left = [each for each in Path("/proc").glob("[0-9]*/environ") if str(runs) in readable(each)]
-    assert left == [], "of whom the demo started, and who has its environment"
+    assert started_for(runs) == [], "of whom the demo started, and who has its environment"
+
+
+@pytest.mark.xdist_group("spark")
+def test_signals_during_the_analysis_cost_the_report_only(runs: Path, tmp_path: Path, java: None) -> None:
+    """Spark may be starting, warming up or at work by then. A second signal costs nothing more."""
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    process = subprocess.Popen(
+        demo("--seconds", "1", "--out", str(runs)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "MINIKAFKA_TEST_OF": str(runs), "TMPDIR": str(scratch)},
+    )
+    try:
+        assert wait_for(lambda: any('"kind": "verdict"' in text for text in journals(runs)), DEMO_DEADLINE_S)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process.send_signal(number)
+        output, errors = process.communicate(timeout=TEARDOWN_DEADLINE_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output + errors
+    assert "Passed: no acknowledged record lost" in output and "none: interrupted" in output
+    assert errors == ""
+    assert wait_for(lambda: started_for(runs) == [], TEARDOWN_DEADLINE_S)
+    assert [path.name for path in scratch.iterdir() if not path.name.startswith("minikafka-ports-")] == []
+
+
+def started_for(runs: Path) -> list[Path]:
+    return [each for each in Path("/proc").glob("[0-9]*/environ") if f"MINIKAFKA_TEST_OF={runs}" in readable(each)]
 
 
 def readable(path: Path) -> str:

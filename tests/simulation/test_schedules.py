@@ -90,6 +90,7 @@ FOUND_SOMETHING_LATELY = {
     5007230: "a leader whose log has failed commits",
     5008929: "a new leader takes for known what was never committed, from before its leader's log start",
     6008122: "who led last leaves the replicas, comes back with nothing, and is elected for what it had",
+    7006273: "an attempt to let a replica join is held back, and carried out after a later one was refused",
     5009606: "a broker is fenced and heard of again in one write",
 }
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
-from minikafka.controller.change import Election, PartitionAssignment, change
+from minikafka.controller.change import Election, PartitionAssignment, PartitionChange, change
 from minikafka.controller.workspace import Workspace
 from minikafka.metadata.image import NO_LEADER, PartitionState, TopicState
 from minikafka.protocol.errors import ErrorCode, KafkaError
@@ -37,7 +38,8 @@ class PartitionRegistry:
         isr = tuple(member for member, _ in proposal.isr)
         new = change(old, self.workspace.rules(topic), isr=isr, recovered=not proposal.recovery_state)
         if new is None:
-            return AlterPartitionAnswer(ErrorCode.NONE, old.leader_epoch, old.partition_epoch, old.isr)
+            # Of a leader that wants nothing else to come of what it has asked for under this partition epoch.
+            new = PartitionChange(replace(old, partition_epoch=old.partition_epoch + 1))
         self.workspace.put_partition(topic, index, new, "isr change")
         if new.state.leader_epoch != old.leader_epoch:
             return AlterPartitionAnswer(ErrorCode.NEW_LEADER_ELECTED)

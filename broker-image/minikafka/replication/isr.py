@@ -38,6 +38,8 @@ class AfterAnswer(Enum):
     DONE = "done"
     RETRY = "retry"
     """The outcome is unknown: send the same proposal again. Falling back here is the classic way to lose records."""
+    REPLACED = "replaced"
+    """Another proposal is pending now: send that."""
 
 
 class IsrState:
@@ -46,24 +48,31 @@ class IsrState:
     ``maximal`` is what counts for the high watermark: everything that *may* be in the ISR as the controller sees it.
     """
 
-    __slots__ = ("committed", "maximal", "pending")
+    __slots__ = ("committed", "maximal", "pending", "unanswered")
 
     def __init__(self, committed: tuple[int, ...]) -> None:
         self.committed = committed
         self.maximal = frozenset(committed)
         self.pending: IsrProposal | None = None
+        self.unanswered = False
+        """An attempt of what is pending, or of what it has replaced, has no answer: it may reach a controller later."""
 
     def propose(self, proposal: IsrProposal) -> None:
         """A change is now in flight."""
         assert self.pending is None
-        self.pending = proposal
+        self.pending, self.unanswered = proposal, False
         self.maximal = frozenset(self.committed) | {member for member, _ in proposal.isr}
+
+    def replace(self, proposal: IsrProposal) -> None:
+        """Another change is in flight instead; what the one before may yet do counts on."""
+        assert self.pending is not None
+        self.pending = proposal
 
     def commit(self, isr: tuple[int, ...]) -> None:
         """The controller has written this ISR."""
         self.committed = isr
         self.maximal = frozenset(isr)
-        self.pending = None
+        self.pending, self.unanswered = None, False
 
     def fall_back(self) -> None:
         """The controller is known to have refused: the committed ISR is in force again."""

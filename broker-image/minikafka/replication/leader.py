@@ -309,7 +309,12 @@ class LeaderState:
         members = tuple(
             (m, self.remotes[m].broker_epoch if m in self.remotes else self.partition.peers.alive_epoch(m)) for m in isr
         )
-        proposal = IsrProposal(
+        proposal = self._proposal(members)
+        self.isr.propose(proposal)
+        return proposal
+
+    def _proposal(self, members: tuple[tuple[int, int], ...]) -> IsrProposal:
+        return IsrProposal(
             self.partition.topic_partition,
             self.partition.topic_id,
             self.epoch,
@@ -317,8 +322,6 @@ class LeaderState:
             members,
             RECOVERED,
         )
-        self.isr.propose(proposal)
-        return proposal
 
     def answered(self, proposal: IsrProposal, answer: AlterPartitionAnswer, now: float) -> AfterAnswer:
         """Take in the controller's answer to ``proposal`` (the table of KIP-497)."""
@@ -334,13 +337,25 @@ class LeaderState:
         return self.refused(answer.error, now)
 
     def refused(self, error: ErrorCode, now: float) -> AfterAnswer:
-        """Fall back only when the controller says that nothing was applied; stay pending when our view is old."""
+        """Fall back only when the controller says that nothing was applied; stay pending when our view is old.
+
+        A refusal says nothing of earlier attempts without an answer: one that a network has held back may be carried out when
+        what spoke against it is over. So where a replica would join, the leader asks for the ISR that is committed instead, which
+        takes the next partition epoch, and with it ends all that was asked for under this one (found by simulation; Kafka falls
+        back).
+        """
         if error in REFUSED_NOT_APPLIED:
-            self.isr.fall_back()
-            self.maybe_advance_high_watermark(now)
+            if not self.isr.unanswered or self.isr.maximal == set(self.isr.committed):
+                self.isr.fall_back()
+                self.maybe_advance_high_watermark(now)
+                return AfterAnswer.DONE
+            same = self._proposal(tuple((member, -1) for member in self.isr.committed))
+            if self.isr.pending != same:
+                self.isr.replace(same)
+                return AfterAnswer.REPLACED
+        elif error in STALE_LEADER:
             return AfterAnswer.DONE
-        if error in STALE_LEADER:
-            return AfterAnswer.DONE
+        self.isr.unanswered = True
         return AfterAnswer.RETRY
 
 

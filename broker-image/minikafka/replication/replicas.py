@@ -453,6 +453,8 @@ class ReplicaManager:
             answer = AlterPartitionAnswer(ErrorCode.REQUEST_TIMED_OUT)
         committed = leader.isr.committed
         after = leader.answered(proposal, answer, self._now())
+        if after is AfterAnswer.REPLACED and leader.isr.pending is not None:
+            self.propose(leader.isr.pending)
         self.settle_moved()
         return IsrAnswered(partition, answer.error, committed, leader.isr.committed, after is AfterAnswer.RETRY)
 

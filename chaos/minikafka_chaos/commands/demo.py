@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from minikafka_chaos.record.journal import CLUSTER_FOLDER
 if TYPE_CHECKING:
     from minikafka_analytics.ahead import Ahead
     from rich.console import Console
+
+    from minikafka_chaos.run.interrupts import Interrupts
 
 HELP = "three brokers, real clients, a killed leader, a power loss, a verdict, a Spark report"
 
@@ -46,19 +49,21 @@ def run(args: argparse.Namespace) -> int:
     from minikafka_analytics.ahead import Ahead
 
     from minikafka_chaos.grounds.processes import ProcessesGround
+    from minikafka_chaos.run.interrupts import Interrupts
     from minikafka_chaos.run.progress import ConsoleReporter, new_console
     from minikafka_chaos.run.runner import new_run_directory, run_scenario
     from minikafka_chaos.scenario import library
     from minikafka_chaos.verdict.report_table import print_verdict
 
     console = new_console(stderr=args.json)
+    interrupts = Interrupts()
     try:
         scenario = library.find(SCENARIO)
         if args.seconds is not None:
             scenario = scenario.lasting(args.seconds)
         directory = new_run_directory(args.out, SCENARIO)
         console.print(f"[bold]minikafka demo[/]: {scenario.spec.description}")
-        with ConsoleReporter(console) as reporter, Ahead() as ahead:
+        with interrupts.watched(), ConsoleReporter(console) as reporter, interrupts.held(), Ahead() as ahead:
             seconds = scenario.spec.workload.duration_seconds
             begin = None if args.no_report else partial(_begin, ahead, directory, time.monotonic(), seconds)
             ground = ProcessesGround(directory / CLUSTER_FOLDER)
@@ -66,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
             rows, differ = [("run directory", str(directory))], None
             if not args.no_report and result.verdict.counts:
                 reporter.status("analysing with Spark")
-                found, differ = _analyse(directory, ahead, console)
+                found, differ = _analyse(directory, ahead, interrupts, console)
                 rows += found
     except BadScenario as error:
         print(f"minikafka demo: {error}", file=sys.stderr)
@@ -91,27 +96,29 @@ def _begin(ahead: Ahead, directory: Path, began: float, seconds: float) -> None:
 
     `began` of the monotonic clock; the load lasts `seconds` at least.
     """
-    written = sum(path.stat().st_size for path in directory.rglob("*.jsonl"))
+    written = 0
+    with suppress(OSError):  # of a file that has gone meanwhile; a size that is wrong costs time only
+        for path in directory.rglob("*.jsonl"):
+            written += path.stat().st_size
     ahead.begin(int(2 * written * max(1.0, seconds / (time.monotonic() - began))))
 
 
-def _analyse(directory: Path, ahead: Ahead, console: Console) -> tuple[list[tuple[str, str]], str | None]:
+def _analyse(
+    directory: Path, ahead: Ahead, interrupts: Interrupts, console: Console
+) -> tuple[list[tuple[str, str]], str | None]:
     """The Spark report's rows for the verdict table, and how the two judges differ, if they do.
 
-    What goes wrong here is one line: the verdict stands without.
+    What goes wrong here is one line: the verdict stands without. So it does where a signal comes.
     """
+    from minikafka_analytics.ahead import AnalysisFailed
+
     began = time.monotonic()
     try:
-        from minikafka_analytics.analyze import analyze, told
-
-        paths = analyze([directory], directory, master="local[*]", start=ahead.session)
-    except ModuleNotFoundError as error:
-        return [("report", f"none: {error}; pip install 'minikafka[analytics]'")], None
+        with interrupts.let_through():
+            found = ahead.analyze(directory, directory)
+    except AnalysisFailed as error:
+        return [("report", f"none: {error}")], None
     except KeyboardInterrupt:
         return [("report", "none: interrupted")], None
-    except Exception as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        return [("report", f"none: {lines[0]}")], None
     console.print(f"[dim]analysed with Spark in {time.monotonic() - began:.1f} s[/]")
-    differ = next((each.sentence for each in told(paths) if each.agree is False), None)
-    return [("report", str(paths.html)), ("report as data", str(paths.json))], differ
+    return [("report", str(found.html)), ("report as data", str(found.json))], found.differ

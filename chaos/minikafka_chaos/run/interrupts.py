@@ -47,6 +47,17 @@ class Interrupts:
         finally:
             self._armed = armed
 
+    @contextlib.contextmanager
+    def let_through(self) -> Iterator[None]:
+        """Within `held`: the first signal is raised in the body, at once where it came before."""
+        try:
+            self._armed = not self.came
+            if self.came:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._armed = False
+
     def check(self) -> None:
         """Raise the KeyboardInterrupt once more if the first one was swallowed; for loops that wait."""
         if self.raised:

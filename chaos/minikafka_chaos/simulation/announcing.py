@@ -46,15 +46,18 @@ class IsrAnnouncer:
         if not batch:
             return
         epoch = self.broker.broker_epoch
-        state = {"open": True}
+        state = {"open": True, "answered": False}
 
         def decide(controller: Any) -> list[AlterPartitionAnswer]:
+            if state["answered"]:
+                return []  # a message that comes twice; a connection brings none after its own answer
             return [controller.partitions.alter(self.broker.id, epoch, p) for p in batch]
 
         def finish(answers: Any) -> None:
             if not state["open"]:
                 return
             state["open"] = False
+            state["answered"] = isinstance(answers, list)
             known = None if isinstance(answers, KafkaError) else answers
             if self._requests.answered(batch, known, self._answered):
                 self._waits = True

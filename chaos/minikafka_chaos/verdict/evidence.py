@@ -110,9 +110,11 @@ class Evidence:
         self.close()
 
     def close(self) -> None:
-        if hasattr(self, "db"):
-            self.db.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        try:
+            if hasattr(self, "db"):
+                self.db.close()
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
     # -- asking ----------------------------------------------------------------------------------------------------------
 

@@ -1,222 +1,166 @@
-"""Spark that is started ahead of its analysis: who takes it, and that nothing of it stays."""
+"""An analysis by a process that is started ahead of it: who answers, and that nothing of it stays. Small scripts stand for it."""
 
 from __future__ import annotations
 
 import os
-import subprocess
+import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from children import DEADLINE_S
-from minikafka_analytics import ahead, priority
-from minikafka_analytics.spark_settings import SMALL_BYTES
-from synthetic_run import write_run
+from minikafka_analytics.ahead import Ahead, Analysed, AnalysisFailed
 
-KIB, MIB = 1 << 10, 1 << 20
+KIB = 1 << 10
+ANSWERS = """
+import json, os, subprocess, sys
+from pathlib import Path
+scratch = Path(os.environ["TMPDIR"])
+(scratch / "left").mkdir()
+log = Path(sys.argv[1])
+with log.open("a") as file:
+    print(os.getpid(), *sys.argv[2:], scratch.name, file=file)
+"""
+DOES = ANSWERS + (
+    "asked = json.loads(sys.stdin.readline()); "
+    'print(json.dumps({"html": asked["run"], "json": asked["out"], "differ": None}), flush=True)'
+)
 
 
-class Sparks:
-    """Stands for `spark_session`: names its sessions in the order of their start, and notes which are running."""
+def told(log: Path) -> list[list[str]]:
+    """Process id, other arguments and the scratch folder of each process that was started."""
+    return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
 
-    def __init__(self) -> None:
-        self.started: list[tuple[str, int]] = []
-        self.running: list[str] = []
-        self.failure: Exception | None = None
 
-    @contextmanager
-    def session(self, master: str, settings: Mapping[str, str] | None, size: int) -> Iterator[Any]:
-        del settings
-        if self.failure is not None:
-            raise self.failure
-        self.started.append((master, size))
-        name = f"spark {len(self.started)}"
-        self.running.append(name)
-        try:
-            yield name
-        finally:
-            self.running.remove(name)
+def gone(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def until_there(path: Path) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 @pytest.fixture
-def sparks(monkeypatch: pytest.MonkeyPatch) -> Sparks:
-    found = Sparks()
-    monkeypatch.setattr(ahead, "spark_session", found.session)
-    return found
-
-
-def test_the_spark_that_was_begun_is_taken_and_stopped_once(sparks: Sparks) -> None:
-    with ahead.Ahead(warm=None) as one:
-        one.begin(30 * MIB)
-        with one.session("local[*]", {}, 25 * MIB) as spark:
-            assert (spark, sparks.running) == ("spark 1", ["spark 1"])
-        assert sparks.running == [], "stopped with its analysis, not with the block"
-    assert len(sparks.started) == 1
-
-
-@pytest.mark.parametrize(
-    ("master", "settings", "size"),
-    [
-        ("local[*]", None, SMALL_BYTES),  # planned in another way
-        ("local[1]", None, 30 * MIB),
-        ("local[*]", {"spark.sql.ansi.enabled": "false"}, 30 * MIB),
-    ],
-    ids=["more bytes", "another master", "settings"],
-)
-def test_another_spark_is_started_where_another_is_asked_for(
-    sparks: Sparks, master: str, settings: dict[str, str] | None, size: int
-) -> None:
-    with ahead.Ahead(warm=None) as one:
-        one.begin(30 * MIB)
-        with one.session(master, settings, size):
-            assert sparks.running == ["spark 2"], "the first is stopped: a process has one context"
-        assert (sparks.running, sparks.started[1]) == ([], (master, size))
-
-
-def test_without_a_beginning_spark_is_started_by_its_analysis(sparks: Sparks) -> None:
-    with ahead.Ahead(warm=None) as one, one.session("local[*]", None, KIB):
-        assert sparks.started == [("local[*]", KIB)]
-    assert sparks.running == []
-
-
-def test_what_nobody_takes_is_stopped(sparks: Sparks) -> None:
-    with ahead.Ahead(warm=None) as one:
-        one.begin(KIB)
-    assert (len(sparks.started), sparks.running) == (1, [])
-
-
-def test_why_it_did_not_start_is_told_to_who_takes_it(sparks: Sparks) -> None:
-    sparks.failure = OSError("no space left")
-    with ahead.Ahead(warm=None) as one:
-        one.begin(KIB)  # raises nothing: whoever judges meanwhile has no use for Spark
-        with pytest.raises(OSError, match="no space left"), one.session("local[*]", None, KIB):
-            raise AssertionError("there is no Spark")
-
-
-def test_spark_ahead_is_stopped_when_its_analysis_fails(sparks: Sparks) -> None:
-    with ahead.Ahead(warm=None) as one:
-        one.begin(KIB)
-        with pytest.raises(ValueError, match="no run"), one.session("local[*]", None, KIB):
-            raise ValueError("no run")
-        assert sparks.running == []
-
-
-class Context:
-    """Stands for a SparkContext: jobs run until they are cancelled."""
-
-    def __init__(self) -> None:
-        self.cancelled = threading.Event()
-
-    def cancelAllJobs(self) -> None:
-        self.cancelled.set()
-
-
-class Session:
-    def __init__(self) -> None:
-        self.sparkContext = Context()
-
-
-def test_warming_up_is_cut_off_by_who_wants_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    session, warming, how = Session(), threading.Event(), []
-
-    @contextmanager
-    def started(*_: object) -> Iterator[Any]:
-        yield session
-
-    def warm(spark: Any) -> None:
-        warming.set()
-        how.append(spark.sparkContext.cancelled.wait(60))
-        raise RuntimeError("Job 1 cancelled as part of cancellation of all jobs")
-
-    monkeypatch.setattr(ahead, "spark_session", started)
-    with ahead.Ahead(warm) as one:
-        one.begin(KIB)
-        assert warming.wait(60)
-        with one.session("local[*]", None, KIB) as spark:
-            assert (spark, how) == (session, [True])
-
-
-def test_spark_that_could_not_warm_up_is_taken_all_the_same(sparks: Sparks) -> None:
-    def warm(spark: object) -> None:
-        raise OSError("no space left")
-
-    with ahead.Ahead(warm) as one:
-        one.begin(KIB)
-        with one.session("local[*]", None, KIB) as spark:
-            assert spark == "spark 1"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities of their own")
-def test_what_a_thread_of_low_priority_starts_can_be_raised() -> None:
-    mine = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    started: list[subprocess.Popen[bytes]] = []
-    low: list[int] = []
-
-    def start() -> None:
-        priority.lower()
-        low.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-        started.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
-
-    thread = threading.Thread(target=start)
-    thread.start()
-    thread.join()
-    (child,) = started
-    try:
-        assert os.getpriority(os.PRIO_PROCESS, child.pid) == low[0]
-        assert low[0] in {priority.LOWEST, mine, mine + 1}, (
-            "the lowest where it can be given back, else next to nothing"
-        )
-        priority.raise_to_mine(None, child.pid)
-        if low[0] == priority.LOWEST:
-            assert os.getpriority(os.PRIO_PROCESS, child.pid) == mine
-        assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == mine
-    finally:
-        child.communicate(b"\n", timeout=60)
-    priority.raise_to_mine(thread, child.pid)  # both have ended: nothing happens
-
-
-BESIDE = """
-import os, sys
-from pathlib import Path
-from minikafka_analytics.ahead import Ahead
-from minikafka_analytics.analyze import analyze, told
-with Ahead() as ahead:
-    ahead.begin(1 << 20)
-    for number in range(200):  # whoever judges meanwhile goes on telling, and none of it is lost
-        print("judging", number, flush=True)
-    run = Path(sys.argv[1])
-    paths = analyze([run], run, start=ahead.session)
-    print(told(paths)[0].verdict)
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    print("children", len(children))
-"""
-
-
-@pytest.mark.xdist_group("spark")
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_real_one_beside_a_program_that_writes(java: None, tmp_path: Path) -> None:
-    write_run(tmp_path / "run")
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the processes tell of themselves; at the end all are gone, with their folders."""
     scratch = tmp_path / "tmp"
     scratch.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", BESIDE, str(tmp_path / "run")],
-        check=True,
-        timeout=DEADLINE_S,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TMPDIR": str(scratch)},
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    path = tmp_path / "log"
+    yield path
+    assert [process for process, *_ in told(path) if not gone(process)] == []
+    assert list(scratch.iterdir()) == []
+
+
+def command(code: str, log: Path) -> list[str]:
+    return [sys.executable, "-c", code, str(log)]
+
+
+def test_the_process_that_was_begun_answers(log: Path, tmp_path: Path) -> None:
+    with Ahead(command(DOES, log)) as ahead:
+        ahead.begin(30 * KIB)
+        found = ahead.analyze(tmp_path / "run", tmp_path / "out")
+        assert found == Analysed(tmp_path / "run", tmp_path / "out", None)
+    ((_, size, scratch),) = told(log)
+    assert size == str(30 * KIB) and scratch.startswith("minikafka-ahead-")
+
+
+def test_without_a_beginning_one_is_started_for_its_analysis(log: Path, tmp_path: Path) -> None:
+    with Ahead(command(DOES, log)) as ahead:
+        ahead.analyze(tmp_path, tmp_path)
+    assert [len(line) for line in told(log)] == [2], "without a size"
+
+
+def test_what_nobody_asks_is_ended_at_once_with_all_that_it_started(log: Path, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    code = ANSWERS + (
+        "child = subprocess.Popen([sys.executable, '-c', 'import signal, time;'"
+        "'signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'])\n"
+        "with log.open('a') as file: print(child.pid, file=file)\n"
+        f"Path({str(begun)!r}).touch(); child.wait()"
     )
-    told = done.stdout.splitlines()
-    assert told[:200] == [f"judging {number}" for number in range(200)]
-    assert told[201:] == ["children 0"], done.stderr
-    assert (tmp_path / "run" / "report.html").is_file()
+    with Ahead(command(code, log)) as ahead:
+        ahead.begin(KIB)
+        until_there(begun)
+    assert len(told(log)) == 2
     deadline = time.monotonic() + DEADLINE_S
-    while left := list(scratch.glob("*minikafka-spark-*")):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
+    while not gone(told(log)[1][0]):  # whoever adopts it has to bury it
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_one_that_was_killed_while_it_warmed_up_is_followed_by_another(log: Path, tmp_path: Path) -> None:
+    code = ANSWERS + "if len(sys.argv) > 2: os.kill(os.getpid(), 9)\n" + DOES.removeprefix(ANSWERS)
+    with Ahead(command(code, log)) as ahead:
+        ahead.begin(KIB)
+        assert ahead.analyze(tmp_path, tmp_path).differ is None
+    assert [len(line) for line in told(log)] == [3, 2]
+
+
+def test_why_there_is_no_report_is_one_line(log: Path, tmp_path: Path) -> None:
+    says = ANSWERS + "sys.stdin.readline(); print(json.dumps({'failed': 'the disk is full'}), flush=True)"
+    with Ahead(command(says, log)) as ahead, pytest.raises(AnalysisFailed, match=r"^the disk is full$"):
+        ahead.analyze(tmp_path, tmp_path)
+    dies = ANSWERS + "sys.stdin.readline(); raise MemoryError('no memory is left')"
+    with Ahead(command(dies, log)) as ahead:
+        ahead.begin(KIB)
+        with pytest.raises(AnalysisFailed, match=r"without an answer: MemoryError: no memory is left$"):
+            ahead.analyze(tmp_path, tmp_path)
+
+
+def test_half_an_answer_is_none(log: Path, tmp_path: Path) -> None:
+    half = ANSWERS + "sys.stdin.readline(); print('{\"html\": ', end='', flush=True)"
+    with Ahead(command(half, log)) as ahead, pytest.raises(AnalysisFailed, match="it said nothing"):
+        ahead.analyze(tmp_path, tmp_path)
+
+
+def test_what_cannot_be_started_is_told_by_the_analysis(log: Path, tmp_path: Path) -> None:
+    with Ahead([str(tmp_path / "no-python")]) as ahead:
+        ahead.begin(KIB)  # raises nothing: whoever judges meanwhile has no use for Spark
+        with pytest.raises(AnalysisFailed, match=r"could not be started: .*No such file"):
+            ahead.analyze(tmp_path, tmp_path)
+    assert told(log) == []
+
+
+def test_a_folder_for_temporary_files_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+    with Ahead() as ahead:
+        ahead.begin(KIB)
+        with pytest.raises(AnalysisFailed, match=r"could not be started: .*Not a directory"):
+            ahead.analyze(tmp_path, tmp_path)
+
+
+def test_a_signal_during_the_analysis_ends_it(log: Path, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    waits = ANSWERS + f"sys.stdin.readline(); Path({str(begun)!r}).touch(); sys.stdin.readline()"
+
+    def interrupt() -> None:
+        until_there(begun)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with Ahead(command(waits, log)) as ahead:
+        ahead.begin(KIB)
+        with pytest.raises(KeyboardInterrupt):
+            ahead.analyze(tmp_path, tmp_path)
+
+
+def test_what_one_that_was_killed_has_left_is_removed_by_the_next(log: Path, tmp_path: Path) -> None:
+    left = Path(tempfile.gettempdir()) / "minikafka-ahead-000000000000"
+    (left / "minikafka-warm-up-x").mkdir(parents=True)
+    (left / ".in-use").touch()
+    with Ahead(command(DOES, log)) as ahead:
+        ahead.analyze(tmp_path, tmp_path)
+    assert not left.exists()

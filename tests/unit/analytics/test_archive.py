@@ -58,14 +58,13 @@ def test_a_jvm_that_made_none_is_no_trouble(cache: Path) -> None:
 
 def test_a_claim_of_one_that_was_killed_does_not_last(cache: Path) -> None:
     cache.mkdir(parents=True)
-    claim = archive.archive_of(JAVA).with_suffix(".new")
-    claim.touch()
-    with archive.archived(JAVA) as options:
-        assert options == ""
-    long_ago = claim.stat().st_mtime - archive.SECONDS_TO_MAKE - 1
-    os.utime(claim, (long_ago, long_ago))
+    path = archive.archive_of(JAVA)
+    path.with_suffix(".new").touch()
+    path.with_suffix(".made").write_bytes(b"half")
     with archive.archived(JAVA) as options:
         assert "ArchiveClassesAtExit" in options
+        assert not path.with_suffix(".made").exists()
+    assert list(cache.iterdir()) == []
 
 
 def test_where_nothing_can_be_kept_there_is_none(cache: Path) -> None:

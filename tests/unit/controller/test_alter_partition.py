@@ -24,11 +24,13 @@ class TestAnswers:
         changes, _ = at.controller.take_changes()
         assert changes["topic/t"]["partitions"][0]["isr"] == [1, 2, 3]
 
-    def test_no_change_is_no_error(self) -> None:
-        """KIP-497: the same ISR again, after an answer that got lost: success, and nothing is written."""
+    def test_the_same_isr_takes_the_next_partition_epoch(self) -> None:
+        """So nothing comes any more of what its leader has asked for before. Kafka writes nothing here."""
         at = desk()
-        assert at.set_isr(1, 2) == (ErrorCode.NONE, 5, 9, (1, 2))
-        assert not at.controller.workspace.has_changes
+        earlier = at.proposal((1, 2, 3))
+        assert at.set_isr(1, 2) == (ErrorCode.NONE, 5, 10, (1, 2))
+        assert (at.state().leader, at.state().isr, at.state().partition_epoch) == (1, (1, 2), 10)
+        assert at.ask(earlier).error is ErrorCode.INVALID_UPDATE_VERSION
 
     def test_it_ends_an_unclean_elections_recovery(self) -> None:
         """KIP-704: the leader confirms with RECOVERED."""

@@ -242,6 +242,48 @@ class TestAnswers:
         assert term(leader).answered(proposal, AlterPartitionAnswer(error), 0.0) is AfterAnswer.RETRY
         assert (term(leader).isr.pending, term(leader).isr.maximal) == (proposal, frozenset({1, 2, 3}))
 
+    def test_a_refusal_does_not_end_an_attempt_without_an_answer(self) -> None:
+        """Found by simulation (seed 7006273): refused while the replica was fenced, an earlier attempt was carried out once it
+        was not any more, and the leader did not wait for it. It asks for what is committed, for the next partition epoch."""
+        leader = lead((1, 2), records=2)
+        fetch_at(leader, 2, 1)
+        proposal = proposed(fetch_at(leader, 3, 1))
+        fetch_at(leader, 2, 2, now=20.0)
+        unknown, refused = (
+            AlterPartitionAnswer(e) for e in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INELIGIBLE_REPLICA)
+        )
+        assert term(leader).answered(proposal, unknown, 20.0) is AfterAnswer.RETRY
+        assert term(leader).answered(proposal, refused, 20.0) is AfterAnswer.REPLACED
+        same = term(leader).isr.pending
+        assert same is not None and same.isr == ((1, -1), (2, -1)) and same.partition_epoch == 0
+        assert (term(leader).isr.maximal, leader.hw) == (frozenset({1, 2, 3}), 1)
+        assert term(leader).answered(same, refused, 20.0) is AfterAnswer.RETRY, "not at once, again and again"
+        assert term(leader).isr.pending is same
+        assert term(leader).answered(same, AlterPartitionAnswer(ErrorCode.NONE, 0, 1, (1, 2)), 20.0) is AfterAnswer.DONE
+        assert (term(leader).isr.maximal, term(leader).partition_epoch, leader.hw) == (frozenset({1, 2}), 1, 2)
+
+    def test_the_next_proposal_is_not_held_for_what_the_last_one_was(self) -> None:
+        leader = lead((1, 2))
+        first = proposed(fetch_at(leader, 3, 0))
+        assert term(leader).answered(first, AlterPartitionAnswer(ErrorCode.NOT_CONTROLLER), 0.0) is AfterAnswer.RETRY
+        done = AlterPartitionAnswer(ErrorCode.NONE, 0, 1, (1, 2))
+        assert term(leader).answered(first, done, 0.0) is AfterAnswer.DONE
+        second = proposed(fetch_at(leader, 3, 0))
+        assert (
+            term(leader).answered(second, AlterPartitionAnswer(ErrorCode.INELIGIBLE_REPLICA), 0.0) is AfterAnswer.DONE
+        )
+
+    def test_a_replica_that_would_leave_counts_already(self) -> None:
+        leader = lead((1, 2))
+        shrink = term(leader).maybe_shrink(100.0)
+        assert shrink is not None and [member for member, _ in shrink.isr] == [1]
+        unknown, refused = (
+            AlterPartitionAnswer(e) for e in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INELIGIBLE_REPLICA)
+        )
+        assert term(leader).answered(shrink, unknown, 100.0) is AfterAnswer.RETRY
+        assert term(leader).answered(shrink, refused, 100.0) is AfterAnswer.DONE
+        assert term(leader).isr.maximal == frozenset({1, 2})
+
     def test_an_answer_to_a_forgotten_proposal_is_ignored(self) -> None:
         """KIP-497: metadata was quicker, and the answer is not about what is pending now."""
         leader = lead((1, 2))

@@ -271,6 +271,19 @@ class TestIsrChanges:
         assert taken is not None and taken.again and taken.isr == (1, 2)
         assert lab.partitions[0].leader is not None and lab.partitions[0].leader.isr.pending is proposal
 
+    def test_what_replaces_it_is_asked_for(self) -> None:
+        lab = Lab()
+        lab.replicas.isr_answered(self.asked(lab), AlterPartitionAnswer(ErrorCode.NONE, EPOCH, 1, (1,)))
+        lab.follower_has(1)
+        joins = lab.proposals[-1]
+        assert [member for member, _ in joins.isr] == [1, 2]
+        assert lab.replicas.isr_answered(joins, None) is not None
+        taken = lab.replicas.isr_answered(joins, AlterPartitionAnswer(ErrorCode.INELIGIBLE_REPLICA))
+        assert taken is not None and (taken.isr, taken.again) == ((1,), False)
+        assert lab.proposals[-1].isr == ((1, -1),)
+        leader = lab.partitions[0].leader
+        assert leader is not None and leader.isr.pending is lab.proposals[-1]
+
     def test_nobody_waits_for_it_any_more(self) -> None:
         lab = Lab()
         proposal = self.asked(lab)
