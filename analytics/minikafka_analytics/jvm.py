@@ -106,11 +106,13 @@ def _kill(process: str) -> None:
 
 
 def is_alive() -> bool:
-    """Whether the JVM that this process has launched is there."""
+    """Whether the JVM that this process uses answers: one that was killed has closed its connections before it is gone."""
     from pyspark import SparkContext
 
-    process = getattr(SparkContext._gateway, "proc", None)
-    return process is not None and process.poll() is None
+    try:
+        return SparkContext._jvm is not None and int(SparkContext._jvm.System.nanoTime()) is not None
+    except Exception:
+        return False
 
 
 def end() -> None:

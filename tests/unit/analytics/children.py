@@ -65,3 +65,19 @@ def _name(pid: int) -> str:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return ""
+
+
+def has_ended(process: int | str) -> bool:
+    """Whether a process is gone, or would be if whoever has adopted it did: not the first process of every container does."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] in "ZX"
+
+
+def until_ended(process: int | str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not has_ended(process):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import tempfile
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from children import DEADLINE_S
+from children import DEADLINE_S, has_ended, until_ended
 from minikafka_analytics.ahead import Ahead, Analysed, AnalysisFailed
 
 KIB = 1 << 10
@@ -36,14 +35,6 @@ def told(log: Path) -> list[list[str]]:
     return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def gone(process: str) -> bool:
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
 def until_there(path: Path) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not path.exists():
@@ -59,7 +50,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     path = tmp_path / "log"
     yield path
-    assert [process for process, *_ in told(path) if not gone(process)] == []
+    assert [process for process, *_ in told(path) if not has_ended(process)] == []
     assert list(scratch.iterdir()) == []
 
 
@@ -94,10 +85,7 @@ def test_what_nobody_asks_is_ended_at_once_with_all_that_it_started(log: Path, t
         ahead.begin(KIB)
         until_there(begun)
     assert len(told(log)) == 2
-    deadline = time.monotonic() + DEADLINE_S
-    while not gone(told(log)[1][0]):  # whoever adopts it has to bury it
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until_ended(told(log)[1][0])
 
 
 def test_one_that_was_killed_while_it_warmed_up_is_followed_by_another(log: Path, tmp_path: Path) -> None:

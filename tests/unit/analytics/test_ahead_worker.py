@@ -211,9 +211,9 @@ with Ahead() as ahead:
     for number in range(200):  # whoever judges meanwhile goes on telling, and none of it is lost
         print("judging", number, flush=True)
     sys.stdin.readline()
-    run = Path(sys.argv[1])
+    run, before = Path(sys.argv[1]), ahead._process.pid
     found = ahead.analyze(run, run)
-    print(found.html.name, found.json.name, found.differ)
+    print(found.html.name, found.json.name, found.differ, ahead._process.pid == before)
 """
 
 
@@ -241,7 +241,7 @@ def test_a_real_one(java: None, tmp_path: Path, killed: bool) -> None:
         process.kill()
     told = said.splitlines()
     assert told[:200] == [f"judging {number}" for number in range(200)]
-    assert told[200:] == ["report.html report.json None"], errors
+    assert told[200:] == [f"report.html report.json None {not killed}"], errors
     assert errors == "", "no traceback of what was only warming up"
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert len(report["runs"]) == 1

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from children import DEADLINE_S
+from children import until_ended
 from minikafka_analytics import jvm
 from minikafka_analytics.java import Java
 
@@ -21,15 +20,11 @@ def launch(script: str, said: Path) -> None:
         raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
 
 
-HANGS = 'sleep 600 & echo $! > "$1"; wait; exit 1'
+HANGS = 'sleep 600 & echo $! > "$1"; {says}wait; exit 1'
 
 
 def child_is_gone(said: Path) -> None:
-    child = int(said.with_name("child").read_text())
-    deadline = time.monotonic() + DEADLINE_S
-    while Path(f"/proc/{child}").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until_ended(said.with_name("child").read_text().strip())
 
 
 def test_one_that_has_failed_and_does_not_end(tmp_path: Path) -> None:
@@ -37,16 +32,16 @@ def test_one_that_has_failed_and_does_not_end(tmp_path: Path) -> None:
     full = "echo 'Exception in thread \"main\" java.io.IOException: No space left on device'; "
     why = f"the disk is full: free some space in {tmp_path}"
     with pytest.raises(jvm.SparkDidNotStart, match=why), jvm.starting(JAVA, said):
-        launch(full + HANGS, said)
+        launch(HANGS.format(says=full), said)
     child_is_gone(said)
 
 
 def test_one_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jvm, "SECONDS_TO_ANSWER", 1.0)
+    monkeypatch.setattr(jvm, "SECONDS_TO_ANSWER", 4.0)
     said = tmp_path / "said"
-    why = r"/opt/java: its JVM did not answer within 1 s$"
+    why = r"/opt/java: its JVM did not answer within 4 s$"
     with pytest.raises(jvm.SparkDidNotStart, match=why), jvm.starting(JAVA, said):
-        launch(HANGS, said)
+        launch(HANGS.format(says=""), said)
     child_is_gone(said)
 
 
