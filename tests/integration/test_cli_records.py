@@ -194,6 +194,22 @@ def test_ctrl_c_is_quiet(client: Client, command: str, until: Any) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_ctrl_c_in_code_that_an_import_generates(client: Client, command: str, tmp_path: Path) -> None:
+    """What named tuples and dataclasses do as they are imported; CPython would end by the signal instead of with 130."""
+    (tmp_path / "confluent_kafka.py").write_text("exec('raise KeyboardInterrupt')")
+    at = ("--bootstrap", client.cluster.bootstrap)
+    done = subprocess.run(
+        [sys.executable, "-m", "minikafka.cli", command, client.topic, *at],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_the_reader_may_go_away(client: Client) -> None:
     client.produce("".join(f"{number}\n" for number in range(5000)))
     reading, writing = os.pipe()

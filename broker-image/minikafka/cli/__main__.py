@@ -4,4 +4,8 @@ import sys
 
 from minikafka.cli.main import main
 
-sys.exit(main())
+code = main()
+# CPython remembers that a KeyboardInterrupt left an exec() of text (imports have some: named tuples, dataclasses), although it
+# was caught; a program that `-m` started is then ended by SIGINT, whatever its exit code. The next exec() forgets it.
+exec("")
+sys.exit(code)
