@@ -18,7 +18,7 @@ from minikafka_operator.conditions import Reason, Type
 from minikafka_operator.deletion import plan_deletion
 from minikafka_operator.difference import differs, digest, sealed
 from minikafka_operator.external import Externals, externals
-from minikafka_operator.kinds import BY_NAME, CLAIM, CLUSTER, OWNED, POD, Object
+from minikafka_operator.kinds import BY_NAME, CLAIM, CLUSTER, CONFIG_MAP, OWNED, POD, STATEFUL_SET, Object
 from minikafka_operator.managed_fields import as_applied
 from minikafka_operator.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
 from minikafka_operator.objects import ResourceBuilder
@@ -138,13 +138,15 @@ def _decide(
         draft.actions += rebuilding
         draft.retry(RETRY_SECONDS)
         return replace(decided, created=False, roll=Roll({}))
-    _make(observed, desired, draft)
+    put_off = _make(observed, desired, draft)
     waiting_for = _of_an_earlier_cluster(observed, desired)
     if waiting_for:
         return replace(decided, waiting_for=waiting_for, roll=Roll({}))
     _remove_leftovers(observed, desired, keep_settings=bool(found.unknown), draft=draft)
     draft.actions += size_claims(observed, spec, replicas)
     draft.actions += with_cluster(observed)
+    if put_off:
+        decided = replace(decided, roll=_after(put_off, decided.roll))
     _replace_pods(observed, decided.roll, draft)
     return decided
 
@@ -197,6 +199,9 @@ def _lost_with_pod(spec: ClusterSpec) -> str:
     return "" if spec.unflushed_volume is None else "unflushed records"
 
 
+_OF_PODS: Final = (CONFIG_MAP, STATEFUL_SET)
+"""What a broker's pod is made of."""
+
 # --- actions ----------------------------------------------------------------------------------------------------------
 
 
@@ -238,7 +243,9 @@ def _of_an_earlier_cluster(observed: ObservedCluster, desired: Sequence[Object])
     ]
 
 
-def _make(observed: ObservedCluster, desired: Sequence[Object], draft: _Draft) -> None:
+def _make(observed: ObservedCluster, desired: Sequence[Object], draft: _Draft) -> list[str]:
+    """Make and change what is desired; what of that pods are made of, and is not changed before the next look."""
+    put_off: list[str] = []
     order = {kind.name: index for index, kind in enumerate(OWNED)}
     for thing in sorted(map(sealed, desired), key=lambda one: order[one["kind"]]):
         kind = BY_NAME[thing["kind"]]
@@ -246,19 +253,30 @@ def _make(observed: ObservedCluster, desired: Sequence[Object], draft: _Draft) -
         if found is None:
             draft.actions.append(Create(thing))
             continue
+        metadata, why = found["metadata"], differs(thing, found)
         if deleting(found) or observed.standing(found) is not Standing.OURS:
             draft.retry(RETRY_SECONDS)
+            if kind in _OF_PODS:
+                put_off.append(f"{kind.name} {metadata['name']}")
             continue  # it comes back once it is gone
-        metadata = found["metadata"]
         applied = as_applied(metadata.get("managedFields") or ())
         if applied is not None:
+            if why and kind in _OF_PODS:
+                put_off.append(f"{kind.name} {metadata['name']}")
             expected = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
             body = {"metadata": {**expected, "managedFields": applied}}
             draft.actions.append(Patch(kind, metadata["name"], body, "what was created is applied from here on"))
             continue  # what differs is put right at the next look, which this change brings about
-        why = differs(thing, found)
         if why:
             draft.actions.append(Apply(thing, metadata["uid"], metadata["resourceVersion"], why))
+    return put_off
+
+
+def _after(put_off: Sequence[str], decision: Roll) -> Roll:
+    """The roll as it is until these are changed: a pod that is replaced before would be made as it was."""
+    if not decision.replace:
+        return decision
+    return Roll(decision.outdated, (), None, f"{', '.join(put_off)} is changed first", LOOK_AGAIN_SECONDS)
 
 
 def _remove_leftovers(

@@ -15,7 +15,7 @@ from minikafka_operator.observed import PartitionState, TopicState
 from minikafka_operator.rollout import cannot_go, highest_used
 
 from .rolls import THREE, crash, replaced, rolling
-from .world import World
+from .world import CREATED, World
 
 
 class TestOrder:
@@ -68,6 +68,28 @@ class TestOrder:
         world.wait(10)
         world.edit(config={})  # as it was: brokers 1 and 2 are right again
         assert world.settle() == 1
+
+
+class TestWhatPodsAreMadeOf:
+    """A pod that is replaced before its StatefulSet or settings have changed is made as it was, and has to go twice."""
+
+    @pytest.mark.parametrize(("kind", "name"), [("StatefulSet", "demo-broker"), ("ConfigMap", "demo-config")])
+    def test_not_applied_yet(self, kind: str, name: str) -> None:
+        """It was created, and the patch by which it is applied from then on has not been carried out: one came between."""
+        world = rolling()
+        world.objects[kind, name]["metadata"]["managedFields"] = [dict(CREATED)]
+        assert replaced(world) == []
+        world.step()
+        assert world.condition("Progressing")[1] == "Rolling"
+        assert replaced(world) == ["demo-broker-0"]
+        assert world.settle() == 3
+
+    @pytest.mark.parametrize(("kind", "name"), [("StatefulSet", "demo-broker"), ("ConfigMap", "demo-config")])
+    def test_on_its_way_out(self, kind: str, name: str) -> None:
+        """Somebody deleted it; it stays until its finalizers are done."""
+        world = rolling()
+        world.objects[kind, name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        assert replaced(world) == []
 
 
 class TestSafety:
