@@ -27,7 +27,10 @@ test: venv ## every test that needs no container engine; ARGS='-k isr' for some
 quick: venv ## unit tests and a few simulated schedules: about a minute; ARGS='-k isr' for some
 	@tools/test --quick $(ARGS)
 
-long: venv ## the long forms of tests: a leader killed twenty times, 2,000 simulated schedules
+long: venv ## the long forms of tests: a leader killed twenty times, more analyses by Spark, 2,000 simulated schedules
+	@tools/system java maven
+	@$(RUN) -m minikafka_analytics.archive
+	@MINIKAFKA_TEST_LONG=1 $(RUN) -m pytest -q -m long $(ARGS)
 	@MINIKAFKA_TEST_KILLS=20 $(RUN) -m pytest -q --timeout 900 tests/integration/test_kill_leader.py $(ARGS)
 	@.venv/bin/minikafka simulate --seeds 1..2000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
@@ -48,7 +49,14 @@ def _summed(results: Iterable[pytest.TestReport]) -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test without anything costly runs wherever there is room; the others with all of their file."""
+    """A test without anything costly runs wherever there is room; the others with all of their file.
+
+    Tests marked ``long`` are left to `make long`.
+    """
+    if not os.environ.get("MINIKAFKA_TEST_LONG"):
+        longer = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=longer)
+        items[:] = [item for item in items if item not in longer]
     sharing = {_group(item) for item in items if _shares(item)}
     for item in items:
         if (group := _group(item)) in sharing:

@@ -69,19 +69,24 @@ def test_a_folder_of_runs_in_a_bucket(store: Store, tmp_path: Path) -> None:
     third = analysed(store, "s3a://lab/runs")
     assert third.out.count("landed: ") == 1 and "c: is analysed (1 of 1)" in third.out
 
-    here = analyse(tmp_path / "runs" / "a", "--out", str(tmp_path / "out"))
-    assert here.code == 0
-    assert of_a_run((tmp_path / "out" / "report.json").read_text()) == of_a_run(store.get("lab/runs/a/report.json"))
 
-    # Another bucket's copy, landed here: first all, then only the object that has other bytes.
-    mixed = analysed(store, "s3a://lab/runs/a", "--out", str(tmp_path / "mixed"))
+@pytest.mark.long
+def test_what_is_landed_here_of_a_bucket(store: Store, tmp_path: Path) -> None:
+    """First all, then only the object that has other bytes; the report is that of the same run on this machine."""
+    write_run(tmp_path / "a")
+    store.upload(tmp_path / "a", "lab/single/a")
+    assert analyse(tmp_path / "a", "--out", str(tmp_path / "out")).code == 0
+    local = of_a_run((tmp_path / "out" / "report.json").read_text())
+
+    mixed = analysed(store, "s3a://lab/single/a", "--out", str(tmp_path / "mixed"))
     assert mixed.code == 0 and "had been before" not in mixed.out
-    store.put(
-        "lab/runs/a/events/broker-1.jsonl", (tmp_path / "runs/a/events/broker-1.jsonl").read_bytes()
-    )  # with another time
-    again = analysed(store, "s3a://lab/runs/a", "--out", str(tmp_path / "mixed"))
+    assert of_a_run((tmp_path / "mixed" / "report.json").read_text()) == local
+
+    events = "events/broker-1.jsonl"
+    store.put(f"lab/single/a/{events}", (tmp_path / "a" / events).read_bytes())  # with another time
+    again = analysed(store, "s3a://lab/single/a", "--out", str(tmp_path / "mixed"))
     assert "landed: 0 bytes of 0 files" in again.out
-    assert of_a_run((tmp_path / "mixed" / "report.json").read_text()) == of_a_run(store.get("lab/runs/a/report.json"))
+    assert of_a_run((tmp_path / "mixed" / "report.json").read_text()) == local
 
 
 def refused(ended: Ended, line: str, code: int = 3) -> None:

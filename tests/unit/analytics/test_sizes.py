@@ -59,13 +59,13 @@ def test_shuffles_of_a_cluster_are_its_own() -> None:
 @pytest.mark.xdist_group("spark")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_report_does_not_depend_on_it(java: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "limits", [pytest.param((0, SEVERAL), id="generated", marks=pytest.mark.long), pytest.param((0, 0), id="as large")]
+)
+def test_the_report_does_not_depend_on_it(java: None, tmp_path: Path, limits: tuple[int, int]) -> None:
     write_run(tmp_path / "run", lose=True, duplicate=True, torn=True)
-    reports = []
-    for name, limits in {"interpreted": (DEMO, SEVERAL), "generated": (0, SEVERAL), "as large": (0, 0)}.items():
-        reports.append(report(tmp_path / "run", tmp_path / name, limits))
-    assert reports[0] == reports[1]
-    assert reports[0] == reports[2]
+    interpreted = report(tmp_path / "run", tmp_path / "interpreted", (DEMO, SEVERAL))
+    assert report(tmp_path / "run", tmp_path / "other", limits) == interpreted
 
 
 def report(run: Path, out: Path, limits: tuple[int, int]) -> dict[str, Any]:
