@@ -1,4 +1,7 @@
-"""The API server is the store's back, not the clients': while it is away, settled leaders go on taking records."""
+"""The API server is the store's back, not the clients': while it is away, settled leaders go on taking records.
+
+With MINIKAFKA_TEST_LONG=1 only: tests/apiserver/test_failover.py has the same on brokers that are processes, which `.ci/run` runs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from tests.e2e.load import under_load
 from tests.e2e.machine import say
 from tests.e2e.manifest import manifest
 
-pytestmark = [pytest.mark.journeys, pytest.mark.alone]
+pytestmark = [pytest.mark.journeys, pytest.mark.alone, pytest.mark.long]
 
 AWAY_SECONDS = 30
 HEAL_SECONDS_MAX = 120
