@@ -1,6 +1,6 @@
 """The API server is the store's back, not the clients': while it is away, settled leaders go on taking records.
 
-With MINIKAFKA_TEST_LONG=1 only: tests/apiserver/test_failover.py has the same on brokers that are processes, which `.ci/run` runs.
+With MINIKAFKA_TEST_LONG=1 only: tests/apiserver/test_failover.py has the same on processes, and `.ci/run` runs that.
 """
 
 from __future__ import annotations
