@@ -31,6 +31,7 @@ long: venv ## the long forms of tests: a leader killed twenty times, more analys
 	@tools/system java maven
 	@$(RUN) -m minikafka_analytics.archive
 	@MINIKAFKA_TEST_LONG=1 $(RUN) -m pytest -q -m long $(ARGS)
+	@MINIKAFKA_TEST_SEEDS=20 $(RUN) -m pytest -q -n 2 tests/simulation/test_ground.py $(ARGS)
 	@MINIKAFKA_TEST_KILLS=20 $(RUN) -m pytest -q --timeout 900 tests/integration/test_kill_leader.py $(ARGS)
 	@.venv/bin/minikafka simulate --seeds 1..2000
 
