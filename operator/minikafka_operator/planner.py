@@ -40,6 +40,9 @@ RETRY_SECONDS: Final = 5.0
 CONFLICT_RETRY_SECONDS: Final = 30.0
 """While an object of somebody else is in the way: without our labels it is not watched, so its going is no event."""
 
+_OF_PODS: Final = (CONFIG_MAP, STATEFUL_SET)
+"""What a broker's pod is made of."""
+
 
 @dataclass(frozen=True)
 class OperatorSettings:
@@ -145,8 +148,7 @@ def _decide(
     _remove_leftovers(observed, desired, keep_settings=bool(found.unknown), draft=draft)
     draft.actions += size_claims(observed, spec, replicas)
     draft.actions += with_cluster(observed)
-    if put_off:
-        decided = replace(decided, roll=_after(put_off, decided.roll))
+    decided = replace(decided, roll=_after(put_off, decided.roll))
     _replace_pods(observed, decided.roll, draft)
     return decided
 
@@ -198,9 +200,6 @@ def _lost_with_pod(spec: ClusterSpec) -> str:
         return "records"
     return "" if spec.unflushed_volume is None else "unflushed records"
 
-
-_OF_PODS: Final = (CONFIG_MAP, STATEFUL_SET)
-"""What a broker's pod is made of."""
 
 # --- actions ----------------------------------------------------------------------------------------------------------
 
@@ -254,27 +253,25 @@ def _make(observed: ObservedCluster, desired: Sequence[Object], draft: _Draft) -
             draft.actions.append(Create(thing))
             continue
         metadata, why = found["metadata"], differs(thing, found)
-        if deleting(found) or observed.standing(found) is not Standing.OURS:
-            draft.retry(RETRY_SECONDS)
-            if kind in _OF_PODS:
-                put_off.append(f"{kind.name} {metadata['name']}")
-            continue  # it comes back once it is gone
         applied = as_applied(metadata.get("managedFields") or ())
-        if applied is not None:
-            if why and kind in _OF_PODS:
-                put_off.append(f"{kind.name} {metadata['name']}")
+        leaving = deleting(found) or observed.standing(found) is not Standing.OURS
+        if leaving:
+            draft.retry(RETRY_SECONDS)  # it comes back once it is gone
+        elif applied is not None:
+            # What differs is put right at the next look, which this change brings about.
             expected = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
             body = {"metadata": {**expected, "managedFields": applied}}
             draft.actions.append(Patch(kind, metadata["name"], body, "what was created is applied from here on"))
-            continue  # what differs is put right at the next look, which this change brings about
-        if why:
+        elif why:
             draft.actions.append(Apply(thing, metadata["uid"], metadata["resourceVersion"], why))
+        if kind in _OF_PODS and (leaving or (applied is not None and why)):
+            put_off.append(f"{kind.name} {metadata['name']}")
     return put_off
 
 
 def _after(put_off: Sequence[str], decision: Roll) -> Roll:
     """The roll as it is until these are changed: a pod that is replaced before would be made as it was."""
-    if not decision.replace:
+    if not put_off or not decision.replace:
         return decision
     return Roll(decision.outdated, (), None, f"{', '.join(put_off)} is changed first", LOOK_AGAIN_SECONDS)
 

@@ -77,6 +77,8 @@ def test_what_is_landed_here_of_a_bucket(store: Store, tmp_path: Path) -> None:
     store.upload(tmp_path / "a", "lab/single/a")
     assert analyse(tmp_path / "a", "--out", str(tmp_path / "out")).code == 0
     local = of_a_run((tmp_path / "out" / "report.json").read_text())
+    assert analysed(store, "s3a://lab/single/a").code == 0
+    assert of_a_run(store.get("lab/single/a/report.json")) == local
 
     mixed = analysed(store, "s3a://lab/single/a", "--out", str(tmp_path / "mixed"))
     assert mixed.code == 0 and "had been before" not in mixed.out
