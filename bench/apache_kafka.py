@@ -44,7 +44,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "log.segment.delete.delay.ms": "1000",  # see bench/topics.py
 }
-READY_SECONDS_MAX = 120.0
+READY_SECONDS_MAX = 300.0
 STOP_SECONDS_MAX = 30.0
 CONTROLLER_PORT_OFFSET = 1000
 

@@ -72,6 +72,7 @@ class Reason(StrEnum):
     TOPIC_STATUS_STALE = "TopicStatusStale"
     EVICTION_REFUSED = "EvictionRefused"
     DISRUPTION_LEASE_HELD = "DisruptionLeaseHeld"
+    OBJECT_LEAVING = "ObjectLeaving"
     # Accepted
     ACCEPTED = "Accepted"
     INVALID_SPEC = "InvalidSpec"

@@ -18,6 +18,7 @@ from minikafka_operator.conditions import Reason, Type
 from minikafka_operator.deletion import plan_deletion
 from minikafka_operator.difference import differs, digest, sealed
 from minikafka_operator.external import Externals, externals
+from minikafka_operator.instants import instant
 from minikafka_operator.kinds import BY_NAME, CLAIM, CLUSTER, CONFIG_MAP, OWNED, POD, STATEFUL_SET, Object
 from minikafka_operator.managed_fields import as_applied
 from minikafka_operator.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
@@ -26,7 +27,15 @@ from minikafka_operator.observed import ObservedCluster, deleting
 from minikafka_operator.ownership import Standing, claim_conflict, conflict, has_labels
 from minikafka_operator.pods import claim_sizes, stateful_set
 from minikafka_operator.properties import broker_properties, properties_text, settings_problems
-from minikafka_operator.rollout import LOOK_AGAIN_SECONDS, Roll, highest_used, outdated_pods, partitions_on, roll
+from minikafka_operator.rollout import (
+    LOOK_AGAIN_SECONDS,
+    USUAL_WAIT_SECONDS,
+    Roll,
+    highest_used,
+    outdated_pods,
+    partitions_on,
+    roll,
+)
 from minikafka_operator.rollout import held_up as held
 from minikafka_operator.status import Decided, rejected_status, same_status, status_of
 from minikafka_operator.storage import largest_capacity, size_claims, still_larger, without_volumes
@@ -144,11 +153,11 @@ def _decide(
     put_off = _make(observed, desired, draft)
     waiting_for = _of_an_earlier_cluster(observed, desired)
     if waiting_for:
-        return replace(decided, waiting_for=waiting_for, roll=Roll({}))
+        return replace(decided, waiting_for=waiting_for, roll=Roll(decided.roll.outdated))
     _remove_leftovers(observed, desired, keep_settings=bool(found.unknown), draft=draft)
     draft.actions += size_claims(observed, spec, replicas)
     draft.actions += with_cluster(observed)
-    decided = replace(decided, roll=_after(put_off, decided.roll))
+    decided = replace(decided, roll=_after(observed, put_off, decided.roll))
     _replace_pods(observed, decided.roll, draft)
     return decided
 
@@ -242,17 +251,25 @@ def _of_an_earlier_cluster(observed: ObservedCluster, desired: Sequence[Object])
     ]
 
 
-def _make(observed: ObservedCluster, desired: Sequence[Object], draft: _Draft) -> list[str]:
-    """Make and change what is desired; what of that pods are made of, and is not changed before the next look."""
-    put_off: list[str] = []
+def _make(observed: ObservedCluster, desired: Sequence[Object], draft: _Draft) -> list[Object]:
+    """Make and change what is desired; what of that pods are made of, and is not changed before the next look.
+
+    A StatefulSet comes after the settings: its pods carry the digest of those that it was made with, so a pod that is made
+    between the two would count as up to date for ever.
+    """
+    put_off: list[Object] = []
     order = {kind.name: index for index, kind in enumerate(OWNED)}
     for thing in sorted(map(sealed, desired), key=lambda one: order[one["kind"]]):
         kind = BY_NAME[thing["kind"]]
         found = observed.find(kind, thing["metadata"]["name"])
+        why = "" if found is None else differs(thing, found)
+        if kind is STATEFUL_SET and put_off and (found is None or why):
+            draft.retry(RETRY_SECONDS)
+            continue
         if found is None:
             draft.actions.append(Create(thing))
             continue
-        metadata, why = found["metadata"], differs(thing, found)
+        metadata = found["metadata"]
         applied = as_applied(metadata.get("managedFields") or ())
         leaving = deleting(found) or observed.standing(found) is not Standing.OURS
         if leaving:
@@ -264,16 +281,22 @@ def _make(observed: ObservedCluster, desired: Sequence[Object], draft: _Draft) -
             draft.actions.append(Patch(kind, metadata["name"], body, "what was created is applied from here on"))
         elif why:
             draft.actions.append(Apply(thing, metadata["uid"], metadata["resourceVersion"], why))
-        if kind in _OF_PODS and (leaving or (applied is not None and why)):
-            put_off.append(f"{kind.name} {metadata['name']}")
+        # Settings that stay as they are may go and come back: a pod waits for them. A StatefulSet that goes takes its pods along.
+        if kind in _OF_PODS and ((leaving and (why or kind is STATEFUL_SET)) or (applied is not None and why)):
+            put_off.append(found)
     return put_off
 
 
-def _after(put_off: Sequence[str], decision: Roll) -> Roll:
+def _after(observed: ObservedCluster, put_off: Sequence[Object], decision: Roll) -> Roll:
     """The roll as it is until these are changed: a pod that is replaced before would be made as it was."""
     if not put_off or not decision.replace:
         return decision
-    return Roll(decision.outdated, (), None, f"{', '.join(put_off)} is changed first", LOOK_AGAIN_SECONDS)
+    told = ", ".join(f"{one['kind']} {one['metadata']['name']}" for one in put_off)
+    going = [stamp for one in put_off if (stamp := instant(one["metadata"].get("deletionTimestamp"))) is not None]
+    if going and (observed.now - min(going)).total_seconds() > USUAL_WAIT_SECONDS:
+        message = f"{told}: was deleted and does not go; see its finalizers"
+        return Roll(decision.outdated, (), Reason.OBJECT_LEAVING, message, RETRY_SECONDS)
+    return Roll(decision.outdated, (), None, f"{told} is changed first", RETRY_SECONDS)
 
 
 def _remove_leftovers(

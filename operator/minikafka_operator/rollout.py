@@ -18,7 +18,9 @@ The rules (after Strimzi's KafkaRoller, which learned them the hard way):
 5. What is known of the ISR must be what the brokers know now: a controller renews its Lease, and the topics' statuses are
    as new as the brokers' metadata (``freshness.py``). And all must have been ready for a moment.
 6. The controller comes last, so that it moves once.
-7. A ready broker is evicted, not deleted: the PodDisruptionBudget counts drains of nodes and rolls together, whoever is
+7. A broker whose claim is being deleted is not taken while it may have the last copy of a partition: its pod is what the
+   volume is still kept for.
+8. A ready broker is evicted, not deleted: the PodDisruptionBudget counts drains of nodes and rolls together, whoever is
    first. One that is not ready is deleted: a budget that has nothing to spare would protect it from being put right.
 """
 
@@ -31,7 +33,8 @@ from typing import Final
 
 from minikafka_operator.conditions import Reason
 from minikafka_operator.freshness import MetadataGap
-from minikafka_operator.observed import ObservedCluster, PartitionState, Pod, TopicState
+from minikafka_operator.names import DATA_VOLUME
+from minikafka_operator.observed import ObservedCluster, PartitionState, Pod, TopicState, deleting
 
 SETTLE_SECONDS: Final = 5
 """Between a broker's becoming ready and the next roll. Brokers tell the ISR within a second; times are whole seconds."""
@@ -116,11 +119,16 @@ def roll(
         return Roll(outdated, message="a broker has only just become ready", retry_seconds=settled)
     if observed.gap is not None:
         return _unknown(outdated, observed.gap)
+    refusals = []
     for broker_id in _order(observed, outdated):
         refusal = cannot_go(observed.topic_states, broker_id, default_min_isr)
+        last = _last_copies(observed.topic_states, broker_id) if _claim_goes(observed, broker_id) else []
+        if last and not refusal:
+            refusal = _given_up(brokers[broker_id], "records", last)
         if not refusal:
             return Roll(outdated, (Replacement(brokers[broker_id], outdated[broker_id], evict=True),))
-    message = cannot_go(observed.topic_states, _order(observed, outdated)[0], default_min_isr)
+        refusals.append(refusal)
+    message = refusals[0]
     blocked = _seconds_ready(observed, replicas) > USUAL_WAIT_SECONDS
     return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR if blocked else None, message)
 
@@ -147,6 +155,8 @@ def _roll_unready(
     left = _patience(observed, [pod], timeout)
     if left > 0 and not crashing:
         return _wait(observed, outdated, unready, "is not ready yet", left)
+    if not lost_with_pod and _claim_goes(observed, pod.broker_id):
+        lost_with_pod = "records"
     # One that runs may be catching up, and lead partitions or be in their ISR meanwhile.
     serving = pod.running and not crashing and len(observed.brokers) > 1
     if (serving or lost_with_pod) and observed.gap is not None:
@@ -181,13 +191,12 @@ def _roll_stuck(
     refusal = ""
     for broker_id in _order(observed, {i: outdated[i] for i in candidates}):
         missed = [] if blind else _missed(observed.topic_states, broker_id, default_min_isr)
-        last = _last_copies(observed.topic_states, broker_id) if lost_with_pod else []
+        lost = lost_with_pod or ("records" if _claim_goes(observed, broker_id) else "")
+        last = _last_copies(observed.topic_states, broker_id) if lost else []
         if not missed and not last:
             why = f"{outdated[broker_id]}, and it is not ready, as others are not"
             return Roll(outdated, (Replacement(brokers[broker_id], why),))
-        refusal = refusal or (
-            _too_few(broker_id, missed) if missed else _given_up(brokers[broker_id], lost_with_pod, last)
-        )
+        refusal = refusal or (_too_few(broker_id, missed) if missed else _given_up(brokers[broker_id], lost, last))
     return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, refusal)
 
 
@@ -240,6 +249,12 @@ def _given_up(pod: Pod, lost_with_pod: str, last: Sequence[PartitionState]) -> s
 
 def _last_copies(topics: Sequence[TopicState], broker_id: int) -> list[PartitionState]:
     return [p for topic in topics for p in topic.partitions if broker_id in p.replicas and set(p.isr) <= {broker_id}]
+
+
+def _claim_goes(observed: ObservedCluster, broker_id: int) -> bool:
+    """Whether its volume goes with its pod: somebody has deleted its claim, which stays for as long as a pod uses it."""
+    name = observed.names.claim(DATA_VOLUME, broker_id)
+    return any(claim["metadata"]["name"] == name and deleting(claim) for claim in observed.claims)
 
 
 def _shown(partitions: Sequence[PartitionState]) -> str:

@@ -41,6 +41,8 @@ def without_volumes(observed: ObservedCluster, spec: ClusterSpec, replicas: int)
     """What has to go so that claims that are too large, none of which has a volume yet, can be made smaller."""
     if observed.stateful_set is None or deleting(observed.stateful_set):
         return []
+    if not all(pod.never_started for pod in observed.brokers.values()):
+        return []  # it has volumes, whatever is seen of its claims: somebody may have removed their labels
     made: list[Action] = []
     for volume, size in claim_sizes(spec).items():
         wanted, template = quantity(size), _template_size(observed.stateful_set, volume)

@@ -16,7 +16,7 @@ KUBERNETES = "--kube-version=1.31.0"
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
     program = find_program("helm", program_folder())
-    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=240, check=False)
 
 
 def rendered(release: str, chart: Path, namespace: str, *options: str) -> list[dict[str, Any]]:

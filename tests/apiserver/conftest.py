@@ -27,7 +27,7 @@ def apply_crds(plane: ControlPlane) -> None:
     """Apply the project's CRDs and wait until the server serves them."""
     applied = plane.kubectl("apply", "--server-side", "-f", str(CRDS))
     assert applied.returncode == 0, applied.stderr
-    waited = plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))
+    waited = plane.kubectl("wait", "--for=condition=Established", "--timeout=180s", "-f", str(CRDS))
     assert waited.returncode == 0, waited.stderr
 
 
@@ -112,11 +112,14 @@ OpenStore = Callable[..., Awaitable[KubernetesStore]]
 
 @pytest.fixture
 async def open_store(plane: ControlPlane, namespace: str) -> AsyncIterator[OpenStore]:
-    """``await open_store(server=proxy.url, token=..., patience=...)``: one broker's connection to the store."""
+    """``await open_store(server=proxy.url, token=..., patience=...)``: one broker's connection to the store.
+
+    It is more patient than a broker's own; who waits for it to give up says for how long.
+    """
     opened: list[KubernetesStore] = []
 
     async def make(
-        server: str | None = None, token: str = ADMIN_TOKEN, patience: float = 5.0, cluster_id: str | None = None
+        server: str | None = None, token: str = ADMIN_TOKEN, patience: float = 30.0, cluster_id: str | None = None
     ) -> KubernetesStore:
         access = Access(server or plane.url, plane.tls, token=token)
         store = KubernetesStore(KubernetesApi(access, namespace), CLUSTER, patience=patience)

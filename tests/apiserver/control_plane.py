@@ -25,7 +25,8 @@ from minikafka.local.ports import is_free
 
 BINARIES = Path(__file__).parents[1] / "e2e" / "cluster" / "binaries"
 ADMIN_TOKEN = "admin-of-the-tests"
-READY_SECONDS_MAX = 60.0
+READY_SECONDS_MAX = 300.0
+REQUEST_SECONDS_MAX = 60.0
 _PR_SET_PDEATHSIG = 1
 _LOG_LINES_SHOWN = 15
 
@@ -212,7 +213,7 @@ class ControlPlane:
             headers["Content-Type"] = "application/merge-patch+json"
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=10, context=self.tls) as answer:
+        with urllib.request.urlopen(request, timeout=REQUEST_SECONDS_MAX, context=self.tls) as answer:
             text = answer.read()
         return json.loads(text) if text.startswith(b"{") else text.decode()
 
@@ -235,7 +236,7 @@ class ControlPlane:
             capture_output=True,
             text=True,
             env=environment,
-            timeout=60,
+            timeout=240,
             check=False,
         )
 
@@ -246,7 +247,7 @@ class ControlPlane:
             request = urllib.request.Request(
                 f"http://127.0.0.1:{self.etcd_port}{path}", json.dumps(body).encode(), method="POST"
             )
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=REQUEST_SECONDS_MAX) as answer:
                 return json.loads(answer.read())
 
         revision = int(etcd("/v3/maintenance/status", {})["header"]["revision"])

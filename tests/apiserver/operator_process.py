@@ -28,6 +28,11 @@ from tests.apiserver.waiting import until_now
 ROOT = Path(__file__).parents[2]
 IMAGE = "minikafka/broker:test"
 API = "/apis/minikafka.dev/v1alpha1"
+ACTS_SECONDS_MAX = 120.0
+"""For one thing that the operator does, or says."""
+
+LOOKS_SECONDS_MAX = 240.0
+"""For several looks."""
 
 
 class Operator:
@@ -49,14 +54,14 @@ class Operator:
             )
 
     def wait_until_watching(self) -> None:
-        until_now(lambda: self.process.poll() is not None or self._get("/readyz") == "ok\n", seconds=60)
+        until_now(lambda: self.process.poll() is not None or self._get("/readyz") == "ok\n", seconds=180)
         assert self.process.poll() is None, self.log.read_text()
 
     def stop(self) -> int:
         """End it with SIGTERM; its exit code."""
         self.process.terminate()
         try:
-            return self.process.wait(timeout=30)
+            return self.process.wait(timeout=120)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -85,7 +90,7 @@ class Operator:
             moments.add(self.metric("minikafka_operator_last_success_timestamp_seconds", **where))
             return len(moments)
 
-        until_now(ended, lambda count: count >= times + 2, seconds=60)
+        until_now(ended, lambda count: count >= times + 2, seconds=LOOKS_SECONDS_MAX)
 
     def comes_to_rest(self, looks: int = 3) -> None:
         """Wait until it has looked so many times at each cluster that there is, and has applied no StatefulSet meanwhile.
@@ -99,18 +104,18 @@ class Operator:
             until_now(
                 lambda: self.metric("minikafka_operator_reconciliations_total") - began,
                 lambda count: count >= wanted,
-                seconds=120,
+                seconds=LOOKS_SECONDS_MAX,
             )
             return self._applied() - before
 
-        until_now(applied_meanwhile, lambda count: count == 0, seconds=120)
+        until_now(applied_meanwhile, lambda count: count == 0, seconds=LOOKS_SECONDS_MAX)
 
     def _applied(self) -> int:
         return self.log.read_text().count("Applied StatefulSet")
 
     def _get(self, path: str) -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as error:
             return str(error.read().decode())
@@ -179,7 +184,7 @@ class Cluster:
                 return condition["status"], condition["reason"], condition["message"]
         return "", "", ""
 
-    def wait_for(self, kind: str, status: str, reason: str, *, seconds: float = 20) -> str:
+    def wait_for(self, kind: str, status: str, reason: str, *, seconds: float = ACTS_SECONDS_MAX) -> str:
         """Wait for a condition; its message."""
         wanted = (status, reason)
         return until_now(lambda: self.condition(kind), lambda found: found[:2] == wanted, seconds=seconds)[2]
@@ -243,7 +248,7 @@ class Cluster:
 
     def make_pods(self) -> list[str]:
         """Make the pods and claims that are missing, once the StatefulSet is there; the names of the new pods."""
-        found = until_now(lambda: self.find("statefulsets", self.names.broker), seconds=20)
+        found = until_now(lambda: self.find("statefulsets", self.names.broker), seconds=ACTS_SECONDS_MAX)
         made = []
         for broker_id in range(found["spec"]["replicas"]):
             name = self.names.pod(broker_id)

@@ -7,6 +7,8 @@ import time
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from tests.apiserver.waiting import ANSWER_SECONDS_MAX
+
 SEND_EVERY_SECONDS = 0.005
 
 
@@ -39,8 +41,8 @@ class SteadyProducer:
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
-        self._thread.join(30)
-        assert self._producer.flush(60) == 0, "records without an outcome"
+        self._thread.join(90)
+        assert self._producer.flush(150) == 0, "records without an outcome"
 
     def _run(self) -> None:
         number = 0
@@ -73,11 +75,11 @@ class SteadyProducer:
             {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_uncommitted"}
         )
         try:
-            partitions = consumer.list_topics(self.topic, timeout=10).topics[self.topic].partitions
+            partitions = consumer.list_topics(self.topic, timeout=ANSWER_SECONDS_MAX).topics[self.topic].partitions
             places = [TopicPartition(self.topic, index, 0) for index in partitions]
-            ends = {p.partition: consumer.get_watermark_offsets(p, timeout=10)[1] for p in places}
+            ends = {p.partition: consumer.get_watermark_offsets(p, timeout=ANSWER_SECONDS_MAX)[1] for p in places}
             consumer.assign(places)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             read = dict.fromkeys(ends, 0)
             while any(read[p] < end for p, end in ends.items()) and time.monotonic() < deadline:
                 for message in consumer.consume(1000, 0.5):

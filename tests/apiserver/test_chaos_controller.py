@@ -78,7 +78,7 @@ class Controller:
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=120)
 
 
 class Lab:

@@ -13,16 +13,25 @@ from minikafka_operator.reconciler import REFUSED_RETRY_SECONDS
 from tests.apiserver.conftest import make_namespace
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.apiserver.controller_word import LEASE_SECONDS
-from tests.apiserver.operator_process import IMAGE, Cluster, Operator, apply, manifest, token_of
+from tests.apiserver.operator_process import (
+    ACTS_SECONDS_MAX,
+    IMAGE,
+    LOOKS_SECONDS_MAX,
+    Cluster,
+    Operator,
+    apply,
+    manifest,
+    token_of,
+)
 from tests.apiserver.waiting import until_now
 
-RETRIED_SECONDS_MAX = 2 * REFUSED_RETRY_SECONDS
+RETRIED_SECONDS_MAX = REFUSED_RETRY_SECONDS + ACTS_SECONDS_MAX
 THREE = ([0, 1, 2], [0, 1, 2])
 
 
 def settled(cluster: Cluster, operator: Operator) -> dict[str, str]:
     """The versions of all objects, once some looks have changed none of them."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LOOKS_SECONDS_MAX
     before = cluster.versions()
     while True:
         operator.look_at(cluster, 6)
@@ -303,11 +312,11 @@ class TestRolling:
         time.sleep(LEASE_SECONDS)  # until then it counts as alive
         uids = self.uids(cluster)
         cluster.edit(config={"num.partitions": "7"})
-        message = cluster.wait_for("RolloutBlocked", "True", "ControllerAway", seconds=40)
+        message = cluster.wait_for("RolloutBlocked", "True", "ControllerAway")
         assert message.startswith("Lease c-controller was not renewed for 9 s")
         assert self.uids(cluster) == uids
         cluster.controller.start()
-        until_now(lambda: None in self.uids(cluster).values(), seconds=40)
+        until_now(lambda: None in self.uids(cluster).values(), seconds=ACTS_SECONDS_MAX)
 
     def test_statuses_that_are_behind_the_metadata_stop_a_roll_and_scaling_down(self, cluster: Cluster) -> None:
         cluster.create(brokers={"replicas": 4})
@@ -470,7 +479,7 @@ class TestDeletion:
         cluster.plane.request("DELETE", cluster.path)
 
     def wait_until_gone(self, cluster: Cluster) -> None:
-        until_now(lambda: cluster.plane.find(cluster.path), lambda thing: thing is None, seconds=30)
+        until_now(lambda: cluster.plane.find(cluster.path), lambda thing: thing is None, seconds=ACTS_SECONDS_MAX)
 
     def test_data_stays(self, cluster: Cluster) -> None:
         self.doomed(cluster)
@@ -495,7 +504,7 @@ class TestDeletion:
     def end_pods(self, cluster: Cluster) -> None:
         """Pods with a node end when their kubelet says so."""
         for name in map(cluster.names.pod, range(3)):
-            until_now(lambda: "deletionTimestamp" in cluster.find("pods", name)["metadata"], seconds=20)  # noqa: B023
+            until_now(lambda: "deletionTimestamp" in cluster.find("pods", name)["metadata"], seconds=ACTS_SECONDS_MAX)  # noqa: B023
         assert cluster.find("minikafkatopics", "bank")["metadata"]["finalizers"], "brokers are still there"
         for name in map(cluster.names.pod, range(3)):
             cluster.end(name)

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
-from tests.apiserver.operator_process import Cluster, Operator
+from tests.apiserver.operator_process import ACTS_SECONDS_MAX, Cluster, Operator
 from tests.apiserver.waiting import until_now
 
 
@@ -19,12 +19,19 @@ def test_the_api_server_goes_and_comes_back(stoppable_plane: ControlPlane, names
         cluster.create()
         cluster.run()
         stoppable_plane.stop_server(signal.SIGKILL)
-        until_now(lambda: operator.metric("minikafka_operator_reconciliations_total", outcome="failed"), seconds=30)
+        until_now(
+            lambda: operator.metric("minikafka_operator_reconciliations_total", outcome="failed"),
+            seconds=ACTS_SECONDS_MAX,
+        )
         stoppable_plane.start_server()
         stoppable_plane.request("DELETE", cluster.url("services", "c-bootstrap"))
         cluster.edit(brokers={"replicas": 4})
-        until_now(lambda: cluster.find("services", "c-bootstrap"), seconds=60)
-        until_now(lambda: cluster.find("statefulsets", "c-broker")["spec"]["replicas"], lambda n: n == 4, seconds=60)
+        until_now(lambda: cluster.find("services", "c-bootstrap"), seconds=ACTS_SECONDS_MAX)
+        until_now(
+            lambda: cluster.find("statefulsets", "c-broker")["spec"]["replicas"],
+            lambda count: count == 4,
+            seconds=ACTS_SECONDS_MAX,
+        )
     finally:
         assert operator.stop() == 0
     assert "Traceback" not in operator.log.read_text()

@@ -10,7 +10,7 @@ from minikafka.metadata.store import StoreError
 
 from tests.apiserver.conftest import OpenStore
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.operator_process import Cluster, Operator
+from tests.apiserver.operator_process import ACTS_SECONDS_MAX, Cluster, Operator
 from tests.apiserver.waiting import until_now
 
 RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
@@ -48,7 +48,7 @@ def test_a_strangers_object_survives_the_cluster(cluster: Cluster, operator: Ope
     operator.look_at(cluster)
     assert cluster.find(plural, name) == before
     cluster.plane.request("DELETE", cluster.path)
-    until_now(lambda: cluster.plane.find(cluster.path), lambda thing: thing is None, seconds=30)
+    until_now(lambda: cluster.plane.find(cluster.path), lambda thing: thing is None, seconds=ACTS_SECONDS_MAX)
     assert cluster.find(plural, name) == before
 
 
@@ -59,7 +59,7 @@ def test_what_has_the_names_of_the_brokers_own_survives_delete_claim(cluster: Cl
     cluster.create(storage={"deleteClaim": True})
     until_now(lambda: cluster.find("statefulsets", "c-broker"))
     cluster.plane.request("DELETE", cluster.path)
-    until_now(lambda: cluster.plane.find(cluster.path), lambda thing: thing is None, seconds=30)
+    until_now(lambda: cluster.plane.find(cluster.path), lambda thing: thing is None, seconds=ACTS_SECONDS_MAX)
     assert cluster.find(plural, name) == before
 
 

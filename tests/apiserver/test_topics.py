@@ -25,9 +25,11 @@ from confluent_kafka.admin import (
 from tests.apiserver.brokers import Brokers
 from tests.apiserver.conftest import CLUSTER, MakeBrokers, brokers_of, make_namespace
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.waiting import until_now
+from tests.apiserver.waiting import ANSWER_SECONDS_MAX, until_now
 
 TOPICS = "/apis/minikafka.dev/v1alpha1/namespaces/{}/minikafkatopics"
+QUIET_ATTEMPTS = 5
+"""What other tests have changed last may still be on its way into the objects; at steady state there is no end of silence."""
 
 
 class Lab:
@@ -79,13 +81,15 @@ class Lab:
 
     def partitions(self, topic: str) -> int:
         """0 when there is no such topic."""
-        found = self.admin.list_topics(timeout=10).topics.get(topic)
+        found = self.admin.list_topics(timeout=ANSWER_SECONDS_MAX).topics.get(topic)
         return 0 if found is None or found.error else len(found.partitions)
 
     def topic_id(self, topic: str) -> str:
         """As clients see it; "" while the broker that was asked does not know the topic."""
         try:
-            found = self.admin.describe_topics(TopicCollection([topic]))[topic].result(timeout=10).topic_id
+            found = (
+                self.admin.describe_topics(TopicCollection([topic]))[topic].result(timeout=ANSWER_SECONDS_MAX).topic_id
+            )
         except KafkaException:
             return ""
         return str(UUID(bytes=urlsafe_b64decode(f"{found}==")))
@@ -94,7 +98,7 @@ class Lab:
         """Overrides in force."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
-            entries = self.admin.describe_configs([resource])[resource].result(timeout=10)
+            entries = self.admin.describe_configs([resource])[resource].result(timeout=ANSWER_SECONDS_MAX)
         except KafkaException:
             return {}
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
@@ -110,22 +114,22 @@ class Lab:
             for key, value in changes.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-        self.admin.incremental_alter_configs([resource])[resource].result(timeout=10)
+        self.admin.incremental_alter_configs([resource])[resource].result(timeout=ANSWER_SECONDS_MAX)
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
         new = NewTopic(topic, partitions, 3, config={k.replace("_", "."): v for k, v in config.items()})
-        self.admin.create_topics([new])[topic].result(timeout=10)
+        self.admin.create_topics([new])[topic].result(timeout=ANSWER_SECONDS_MAX)
 
     def exchange(self, topic: str, bootstrap: str | None = None) -> None:
         """A record goes in with acks=all and comes out."""
         servers = bootstrap or self.brokers.bootstrap
         producer = Producer({"bootstrap.servers": servers, "acks": "all"})
         producer.produce(topic, value=b"hello")
-        assert producer.flush(15) == 0
+        assert producer.flush(90) == 0
         consumer = Consumer({"bootstrap.servers": servers, "group.id": topic, "auto.offset.reset": "earliest"})
         consumer.subscribe([topic])
         try:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while (message := consumer.poll(0.5)) is None or message.error():
                 assert time.monotonic() < deadline, "nothing to read"
             assert message.value() == b"hello"
@@ -144,7 +148,7 @@ class TestByKubectl:
     def test_apply_edit_delete(self, lab: Lab) -> None:
         """The life of a topic, by kubectl alone; Kafka clients see each step."""
         lab.apply("orders", partitions=3, config={"retention.ms": "100000"})
-        lab.kubectl("wait", "--for=condition=Ready", "mkt/orders", "--timeout=10s")
+        lab.kubectl("wait", "--for=condition=Ready", "mkt/orders", "--timeout=90s")
         until_now(lambda: lab.partitions("orders"), lambda n: n == 3)
         until_now(lambda: lab.config("orders"), lambda c: c == {"retention.ms": "100000"})
         lab.exchange("orders")
@@ -156,7 +160,7 @@ class TestByKubectl:
         status = until_now(lambda: lab.find("orders")["status"], lambda s: s["partitionCount"] == 5)
         assert [row["partition"] for row in status["partitions"]] == list(range(5))
         until_now(lambda: lab.ready("orders")[:2], lambda r: r == ("True", "InSync"))
-        lab.kubectl("delete", "mkt", "orders", "--timeout=10s")
+        lab.kubectl("delete", "mkt", "orders", "--timeout=90s")
         until_now(lambda: lab.partitions("orders"), lambda n: n == 0)
         assert lab.find("orders") is None
 
@@ -171,7 +175,7 @@ class TestByKubectl:
         lab.apply("clicks", topicName="Web_Clicks.2026", partitions=1)
         until_now(lambda: lab.partitions("Web_Clicks.2026"), lambda n: n == 1)
         lab.exchange("Web_Clicks.2026")
-        lab.kubectl("delete", "mkt", "clicks", "--timeout=10s")
+        lab.kubectl("delete", "mkt", "clicks", "--timeout=90s")
         until_now(lambda: lab.partitions("Web_Clicks.2026"), lambda n: n == 0)
 
     def test_an_assignment(self, lab: Lab) -> None:
@@ -205,11 +209,11 @@ class TestByClients:
         assert value["metadata"]["labels"]["minikafka.dev/cluster"] == CLUSTER
         lab.alter("shipments", retention_ms=None, segment_bytes="1000000")
         until_now(lambda: lab.find("shipments")["spec"]["config"], lambda c: c == {"segment.bytes": "1000000"})
-        lab.admin.create_partitions([NewPartitions("shipments", 4)])["shipments"].result(timeout=10)
+        lab.admin.create_partitions([NewPartitions("shipments", 4)])["shipments"].result(timeout=ANSWER_SECONDS_MAX)
         until_now(lambda: lab.find("shipments")["spec"]["partitions"], lambda n: n == 4)
         time.sleep(1)
         assert lab.config("shipments") == {"segment.bytes": "1000000"}, "the object's old spec was no wish to go back"
-        lab.admin.delete_topics(["shipments"])["shipments"].result(timeout=10)
+        lab.admin.delete_topics(["shipments"])["shipments"].result(timeout=ANSWER_SECONDS_MAX)
         until_now(lambda: lab.find("shipments"), lambda v: v is None)
         until_now(lambda: lab.partitions("shipments"), lambda n: n == 0)
 
@@ -228,7 +232,7 @@ class TestByClients:
         lab.create("again", retention_ms="100000")
         first = until_now(lambda: lab.find("again"), lambda v: v is not None and "status" in v)["status"]["topicId"]
         for _ in range(15):  # quicker than its object can follow
-            lab.admin.delete_topics(["again"])["again"].result(timeout=10)
+            lab.admin.delete_topics(["again"])["again"].result(timeout=ANSWER_SECONDS_MAX)
             lab.create("again", 3)
 
         def shows_the_last(value: Any) -> bool:
@@ -258,9 +262,9 @@ class TestByClients:
     def test_listeners(self, lab: Lab) -> None:
         """Who comes by one listener is told addresses of that listener, and can work with them."""
         lab.create("outside")
-        external = AdminClient({"bootstrap.servers": lab.brokers.external}).list_topics(timeout=10)
+        external = AdminClient({"bootstrap.servers": lab.brokers.external}).list_topics(timeout=ANSWER_SECONDS_MAX)
         assert {b.port for b in external.brokers.values()} == {b.external for b in lab.brokers.all}
-        internal = lab.admin.list_topics(timeout=10)
+        internal = lab.admin.list_topics(timeout=ANSWER_SECONDS_MAX)
         assert {b.port for b in internal.brokers.values()} == {b.client for b in lab.brokers.all}
         lab.exchange("outside", lab.brokers.external)
 
@@ -282,7 +286,7 @@ class TestImpossibleWishes:
         assert ready[1] == reason
         assert message in ready[2]
         assert lab.partitions(name) == 0
-        lab.kubectl("delete", "mkt", name, "--timeout=10s")
+        lab.kubectl("delete", "mkt", name, "--timeout=90s")
 
     def test_put_right(self, lab: Lab) -> None:
         """An edit that makes the wish possible is acted on at once."""
@@ -311,7 +315,7 @@ class TestImpossibleWishes:
         lab.apply("second", topicName="first", partitions=4)
         ready = until_now(lambda: lab.ready("second"), lambda r: r[0] == "False")
         assert ready[1:] == ("Duplicate", "MiniKafkaTopic first is topic first already")
-        lab.kubectl("delete", "mkt", "second", "--timeout=10s")
+        lab.kubectl("delete", "mkt", "second", "--timeout=90s")
         assert lab.partitions("first") == 1
 
     def test_the_server_refuses_what_it_can(self, lab: Lab) -> None:
@@ -381,7 +385,7 @@ class TestAbsence:
         lab.patch("changed", {"partitions": 3, "config": {"retention.ms": "100000"}})
         lab.kubectl("delete", "mkt", "unwanted", "--wait=false")
         brokers.start()
-        until_now(lambda: lab.find("unwanted"), lambda value: value is None, seconds=20)
+        until_now(lambda: lab.find("unwanted"), lambda value: value is None, seconds=120)
         until_now(lambda: lab.partitions("wanted"), lambda n: n == 2)
         until_now(lambda: lab.partitions("changed"), lambda n: n == 3)
         until_now(lambda: lab.config("changed"), lambda c: c == {"retention.ms": "100000"})
@@ -402,7 +406,9 @@ class TestAbsence:
         path = f"{TOPICS.format(namespace)}/precious"
         value = lab.find("precious")
         plane.request("PUT", f"{path}/status", {**value, "status": {}})
-        with pytest.raises(AssertionError, match="MiniKafkaTopic of topic 'precious' has lost its state"):
+        with pytest.raises(
+            AssertionError, match=r"broker 0 ended: (?s:.*)MiniKafkaTopic of topic 'precious' has lost its state"
+        ):
             brokers.start()
         brokers.stop()
         plane.request("PUT", f"{path}/status", {**lab.find("precious"), "status": value["status"]})
@@ -434,12 +440,21 @@ class TestQuiet:
         def journal() -> Any:
             return json.loads(lab.plane.request("GET", document)["data"]["metadata.json"])["journal"]
 
-        until_now(journal, lambda j: j == {})
-        before, held = versions(), lab.plane.request("GET", lease)["spec"]["renewTime"]
-        assert len(before) > 5
-        time.sleep(7)
-        assert versions() == before
-        assert lab.plane.request("GET", lease)["spec"]["renewTime"] > held
+        def renewed() -> str:
+            return str(lab.plane.request("GET", lease)["spec"]["renewTime"])
+
+        written: list[set[str]] = []
+        for _ in range(QUIET_ATTEMPTS):
+            until_now(journal, lambda j: j == {})
+            before, held = versions(), renewed()
+            assert len(before) > 5
+            time.sleep(7)
+            after = versions()
+            written.append({name for name, _ in before.items() ^ after.items()})
+            if not written[-1]:
+                break
+        assert not written[-1], f"written while nothing changed: {written}"
+        until_now(renewed, lambda when: when > held)
 
 
 def test_two_clusters_in_one_namespace(plane: ControlPlane, namespace: str, make_brokers: MakeBrokers) -> None:
@@ -447,14 +462,14 @@ def test_two_clusters_in_one_namespace(plane: ControlPlane, namespace: str, make
     one = Lab(plane, namespace, make_brokers(namespace, "one", 1, default_replication_factor=1, min_insync_replicas=1))
     two = Lab(plane, namespace, make_brokers(namespace, "two", 1, default_replication_factor=1, min_insync_replicas=1))
     for lab in (one, two):
-        lab.admin.create_topics([NewTopic("same", 1, 1)])["same"].result(timeout=10)
+        lab.admin.create_topics([NewTopic("same", 1, 1)])["same"].result(timeout=ANSWER_SECONDS_MAX)
 
     def owners() -> list[str]:
         items = plane.request("GET", TOPICS.format(namespace))["items"]
         return sorted(value["spec"]["clusterRef"]["name"] for value in items if value.get("status"))
 
     until_now(owners, lambda found: found == ["one", "two"])
-    one.admin.delete_topics(["same"])["same"].result(timeout=10)
+    one.admin.delete_topics(["same"])["same"].result(timeout=ANSWER_SECONDS_MAX)
     until_now(owners, lambda found: found == ["two"])
     assert two.partitions("same") == 1
     one.apply("named", "one", partitions=1)

@@ -9,8 +9,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SOON = 10.0
+SOON = 60.0
 """Seconds within which what should happen at once does, on a busy machine."""
+
+ANSWER_SECONDS_MAX = 90.0
+"""For a client's own request. Longer than its library waits for brokers (socket.timeout.ms, 60 s): that says more."""
 
 _LOOK_SECONDS = 0.02
 

@@ -19,18 +19,21 @@ CHART = ROOT / "charts/minikafka-chaos"
 RELEASE = "lab"
 """Of the chart, and so the name of the controller's service account."""
 ENDED = ("Completed", "Refused", "Aborted", "Error")
-RUN_SECONDS_MAX = 600
+RUN_SECONDS_MAX = 1200
 """A story of minutes on a busy machine, the cluster that is made for it counted."""
-GONE_SECONDS_MAX = 60
-TOLD_SECONDS_MAX = 30
+GONE_SECONDS_MAX = 180
+TOLD_SECONDS_MAX = 120
 """For an Event, which the controller writes after the status that it is about."""
 A_LEADER_DIES: dict[str, Any] = {
     "topics": [{"name": "bank", "partitions": 2, "replicationFactor": 3}],
     "workload": {"topic": "bank", "ratePerSecond": 100},
     "steps": [
-        {"name": "warm-up", "wait": {"conditions": [{"type": "Acked", "atLeast": 300}]}},
+        {"name": "warm-up", "wait": {"conditions": [{"type": "Acked", "atLeast": 300}], "deadlineSeconds": 120}},
         {"name": "kill", "fault": {"verb": "Kill", "target": {"type": "Leader", "topic": "bank"}}},
-        {"name": "goes-on", "wait": {"conditions": [{"type": "Acked", "atLeast": 300, "since": "kill"}]}},
+        {
+            "name": "goes-on",
+            "wait": {"conditions": [{"type": "Acked", "atLeast": 300, "since": "kill"}], "deadlineSeconds": 120},
+        },
         {"name": "back", "fault": {"verb": "Start", "target": {"type": "SameAs", "step": "kill"}}},
         {"name": "whole", "wait": {"conditions": [{"type": "FullIsr", "topic": "bank"}], "deadlineSeconds": 120}},
     ],
@@ -149,13 +152,13 @@ def installed(kubectl: Kubectl, programs: Path, image: str, network: str) -> Ite
         ]
     )
     try:
-        kubectl("rollout", "status", f"deployment/{release}", "--timeout=90s")
+        kubectl("rollout", "status", f"deployment/{release}", "--timeout=240s")
         yield Lab(kubectl)
     finally:
-        kubectl("delete", "mkxs", "--all", "--timeout=60s")
+        kubectl("delete", "mkxs", "--all", "--timeout=180s")
         for name in kubectl("get", "mkx", "--output", "name").split():
             kubectl("annotate", name, "minikafka.dev/force-delete=true", "--overwrite")
-        kubectl("delete", "mkx", "--all", "--timeout=60s")
+        kubectl("delete", "mkx", "--all", "--timeout=180s")
         subprocess.run([*helm, "uninstall", release], capture_output=True, check=False)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from tests.e2e.kubectl import Kubectl
 
 ROOT = Path(__file__).parents[2]
-HELM_SECONDS_MAX = 120
+HELM_SECONDS_MAX = 300
 
 
 class HelmError(Exception):

@@ -26,7 +26,7 @@ from tests.e2e.node import Node
 
 OPERATOR_NAMESPACE = "minikafka-operator"
 RELEASE = "minikafka-operator"
-OPERATOR_SECONDS_MAX = 90
+OPERATOR_SECONDS_MAX = 240
 DIAGNOSTICS = "diagnostics"
 _used: list[tuple[Kubectl, Node, str]] = []
 
@@ -149,10 +149,10 @@ class new_namespace:
 
     def __exit__(self, *_exc: object) -> None:
         self.node.start_api_server()
-        eventually(lambda: self.within("get", "--raw", "/readyz"), seconds=60, what="the API server answers")
+        eventually(lambda: self.within("get", "--raw", "/readyz"), seconds=180, what="the API server answers")
         try:
             # While the operator is there to do what the finalizers are for.
-            self.within("delete", "minikafkaclusters,minikafkatopics", "--all", "--timeout=60s", timeout=70)
+            self.within("delete", "minikafkaclusters,minikafkatopics", "--all", "--timeout=180s", timeout=190)
         except KubectlError as error:
             say(f"clean-up of {self.within.namespace}: {error}")
         self.within.delete("namespace", self.within.namespace, wait=False)
@@ -218,7 +218,7 @@ def journeys(shared: BrokerCluster) -> Iterator[BrokerCluster]:
     shared.wait_ready()
     yield shared
     shared.node.start_api_server()
-    shared.wait_ready(120)
+    shared.wait_ready()
 
 
 @pytest.hookimpl(wrapper=True)

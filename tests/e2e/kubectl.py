@@ -16,7 +16,7 @@ from tests.e2e.objects import NotInTime, Object, Objects, ObjectsError
 
 Seen = TypeVar("Seen")
 
-CALL_SECONDS_MAX = 120
+CALL_SECONDS_MAX = 300
 POLL_SECONDS = 0.1
 
 

@@ -21,10 +21,10 @@ from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
 
 from tests.e2e.kubectl import eventually
 
-TOPIC_SECONDS_MAX = 30
-DRAIN_SECONDS_MAX = 30
-READ_SECONDS_MAX = 60
-ACK_SECONDS_MAX = 20
+TOPIC_SECONDS_MAX = 120
+DRAIN_SECONDS_MAX = 120
+READ_SECONDS_MAX = 180
+ACK_SECONDS_MAX = 90
 GAP_WITHIN_S = 5.0
 """A fault's gap in acknowledgements begins within so many seconds after it."""
 
@@ -43,7 +43,7 @@ class Watched:
     def acknowledged(self) -> int:
         return self.tally.total(OK)
 
-    def wait_for_acknowledged(self, more: int, seconds: float = 30) -> float:
+    def wait_for_acknowledged(self, more: int, seconds: float = 90) -> float:
         """Wait for so many more acknowledgements; the seconds until then."""
         began, before = time.monotonic(), self.acknowledged
         what = f"{more} more records of {self.topic} acknowledged"

@@ -14,7 +14,7 @@ from tests.e2e.machine import say
 from tests.e2e.objects import Object
 
 RELEASE, CHART = "analytics", "minikafka-analytics"
-JOB_SECONDS_MAX = 600
+JOB_SECONDS_MAX = 1200
 
 
 SMALL: dict[str, Any] = {
@@ -45,7 +45,7 @@ def report(kubectl: Kubectl, programs: Path, image: str, run: Path, sources: dic
 def installed(kubectl: Kubectl, programs: Path, values: dict[str, Any]) -> Object:
     """The chart, and the pod of its desk, which is ready."""
     charts.install(programs, kubectl, RELEASE, CHART, values)
-    kubectl("rollout", "status", f"deployment/{RELEASE}-desk", "--timeout=110s")
+    kubectl("rollout", "status", f"deployment/{RELEASE}-desk", "--timeout=280s")
     (desk,) = kubectl.objects.list("pod", "app.kubernetes.io/component=desk")
     return desk
 

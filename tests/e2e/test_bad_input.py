@@ -12,7 +12,7 @@ from tests.e2e.kubectl import Kubectl, KubectlError, condition, eventually
 from tests.e2e.machine import say
 from tests.e2e.objects import Object
 
-TOLD_SECONDS_MAX = 60
+TOLD_SECONDS_MAX = 180
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tests.e2e.node import Node
 from tests.e2e.objects import Object
 
 AGENT = "chaos-agent"
-HEAL_SECONDS_MAX = 90
+HEAL_SECONDS_MAX = 240
 FAR = 600
 NEAR = 12
 SPEC = {

@@ -27,8 +27,8 @@ from tests.e2e.machine import say
 RELEASE, CHART = "logs", "minikafka-logs"
 TOPIC = "told"
 BROKERS = range(3)
-READY_SECONDS_MAX = 90
-HEAL_SECONDS_MAX = 90
+READY_SECONDS_MAX = 240
+HEAL_SECONDS_MAX = 240
 TOLD = {**JOURNEYS, "config": {"auto.leader.rebalance.enable": "false", "minikafka.events.stdout": "true"}}
 
 
@@ -143,7 +143,7 @@ def test_every_event_outlives_pods_and_claims(
         return sorted(recorded - found.events.keys())
 
     # An agent that has just started sends all that its node has; what it has not opened by then goes with its pod (docs/logs.md).
-    eventually(missing, lambda lost: not lost, seconds=120, what="the agents have caught up")
+    eventually(missing, lambda lost: not lost, seconds=180, what="the agents have caught up")
     cluster.down()
     recorded = _recorded(cluster, folders)
     cluster.kubectl("delete", "pvc", "--selector", f"app.kubernetes.io/instance={cluster.name}")
@@ -151,7 +151,7 @@ def test_every_event_outlives_pods_and_claims(
     journal.close()
     diagnostics_folder = diagnostics.folder_for("logs")
     try:
-        eventually(missing, lambda lost: not lost, seconds=30, what="the store has every event that the volumes had")
+        eventually(missing, lambda lost: not lost, seconds=180, what="the store has every event that the volumes had")
     finally:
         collector.copied(diagnostics_folder / "logs")
     pods, logs, by_spark = f"{cluster.kubectl.namespace}/shop-broker-*", tmp_path / "logs", tmp_path / "by-spark"

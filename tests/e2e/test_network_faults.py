@@ -18,10 +18,10 @@ from tests.e2e.machine import say
 from tests.e2e.network_agents import NetworkAgents
 from tests.e2e.node import Node
 
-CUT_SECONDS = 40
-SEEN_SECONDS_MAX = 30
+CUT_SECONDS = 60
+SEEN_SECONDS_MAX = 50
 BACK_SECONDS_MAX = 120
-HEAL_SECONDS_MAX = 30
+HEAL_SECONDS_MAX = 120
 RUN_SECONDS_MAX = 900
 
 RING = {
@@ -37,7 +37,7 @@ LEADER_CUT_OFF: dict[str, Any] = {
     "topics": [{"name": "bank", "partitions": 1, "replicationFactor": 3}],
     "workload": {"topic": "bank", "ratePerSecond": 50},
     "steps": [
-        {"name": "warm-up", "wait": {"conditions": [{"type": "Acked", "atLeast": 20}]}},
+        {"name": "warm-up", "wait": {"conditions": [{"type": "Acked", "atLeast": 20}], "deadlineSeconds": 120}},
         {"name": "cut", "fault": {"verb": "Cut", "target": {"type": "Leader", "topic": "bank"}}},
         {"name": "for-long", "wait": {"conditions": [{"type": "Elapsed", "seconds": 900}], "deadlineSeconds": 1000}},
     ],
@@ -65,7 +65,7 @@ def test_a_cut_ends_without_the_agent(network_agents: NetworkAgents, ring: Broke
     spec = {"clusterRef": {"name": "ring"}, "partitions": 1, "replicationFactor": 3}
     made = {"apiVersion": "minikafka.dev/v1alpha1", "kind": "MiniKafkaTopic", "metadata": {"name": "bell"}}
     ring.kubectl.apply({**made, "spec": spec})
-    ring.kubectl("wait", "minikafkatopics/bell", "--for", "condition=Ready", "--timeout=60s")
+    ring.kubectl("wait", "minikafkatopics/bell", "--for", "condition=Ready", "--timeout=180s")
     leader = ring.leader("bell")
     ring.wait_full_isr("bell")
     others = [word for broker in range(3) if broker != leader for word in ("--peer", ring.pod_name(broker))]
@@ -95,7 +95,7 @@ def test_deleting_heals(lab: Lab, network_agents: NetworkAgents, ring: BrokerClu
     pod = ring.kubectl.objects.there("pod", ring.pod_name(fault["broker"]))
     assert [each["verb"] for each in network_agents.ask("state", pod)["faults"]] == ["cut"]
     began = time.monotonic()
-    lab.kubectl("delete", "mkx", "cut-off", f"--timeout={HEAL_SECONDS_MAX + 60}s")
+    lab.kubectl("delete", "mkx", "cut-off", f"--timeout={HEAL_SECONDS_MAX}s")
     say(f"{time.monotonic() - began:6.1f} s  kubectl delete mkx until it was gone, its cut undone")
     assert network_agents.ask("state", pod)["faults"] == []
     ring.wait_ready(BACK_SECONDS_MAX)

@@ -115,7 +115,7 @@ def experiment(ground: Ground) -> Object:
     eventually(
         lambda: [each["value"][1] for each in json.loads(ground.kubectl("get", "--raw", path))["data"]["result"]],
         lambda seen: seen.count("1") >= BROKERS,
-        seconds=60,
+        seconds=180,
         what="Prometheus scrapes three brokers",
     )
     ground.kubectl.apply(document("killed", EXPERIMENT))

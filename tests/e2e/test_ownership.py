@@ -10,7 +10,7 @@ from tests.e2e.broker_cluster import BrokerCluster
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, eventually
 from tests.e2e.objects import Object
 
-TOLD_SECONDS_MAX = 60
+TOLD_SECONDS_MAX = 180
 ONE_BROKER = {"brokers": {"replicas": 1}, "replication": {"defaultFactor": 1, "minInsyncReplicas": 1}}
 
 

@@ -19,8 +19,8 @@ from tests.e2e.machine import say
 from tests.e2e.objects import Object
 
 START_SECONDS_MAX = 300
-RUN_SECONDS_MAX = 600
-REPORT_SECONDS_MAX = 600
+RUN_SECONDS_MAX = 1200
+REPORT_SECONDS_MAX = 1200
 CLAIM = "minikafka-runs"
 
 SPEC: dict[str, Any] = {
@@ -50,7 +50,7 @@ def lab(
     yield kubectl
     for name in kubectl("get", "mkx", "--output", "name").split():
         kubectl("annotate", name, "minikafka.dev/force-delete=true", "--overwrite")
-    kubectl("delete", "mkx", "--all", "--timeout=60s")
+    kubectl("delete", "mkx", "--all", "--timeout=180s")
     charts.uninstall(programs, kubectl, release)  # its ValidatingAdmissionPolicy is the whole cluster's
 
 
@@ -64,7 +64,7 @@ def test_a_claim_that_is_not_there_is_refused(lab: Kubectl) -> None:
     found = eventually(
         lambda: lab.objects.there("mkx", "homeless"),
         lambda seen: condition(seen, "Accepted").get("reason") == "ClaimNotFound",
-        seconds=90,
+        seconds=180,
         what="it is refused",
     )
     assert found["status"]["phase"] == "Refused"
@@ -107,7 +107,7 @@ def test_spark_makes_the_report_of_an_experiment(lab: Kubectl) -> None:
     eventually(  # an Event follows the status that it is about
         lambda: lab("describe", "mkx", "killed"),
         lambda described: " ReportMade " in described,
-        seconds=30,
+        seconds=180,
         what="the report's Event",
     )
 

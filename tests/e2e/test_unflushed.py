@@ -17,7 +17,7 @@ from tests.e2e.machine import say
 
 WHERE = TopicPartition("volatile", 0)
 FOLLOWER = 2
-HEAL_SECONDS_MAX = 90
+HEAL_SECONDS_MAX = 240
 SPEC = {
     "brokers": {"replicas": 3, "resources": SMALL},
     "replication": {"defaultFactor": 3, "minInsyncReplicas": 2},

@@ -20,6 +20,9 @@ MakeCluster = Callable[..., LocalCluster]
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 _LOG_LINES_SHOWN = 25
+READY_SECONDS_MAX = 120.0
+"""For brokers to get ready: a slow machine starts three interpreters at once."""
+
 _running: list[LocalCluster] = []
 
 
@@ -40,7 +43,8 @@ def clusters(folder: Callable[[], Path]) -> Iterator[MakeCluster]:
             mine.append(cluster)
             _running.append(cluster)
             try:
-                cluster.up(brokers, free_base_port(brokers), config, racks=racks, unflushed=unflushed)
+                base = free_base_port(brokers)
+                cluster.up(brokers, base, config, racks=racks, unflushed=unflushed, timeout=READY_SECONDS_MAX)
             except PortInUse:  # another test's process was quicker
                 if attempt == 4:
                     raise
@@ -85,7 +89,7 @@ def _commands_can_be_interrupted() -> None:
 def run_cli() -> RunCli:
     """``run_cli("topic", "list", ..., stdin="...")``: the command as a user runs it; output as text."""
 
-    def run(*arguments: object, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: object, stdin: str = "", timeout: float = 180) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "minikafka.cli", *map(str, arguments)]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
 
@@ -96,7 +100,7 @@ def run_cli() -> RunCli:
 def until() -> Callable[..., Any]:
     """``until(look, satisfied, seconds)``: look again until satisfied; what was seen. Fails with what was seen last."""
 
-    def wait(look: Callable[[], Any], satisfied: Callable[[Any], bool] = bool, seconds: float = 20) -> Any:
+    def wait(look: Callable[[], Any], satisfied: Callable[[Any], bool] = bool, seconds: float = 90) -> Any:
         deadline = time.monotonic() + seconds
         while not satisfied(seen := look()):
             assert time.monotonic() < deadline, f"not after {seconds} s: {seen!r}"

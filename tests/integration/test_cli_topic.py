@@ -105,11 +105,15 @@ def test_alter_adds_partitions_and_changes_settings(topic: Topic, name: str) -> 
     assert topic("alter", f"{name}-absent", "--partitions", 2).returncode == 1
 
 
-def test_status_shows_every_replica(cluster: LocalCluster, topic: Topic, run_cli: Any, name: str) -> None:
+def test_status_shows_every_replica(cluster: LocalCluster, topic: Topic, run_cli: Any, until: Any, name: str) -> None:
     topic("create", name, "--partitions", 2)
     run_cli("produce", name, "--partition", 1, "--bootstrap", cluster.bootstrap, stdin="a\nb\nc\n")
-    done = run_cli("status", name, "--json", "--check", "--bootstrap", cluster.bootstrap)
-    assert done.returncode == 0, done.stderr
+
+    def whole(done: CompletedProcess[str]) -> bool:
+        """Every replica is in sync, and every broker answered in time."""
+        return done.returncode == 0 and all(broker["error"] is None for broker in json.loads(done.stdout)["brokers"])
+
+    done = until(lambda: run_cli("status", name, "--json", "--check", "--bootstrap", cluster.bootstrap), whole)
     value = json.loads(done.stdout)
     info = cluster.info()
     assert value["cluster_id"] == info.cluster_id
@@ -124,9 +128,11 @@ def test_status_shows_every_replica(cluster: LocalCluster, topic: Topic, run_cli
     assert written["leader_epoch"] == 0
     leader = next(replica for replica in written["replicas"] if replica["role"] == "leader")
     assert (leader["broker"], leader["hw"]) == (written["leader"], 3)
-    text = run_cli("status", name, "--bootstrap", cluster.bootstrap).stdout
+    text = until(
+        lambda: run_cli("status", name, "--bootstrap", cluster.bootstrap).stdout,
+        lambda shown: "\nhealthy: 2 partition(s), all in sync" in shown,
+    )
     assert f"{name}-1" in text
-    assert "healthy: 2 partition(s), all in sync" in text
 
 
 def test_status_of_a_cluster_with_a_dead_broker(make_cluster: Any, run_cli: Any, until: Any, name: str) -> None:
@@ -140,6 +146,8 @@ def test_status_of_a_cluster_with_a_dead_broker(make_cluster: Any, run_cli: Any,
         return run_cli("status", "--json", "--check", *at)  # type: ignore[no-any-return]
 
     def noticed(done: CompletedProcess[str]) -> bool:
+        if not done.stdout:  # nobody answered: not yet
+            return False
         replicated, alone = json.loads(done.stdout)["partitions"]
         return bool(replicated["under_replicated"] and alone["offline"])
 

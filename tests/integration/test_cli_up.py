@@ -16,6 +16,8 @@ import pytest
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import free_base_port
 
+READY = ("--timeout", "120")
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Iterator[Path]:
@@ -28,7 +30,7 @@ def data(tmp_path: Path) -> Iterator[Path]:
 
 
 def up(run_cli: Any, data: Path, *arguments: object) -> dict[str, Any]:
-    done = run_cli("up", "--data", data, "--detach", "--json", *arguments)
+    done = run_cli("up", "--data", data, "--detach", "--json", *READY, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
     return dict(json.loads(done.stdout))
@@ -53,7 +55,7 @@ def test_up_down_and_up_again(run_cli: Any, data: Path) -> None:
     again = up(run_cli, data)
     assert [again["brokers"][n]["pid"] == shown["brokers"][n]["pid"] for n in range(3)] == [True, False, True]
 
-    down = run_cli("down", "--data", data, "--json")
+    down = run_cli("down", "--data", data, "--json", "--timeout", 120)
     assert (down.returncode, down.stderr) == (0, "")
     assert json.loads(down.stdout) == {"stopped": [1, 2, 3], "killed": []}
     assert run_cli("status", *at).returncode == 3
@@ -105,7 +107,7 @@ def test_config_and_racks_reach_the_brokers(run_cli: Any, data: Path) -> None:
 def foreground(data: Path, *arguments: object) -> tuple[subprocess.Popen[str], dict[str, Any]]:
     """`up` in the foreground, and what it printed when all were ready."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "minikafka.cli", "up", "--data", str(data), "--json", *map(str, arguments)],
+        [sys.executable, "-m", "minikafka.cli", "up", "--data", str(data), "--json", *READY, *map(str, arguments)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -120,7 +122,7 @@ def test_the_foreground_brings_them_down_at_the_end(data: Path, number: signal.S
     process, shown = foreground(data, "--brokers", 1, "--base-port", free_base_port(1))
     assert LocalCluster(data).pid(1) == shown["brokers"][0]["pid"]
     process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")
     assert LocalCluster(data).pid(1) is None
 
@@ -130,7 +132,7 @@ def test_the_foreground_also_brings_down_what_ran_before(run_cli: Any, data: Pat
     process, shown = foreground(data)
     assert shown == before
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert LocalCluster(data).pid(1) is None
 
 
@@ -144,7 +146,7 @@ def test_an_interrupted_start_leaves_nothing_behind(data: Path, until: Any) -> N
     )
     until((data / "broker-1" / "pid").exists)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode in (0, 130)  # 0 when they were ready by then
     assert [broker.pid for broker in LocalCluster(data).info().brokers] == [None, None, None]
 
@@ -181,7 +183,7 @@ def test_a_broker_in_the_foreground_ends_cleanly(tmp_path: Path, until: Any) -> 
     try:
         until(accepts)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
         assert process.returncode == 0
         assert "Traceback" not in err
     finally:

@@ -39,7 +39,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 def up(cluster: LocalCluster, brokers: int = 2, **config: str) -> int:
     base = free_base_port(brokers)
-    cluster.up(brokers, base, {key.replace("_", "."): value for key, value in config.items()}, timeout=10)
+    cluster.up(brokers, base, {key.replace("_", "."): value for key, value in config.items()}, timeout=60)
     return base
 
 
@@ -187,9 +187,9 @@ def test_pause_resume_and_clean_end_of_a_paused_broker(cluster: LocalCluster) ->
     cluster.pause(1)
     assert cluster.state(1) == "paused"
     cluster.resume(1)
-    cluster.wait_ready(5)
+    cluster.wait_ready(60)
     cluster.pause(1)
-    cluster.terminate(1, timeout=5)
+    cluster.terminate(1, timeout=60)
     assert cluster.state(1) == "down"
     for verb in (cluster.kill, cluster.pause, cluster.resume, cluster.terminate):
         with pytest.raises(ClusterError, match="broker 1 does not run"):
@@ -222,7 +222,7 @@ def test_wiping_needs_a_dead_broker_and_keeps_the_flight_recorder(cluster: Local
     assert not list(data.iterdir())
     assert events.exists()
     cluster.start(1)
-    cluster.wait_ready(10, [1])
+    cluster.wait_ready(60, [1])
 
 
 def test_without_an_unflushed_dir_its_loss_is_refused(cluster: LocalCluster) -> None:

@@ -16,7 +16,7 @@ from tests.interop.raw_client import PartitionInfo, RawConnection, metadata
 Until = Callable[..., Any]
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
-QUICK = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+QUICK = {"broker.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "500"}
 
 
 def of(cluster: LocalCluster, broker: int) -> str:
@@ -24,7 +24,7 @@ def of(cluster: LocalCluster, broker: int) -> str:
 
 
 def partition(address: str, topic: str = "t") -> PartitionInfo:
-    with RawConnection(address, 5.0) as connection:
+    with RawConnection(address, 30.0) as connection:
         return metadata(connection, [topic]).topics[topic][0]
 
 
@@ -63,7 +63,7 @@ def test_what_the_last_member_commits_alone_is_not_cut_off(
     eligible.start(2)
     eligible.start(1)
     bootstrap = eligible.info().bootstrap
-    until(lambda: sorted(partition(of(eligible, 3)).in_sync), lambda isr: isr == [1, 2, 3], 40)
+    until(lambda: sorted(partition(of(eligible, 3)).in_sync), lambda isr: isr == [1, 2, 3])
     seen = done(run_cli("consume", "t", "--offset", "earliest", "--until-end", "--bootstrap", bootstrap)).splitlines()
     assert seen == ["before", *records]
 
@@ -100,5 +100,5 @@ def _make_controller(cluster: LocalCluster, wanted: int, until: Until) -> None:
 
 
 def _controller(cluster: LocalCluster, asked: int) -> int:
-    with RawConnection(of(cluster, asked), 5.0) as connection:
+    with RawConnection(of(cluster, asked), 30.0) as connection:
         return metadata(connection, []).controller

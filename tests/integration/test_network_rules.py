@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import select
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -36,12 +36,14 @@ pytestmark = [
     ),
 ]
 
-ARRIVE_SECONDS_MAX = 10.0
+ARRIVE_SECONDS_MAX = 30.0
 """What was dropped is sent again by TCP, after 0.2 s, 0.4 s, ..."""
 SILENCE_SECONDS = 0.5
 BROKER, CLIENTS = 9093, 9092
 TARGET, PEER, OTHER = range(3)
 CLONE_NEWNET = 0x40000000
+TCP_ESTABLISHED, TCP_TOTAL_RETRANS, TCP_INFO_BYTES = 1, 100, 104
+"""Of `struct tcp_info` in linux/tcp.h: a state, where `tcpi_total_retrans` begins, and where it ends."""
 
 
 def ip(*words: str) -> None:
@@ -229,10 +231,10 @@ def test_the_kernel_alone_ends_it(ends: Ends, agent: NetworkAgent) -> None:
     """Nobody does anything after the cut was made."""
     target, peer = ends.connected(True, PEER)
     began = time.monotonic()
-    assert cut(agent, seconds=3)["expires_s"] in (2, 3)
+    assert 0 < cut(agent, seconds=8)["expires_s"] <= 8
     assert lost(target, peer)
-    assert arrives(target, peer, 30)
-    assert time.monotonic() - began >= 2.9, "not before its time"
+    assert arrives(target, peer, 60)
+    assert time.monotonic() - began >= 7.9, "not before its time"
 
 
 def test_one_of_two_that_overlap_is_undone(ends: Ends, agent: NetworkAgent) -> None:
@@ -247,10 +249,10 @@ def test_one_of_two_that_overlap_is_undone(ends: Ends, agent: NetworkAgent) -> N
 
 def test_a_repetition_changes_nothing(ends: Ends, agent: NetworkAgent) -> None:
     target, peer = ends.connected(True, PEER)
-    cut(agent, seconds=4)
+    cut(agent, seconds=8)
     assert cut(agent, seconds=600)["repeated"] is True
-    assert agent.state(ASK)["faults"][0]["expires_s"] <= 4, "it does not last longer for that"
-    assert arrives(target, peer, 30)
+    assert agent.state(ASK)["faults"][0]["expires_s"] <= 8, "it does not last longer for that"
+    assert arrives(target, peer, 60)
 
 
 def test_the_links_to_one_peer_are_healed(ends: Ends, agent: NetworkAgent) -> None:
@@ -263,35 +265,30 @@ def test_the_links_to_one_peer_are_healed(ends: Ends, agent: NetworkAgent) -> No
 
 
 def test_loss(ends: Ends, agent: NetworkAgent) -> None:
-    """Of 300 connections that are asked for at once, so many get through at the first try as are not lost."""
+    """Of 300 connections, so many get through with one SYN as are not lost."""
     listener = ends.socket("b")
     listener.bind((addresses(PEER)[0], BROKER))
     listener.listen(512)
     cut(agent, direction=LinkDirection.OUTBOUND, percent=40)
-    asking, began = [], time.monotonic()
+    asking = []
     for _ in range(300):
         each = ends.socket("a")
         each.setblocking(False)
         each.connect_ex((addresses(PEER)[0], BROKER))
         asking.append(each)
-    through = _connected_at_once(asking, began)
+    through = sum(map(_connected_by_one_syn, asking))
     assert 0.48 < through / len(asking) < 0.72, f"{through} of {len(asking)} with 40 % loss"
     for each in asking:
         each.close()
 
 
-def _connected_at_once(asking: list[socket.socket], began: float) -> int:
-    """How many are connected while nobody has sent a SYN again yet, which Linux does a second later. The first was at `began`."""
-    poll = select.poll()
-    for each in asking:
-        poll.register(each, select.POLLOUT)
-    connected: set[int] = set()
-    until = began + SILENCE_SECONDS
-    while (left := until - time.monotonic()) > 0:
-        for fd, _ in poll.poll(left * 1000):
-            connected.add(fd)
-            poll.unregister(fd)
-    return len(connected)
+def _connected_by_one_syn(asking: socket.socket) -> bool:
+    """Whether the first SYN was answered: a cable of the kernel does that at once. Counted by the kernel (tcp(7), TCP_INFO), not
+    by a clock: a lost one is sent again a second later, and a slow machine has not asked for the last one by then.
+    """
+    info = asking.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    state, sent_again = info[0], int.from_bytes(info[TCP_TOTAL_RETRANS : TCP_TOTAL_RETRANS + 4], sys.byteorder)
+    return state == TCP_ESTABLISHED and sent_again == 0
 
 
 def test_what_is_over_leaves_nothing_behind(ends: Ends, agent: NetworkAgent) -> None:

@@ -19,7 +19,7 @@ from minikafka_chaos.load.clients import TopicPlan
 from minikafka_chaos.load.group_state import group_state
 from minikafka_chaos.load.topics import CREATE_TOPICS, TopicNotMade, create_new_topic, delete_topic, wait_for_leaders
 
-SECONDS_MAX = 30.0
+SECONDS_MAX = 60.0
 PLAN = TopicPlan("bank", 2, 1, config={"min.insync.replicas": "1"})
 
 

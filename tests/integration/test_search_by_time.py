@@ -42,7 +42,7 @@ def search(connection: BrokerConnection, topic: str, timestamp: int) -> tuple[in
 def test_every_codec_can_be_searched(make_cluster: Callable[..., LocalCluster]) -> None:
     cluster = make_cluster(brokers=1, config={"auto.create.topics.enable": "true"})
     produce_each(cluster)
-    with BrokerConnection(HOST, cluster.broker(1).port, 30) as connection:
+    with BrokerConnection(HOST, cluster.broker(1).port, 60) as connection:
         for codec in CODECS:
             assert [search(connection, codec, t) for t in (EARLY + 1, MAX_TIMESTAMP)] == [(0, 1), (0, 1)], codec
 
@@ -60,7 +60,7 @@ def test_what_cannot_be_read_is_an_error_and_no_closed_connection(
     with RawConnection(f"{HOST}:{cluster.broker(1).port}") as raw:
         for topic, (batch, _) in nonsense.items():
             assert read_produce_answer(raw.call(produce_request(topic, 0, batch))).error_code == 0
-    with BrokerConnection(HOST, cluster.broker(1).port, 30) as connection:
+    with BrokerConnection(HOST, cluster.broker(1).port, 60) as connection:
         for codec in CODECS[1:]:
             for timestamp in (EARLY + 1, MAX_TIMESTAMP):
                 assert search(connection, codec, timestamp)[0] == UNSUPPORTED_COMPRESSION_TYPE

@@ -51,7 +51,7 @@ from tests.interop.raw_client import (
     request,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 Until = Callable[..., Any]
 Labels = tuple[tuple[str, str], ...]
@@ -79,12 +79,13 @@ class Witness:
         self.event_files: list[Path] = []
 
     def look(self, *only: int) -> None:
-        """Take in the page of every broker that answers, or of some: one that is paused takes two seconds."""
+        """Take in the page of every broker that answers, or of some: those are waited for, and none of them is paused."""
         for broker in self.cluster.info().brokers:
             if only and broker.id not in only:
                 continue
             try:
-                with urllib.request.urlopen(f"http://{HOST}:{broker.metrics_port}/metrics", timeout=2) as answer:
+                url = f"http://{HOST}:{broker.metrics_port}/metrics"
+                with urllib.request.urlopen(url, timeout=20 if only else 2) as answer:
                     page = answer.read().decode()
             except OSError:  # down, or paused
                 continue
@@ -145,7 +146,7 @@ class Story:
     def partition(self, topic: str, index: int = 0) -> PartitionInfo:
         for broker in (1, 2, 3):
             try:
-                with RawConnection(self.address(broker), 5) as connection:
+                with RawConnection(self.address(broker), 30) as connection:
                     return metadata(connection, [topic]).topics[topic][index]
             except OSError:
                 continue
@@ -163,7 +164,7 @@ class Story:
         def seen() -> PartitionInfo:
             found = self.partition(topic, index)
             if found.leader not in (-1, broker):
-                self.admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, index)]).result(30)
+                self.admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, index)]).result(DEADLINE)
             return found
 
         found = self.until(seen, lambda p: p.leader == broker, seconds=DEADLINE)
@@ -181,7 +182,7 @@ class Story:
 
     def controller(self) -> int:
         def seen() -> int:
-            with RawConnection(self.address(1), 5) as connection:
+            with RawConnection(self.address(1), 30) as connection:
                 return metadata(connection).controller
 
         return int(self.until(seen, lambda found: found > 0, seconds=DEADLINE))
@@ -201,16 +202,16 @@ class Story:
             NewTopic("rolling", 1, replica_assignment=[[3]], config=one | {"segment.bytes": str(SEGMENT_BYTES)}),
         ]
         for done in self.admin.create_topics(wanted).values():
-            done.result(30)
+            done.result(DEADLINE)
         for topic in wanted:
             for index in range(len(topic.replica_assignment)):
                 self.produce(topic.topic, index, b"first", acks=-1)
         entry = ConfigEntry("retention.ms", "3600000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, "main", incremental_configs=[entry])
         for done in self.admin.incremental_alter_configs([resource]).values():
-            done.result(30)
+            done.result(DEADLINE)
         for done in self.admin.create_partitions([NewPartitions("alone", 2, [[3]])]).values():
-            done.result(30)
+            done.result(DEADLINE)
 
     def groups(self) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
@@ -234,7 +235,7 @@ class Story:
 
         def deleted() -> BaseException | None:
             (done,) = self.admin.delete_consumer_groups(["goes"]).values()
-            return done.exception(30)
+            return done.exception(DEADLINE)
 
         self.until(deleted, lambda trouble: trouble is None, seconds=DEADLINE)
 
@@ -276,8 +277,8 @@ class Story:
             RawConnection(self.address(coordinator), 60) as first,
             RawConnection(self.address(coordinator), 60) as second,
         ):
-            assert first.call(joining(10_000))
-            second.send(joining(10_000) + request(API_VERSIONS, 0, b"", flexible=False))
+            assert first.call(joining(20_000))
+            second.send(joining(20_000) + request(API_VERSIONS, 0, b"", flexible=False))
             self.until(queued, lambda n: n == 1, seconds=DEADLINE)
             second.receive()
             second.receive()
@@ -340,7 +341,7 @@ class Story:
         self.led_by(1, "short")
         self.produce("short", 0, *[b"deleted soon"] * 5)
         (deleted,) = self.admin.delete_records([TopicPartition("short", 0, 6)]).values()
-        assert deleted.result(30).low_watermark == 6
+        assert deleted.result(DEADLINE).low_watermark == 6
 
     def _damage(self, partition: str, offset: int, change: bytes) -> None:
         """Overwrite bytes of the last batch in broker 1's log, which nobody has fetched yet."""
@@ -431,7 +432,7 @@ class Story:
         ahead = "minikafka_partitions_ahead_of_metadata"
         self.until(lambda: self.witness.latest(ahead, 3), lambda n: n == 1, seconds=DEADLINE)
         (deleted,) = self.admin.delete_topics(["rolling"]).values()
-        deleted.result(30)
+        deleted.result(DEADLINE)
         self.until(lambda: self.witness.latest(ahead, 3), lambda n: n == 0, seconds=DEADLINE)
         self.until(lambda: len(self.partition("main").in_sync), lambda n: n == 3, seconds=DEADLINE)
 
@@ -499,7 +500,7 @@ class Story:
             assert int(answer.error_code) == int(answer.responses[0].partitions[0].error_code) == 0
         self.until(lambda: self.partition("main").replicas, lambda r: sorted(r) == [1, 2], seconds=DEADLINE)
         (deleted,) = self.admin.delete_topics(["short"]).values()
-        deleted.result(30)
+        deleted.result(DEADLINE)
         self.witness.look()
         self.cluster.terminate(3, DEADLINE)
         events = Path(self.cluster.broker(3).events_path)

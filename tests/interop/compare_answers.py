@@ -76,7 +76,7 @@ class Side:
         """The decoded answer, or what went wrong instead of one, as a string."""
         body = messages.encode_request(api_key, version, values)
         flexible = messages.is_flexible(api_key, version)
-        with RawConnection(self.leader) as connection:
+        with RawConnection(self.leader, 10.0) as connection:  # some versions get no answer at all
             try:
                 response = connection.call(request(api_key, version, body, flexible=flexible))
             except (ConnectionClosed, TimeoutError) as error:

@@ -9,9 +9,11 @@ import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
+from tests.interop.journey import wait_until
 from tests.interop.kafka_jars import KafkaJarsMissing, kafka_classpath
 from tests.interop.raw_client import RawConnection, metadata
 
@@ -40,7 +42,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # The brokers are detached: without this, ending pytest by SIGTERM would leave them behind.
     previous = signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
     try:
-        yield cluster.up(brokers=3, base_port=free_base_port(3), config=BROKER_SETTINGS).bootstrap
+        yield cluster.up(3, free_base_port(3), BROKER_SETTINGS, timeout=120).bootstrap
     finally:
         cluster.down()
         signal.signal(signal.SIGTERM, previous)
@@ -53,8 +55,12 @@ def the_brokers_live_on(bootstrap: str) -> Iterator[None]:
         before = metadata(connection).brokers
     yield
     for address in before.values():
-        with RawConnection(address) as connection:
-            assert metadata(connection).brokers == before
+        wait_until(partial(_knows, address, before), f"{address} knows of {before}")
+
+
+def _knows(address: str, brokers: dict[int, str]) -> bool:
+    with RawConnection(address) as connection:
+        return metadata(connection).brokers == brokers
 
 
 @pytest.fixture

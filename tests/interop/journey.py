@@ -18,7 +18,7 @@ REPLICATION_FACTOR = 3
 RECORDS = 300
 FIRST_PART = 100
 """How many records the first member reads at least before it commits and leaves."""
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 
 
 class Sent(NamedTuple):

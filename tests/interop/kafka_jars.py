@@ -20,7 +20,7 @@ POM = Path(__file__).with_name("pom.xml")
 JAVA_VERSION_MIN = 17  # Kafka 4 brokers and tools (KIP-1013)
 INSTALL_COMMAND = "apt-get install -y openjdk-17-jre-headless maven"
 FETCH_SECONDS_MAX = 600
-TOOL_SECONDS_MAX = 120
+TOOL_SECONDS_MAX = 300
 
 
 class KafkaJarsMissing(Exception):

@@ -36,7 +36,7 @@ class RawConnection:
     ``address`` is ``host:port``, or a list of them with commas between, of which the first is taken.
     """
 
-    def __init__(self, address: str, timeout_s: float = 10.0) -> None:
+    def __init__(self, address: str, timeout_s: float = 60.0) -> None:
         host, port = address.split(",", maxsplit=1)[0].rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -52,7 +52,7 @@ def consumer_of(bootstrap: str, *topics: str, group: str | None = None, **settin
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=6000,
+            session_timeout_ms=45000,  # no member is put out because a machine is slow
             heartbeat_interval_ms=300,
             metadata_max_age_ms=1000,
             **settings,

@@ -45,7 +45,7 @@ def test_topics_are_created_at_any_broker(brokers: list[str], topic: str) -> Non
         body = b"".join(
             (
                 *(b"\x02", compact_string(name), struct.pack(">ih", PARTITIONS, REPLICATION_FACTOR)),
-                *(b"\x01\x01\0", struct.pack(">ib", 10_000, 0), b"\0"),
+                *(b"\x01\x01\0", struct.pack(">ib", 60_000, 0), b"\0"),
             )
         )
         with RawConnection(address) as connection:

@@ -12,6 +12,7 @@ import os
 import struct
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import crc32c
 import pytest
@@ -68,6 +69,11 @@ def cluster(bootstrap: str) -> ClusterInfo:
         return 0 in partitions and partitions[0].leader >= 0 and len(partitions[0].in_sync) == REPLICATION_FACTOR
 
     wait_until(has_leader, "the topic has a leader and all replicas")
+    with RawConnection(seen[0].leader_address(topic, 0)) as connection:
+        asked = fetch_request(topic, 0, 0)
+        wait_until(
+            lambda: read_fetch_answer(connection.call(asked)).error_code == NONE, "the leader knows that it leads"
+        )
     return seen[0]
 
 
@@ -278,8 +284,15 @@ def test_only_the_leader_takes_records(cluster: ClusterInfo, bad_topic: str) -> 
     leader = cluster.leader_address(bad_topic, 0)
     for address in set(cluster.brokers.values()) - {leader}:
         with RawConnection(address) as connection:
+            wait_until(partial(knows, connection, bad_topic), f"{address} knows the topic")
             answer = read_produce_answer(connection.call(produce_request(bad_topic, 0, GOOD)))
             assert answer == (NOT_LEADER_OR_FOLLOWER, -1)
+
+
+def knows(connection: RawConnection, topic: str) -> bool:
+    """Whether this broker knows of the topic by now: the metadata reach each broker in its own time."""
+    answer = read_fetch_answer(connection.call(fetch_request(topic, 0, 0)))
+    return answer.error_code != UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("offset", [10**9, -1, -5])

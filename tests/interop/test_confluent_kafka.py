@@ -52,7 +52,7 @@ def consuming(bootstrap: str, group: str, **settings: Any) -> Iterator[Consumer]
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": 45000,  # no member is put out because a machine is slow
             "heartbeat.interval.ms": 300,  # how soon a member hears of a rebalance
         }
         | {key.replace("_", "."): value for key, value in settings.items()}

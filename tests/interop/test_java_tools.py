@@ -19,7 +19,7 @@ import pytest
 from tests.interop.journey import CODECS, PARTITIONS, REPLICATION_FACTOR, codecs_in_log, wait_until
 from tests.interop.kafka_jars import SHORT_LIVED, run_tool, tool_command
 
-pytestmark = [pytest.mark.java, pytest.mark.usefixtures("kafka_tools")]
+pytestmark = [pytest.mark.java, pytest.mark.usefixtures("kafka_tools"), pytest.mark.timeout(900)]
 
 TOOLS = "org.apache.kafka.tools"
 TOPICS = f"{TOOLS}.TopicCommand"
@@ -28,8 +28,8 @@ CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 OFFSETS = f"{TOOLS}.GetOffsetShell"
 CONFIGS = "kafka.admin.ConfigCommand"
-POLL_MS = "10000"
-"""How long a console consumer waits for the next record before it gives up."""
+POLL_MS = "90000"
+"""How long a console consumer waits for the next record before it gives up; it ends at once when it has all it was to read."""
 CHATTER = ("Processed a total of", "The consumer rebalance protocol (KIP-848)")
 """What a console consumer says on standard error beside the records."""
 
@@ -128,11 +128,18 @@ def test_topics(cluster: Cluster, topic: str) -> None:
     )
     assert topic in cluster.run(TOPICS, "--list").split()
     cluster.run(TOPICS, "--alter", "--topic", topic, "--partitions", "4")
-    described = cluster.run(TOPICS, "--describe", "--topic", topic)
-    assert re.search(rf"Topic: {topic}\s+TopicId: \S+\s+PartitionCount: 4\s+ReplicationFactor: 3", described), described
-    assert "retention.ms=3600000" in described
-    rows = re.findall(r"Partition: (\d)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", described)
-    assert [row[0] for row in rows] == ["0", "1", "2", "3"]
+    rows: list[tuple[str, ...]] = []
+
+    def all_lead() -> bool:
+        described = cluster.run(TOPICS, "--describe", "--topic", topic)
+        assert re.search(rf"Topic: {topic}\s+TopicId: \S+\s+PartitionCount: \d\s+ReplicationFactor: 3", described), (
+            described
+        )
+        assert "retention.ms=3600000" in described
+        rows[:] = re.findall(r"Partition: (\d)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", described)
+        return "PartitionCount: 4" in described and [row[0] for row in rows] == ["0", "1", "2", "3"]
+
+    wait_until(all_lead, "four partitions with leaders")
     for _, leader, replicas, in_sync in rows:
         assert leader == replicas.split(",")[0]
         assert sorted(replicas.split(",")) == sorted(in_sync.split(","))
@@ -175,11 +182,11 @@ def test_two_members_share_the_partitions(cluster: Cluster, topic: str, group: s
             described = cluster.run(GROUPS, "--describe", "--group", group, "--members", check=False)
             return re.findall(rf"{group}\s+console-consumer\S*\s+\S+\s+\S+\s+(\d)", described) == ["2", "2"]
 
-        wait_until(shared, "two members with two partitions each", seconds=60)
+        wait_until(shared, "two members with two partitions each", seconds=180)
         lines = [f"k{n}:{n}" for n in range(40)]
         key = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
         cluster.produce(topic, lines, *key)
-        wait_until(lambda: len(first) + len(second) == 40, "both together have it all", seconds=60)
+        wait_until(lambda: len(first) + len(second) == 40, "both together have it all", seconds=180)
         assert first
         assert second
         assert not set(first) & set(second)
@@ -200,8 +207,8 @@ def running_consumer(cluster: Cluster, topic: str, group: str) -> Iterator[list[
             yield lines
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(30)
-            reader.join(10)
+            process.wait(120)
+            reader.join(60)
 
 
 def test_configs(cluster: Cluster, topic: str) -> None:

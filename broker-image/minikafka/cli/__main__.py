@@ -2,10 +2,14 @@
 
 import sys
 
-from minikafka.cli.main import main
+try:
+    from minikafka.cli.main import main
 
-code = main()
-# CPython remembers that a KeyboardInterrupt left an exec() of text (imports have some: named tuples, dataclasses), although it
-# was caught; a program that `-m` started is then ended by SIGINT, whatever its exit code. The next exec() forgets it.
-exec("")
+    code = main()
+except KeyboardInterrupt:  # during that import; main() itself ends with the same
+    code = 130
+finally:
+    # CPython remembers that a KeyboardInterrupt left an exec() of text (imports have some: named tuples, dataclasses), although
+    # it was caught; a program that `-m` started is then ended by SIGINT, whatever its exit code. The next exec() forgets it.
+    exec("")
 sys.exit(code)

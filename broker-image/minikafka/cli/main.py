@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import errno
 import importlib
@@ -84,19 +85,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = f"minikafka {arguments[0]}" if arguments and arguments[0] in SUBCOMMANDS else "minikafka"
     interrupts = _count_interrupts()
     try:
-        code = _dispatch(arguments)
-        sys.stdout.flush()
+        try:
+            code = _dispatch(arguments)
+        except SystemExit:  # of --help
+            _flush()
+            raise
+        _flush()
         return code
     except CommandError as error:
         return _fail(f"{name}: {error}", error.code)
     except KeyboardInterrupt:
+        _let_go()
         return exits.INTERRUPTED
     except BrokenPipeError:
-        _abandon_stdout()
+        _let_go()
         return exits.BROKEN_PIPE
     except Exception as error:
         if interrupts:
             # Raised inside C code (an extension that is being imported, a client's callback), it may come out as anything.
+            _let_go()
             return exits.INTERRUPTED
         if os.environ.get("MINIKAFKA_TRACEBACK"):
             raise
@@ -122,17 +129,23 @@ def _count_interrupts() -> list[int]:
 
 
 def _fail(line: str, code: int) -> int:
-    try:
-        sys.stdout.flush()
+    _let_go()
+    with contextlib.suppress(OSError):
         print(line, file=sys.stderr)
-    except BrokenPipeError:
-        _abandon_stdout()
     return code
 
 
-def _abandon_stdout() -> None:
-    """Whoever read our output is gone; keep the interpreter's own flush at exit from complaining about it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _flush() -> None:
+    if sys.stdout is not None:  # as it is where the shell closed it: `>&-`
+        sys.stdout.flush()
+
+
+def _let_go() -> None:
+    """What was printed goes out if somebody takes it; the interpreter's own flush at exit must not complain, and end with 120."""
+    try:
+        _flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(arguments: list[str]) -> int:

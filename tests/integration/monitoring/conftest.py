@@ -113,7 +113,7 @@ def prometheus(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) 
     """A Prometheus that scrapes a cluster under load, an operator and a chaos controller every second."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     for done in admin.create_topics([NewTopic(TOPIC, 3, 3, config={"min.insync.replicas": "2"})]).values():
-        done.result(30)
+        done.result(120)
     servers = {"minikafka-operator": serve(operator_at_work()), "minikafka-chaos": serve(experiment_at_work())}
     ports = {job: int(server.server_address[1]) for job, server in servers.items()}
     load = Load(cluster.bootstrap)

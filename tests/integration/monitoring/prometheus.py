@@ -18,7 +18,7 @@ from minikafka.local.ports import HOST, free_base_port
 ROOT = Path(__file__).parents[3]
 RULES = ROOT / "charts/minikafka-monitoring/files/rules"
 NAMESPACE, CLUSTER = "lab", "shop"
-READY_SECONDS_MAX = 60
+READY_SECONDS_MAX = 180
 
 
 def programs() -> Path:
@@ -89,7 +89,7 @@ class LocalPrometheus:
     def stop(self) -> None:
         """End the process."""
         self._process.terminate()
-        self._process.wait(30)
+        self._process.wait(120)
         self._log.close()
 
     def ask(self, expression: str) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from minikafka_chaos.record.observe import (
     SAMPLES_FILE,
     Observer,
     Sample,
+    fetch,
     parse_metrics,
     replica_status,
     scrape,
@@ -73,9 +75,9 @@ def broker() -> Iterator[str]:
 
 
 def test_a_scrape_that_fails_is_a_line_too(tmp_path: Path, broker: str) -> None:
-    observer = Observer(tmp_path, {1: broker, 2: "http://127.0.0.1:1/metrics"}, interval_s=0.01)
+    observer = Observer(tmp_path, {1: broker, 2: "http://127.0.0.1:1/metrics"}, interval_s=0.01, timeout_s=30)
     observer.start()
-    observer.stop()
+    observer.stop(60)
     assert observer.failure is None
     lines = [json.loads(line) for line in (tmp_path / SAMPLES_FILE).read_text().splitlines()]
     assert ["samples" in line for line in lines[:2]] == [True, False]
@@ -117,5 +119,6 @@ def test_a_broker_that_does_not_answer_is_an_oserror() -> None:
 
 
 def test_the_status_of_a_replica_whose_broker_does_not_answer_is_unknown(broker: str) -> None:
-    assert scrape_status(broker, TopicPartition("t", 0)).log_end_offset == 12
+    patient = partial(scrape_status, fetch=lambda url, _: fetch(url, 30))
+    assert patient(broker, TopicPartition("t", 0)).log_end_offset == 12
     assert set(scrape_status("http://127.0.0.1:1/metrics", TopicPartition("t", 0))) == {None}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import types
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from minikafka import __version__
+from minikafka.cli import exits
 from minikafka.cli import main as entry
 from minikafka.cli.exits import UNKNOWN, CommandError
 
@@ -217,3 +221,72 @@ def test_the_reader_of_our_output_may_go_away() -> None:
         command.stdout.close()
         assert command.stderr.read() == ""
         assert command.wait() in (0, 141)
+
+
+class TestOutputThatNobodyTakes:
+    """`minikafka ... | head`, a full disk, a shell's `>&-`: one line at most, and an exit code of ours, not Python's 120."""
+
+    PRINTS = "print('a line', flush=False)"
+
+    def ended(self, tmp_path: Path, what: str, stdout: int | None, *, by: str = "status") -> tuple[int, str]:
+        """Exit code and standard error of a subcommand that is this text, with its standard output there; None: closed."""
+        (tmp_path / "fake.py").write_text(
+            f"def add_arguments(parser): pass\n\ndef run(args):\n    {what}\n    return 0\n"
+        )
+        script = (
+            "import sys\nfrom minikafka.cli import main\n"
+            f"main.SUBCOMMANDS['status'] = main.Subcommand('fake', 'a test')\nsys.exit(main.main({by.split()!r}))"
+        )
+        command = [sys.executable, "-c", script]
+        if stdout is None:
+            command = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        environment.pop("PYTHONUNBUFFERED", None)
+        done = subprocess.run(
+            command, stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment, timeout=120, check=False
+        )
+        return done.returncode, done.stderr
+
+    @pytest.fixture
+    def no_reader(self) -> Iterator[int]:
+        reading, writing = os.pipe()
+        os.close(reading)
+        yield writing
+        os.close(writing)
+
+    @pytest.fixture
+    def full(self) -> Iterator[int]:
+        with open("/dev/full", "w") as file:
+            yield file.fileno()
+
+    def test_interrupted(self, tmp_path: Path, no_reader: int, full: int) -> None:
+        what = f"{self.PRINTS}; raise KeyboardInterrupt"
+        assert self.ended(tmp_path, what, no_reader) == (130, "")
+        assert self.ended(tmp_path, what, full) == (130, "")
+
+    def test_it_ends_well(self, tmp_path: Path, no_reader: int, full: int) -> None:
+        assert self.ended(tmp_path, self.PRINTS, no_reader) == (exits.BROKEN_PIPE, "")
+        told = "minikafka status: no space left on the device that it writes to\n"
+        assert self.ended(tmp_path, self.PRINTS, full) == (exits.UNKNOWN, told)
+
+    def test_it_fails(self, tmp_path: Path, no_reader: int, full: int) -> None:
+        what = f"{self.PRINTS}; from minikafka.cli.exits import CommandError; raise CommandError(2, 'bad')"
+        for stdout in (no_reader, full, None):
+            assert self.ended(tmp_path, what, stdout) == (2, "minikafka status: bad\n")
+
+    def test_help(self, tmp_path: Path, no_reader: int, full: int) -> None:
+        assert self.ended(tmp_path, "pass", no_reader, by="status --help") == (exits.BROKEN_PIPE, "")
+        assert self.ended(tmp_path, "pass", full, by="status --help")[0] == exits.UNKNOWN
+
+    def test_closed(self, tmp_path: Path) -> None:
+        assert self.ended(tmp_path, self.PRINTS, None) == (0, "")
+        assert self.ended(tmp_path, self.PRINTS, None, by="--version") == (0, "")
+
+
+def test_a_ctrl_c_before_the_command_line_is_read(tmp_path: Path) -> None:
+    """While Python is still importing what is needed for that."""
+    (tmp_path / "difflib.py").write_text("exec('raise KeyboardInterrupt')")
+    command = [sys.executable, "-m", "minikafka.cli", "--version"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from minikafka.metadata.store import ClusterStore, FencedControllerError, Lease
 
-SOON = 5.0
+SOON = 30.0
 """Seconds within which what should happen at once does, on a busy machine."""
 
 Connect = Callable[[int], Awaitable[ClusterStore]]

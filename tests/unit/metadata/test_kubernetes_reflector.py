@@ -14,7 +14,7 @@ from minikafka.kubernetes.credentials import Access
 from minikafka.kubernetes.reflector import Reflector
 from minikafka.kubernetes.store import KubernetesStore
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 class Server:

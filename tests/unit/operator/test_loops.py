@@ -39,7 +39,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAUSE_SECONDS_MIN", 0.0)
 
 
-async def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
     async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.001)

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from minikafka.kubernetes.lease import POD_UID
-from minikafka_operator.actions import ReplacePod
+from minikafka_operator.actions import Apply, Delete, ReplacePod
+from minikafka_operator.conditions import Reason
 from minikafka_operator.freshness import Renewals, Signs
 from minikafka_operator.observed import PartitionState, TopicState
+from minikafka_operator.planner import RETRY_SECONDS
 from minikafka_operator.rollout import cannot_go, highest_used
 
 from .rolls import THREE, crash, replaced, rolling
-from .world import CREATED, World
+from .world import CREATED, World, stamp
 
 
 class TestOrder:
@@ -70,6 +72,11 @@ class TestOrder:
         assert world.settle() == 1
 
 
+def of_an_earlier(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What an object had when it belonged to a cluster of this name that is gone."""
+    return {**metadata, "ownerReferences": [{**metadata["ownerReferences"][0], "uid": "earlier-uid"}]}
+
+
 class TestWhatPodsAreMadeOf:
     """A pod that is replaced before its StatefulSet or settings have changed is made as it was, and has to go twice."""
 
@@ -88,8 +95,102 @@ class TestWhatPodsAreMadeOf:
     def test_on_its_way_out(self, kind: str, name: str) -> None:
         """Somebody deleted it; it stays until its finalizers are done."""
         world = rolling()
-        world.objects[kind, name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        world.objects[kind, name]["metadata"]["deletionTimestamp"] = stamp(world.now)
         assert replaced(world) == []
+        world.step()
+        assert world.condition("RolloutBlocked")[0] == "False"
+        world.wait(90)
+        world.step()
+        told = f"{kind} {name}: was deleted and does not go; see its finalizers"
+        assert world.condition("RolloutBlocked") == ("True", "ObjectLeaving", told)
+
+    @pytest.mark.parametrize("leaving", [True, False], ids=["leaving", "not applied yet"])
+    def test_settings_come_before_the_stateful_set(self, leaving: bool) -> None:
+        """A pod that is made meanwhile starts with the old settings, and must not look like one that has the new ones."""
+        world = rolling()
+        metadata = world.objects["ConfigMap", "demo-config"]["metadata"]
+        if leaving:
+            metadata["deletionTimestamp"] = stamp(world.now)
+        else:
+            metadata["managedFields"] = [dict(CREATED)]
+        world.step()
+        del world.pods["demo-broker-1"]  # a drain
+        world.controllers()
+        assert "num.partitions=7" not in world.objects["ConfigMap", "demo-config"]["data"]["demo-broker-1.properties"]
+        world.kubelets()
+        early = world.pods["demo-broker-1"]["metadata"]["uid"]
+        if leaving:
+            del world.objects["ConfigMap", "demo-config"]
+        world.settle()
+        assert world.pods["demo-broker-1"]["metadata"]["uid"] != early
+
+    def test_settings_that_cannot_be_applied(self) -> None:
+        """The StatefulSet waits for them, and they are not tried again every second."""
+        world = rolling()
+        world.objects["ConfigMap", "demo-config"]["metadata"]["managedFields"] = [dict(CREATED)]
+        plan = world.plan()
+        assert not [
+            action for action in plan.actions if isinstance(action, Apply) and action.thing["kind"] == "StatefulSet"
+        ]
+        assert world.plan((Reason.OBJECT_REFUSED, "forbidden")).retry_seconds == RETRY_SECONDS
+
+    def test_settings_that_stay_as_they_are_may_go(self) -> None:
+        """Only the image is another one: a pod that is made while they are gone waits until they are back."""
+        world = World()
+        world.settle()
+        world.wait(100)
+        world.edit(image="minikafka:next")
+        world.objects["ConfigMap", "demo-config"]["metadata"]["deletionTimestamp"] = stamp(world.now)
+        assert replaced(world) == ["demo-broker-0"]
+
+    def test_settings_of_an_earlier_cluster(self) -> None:
+        """The garbage collector has still to remove them: a StatefulSet is not made before, for its pods would have those."""
+        world = World()
+        world.settle()
+        earlier = dict(world.objects["ConfigMap", "demo-config"])
+        earlier["metadata"] = of_an_earlier(earlier["metadata"])
+        earlier["data"] = {}
+        fresh = World()
+        fresh.objects["ConfigMap", "demo-config"] = earlier
+        fresh.step()
+        assert ("StatefulSet", "demo-broker") not in fresh.objects
+        del fresh.objects["ConfigMap", "demo-config"]
+        fresh.settle()
+        assert ("StatefulSet", "demo-broker") in fresh.objects
+
+    def test_an_earlier_clusters_leftover_stops_a_roll_and_it_is_told(self) -> None:
+        world = rolling()
+        leftover = world.objects["RoleBinding", "demo-broker"]
+        leftover["metadata"] = of_an_earlier(leftover["metadata"])
+        world.step()
+        assert world.condition("Ready")[:2] == ("False", "Rolling")
+
+
+class TestClaims:
+    def test_the_last_copy_is_not_given_up_for_a_roll(self) -> None:
+        """Somebody deleted a claim: its pod is all that keeps the volume."""
+        world = rolling()
+        world.topic("bank", ([0], [0]))
+        claim = world.objects["PersistentVolumeClaim", "data-demo-broker-0"]
+        claim["metadata"]["deletionTimestamp"] = stamp(world.now)
+        assert "demo-broker-0" not in replaced(world)
+        for _ in range(20):
+            world.step()
+            world.controllers()
+            world.kubelets()
+            world.wait(10)
+        assert world.condition("RolloutBlocked")[:2] == ("True", "PartitionsAtMinIsr")
+        assert "demo-broker-0 may have the last copy of records of bank-0" in world.condition("RolloutBlocked")[2]
+
+    def test_claims_without_labels_are_no_sign_that_there_are_no_volumes(self) -> None:
+        world = World(storage={"size": "10Gi"})
+        world.settle()
+        for (kind, _), thing in world.objects.items():
+            if kind == "PersistentVolumeClaim":
+                thing["metadata"]["labels"] = {}
+        world.step()
+        world.edit(storage={"size": "1Gi"})
+        assert not [action for action in world.plan().actions if isinstance(action, Delete)]
 
 
 class TestSafety:

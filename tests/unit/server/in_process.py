@@ -17,7 +17,7 @@ from minikafka.server.machine import Machine
 from minikafka.server.parts import Parts
 from minikafka.server.peer import PeerConnection, connect
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 QUICK = {
     "broker.session.timeout.ms": "6000",
@@ -80,6 +80,7 @@ class Cluster:
 
     async def create(self, name: str, partitions: int = 1, leader: int | None = None) -> None:
         """A topic with a replica on each broker, known everywhere; ``leader`` leads all of its partitions."""
+        await self.has_controller()
         wish = NewTopic(name, partitions, len(self.brokers))
         if leader is not None:
             replicas = sorted(self.brokers, key=lambda broker_id: broker_id != leader)

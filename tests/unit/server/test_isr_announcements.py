@@ -15,7 +15,7 @@ from minikafka.server.membership import AlterPartitionSender
 from tests.unit.server.in_process import context
 
 OK = AlterPartitionAnswer(ErrorCode.NONE, 0, 1, (1,))
-DEADLINE = 5.0
+DEADLINE = 30.0
 
 
 def proposal(partition: int, partition_epoch: int = 0) -> IsrProposal:

@@ -30,7 +30,7 @@ from tests.unit.server.in_process import until
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 LEDGER = TopicPartition("ledger", 0)
 TIMEOUT_MS = 50
-DEADLINE = 10.0
+DEADLINE = 60.0
 
 
 class Coordinator:

@@ -20,7 +20,7 @@ from minikafka.server import supervision
 from minikafka.server.broker import Broker
 from minikafka.server.housekeeping import Housekeeping
 
-from tests.unit.server.in_process import Cluster, get, running, until
+from tests.unit.server.in_process import DEADLINE, Cluster, get, running, until
 
 LONG = "x" * 249
 
@@ -32,8 +32,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def three(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with running(tmp_path, 3, broker_session_timeout_ms="1000") as cluster:
+    """Who follows a controller that resigned waits for a session; this one outlasts the pauses of a busy machine."""
+    async with running(tmp_path, 3, broker_session_timeout_ms="3000") as cluster:
         await cluster.create("t", partitions=3)
+        await cluster.has_controller()
         yield cluster
 
 
@@ -118,6 +120,7 @@ async def test_a_broker_that_cannot_follow_the_image_gives_up_what_it_leads(
         apply(image, key, value)
 
     monkeypatch.setattr(ClusterImage, "apply", sometimes)
+    await three.has_controller()
     await three.controller.topics.create_anywhere(NewTopic("more", 1, 3))
     others = [b for b in three.brokers.values() if b is not victim]
     await until(lambda: any(b.membership.leads for b in others))
@@ -158,7 +161,7 @@ async def test_a_controller_that_fails_on_a_decision_ends_its_term(three: Cluste
         raise LookupError("a mistake that nobody made")
 
     with pytest.raises(KafkaError) as refused:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             await role.submit(decide)
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR, "so that no client takes it to the next controller"
     await until(role.over.is_set)
