@@ -64,10 +64,15 @@ def test_a_folder_of_runs_in_a_bucket(store: Store, tmp_path: Path) -> None:
     }
     assert {row["run"] for row in json.loads(store.get(f"lab/{comparison}"))["runs"]} == {"a", "b [1] %41"}
 
-    write_run(tmp_path / "runs" / "c", duplicate=True)
-    store.upload(tmp_path / "runs" / "c", "lab/runs/c")
-    third = analysed(store, "s3a://lab/runs")
-    assert third.out.count("landed: ") == 1 and "c: is analysed (1 of 1)" in third.out
+
+@pytest.mark.long
+def test_one_more_run_in_a_bucket(store: Store, tmp_path: Path) -> None:
+    """It alone is landed and analysed; `test_comparison.py` has the same in a folder."""
+    for name, options in {"a": {}, "c": {"duplicate": True}}.items():
+        write_run(tmp_path / name, **options)
+        store.upload(tmp_path / name, f"lab/more/{name}")
+        said = analysed(store, "s3a://lab/more").out
+        assert said.count("landed: ") == 1 and f"{name}: is analysed (1 of 1)" in said
 
 
 @pytest.mark.long

@@ -6,13 +6,17 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from children import DEADLINE_S
 from conftest import hold_to_schema
 from minikafka_analytics import spark_settings
+from minikafka_analytics.analyze import analyze
 from synthetic_run import write_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DEMO, SEVERAL, MANY = 25 << 20, 64 << 20, 600 << 20
 
@@ -20,6 +24,7 @@ ANALYSE = """
 import sys
 from pathlib import Path
 from minikafka_analytics import spark_settings
+from minikafka_analytics.analyze import analyze
 from minikafka_analytics.analyze import analyze
 spark_settings.INTERPRETED_BYTES, spark_settings.SMALL_BYTES = map(int, sys.argv[1:3])
 analyze([Path(sys.argv[3])], Path(sys.argv[4]))
@@ -62,16 +67,17 @@ def test_shuffles_of_a_cluster_are_its_own() -> None:
 @pytest.mark.parametrize(
     "limits", [pytest.param((0, SEVERAL), id="generated", marks=pytest.mark.long), pytest.param((0, 0), id="as large")]
 )
-def test_the_report_does_not_depend_on_it(java: None, tmp_path: Path, limits: tuple[int, int]) -> None:
+def test_the_report_does_not_depend_on_it(spark: SparkSession, tmp_path: Path, limits: tuple[int, int]) -> None:
+    """By a process in which a run has other limits of size, and by the session of these tests, which is a small run's."""
     write_run(tmp_path / "run", lose=True, duplicate=True, torn=True)
-    interpreted = report(tmp_path / "run", tmp_path / "interpreted", (DEMO, SEVERAL))
-    assert report(tmp_path / "run", tmp_path / "other", limits) == interpreted
-
-
-def report(run: Path, out: Path, limits: tuple[int, int]) -> dict[str, Any]:
-    """The report of a run by a process in which a run has other limits of size."""
-    command = [sys.executable, "-c", ANALYSE, *map(str, limits), str(run), str(out)]
+    assert spark.conf.get("spark.sql.codegen.factoryMode") == "NO_CODEGEN"
+    analyze([tmp_path / "run"], tmp_path / "interpreted")
+    command = [sys.executable, "-c", ANALYSE, *map(str, limits), str(tmp_path / "run"), str(tmp_path / "other")]
     subprocess.run(command, check=True, timeout=DEADLINE_S)
+    assert report(tmp_path / "other") == report(tmp_path / "interpreted")
+
+
+def report(out: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((out / "report.json").read_text(encoding="utf-8"))
     hold_to_schema(found)
     found.pop("generated_at")
