@@ -119,18 +119,17 @@ def roll(
         return Roll(outdated, message="a broker has only just become ready", retry_seconds=settled)
     if observed.gap is not None:
         return _unknown(outdated, observed.gap)
-    refusals = []
+    refusal = ""
     for broker_id in _order(observed, outdated):
-        refusal = cannot_go(observed.topic_states, broker_id, default_min_isr)
-        last = _last_copies(observed.topic_states, broker_id) if _claim_goes(observed, broker_id) else []
-        if last and not refusal:
-            refusal = _given_up(brokers[broker_id], "records", last)
-        if not refusal:
+        # One that is ready is stopped in good order: only what its volume has can be lost.
+        found = cannot_go(observed.topic_states, broker_id, default_min_isr) or _given_up(
+            observed, broker_id, _lost_with(observed, broker_id)
+        )
+        if not found:
             return Roll(outdated, (Replacement(brokers[broker_id], outdated[broker_id], evict=True),))
-        refusals.append(refusal)
-    message = refusals[0]
+        refusal = refusal or found
     blocked = _seconds_ready(observed, replicas) > USUAL_WAIT_SECONDS
-    return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR if blocked else None, message)
+    return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR if blocked else None, refusal)
 
 
 def _roll_unready(
@@ -155,19 +154,16 @@ def _roll_unready(
     left = _patience(observed, [pod], timeout)
     if left > 0 and not crashing:
         return _wait(observed, outdated, unready, "is not ready yet", left)
-    if not lost_with_pod and _claim_goes(observed, pod.broker_id):
-        lost_with_pod = "records"
+    lost = _lost_with(observed, pod.broker_id, lost_with_pod)
     # One that runs may be catching up, and lead partitions or be in their ISR meanwhile.
     serving = pod.running and not crashing and len(observed.brokers) > 1
-    if (serving or lost_with_pod) and observed.gap is not None:
+    if (serving or lost) and observed.gap is not None:
         return _unknown(outdated, observed.gap)
     refusal = cannot_go(observed.topic_states, pod.broker_id, default_min_isr) if serving else ""
+    # Else it serves nobody, so no ISR gets smaller. But what goes with its pod may be the last copy.
+    refusal = refusal or _given_up(observed, pod.broker_id, lost)
     if refusal:
         return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, refusal)
-    # Else it serves nobody, so no ISR gets smaller. But what goes with its pod may be the last copy.
-    last = _last_copies(observed.topic_states, pod.broker_id) if lost_with_pod else []
-    if last:
-        return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, _given_up(pod, lost_with_pod, last))
     return Roll(outdated, (Replacement(pod, f"{outdated[pod.broker_id]}, and it is not ready"),))
 
 
@@ -185,18 +181,19 @@ def _roll_stuck(
     left = _patience(observed, [brokers[i] for i in unready], timeout)
     if left > 0:
         return _wait(observed, outdated, unready, "is not ready yet", left)
-    blind = observed.gap is not None
-    if observed.gap is not None and (lost_with_pod or any(pod.ready for pod in brokers.values())):
-        return _unknown(outdated, observed.gap)
+    lost = {i: _lost_with(observed, i, lost_with_pod) for i in candidates}
+    if observed.gap is not None:
+        candidates = [i for i in candidates if not lost[i]]
+        if not candidates or any(pod.ready for pod in brokers.values()):
+            return _unknown(outdated, observed.gap)
     refusal = ""
     for broker_id in _order(observed, {i: outdated[i] for i in candidates}):
-        missed = [] if blind else _missed(observed.topic_states, broker_id, default_min_isr)
-        lost = lost_with_pod or ("records" if _claim_goes(observed, broker_id) else "")
-        last = _last_copies(observed.topic_states, broker_id) if lost else []
-        if not missed and not last:
+        missed = [] if observed.gap is not None else _missed(observed.topic_states, broker_id, default_min_isr)
+        found = _too_few(broker_id, missed) if missed else _given_up(observed, broker_id, lost[broker_id])
+        if not found:
             why = f"{outdated[broker_id]}, and it is not ready, as others are not"
             return Roll(outdated, (Replacement(brokers[broker_id], why),))
-        refusal = refusal or (_too_few(broker_id, missed) if missed else _given_up(brokers[broker_id], lost, last))
+        refusal = refusal or found
     return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, refusal)
 
 
@@ -243,18 +240,26 @@ def _too_few(broker_id: int, at_risk: Sequence[PartitionState]) -> str:
     return f"without broker {broker_id} fewer than min.insync.replicas would be in sync: {_shown(at_risk)}"
 
 
-def _given_up(pod: Pod, lost_with_pod: str, last: Sequence[PartitionState]) -> str:
-    return f"{pod.name} may have the last copy of {lost_with_pod} of {_shown(last)}; delete it to give them up"
+def _given_up(observed: ObservedCluster, broker_id: int, lost: str) -> str:
+    """Why records that go with a broker's pod keep it; empty when none go, or others have them, too."""
+    last = _last_copies(observed.topic_states, broker_id) if lost else []
+    if not last:
+        return ""
+    name = observed.brokers[broker_id].name
+    return f"{name} may have the last copy of {lost} of {_shown(last)}; delete it to give them up"
 
 
 def _last_copies(topics: Sequence[TopicState], broker_id: int) -> list[PartitionState]:
     return [p for topic in topics for p in topic.partitions if broker_id in p.replicas and set(p.isr) <= {broker_id}]
 
 
-def _claim_goes(observed: ObservedCluster, broker_id: int) -> bool:
-    """Whether its volume goes with its pod: somebody has deleted its claim, which stays for as long as a pod uses it."""
+def _lost_with(observed: ObservedCluster, broker_id: int, lost_with_pod: str = "") -> str:
+    """Which records go with this broker's pod: also those of its volume where somebody has deleted its claim, which stays for
+    only as long as a pod uses it.
+    """
     name = observed.names.claim(DATA_VOLUME, broker_id)
-    return any(claim["metadata"]["name"] == name and deleting(claim) for claim in observed.claims)
+    claim_goes = any(claim["metadata"]["name"] == name and deleting(claim) for claim in observed.claims)
+    return lost_with_pod or ("records" if claim_goes else "")
 
 
 def _shown(partitions: Sequence[PartitionState]) -> str:

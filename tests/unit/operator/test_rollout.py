@@ -171,7 +171,7 @@ class TestClaims:
         """Somebody deleted a claim: its pod is all that keeps the volume."""
         world = rolling()
         world.topic("bank", ([0], [0]))
-        claim = world.objects["PersistentVolumeClaim", "data-demo-broker-0"]
+        claim = world.data_claim(0)
         claim["metadata"]["deletionTimestamp"] = stamp(world.now)
         assert "demo-broker-0" not in replaced(world)
         for _ in range(20):

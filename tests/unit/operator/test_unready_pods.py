@@ -223,3 +223,17 @@ class TestSeveralRun:
         assert replaced(world) == ["demo-broker-1"]
         world.controller_signs = Signs(None, 30.0)
         assert replaced(world) == []
+
+    def test_without_a_controller_a_claim_that_goes_keeps_its_pod(self) -> None:
+        """Nobody knows whether others have what is on its volume; of the rest one is taken."""
+        world = self.world(0, 1, 2)
+        world.controller_signs = Signs(None, 30.0)
+        world.wait(101)
+        assert replaced(world) == ["demo-broker-0"]
+        world.data_claim(0)["metadata"]["deletionTimestamp"] = stamp(world.now)
+        assert replaced(world) == ["demo-broker-1"]
+        for broker_id in (1, 2):
+            world.data_claim(broker_id)["metadata"]["deletionTimestamp"] = stamp(world.now)
+        assert replaced(world) == []
+        world.step()
+        assert world.condition("RolloutBlocked")[1] == "ControllerAway"
