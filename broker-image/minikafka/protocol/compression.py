@@ -1,7 +1,7 @@
 """The codecs of record batches: none, gzip, snappy, lz4, zstd.
 
-Only cold paths look inside a batch, so the packages are imported on first use. gzip comes with Python, the others with
-`cramjam`; where that is missing they raise `UnsupportedCompression`, which says how to get it.
+gzip comes with Python, the others with `cramjam`, imported on first use; where that is missing they raise
+`UnsupportedCompression`, which says how to get it. What is decompressed is bounded: a kilobyte may hold a gigabyte of zeros.
 """
 
 from __future__ import annotations
@@ -21,6 +21,15 @@ LZ4_BLOCK_BYTES = 64 * 1024
 LZ4_STORED_FLAG = 0x80000000
 GZIP_WINDOW = 31
 """zlib's window bits for the gzip container."""
+DECOMPRESSED_BYTES_MAX = 1 << 26
+"""How much a batch may hold where nothing else is said: twice what a Java producer buffers by default for all its batches."""
+FIRST_BUFFER_BYTES = 1 << 16
+"""Neither lz4's nor zstd's frames say how much they hold: a first buffer that mostly suffices, ..."""
+FIRST_BUFFER_RATIO = 4
+BUFFER_GROWTH = 8
+"""... and by how much the next one is larger."""
+BUFFER_TOO_SMALL = "failed to write whole buffer"
+"""What cramjam says then (the words of Rust's standard library)."""
 
 
 class Codec(IntEnum):
@@ -41,6 +50,13 @@ class CorruptCompression(ValueError):
     """The compressed bytes do not decompress."""
 
 
+class DecompressedTooLarge(CorruptCompression):
+    """There is more in the compressed bytes than is allowed."""
+
+    def __init__(self, codec: int, bytes_max: int) -> None:
+        super().__init__(f"{Codec(codec).name.lower()}: more than {bytes_max} bytes when decompressed")
+
+
 def _cramjam(codec: int) -> Any:
     try:
         import cramjam
@@ -49,23 +65,58 @@ def _cramjam(codec: int) -> Any:
     return cramjam
 
 
-def decompress(codec: int, data: bytes) -> bytes:
-    """The plain bytes. Raises UnsupportedCompression, CorruptCompression."""
+def decompress(
+    codec: int, data: bytes | bytearray | memoryview, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> bytes | bytearray | memoryview:
+    """The plain bytes, at most `bytes_max` of them.
+
+    Raises UnsupportedCompression, CorruptCompression, DecompressedTooLarge; no more than `bytes_max` bytes are made before it.
+    """
     if codec == Codec.NONE:
         return data
     if codec > Codec.ZSTD:
         raise UnsupportedCompression(f"compression codec {codec} is unknown")
     try:
         if codec == Codec.GZIP:
-            return zlib.decompress(data, GZIP_WINDOW)
+            return _decompress_gzip(data, bytes_max)
         cramjam = _cramjam(codec)
         if codec == Codec.SNAPPY:
-            return _decompress_snappy(cramjam, data)
-        return bytes(cramjam.lz4.decompress(data) if codec == Codec.LZ4 else cramjam.zstd.decompress(data))
-    except UnsupportedCompression:
+            return _decompress_snappy(cramjam, data, bytes_max)
+        return _decompress_frame(cramjam.lz4 if codec == Codec.LZ4 else cramjam.zstd, codec, data, bytes_max)
+    except (UnsupportedCompression, DecompressedTooLarge):
         raise
     except Exception as error:  # zlib.error, and cramjam's own exception class, which is no ValueError
         raise CorruptCompression(f"{Codec(codec).name.lower()}: {error}") from error
+
+
+def _decompress_gzip(data: bytes | bytearray | memoryview, bytes_max: int) -> bytes:
+    """Several members may follow each other, as for Java's `GZIPInputStream`."""
+    plain = b""
+    while True:
+        stream = zlib.decompressobj(GZIP_WINDOW)
+        plain += stream.decompress(data, bytes_max - len(plain) + 1)
+        if len(plain) > bytes_max:
+            raise DecompressedTooLarge(Codec.GZIP, bytes_max)
+        if not stream.eof:
+            raise CorruptCompression("it ends early")
+        data = stream.unused_data
+        if not data:
+            return plain
+
+
+def _decompress_frame(algorithm: Any, codec: int, data: bytes | bytearray | memoryview, bytes_max: int) -> memoryview:
+    """lz4 and zstd, into a buffer that grows."""
+    size = min(bytes_max, max(FIRST_BUFFER_BYTES, len(data) * FIRST_BUFFER_RATIO))
+    while True:
+        buffer = bytearray(size)
+        try:
+            return memoryview(buffer)[: algorithm.decompress_into(data, buffer)]
+        except Exception as error:
+            if BUFFER_TOO_SMALL not in str(error):
+                raise
+        if size == bytes_max:
+            raise DecompressedTooLarge(codec, bytes_max)
+        size = min(bytes_max, size * BUFFER_GROWTH)
 
 
 def compress(codec: int, data: bytes) -> bytes:
@@ -85,19 +136,25 @@ def compress(codec: int, data: bytes) -> bytes:
     return bytes(cramjam.zstd.compress(data))
 
 
-def _decompress_snappy(cramjam: Any, data: bytes) -> bytes:
-    if not data.startswith(XERIAL_MAGIC):
-        return bytes(cramjam.snappy.decompress_raw(data))
+def _decompress_snappy(cramjam: Any, data: bytes | bytearray | memoryview, bytes_max: int) -> bytes | bytearray:
+    snappy = cramjam.snappy
+    if data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        if snappy.decompress_raw_len(data) > bytes_max:
+            raise DecompressedTooLarge(Codec.SNAPPY, bytes_max)
+        return bytes(snappy.decompress_raw(data))
     out = bytearray()
     position = XERIAL_HEADER_BYTES
     while position < len(data):
         size = int.from_bytes(data[position : position + 4], "big")
         position += 4
         if position + size > len(data):
-            raise CorruptCompression("snappy: a block is longer than the batch")
-        out += cramjam.snappy.decompress_raw(data[position : position + size])
+            raise CorruptCompression("a block is longer than the batch")
+        block = data[position : position + size]
+        if len(out) + snappy.decompress_raw_len(block) > bytes_max:
+            raise DecompressedTooLarge(Codec.SNAPPY, bytes_max)
+        out += snappy.decompress_raw(block)
         position += size
-    return bytes(out)
+    return out
 
 
 def _compress_snappy(cramjam: Any, data: bytes) -> bytes:
