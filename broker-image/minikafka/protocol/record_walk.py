@@ -1,0 +1,112 @@
+"""A walk over the records of a batch that makes nothing of them: it finds out what a broker must know of records it stores.
+
+A leader validates every batch of a client (Kafka's `LogValidator`), which has to visit each record: the one place of the hot
+path that costs something for each of them. `_record_walk.c` is the same function, compiled when the project is installed where
+there is a C compiler; `walk_records` is that one, where it is there. `tests/unit/protocol/test_record_walk.py` holds both to the
+same answers on sound, damaged and random batches.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NOTHING, MALFORMED, OFFSETS = range(3)
+"""What is wrong with a batch: nothing; its bytes are no records, or not as many as are asked for; their offset deltas are
+not 0, 1, 2, ..."""
+
+INT64_MAX = 2**63 - 1
+
+
+class Walked(NamedTuple):
+    """What `walk_records` has found, up to the first problem. Timestamps in milliseconds."""
+
+    problem: int
+    """NOTHING, MALFORMED or OFFSETS."""
+    index: int
+    """Of the record with the problem; the number of records when there is none, or when something follows the last."""
+    largest_timestamp: int
+    """-1 when no record has one."""
+    smallest_timestamp: int
+    """Without those that are -1, which is no timestamp; 2**63-1 when no record has one."""
+    first_without_key: int
+    """The index of the first record without a key, or -1."""
+
+
+def walk_records_in_python(
+    body: bytes | bytearray | memoryview, position: int, count: int, base_timestamp: int
+) -> tuple[int, int, int, int, int]:
+    """Walk over `count` records, not compressed, from `position` to the end of `body`; the fields of a `Walked`.
+
+    Layout and checks of Kafka's `DefaultRecord.readFrom`, with its wrapping 64-bit timestamps.
+    """
+    end = len(body)
+    if not 0 <= position <= end:
+        raise ValueError("the position lies outside the buffer")
+    largest, smallest, keyless = -1, INT64_MAX, -1
+    for index in range(count):
+        try:
+            size, position = _varint(body, position, end, 32)
+            stop = position + size
+            if size < 1 or stop > end:
+                return MALFORMED, index, largest, smallest, keyless
+            delta, position = _varint(body, position + 1, stop, 64)
+            offset_delta, position = _varint(body, position, stop, 32)
+            length, position = _skip_field(body, position, stop)
+            if length < 0 and keyless < 0:
+                keyless = index
+            _, position = _skip_field(body, position, stop)
+            position = _skip_headers(body, position, stop)
+        except _DoesNotFit:
+            return MALFORMED, index, largest, smallest, keyless
+        if position != stop:
+            return MALFORMED, index, largest, smallest, keyless
+        if offset_delta != index:
+            return OFFSETS, index, largest, smallest, keyless
+        timestamp = (base_timestamp + delta + 2**63) % 2**64 - 2**63
+        largest = max(largest, timestamp)
+        if timestamp != -1:
+            smallest = min(smallest, timestamp)
+    return NOTHING if position == end else MALFORMED, max(count, 0), largest, smallest, keyless
+
+
+class _DoesNotFit(Exception):
+    """A number or a field runs over the end of its record."""
+
+
+def _varint(body: bytes | bytearray | memoryview, position: int, end: int, bits_max: int) -> tuple[int, int]:
+    raw = 0
+    for shift in range(0, bits_max, 7):
+        if position >= end:
+            break
+        byte = body[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            raw %= 1 << bits_max
+            return (raw >> 1) ^ -(raw & 1), position
+    raise _DoesNotFit
+
+
+def _skip_field(body: bytes | bytearray | memoryview, position: int, end: int) -> tuple[int, int]:
+    length, position = _varint(body, position, end, 32)
+    if length > end - position:
+        raise _DoesNotFit
+    return length, position + max(length, 0)
+
+
+def _skip_headers(body: bytes | bytearray | memoryview, position: int, end: int) -> int:
+    count, position = _varint(body, position, end, 32)
+    if not 0 <= count <= end - position:
+        raise _DoesNotFit
+    for _ in range(count):
+        length, position = _skip_field(body, position, end)
+        if length < 0:
+            raise _DoesNotFit  # a header must have a name
+        _, position = _skip_field(body, position, end)
+    return position
+
+
+try:
+    from minikafka.protocol._record_walk import walk_records
+except ImportError:
+    walk_records = walk_records_in_python
