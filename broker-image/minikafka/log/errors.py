@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
@@ -11,6 +13,9 @@ class LogError(Exception):
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 
+    record_errors: Sequence[tuple[int, str]] = ()
+    """The records of the batch that it is about: index within the batch, and why (KIP-467)."""
+
 
 class CorruptBatch(LogError):
     """The bytes are not a whole record batch, its CRC-32C does not match, or its records cannot be read."""
@@ -19,7 +24,7 @@ class CorruptBatch(LogError):
 
 
 class RecordTooLarge(LogError):
-    """The batch is larger than `max.message.bytes`."""
+    """The batch is larger than `max.message.bytes`, or holds far more than that when decompressed."""
 
     code = ErrorCode.MESSAGE_TOO_LARGE
 
@@ -31,13 +36,13 @@ class RecordListTooLarge(LogError):
 
 
 class UnsupportedCodec(LogError):
-    """The records of a batch cannot be looked at, for the package that knows their codec is not installed."""
+    """The package for a batch's codec is missing, or the version of the request has no such codec."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class InvalidRecord(LogError):
-    """The batch header contradicts itself or holds what a client must not send."""
+    """The batch contradicts itself, holds what is no record, or what a client must not send."""
 
     code = ErrorCode.INVALID_RECORD
 

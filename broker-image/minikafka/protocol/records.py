@@ -46,6 +46,8 @@ MAGIC_POSITION = 16
 CRC_POSITION = 17
 CRC_START = 21
 """First byte that the CRC covers: the attributes."""
+ATTRIBUTES_POSITION = CRC_START + 1
+"""The low byte of the attributes, which holds all that are in use."""
 MAX_TIMESTAMP_POSITION = 35
 RECORDS_COUNT_POSITION = 57
 
@@ -212,11 +214,12 @@ def varint(value: int) -> bytes:
 def parse_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     """The records of one whole batch, decompressed when need be.
 
-    Raises MalformedRecords, CorruptCompression, and UnsupportedCompression when the package for the codec is missing.
+    Raises MalformedRecords, CorruptCompression, DecompressedTooLarge, and UnsupportedCompression when the package for the codec
+    is missing.
     """
     view = memoryview(batch)
     header = read_header(view)
-    body = decompress(header.codec, bytes(view[HEADER_BYTES : header.size]))
+    body = bytes(decompress(header.codec, view[HEADER_BYTES : header.size]))
     position = 0
     for _ in range(header.records_count):
         size, position = read_varint(body, position)
@@ -329,6 +332,14 @@ def set_crc(batch: bytearray | memoryview) -> None:
 def set_log_append_time(batch: bytearray | memoryview, now_ms: int) -> None:
     """Stamp the broker's time on one whole, writable batch, and recompute its CRC
     (message.timestamp.type=LogAppendTime)."""
-    batch[CRC_START + 1] |= LOG_APPEND_TIME_FLAG
+    batch[ATTRIBUTES_POSITION] |= LOG_APPEND_TIME_FLAG
     struct.pack_into(">q", batch, MAX_TIMESTAMP_POSITION, now_ms)
+    set_crc(batch)
+
+
+def set_create_time(batch: bytearray | memoryview, max_timestamp_ms: int) -> None:
+    """Write the largest timestamp of its records into the header of one whole, writable batch, and recompute its CRC
+    (message.timestamp.type=CreateTime)."""
+    batch[ATTRIBUTES_POSITION] &= 0xFF ^ LOG_APPEND_TIME_FLAG
+    struct.pack_into(">q", batch, MAX_TIMESTAMP_POSITION, max_timestamp_ms)
     set_crc(batch)

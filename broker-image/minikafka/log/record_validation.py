@@ -1,0 +1,120 @@
+"""Validation of the records in a producer's batch, as Kafka's `LogValidator` does it for magic 2.
+
+What a broker can compute from the records is never taken from the client: a wrong MaxTimestamp would have records deleted before
+their time, producers forgotten, and searches by time answered wrongly. And what is no sequence of records is refused before it is
+acknowledged, for no consumer would get past it.
+
+Stricter than Kafka in one point (docs/limits.md): offset deltas have to be 0, 1, 2, ... Kafka stores others as they are in a
+batch that is not compressed, and answers UNKNOWN_SERVER_ERROR for a compressed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+from minikafka.log.config import LogConfig
+from minikafka.log.errors import InvalidRecord, InvalidTimestamp, LogError, RecordTooLarge, UnsupportedCodec
+from minikafka.protocol.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    CorruptCompression,
+    DecompressedTooLarge,
+    UnsupportedCompression,
+    decompress,
+)
+from minikafka.protocol.record_walk import NOTHING, OFFSETS, walk_records
+from minikafka.protocol.records import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_FLAG,
+    NO_TIMESTAMP,
+    MalformedRecords,
+    parse_records,
+    read_header,
+)
+
+DECOMPRESSED_RATIO_MAX = 8
+"""A batch may hold so many times `max.message.bytes` when decompressed, where that is more than 64 MiB."""
+ERRORS_SHOWN = 3
+"""Kafka's message shows as many; the answer lists them all."""
+
+
+def largest_timestamp(view: memoryview, header: tuple[int, ...], config: LogConfig, now_ms: int) -> int:
+    """Validate the records of a batch whose header and CRC have been checked; returns the largest timestamp in milliseconds.
+
+    Raises InvalidRecord, InvalidTimestamp, RecordTooLarge, UnsupportedCodec.
+    """
+    attributes = header[5]
+    if attributes & COMPRESSION_MASK:
+        body = _decompressed(view, attributes & COMPRESSION_MASK, config)
+        problem, index, largest, smallest, keyless = walk_records(body, 0, header[12], header[7])
+    else:
+        problem, index, largest, smallest, keyless = walk_records(view, HEADER_BYTES, header[12], header[7])
+    if attributes & LOG_APPEND_TIME_FLAG:
+        largest = smallest = header[8]  # it stands for the timestamp of every record
+    if (
+        problem
+        or keyless >= 0
+        or largest - now_ms > config.message_timestamp_after_max_ms
+        or now_ms - smallest > config.message_timestamp_before_max_ms
+        or attributes & LOG_APPEND_TIME_FLAG
+    ):
+        if problem != NOTHING:
+            _refuse_bytes(problem, index, header[12])
+        _refuse_records(view, config, now_ms)
+    return largest
+
+
+def _decompressed(view: memoryview, codec: int, config: LogConfig) -> bytes | bytearray | memoryview:
+    bytes_max = max(DECOMPRESSED_BYTES_MAX, config.max_message_bytes * DECOMPRESSED_RATIO_MAX)
+    try:
+        return decompress(codec, view[HEADER_BYTES:], bytes_max)
+    except DecompressedTooLarge as error:
+        raise RecordTooLarge(f"the batch is too large: {error}") from error
+    except UnsupportedCompression as error:
+        raise UnsupportedCodec(str(error)) from error
+    except CorruptCompression as error:
+        raise InvalidRecord(f"the records cannot be decompressed: {error}") from error
+
+
+def _refuse_bytes(problem: int, index: int, count: int) -> NoReturn:
+    if problem == OFFSETS:
+        raise _refused(InvalidRecord, [(index, f"the offset delta of record {index} is not {index}")])
+    if index == count:
+        raise InvalidRecord(f"something follows the last of {count} records")
+    raise InvalidRecord(f"record {index} of {count} is no whole record")
+
+
+def _refuse_records(view: memoryview, config: LogConfig, now_ms: int) -> None:
+    """Raise for the records that this topic does not take; return when it takes them all."""
+    try:
+        wrong = list(_record_errors(view, config, now_ms))
+    except MalformedRecords as error:  # what the walk has not found, so never
+        raise InvalidRecord(str(error)) from error
+    if any(kind is InvalidTimestamp for kind, _, _ in wrong):
+        raise _refused(InvalidTimestamp, [(index, message) for _, index, message in wrong])
+    if wrong:
+        raise _refused(InvalidRecord, [(index, message) for _, index, message in wrong])
+
+
+def _refused(kind: type[LogError], errors: list[tuple[int, str]]) -> LogError:
+    error = kind("; ".join(message for _, message in errors[:ERRORS_SHOWN]))
+    error.record_errors = errors
+    return error
+
+
+def _record_errors(view: memoryview, config: LogConfig, now_ms: int) -> Iterator[tuple[type[LogError], int, str]]:
+    """(error, index within the batch, message), one for each record: `LogValidator.validateKey` and `validateTimestamp`."""
+    client_says_append_time = read_header(view).log_append_time
+    for index, record in enumerate(parse_records(view)):
+        if config.compact and record.key is None:
+            yield InvalidRecord, index, f"record {index} has no key, and the topic is compacted"
+        elif config.log_append_time or record.timestamp == NO_TIMESTAMP:
+            if client_says_append_time:
+                yield InvalidTimestamp, index, "a producer must not set the timestamp type to LogAppendTime"
+        elif not (
+            -config.message_timestamp_after_max_ms
+            <= now_ms - record.timestamp
+            <= config.message_timestamp_before_max_ms
+        ):
+            yield InvalidTimestamp, index, f"timestamp {record.timestamp} is too far from the broker's {now_ms}"

@@ -1,0 +1,178 @@
+"""Records of a producer's batch: what a leader computes from them, and which it refuses (Kafka's `LogValidator`)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import pytest
+from minikafka.log.config import LogConfig
+from minikafka.log.errors import InvalidRecord, InvalidTimestamp, LogError, RecordTooLarge
+from minikafka.log.filesystem import MemoryFileSystem
+from minikafka.log.log import Log
+from minikafka.protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
+from minikafka.protocol.records import (
+    ATTRIBUTES_POSITION,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_FLAG,
+    MAX_TIMESTAMP_POSITION,
+    RECORDS_COUNT_POSITION,
+    BatchHeader,
+    Record,
+    build_batch,
+    iterate_batches,
+    read_header,
+    set_crc,
+)
+
+from tests.unit.log.build import NOW_MS, open_log
+
+DAY_MS = 24 * 3600 * 1000
+LAST_OFFSET_DELTA_POSITION = 23
+codecs = pytest.mark.parametrize("codec", Codec, ids=[codec.name for codec in Codec])
+
+
+def rows(*timestamps: int, key: bytes | None = b"k") -> list[Record]:
+    return [Record(index, timestamp, key, b"v") for index, timestamp in enumerate(timestamps)]
+
+
+def with_header(batch: bytearray, position: int, form: str, value: int) -> bytearray:
+    struct.pack_into(form, batch, position, value)
+    set_crc(batch)
+    return batch
+
+
+def with_body(records: Sequence[Record], plain: bytes, codec: Codec) -> bytearray:
+    """A batch with the header of these records, and another body."""
+    batch = build_batch(records, codec=codec)[:HEADER_BYTES] + compress(codec, plain)
+    return with_header(batch, 8, ">i", len(batch) - 12)
+
+
+def stored(log: Log) -> BatchHeader:
+    (batch,) = iterate_batches(log.read(0, 10**8, log.log_end_offset).read())
+    assert batch.crc_matches()
+    assert len(list(batch.records())) == batch.header.records_count
+    return batch.header
+
+
+def refuse(log: Log, batch: bytearray, kind: type[LogError], match: str) -> LogError:
+    with pytest.raises(kind, match=match) as caught:
+        log.append_as_leader(batch, 0, NOW_MS)
+    assert log.log_end_offset == log.size_bytes == 0
+    return caught.value
+
+
+@codecs
+@pytest.mark.parametrize("said", [-1, 0, NOW_MS - 9000, NOW_MS + 60_000, 2**62])
+def test_max_timestamp_is_the_records_own_whatever_the_header_says(codec: Codec, said: int) -> None:
+    """Every Sarama before 1.45.1 leaves it unset: records were deleted and producers forgotten for that (27 A1)."""
+    log = open_log(MemoryFileSystem())
+    batch = build_batch(
+        rows(NOW_MS - 9000, NOW_MS - 4000, NOW_MS - 5000), codec=codec, producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    info = log.append_as_leader(with_header(batch, MAX_TIMESTAMP_POSITION, ">q", said), 0, NOW_MS)
+    assert info.max_timestamp == stored(log).max_timestamp == NOW_MS - 4000
+    found = log.offset_for_timestamp(NOW_MS - 8000, 3)
+    assert found is not None and found.offset == 1
+    log.roll()
+    assert log.delete_old_segments(NOW_MS, 3) == 0
+    assert log.producers.remove_expired(NOW_MS) == 0
+
+
+def test_records_without_timestamps_leave_none() -> None:
+    log = open_log(MemoryFileSystem())
+    log.append_as_leader(with_header(build_batch(rows(-1, -1)), MAX_TIMESTAMP_POSITION, ">q", NOW_MS), 0, NOW_MS)
+    assert stored(log).max_timestamp == -1
+
+
+def test_the_timestamp_type_is_the_topics() -> None:
+    log = open_log(MemoryFileSystem())
+    batch = build_batch(rows(NOW_MS - 9000, NOW_MS - 4000))
+    batch[ATTRIBUTES_POSITION] |= LOG_APPEND_TIME_FLAG
+    set_crc(batch)
+    log.append_as_leader(batch, 0, NOW_MS)
+    assert not stored(log).log_append_time
+    assert stored(log).max_timestamp == NOW_MS - 4000
+
+
+def test_who_sets_log_append_time_where_the_broker_does_is_refused() -> None:
+    log = open_log(MemoryFileSystem(), LogConfig(message_timestamp_type="LogAppendTime"))
+    batch = build_batch(rows(NOW_MS))
+    batch[ATTRIBUTES_POSITION] |= LOG_APPEND_TIME_FLAG
+    set_crc(batch)
+    refuse(log, batch, InvalidTimestamp, "must not set the timestamp type")
+
+
+@pytest.mark.parametrize("timestamp", [NOW_MS + 2 * 3600 * 1000, NOW_MS - 2 * DAY_MS])
+@codecs
+def test_each_records_timestamp_is_held_against_the_limits(codec: Codec, timestamp: int) -> None:
+    log = open_log(MemoryFileSystem(), LogConfig(message_timestamp_before_max_ms=DAY_MS))
+    batch = build_batch(rows(NOW_MS, timestamp, NOW_MS, timestamp), codec=codec)
+    with_header(batch, MAX_TIMESTAMP_POSITION, ">q", NOW_MS)
+    error = refuse(log, batch, InvalidTimestamp, f"timestamp {timestamp} is too far from the broker's {NOW_MS}")
+    assert [index for index, _ in error.record_errors] == [1, 3]
+
+
+@codecs
+def test_a_compacted_topic_takes_no_record_without_a_key(codec: Codec) -> None:
+    for policy in ("compact", "compact,delete"):
+        log = open_log(MemoryFileSystem(), LogConfig(cleanup_policy=policy))
+        batch = build_batch([*rows(NOW_MS), Record(1, NOW_MS, None, b"v")], codec=codec)
+        error = refuse(log, batch, InvalidRecord, "record 1 has no key")
+        assert [index for index, _ in error.record_errors] == [1]
+        log.append_as_leader(build_batch(rows(NOW_MS)), 0, NOW_MS)
+    log = open_log(MemoryFileSystem())
+    log.append_as_leader(build_batch(rows(NOW_MS, key=None), codec=codec), 0, NOW_MS)
+
+
+@codecs
+def test_records_that_are_not_what_the_header_says(codec: Codec) -> None:
+    log = open_log(MemoryFileSystem())
+    three = rows(NOW_MS, NOW_MS, NOW_MS)
+    plain = bytes(build_batch(three)[HEADER_BYTES:])
+    for count, match in ((2, "something follows the last of 2 records"), (4, "record 3 of 4 is no whole record")):
+        batch = build_batch(three, codec=codec)
+        struct.pack_into(">i", batch, LAST_OFFSET_DELTA_POSITION, count - 1)
+        refuse(log, with_header(batch, RECORDS_COUNT_POSITION, ">i", count), InvalidRecord, match)
+    refuse(log, with_body(three, b"no records at all", codec), InvalidRecord, "record 0 of 3 is no whole record")
+    refuse(
+        log,
+        with_body(three, plain[: len(plain) // 3] * 3, codec),
+        InvalidRecord,
+        "the offset delta of record 1 is not 1",
+    )
+    log.append_as_leader(with_body(three, plain, codec), 0, NOW_MS)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+def test_what_does_not_decompress_is_refused(codec: Codec) -> None:
+    """Kafka answers UNKNOWN_SERVER_ERROR; this one, too, is not retried by any client."""
+    batch = build_batch(rows(NOW_MS), codec=codec)[:HEADER_BYTES] + b"nothing of that kind"
+    refuse(
+        open_log(MemoryFileSystem()), with_header(batch, 8, ">i", len(batch) - 12), InvalidRecord, codec.name.lower()
+    )
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+def test_what_decompresses_into_too_much_is_refused(codec: Codec) -> None:
+    log = open_log(MemoryFileSystem(), LogConfig(max_message_bytes=1 << 23))
+    batch = with_body(rows(NOW_MS), bytes(DECOMPRESSED_BYTES_MAX + 1), codec)
+    refuse(log, batch, RecordTooLarge, f"more than {DECOMPRESSED_BYTES_MAX} bytes when decompressed")
+
+
+def test_a_larger_topic_may_hold_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minikafka.log.record_validation.DECOMPRESSED_BYTES_MAX", 1000)
+    log = open_log(MemoryFileSystem(), LogConfig(max_message_bytes=300))
+    large = [Record(0, NOW_MS, b"k", b"v" * 2000)]
+    log.append_as_leader(build_batch(large, codec=Codec.LZ4), 0, NOW_MS)
+    refuse_more = [Record(0, NOW_MS, b"k", b"v" * 2500)]
+    with pytest.raises(RecordTooLarge, match="more than 2400 bytes"):
+        log.append_as_leader(build_batch(refuse_more, codec=Codec.LZ4), 0, NOW_MS)
+
+
+def test_what_is_right_keeps_its_crc() -> None:
+    log = open_log(MemoryFileSystem())
+    batch = build_batch(rows(NOW_MS, NOW_MS + 1))
+    crc = read_header(batch).crc
+    log.append_as_leader(batch, 0, NOW_MS)
+    assert stored(log).crc == crc
