@@ -7,12 +7,18 @@ formats that were removed by KIP-896, so they answer UNSUPPORTED_VERSION, as Apa
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.records import ATTRIBUTES_POSITION, COMPRESSION_MASK, TRANSACTIONAL_FLAG, Codec
 from minikafka.protocol.wire import MalformedRequest, compact_string, legacy_string, read_uvarint, skip_tags, uvarint
 
 MIN_SUPPORTED = 3
 MAX_SUPPORTED = 12
+ZSTD_VERSION_MIN = 7
+"""The first version whose batches may be compressed by zstd (KIP-110)."""
+RECORD_ERRORS_VERSION = 8
+"""The first version that names the records an error is about (KIP-467)."""
 
 _i16 = struct.Struct(">h").unpack_from
 _i32 = struct.Struct(">i").unpack_from
@@ -39,7 +45,9 @@ class ProduceRequest:
 class PartitionResult:
     """The answer for one partition; offsets are -1 when nothing was appended."""
 
-    __slots__ = ("base_offset", "current_leader", "error", "index", "log_append_time", "log_start_offset", "message")
+    __slots__ = (
+        "base_offset", "current_leader", "error", "index", "log_append_time", "log_start_offset", "message", "record_errors",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -50,6 +58,7 @@ class PartitionResult:
         log_start_offset: int = -1,
         message: str | None = None,
         current_leader: tuple[int, int] | None = None,
+        record_errors: Sequence[tuple[int, str]] = (),
     ) -> None:
         self.index = index
         self.error = error
@@ -58,6 +67,7 @@ class PartitionResult:
         self.log_start_offset = log_start_offset
         self.message = message
         self.current_leader = current_leader
+        self.record_errors = record_errors
 
 
 def decode_produce(frame: memoryview, position: int, version: int) -> ProduceRequest:
@@ -190,16 +200,46 @@ def _encode_result(out: bytearray, version: int, result: PartitionResult) -> Non
         out += _result_v2(result.index, result.error, result.base_offset, result.log_append_time)
         return
     out += _result(result.index, result.error, result.base_offset, result.log_append_time, result.log_start_offset)
-    if version >= 9:
-        out.append(1)  # record_errors: empty
-        out += compact_string(result.message) if result.message is not None else b"\0"
-        if version >= 10 and result.current_leader is not None:
-            out += _leader_tag(1, 0, 9, *result.current_leader, 0)
-        else:
-            out.append(0)
-    elif version == 8:
-        out += b"\0\0\0\0"
+    if version < RECORD_ERRORS_VERSION:
+        return
+    if version < 9:
+        out += struct.pack(">i", len(result.record_errors))
+        for index, why in result.record_errors:
+            out += struct.pack(">i", index) + legacy_string(why)
         out += legacy_string(result.message)
+        return
+    out += uvarint(len(result.record_errors) + 1)
+    for index, why in result.record_errors:
+        out += struct.pack(">i", index) + compact_string(why) + b"\0"
+    out += compact_string(result.message) if result.message is not None else b"\0"
+    if version >= 10 and result.current_leader is not None:
+        out += _leader_tag(1, 0, 9, *result.current_leader, 0)
+    else:
+        out.append(0)
+
+
+def has_transactional_records(request: ProduceRequest) -> bool:
+    """Whether a batch says that it belongs to a transaction. Only the first of each partition counts: there may be no other."""
+    for _, partitions in request.topics:
+        for _, records in partitions:
+            if (
+                records is not None
+                and len(records) > ATTRIBUTES_POSITION
+                and records[ATTRIBUTES_POSITION] & TRANSACTIONAL_FLAG
+            ):
+                return True
+    return False
+
+
+def has_zstd_records(request: ProduceRequest) -> bool:
+    """Whether the batch of a partition is compressed by zstd."""
+    return any(
+        records is not None
+        and len(records) > ATTRIBUTES_POSITION
+        and records[ATTRIBUTES_POSITION] & COMPRESSION_MASK == Codec.ZSTD
+        for _, partitions in request.topics
+        for _, records in partitions
+    )
 
 
 def errors_for(request: ProduceRequest, code: ErrorCode) -> list[tuple[str, list[PartitionResult]]]:

@@ -160,7 +160,7 @@ class ReplicaManager:
             info = leader.append(records, now_ms, now)
         except LogError as error:
             self._disk_refused(partition, error)
-            return PartitionResult(index, error.code, message=str(error)), -1
+            return PartitionResult(index, error.code, message=str(error), record_errors=error.record_errors), -1
         traffic = partition.traffic
         traffic.bytes_in += info.bytes
         traffic.messages_in += info.records

@@ -98,7 +98,10 @@ def test_a_name_that_is_no_utf8_is_malformed(version: int) -> None:
 def test_produce_responses_are_what_kio_reads(version: int) -> None:
     results = [
         ("orders", [produce.PartitionResult(0, 0, 41, 1_700_000_000_000, 5), produce.PartitionResult(7, 3)]),
-        ("ünïcode", [produce.PartitionResult(2, 87, message="bad record")]),
+        (
+            "ünïcode",
+            [produce.PartitionResult(2, 87, message="bad record", record_errors=[(3, "no key"), (5, "nor here")])],
+        ),
     ]
     frame = produce.encode_produce_response(version, 77, results)
     read = messages.decode_response(PRODUCE, version, body_of(PRODUCE, version, frame))
@@ -115,6 +118,9 @@ def test_produce_responses_are_what_kio_reads(version: int) -> None:
         assert (first.log_start_offset, second.log_start_offset) == (5, -1)
     if version >= 8:
         assert (first.error_message, third.error_message) == (None, "bad record")
+        assert not first.record_errors
+        named = [(e.batch_index, e.batch_index_error_message) for e in third.record_errors]
+        assert named == [(3, "no key"), (5, "nor here")]
 
 
 @pytest.mark.parametrize("version", [v for v in PRODUCE_VERSIONS if v >= 10])

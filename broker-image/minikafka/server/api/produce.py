@@ -1,4 +1,5 @@
-"""Produce, from the frame to its answer. Transactions are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+"""Produce, from the frame to its answer. Transactions are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: a request with a
+transactional id, and one with a batch that says it belongs to a transaction (`KafkaApis.handleProduceRequest`).
 
 It is handled where it is read, without a task: the records stay views into the receive buffer, which are valid only until
 `serve` returns (`replication/replicas.py` appends them before that). With acks=0 nothing is answered; after an error Kafka
@@ -36,8 +37,10 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     refused = ErrorCode.NONE
     if request.acks not in ACKS:
         refused = ErrorCode.INVALID_REQUIRED_ACKS
-    elif request.transactional_id is not None:
+    elif request.transactional_id is not None or codec.has_transactional_records(request):
         refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif version < codec.ZSTD_VERSION_MIN and codec.has_zstd_records(request):
+        refused = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if refused:
         connection.stats.rejected_bytes += sum(len(records or b"") for _, row in request.topics for _, records in row)
         _answer(connection, slot, header, request, codec.errors_for(request, refused))

@@ -1,0 +1,60 @@
+"""Batches that a client must not send, over the wire: the request's error, and what it says of single records."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from minikafka.metadata.image import PartitionState
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.records import TRANSACTIONAL_FLAG, Codec, Record, build_batch
+
+from tests.interop.raw_client import ProducerState, record_batch
+from tests.unit.wire.client import ALL, PRODUCE, Client
+from tests.unit.wire.stage import Stage
+
+NOW_MS = int(time.time() * 1000)
+ALONE = PartitionState((1,), (1,), 1, leader_epoch=3, partition_epoch=5)
+
+
+async def sent(client: Client, *batches: bytes, version: int = 9) -> list[Any]:
+    """The answer for each partition of a Produce; every batch goes to partition 0."""
+    rows = [{"index": 0, "records": batch} for batch in batches]
+    values = {"acks": ALL, "timeout": 1000, "topic_data": [{"name": "t", "partition_data": rows}]}
+    return list((await client.ask(PRODUCE, values, version)).responses[0].partition_responses)
+
+
+async def test_a_transactional_batch_without_a_transactional_id(stage: Stage) -> None:
+    """27 A3: Kafka refuses the whole request, before anything of it is written."""
+    await stage.start()
+    await stage.partition(ALONE)
+    client = await stage.client()
+    transactional = record_batch([b"x"], attributes=TRANSACTIONAL_FLAG, producer=ProducerState(77, 0, 0))
+    for row in await sent(client, record_batch([b"a"]), transactional):
+        assert row.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    (row,) = await sent(client, record_batch([b"a"]))
+    assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 0)
+
+
+async def test_zstd_before_the_version_that_has_it(stage: Stage) -> None:
+    """KIP-110."""
+    await stage.start()
+    await stage.partition(ALONE)
+    client = await stage.client()
+    batch = bytes(build_batch([Record(0, NOW_MS, b"k", b"v")], codec=Codec.ZSTD))
+    (row,) = await sent(client, batch, version=6)
+    assert row.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    (row,) = await sent(client, batch, version=7)
+    assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 0)
+
+
+async def test_the_records_at_fault_are_named(stage: Stage) -> None:
+    """KIP-467."""
+    await stage.start()
+    await stage.partition(ALONE)
+    client = await stage.client()
+    far = NOW_MS + 10**9
+    records = [Record(0, far, b"k", b"v"), Record(1, NOW_MS, b"k", b"v"), Record(2, far, b"k", b"v")]
+    (row,) = await sent(client, bytes(build_batch(records)))
+    assert row.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in row.record_errors] == [0, 2]
