@@ -95,6 +95,8 @@ QUICK = {
     "restart-remembers-one-batch": {"B16 producer state"},
     "wait-for-first-partition": {"A15 ack-offset"},
     "lose-partition-error": {"A19 acknowledged-unwritten"},
+    "trust-headers": {"A19 acknowledged-unwritten"},
+    "trust-records": {"A20 unreadable"},
     "offsets-by-name": {"B20 DeletedByRequest", "B30 FlushedIsKept"},
     "group-load-to-hw": GROUPS,
     "group-load-beginning": GROUPS,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from minikafka.controller.workspace import Event
+from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import Record, build_batch
 from minikafka_chaos.simulation.checker import Violation
 
@@ -36,6 +37,11 @@ def acknowledged_at_the_offset_of_another(scene: Scene) -> None:
     offset = view.recent_batches[producer.producer_id][-1].first_offset
     scene.checker.clients.answered(producer, producer.crc, offset)  # there it is
     scene.checker.clients.answered(producer, producer.crc, offset + 1)
+
+
+def a_batch_without_records_is_acknowledged(scene: Scene) -> None:
+    scene.checker.clients.refused_if_wrong(scene.tp, ErrorCode.INVALID_RECORD, -1)
+    scene.checker.clients.refused_if_wrong(scene.tp, ErrorCode.NONE, scene.end)
 
 
 def a_leader_cuts_its_own_log(scene: Scene) -> None:
@@ -116,6 +122,7 @@ def a_broker_that_stands_still_stays(scene: Scene) -> None:
 WRONG: dict[str, Callable[[Scene], None]] = {
     "A19 acknowledged-unwritten": acknowledged_and_written_nowhere,
     "A19 acknowledged-unwritten, elsewhere": acknowledged_at_the_offset_of_another,
+    "A20 unreadable": a_batch_without_records_is_acknowledged,
     "B14 offsets, of a leader": a_leader_cuts_its_own_log,
     "B34 UncleanAtLast": elected_though_another_is_eligible,
     "B34 UncleanAtLast, in name only": a_clean_election_is_called_unclean,

@@ -107,6 +107,11 @@ class ClientChecks:
                 f"wrote it; acks={producer.acks}",
             )
 
+    def refused_if_wrong(self, tp: TopicPartition, error: int, offset: int) -> None:
+        """The answer to a batch whose records are not what its header says: anything but an acknowledgement (A20)."""
+        if not error:
+            self.checker.fail("A20 unreadable", f"{tp}: a batch that no consumer can read is acknowledged at {offset}")
+
     def acknowledged(self, producer: Send, crc: int, offset: int) -> None:
         """A positive answer to a producer that sends all the time."""
         if producer.acks == -1:

@@ -21,6 +21,7 @@ from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.metadata_client import Client
 from minikafka_chaos.simulation.network import CLIENT, Reply
+from minikafka_chaos.simulation.wrong_batches import as_sent
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -39,7 +40,8 @@ def batch_of(
     epoch: int = NO_PRODUCER_EPOCH,
     sequence: int = NO_SEQUENCE,
 ) -> tuple[bytes, int]:
-    """A batch with these values and its CRC, which leaders do not change: they stamp what lies outside it."""
+    """A batch with these values and its CRC, which leaders do not change: they stamp what lies outside it, and correct what a
+    client says wrongly (`wrong_batches.py`)."""
     records = [Record(i, now_ms, None, value.encode()) for i, value in enumerate(values)]
     batch = bytes(build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
     return batch, BatchHeader._make(HEADER.unpack_from(batch)).crc
@@ -132,12 +134,12 @@ class Producer(Client):
         if leader < 0:
             self.world.scheduler.at(RETRY, again)
             return
-        tp, acks = self.tp, self.acks
+        tp, acks, sent = self.tp, self.acks, as_sent(batch, self.order)
 
         def serve(broker: SimBroker, reply: Reply) -> None:
             nonlocal by_leader
             by_leader = self.world.checker.leads(broker.id, tp)
-            broker.leading.produce([(tp, batch)], acks, reply)
+            broker.leading.produce([(tp, sent)], acks, reply)
 
         self.world.network.request(CLIENT, leader, serve, answered, refused)
         self.world.scheduler.at(TIMEOUT, again)

@@ -54,6 +54,9 @@ INVARIANTS: Mapping[str, Invariant] = {
     "A19 acknowledged-unwritten": Invariant(
         "what is acknowledged, with acks=1 too, some leader has written at that offset", "Redpanda's log player"
     ),
+    "A20 unreadable": Invariant(
+        "a batch whose records are not what its header says is refused: no consumer would get past it", "Kafka's LogValidator"
+    ),
     "B1 LeaderInIsr": Invariant("a leader is in its ISR, at the controller and in its own view", "Kafka's TLA+ models"),
     "B2 WeakIsr": Invariant(
         "what any leader newly commits is on every member of its own view of the ISR", "Kafka's TLA+ models"

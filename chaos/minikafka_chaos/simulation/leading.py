@@ -177,7 +177,7 @@ class Leading:
                 reply((start.offset, end.offset, end.leader_epoch))
 
     def produce(self, parts: Sequence[tuple[TopicPartition, bytes]], acks: int, reply: Reply) -> None:
-        """A client's batches, one for a partition; ``reply`` gets a list of :data:`Produced`."""
+        """A client's batches; ``reply`` gets a list of :data:`Produced`."""
         world = self.broker.world
         waiting, before = began_to_wait(self.broker, parts)
 
@@ -197,7 +197,8 @@ def began_to_wait(
     broker: SimBroker, parts: Sequence[tuple[TopicPartition, bytes]]
 ) -> tuple[Waiting, list[tuple[HostedPartition, int]]]:
     """Before a produce is served: who waits, and each of its partitions with the log end offset that it has now."""
-    hosted = [partition for tp, _ in parts if (partition := broker.partitions.get(tp)) is not None]
+    asked = dict.fromkeys(tp for tp, _ in parts)
+    hosted = [partition for tp in asked if (partition := broker.partitions.get(tp)) is not None]
     deadline = broker.world.now + broker.world.produce_timeout
     return Waiting(deadline), [(partition, partition.log.log_end_offset) for partition in hosted]
 

@@ -23,6 +23,7 @@ from minikafka_chaos.simulation.clients import OUT_OF_SEQUENCE, RETRY, TIMEOUT, 
 from minikafka_chaos.simulation.leading import Produced
 from minikafka_chaos.simulation.metadata_client import Client
 from minikafka_chaos.simulation.network import CLIENT, Reply, Stream
+from minikafka_chaos.simulation.wrong_batches import as_sent, spoiled
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -255,13 +256,19 @@ class PipelinedProducer:
         connection = self._connections.setdefault(leader, _Connection(leader))
         request = _Request(batches)
         connection.requests.append(request)
-        parts = [(sent.lane.tp, sent.batch.data) for sent in batches]
+        parts = [(sent.lane.tp, as_sent(sent.batch.data, sent.batch.order)) for sent in batches]
+        wrong = [
+            (sent.lane.tp, data) for sent in batches if (data := spoiled(sent.batch.data, sent.batch.order)) is not None
+        ]
 
         def serve(broker: SimBroker, reply: Reply) -> None:
             request.led = [world.checker.leads(broker.id, tp) for tp, _ in parts]
-            broker.leading.produce(parts, acks, reply)
+            broker.leading.produce(parts + wrong, acks, reply)
 
         def answered(results: list[Produced]) -> None:
+            for (tp, _), (error, offset) in zip(wrong, results[len(parts) :], strict=True):
+                world.checker.clients.refused_if_wrong(tp, error, offset)
+            del results[len(parts) :]
             if self.deaf or self.random.random() < LOST_ANSWERS:
                 self._disconnect(connection)
             elif not connection.closed:

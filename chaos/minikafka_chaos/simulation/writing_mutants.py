@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from minikafka.log.errors import InvalidRecord
 from minikafka.log.log import AppendInfo
 from minikafka.log.manager import LogManager
+from minikafka.log.record_validation import largest_timestamp
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
+from minikafka.protocol.records import HEADER
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.leader import LeaderState
 from minikafka.replication.replicas import ReplicaManager
@@ -31,6 +34,33 @@ class _ReadsTheLastBatch(LogManager):
             if self.clean:
                 for _, state in log.producers:
                     del state.batches[:-1]
+
+
+class _TrustsHeaders(LeaderState):
+    """Looks into the records, and believes the header all the same."""
+
+    def append(self, records: memoryview, now_ms: int, now: float) -> AppendInfo:
+        log = self.partition.log
+        said = records.tobytes()
+        largest_timestamp(records, HEADER.unpack_from(records), log.config, now_ms)
+        return _as_it_came(self, memoryview(bytearray(said)), now_ms, now)
+
+
+class _TrustsRecords(LeaderState):
+    """Takes what the records of a batch are not."""
+
+    def append(self, records: memoryview, now_ms: int, now: float) -> AppendInfo:
+        said = bytearray(records)
+        try:
+            return super().append(records, now_ms, now)
+        except InvalidRecord:
+            return _as_it_came(self, memoryview(said), now_ms, now)
+
+
+def _as_it_came(leader: LeaderState, records: memoryview, now_ms: int, now: float) -> AppendInfo:
+    info = leader.partition.log.append_as_leader(records, leader.epoch, now_ms, internal=True)
+    leader.maybe_advance_high_watermark(now)
+    return info
 
 
 class _WaitsForTheFirstPartition(ReplicaManager):
@@ -82,6 +112,10 @@ WRITING_SEEDS = (
             rules_with(leader=_RemembersTheLastBatch)),
     BugSeed("restart-remembers-one-batch", "after a restart a broker knows the last batch of each producer only",
             "Kafka's ProducerStateManager, found here", rules_with(manager=_ReadsTheLastBatch)),
+    BugSeed("trust-headers", "MaxTimestamp of a client's batch header is believed", "Kafka's LogValidator, IBM/sarama #3108",
+            rules_with(leader=_TrustsHeaders)),
+    BugSeed("trust-records", "a batch is taken whose records are not what its header says", "Kafka's LogValidator",
+            rules_with(leader=_TrustsRecords)),
     BugSeed("wait-for-first-partition", "a produce for several partitions waits for the first of them", "Kafka's purgatory",
             rules_with(replicas=_WaitsForTheFirstPartition)),
     BugSeed("lose-partition-error", "a produce for several partitions answers one that was refused like the others",

@@ -131,7 +131,7 @@ class Gate:
     # -- what clients ask -----------------------------------------------------------------------------------------------
 
     def produce(self, parts: Sequence[tuple[TopicPartition, bytes]], acks: int, reply: Reply) -> None:
-        """A client's batches, one for a partition; ``reply`` gets a list of :data:`Produced`."""
+        """A client's batches; ``reply`` gets a list of :data:`Produced`."""
         waiting, before = began_to_wait(self.broker, parts)
 
         def answered(answer: messages.Entity) -> None:
