@@ -44,7 +44,7 @@ class CompiledParts(BuildHookInterface[Any]):
 def _compile(folder: Path) -> Path:
     from setuptools import Distribution, Extension
 
-    extension = Extension(NAME, [str(folder / f"{NAME}.c")], py_limited_api=True, extra_compile_args=["-O2"])
+    extension = Extension(NAME, [str(folder / f"{NAME}.c")], py_limited_api=True, extra_compile_args=["-O2", "-g0"])
     distribution = Distribution({"name": NAME, "ext_modules": [extension]})
     command = distribution.get_command_obj("build_ext")
     command.build_lib = str(folder)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+__all__ = ["INT64_MAX", "MALFORMED", "NOTHING", "OFFSETS", "Walked", "walk_records", "walk_records_in_python"]
+
 NOTHING, MALFORMED, OFFSETS = range(3)
 """What is wrong with a batch: nothing; its bytes are no records, or not as many as are asked for; their offset deltas are
 not 0, 1, 2, ..."""
@@ -22,8 +24,8 @@ class Walked(NamedTuple):
 
     problem: int
     """NOTHING, MALFORMED or OFFSETS."""
-    index: int
-    """Of the record with the problem; the number of records when there is none, or when something follows the last."""
+    record: int
+    """The index of the one with the problem; the number of records when there is none, or when something follows the last."""
     largest_timestamp: int
     """-1 when no record has one."""
     smallest_timestamp: int
