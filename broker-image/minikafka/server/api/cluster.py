@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.brokers import Registration
 from minikafka.controller.heartbeats import Heartbeats
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
@@ -127,8 +128,8 @@ def _proposal(broker: Broker, topic_id: bytes, part: Any) -> IsrProposal:
 
 
 SPECS = (
-    (ApiSpec(60, "DescribeCluster", 0, 2), describe_cluster),
-    (ApiSpec(62, "BrokerRegistration", 0, 4, inter_broker=True), register),
-    (ApiSpec(63, "BrokerHeartbeat", 0, 1, inter_broker=True), heartbeat),
-    (ApiSpec(56, "AlterPartition", 2, 3, inter_broker=True), alter_partition),
+    (ApiSpec(ApiKey.DESCRIBE_CLUSTER, 0, 2), describe_cluster),
+    (ApiSpec(ApiKey.BROKER_REGISTRATION, 0, 4, inter_broker=True), register),
+    (ApiSpec(ApiKey.BROKER_HEARTBEAT, 0, 1, inter_broker=True), heartbeat),
+    (ApiSpec(ApiKey.ALTER_PARTITION, 2, 3, inter_broker=True), alter_partition),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.topics import NewTopic
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import ApiSpec
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(19, "CreateTopics", 2, 7)
+SPEC = ApiSpec(ApiKey.CREATE_TOPICS, 2, 7, controller_only=True)
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:

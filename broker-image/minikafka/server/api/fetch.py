@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol import fetch as codec
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchRequest, PartitionData
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
@@ -21,7 +22,7 @@ from minikafka.server.api.spec import ApiSpec
 if TYPE_CHECKING:
     from minikafka.server.connection import ClientConnection, Slot
 
-SPEC = ApiSpec(1, "Fetch", codec.MIN_SUPPORTED, codec.MAX_SUPPORTED)
+SPEC = ApiSpec(ApiKey.FETCH, codec.MIN_SUPPORTED, codec.MAX_SUPPORTED)
 
 FOLLOWER_FETCH = 1001
 """A Fetch of a broker, where requests are counted: Kafka tells it from a client's, too. No such key on the wire."""

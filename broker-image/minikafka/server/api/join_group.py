@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.groups.requests import GroupProtocol, JoinRequest
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages import millis
 from minikafka.server.api.spec import ApiSpec
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(11, "JoinGroup", 0, 9)
+SPEC = ApiSpec(ApiKey.JOIN_GROUP, 0, 9)
 
 NULLABLE_PROTOCOL_NAME = 7
 

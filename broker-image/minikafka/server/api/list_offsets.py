@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.offsets import list_offset
 from minikafka.server.api.spec import ApiSpec
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(2, "ListOffsets", 1, 10)
+SPEC = ApiSpec(ApiKey.LIST_OFFSETS, 1, 10)
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:

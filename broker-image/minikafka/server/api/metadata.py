@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.topics import NewTopic, check_topic_name
 from minikafka.metadata.image import NO_LEADER, TopicState
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.replicas import INTERNAL_TOPICS
 from minikafka.server.api.spec import ApiSpec
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(3, "Metadata", 0, 12)
+SPEC = ApiSpec(ApiKey.METADATA, 0, 12)
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.groups.records import NO_EPOCH, NO_TIMESTAMP, CommittedOffset
 from minikafka.groups.requests import CommitRequest
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.messages import millis
 from minikafka.protocol.types import TopicPartition
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(8, "OffsetCommit", 2, 9)
+SPEC = ApiSpec(ApiKey.OFFSET_COMMIT, 2, 9)
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:

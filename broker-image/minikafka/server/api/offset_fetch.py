@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.groups.records import NO_EPOCH, CommittedOffset
 from minikafka.groups.requests import FetchResult
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.server.api.spec import ApiSpec
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(9, "OffsetFetch", 1, 9)
+SPEC = ApiSpec(ApiKey.OFFSET_FETCH, 1, 9)
 
 GROUP_ERROR, MANY_GROUPS = 2, 8
 

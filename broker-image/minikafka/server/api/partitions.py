@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.change import Election
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import ApiSpec
 
@@ -88,7 +89,7 @@ async def list_reassignments(broker: Broker, ctx: RequestContext, request: Any) 
 
 
 SPECS = (
-    (ApiSpec(43, "ElectLeaders", 0, 2), elect),
-    (ApiSpec(45, "AlterPartitionReassignments", 0, 1), alter_reassignments),
-    (ApiSpec(46, "ListPartitionReassignments", 0, 0), list_reassignments),
+    (ApiSpec(ApiKey.ELECT_LEADERS, 0, 2, controller_only=True), elect),
+    (ApiSpec(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, controller_only=True), alter_reassignments),
+    (ApiSpec(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, controller_only=True), list_reassignments),
 )

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication import offsets as replication
 from minikafka.server.api.spec import ApiSpec
@@ -79,6 +80,6 @@ async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -
 
 
 SPECS = (
-    (ApiSpec(21, "DeleteRecords", 0, 2), delete_records),
-    (ApiSpec(35, "DescribeLogDirs", 1, 4), describe_log_dirs),
+    (ApiSpec(ApiKey.DELETE_RECORDS, 0, 2), delete_records),
+    (ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 4), describe_log_dirs),
 )
