@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_DNS, UUID, uuid4, uuid5
 
 from minikafka.groups.config import GroupConfig
 from minikafka.groups.placement import OFFSETS_TOPIC
@@ -54,6 +54,10 @@ class OneBroker:
             warn=self.warnings.append,
         )
         self.log_leaders: set[int] = set()
+        self.metadata = SimpleNamespace(name_of=self._name_of, id_of=lambda name: uuid5(NAMESPACE_DNS, name))
+
+    def _name_of(self, topic_id: UUID) -> str | None:
+        return next((name for name in self.topics if uuid5(NAMESPACE_DNS, name) == topic_id), None)
 
     def lead(self) -> None:
         for partition in range(PARTITIONS):

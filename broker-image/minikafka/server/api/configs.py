@@ -64,7 +64,6 @@ def _entry(entry: Any, synonyms: bool, documentation: bool) -> dict[str, Any]:
         "value": entry.value,
         "read_only": entry.read_only,
         "config_source": int(entry.source),
-        "is_default": entry.is_default,
         "is_sensitive": entry.is_sensitive,
         "synonyms": [{"name": s.name, "value": s.value, "source": int(s.source)} for s in entry.synonyms]
         if synonyms

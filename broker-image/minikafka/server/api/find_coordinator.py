@@ -25,7 +25,9 @@ KEY_TYPES = {1: "transactions", 2: "share groups"}
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     kind = getattr(request, "key_type", GROUP)
     if ctx.api_version < 4:
-        return await _find(broker, ctx, kind, request.key)
+        answer = await _find(broker, ctx, kind, request.key)
+        del answer["key"]
+        return answer
     return {"coordinators": [await _find(broker, ctx, kind, key) for key in request.coordinator_keys]}
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from minikafka.groups.requests import MemberIdentity
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import NO_REASONS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(ApiKey.LEAVE_GROUP, 0, 5)
+SPEC = ApiSpec(ApiKey.LEAVE_GROUP, 0, 5, unread={"members.reason": NO_REASONS})
 
 BATCHED = 3
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4)
+SPEC = ApiSpec(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, unread={"replica_id": "replicas and consumers are told the same"})
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""DeleteRecords 0 to 2 and DescribeLogDirs 1 to 4.
+"""DeleteRecords 0 to 2 and DescribeLogDirs 1 to 5.
 
 DeleteRecords moves the log start on the leader and answers at once with it; followers take it over with their next fetch
 (Kafka waits for them: a known difference, docs/limits.md).
@@ -64,7 +64,7 @@ async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -
             }
         )
     folder = str(broker.data_dirs[0])
-    found: dict[str, Any] = {"log_dir": os.path.abspath(folder)}
+    found: dict[str, Any] = {"log_dir": os.path.abspath(folder), "is_cordoned": False}
     try:
         disk = os.statvfs(folder)
     except OSError:  # it is gone, or cannot be looked at: Kafka's answer for such a directory
@@ -80,6 +80,11 @@ async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -
 
 
 SPECS = (
-    (ApiSpec(ApiKey.DELETE_RECORDS, 0, 2), delete_records),
-    (ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 4), describe_log_dirs),
+    (
+        ApiSpec(
+            ApiKey.DELETE_RECORDS, 0, 2, unread={"timeout": "the answer comes when the leader has moved its log start"}
+        ),
+        delete_records,
+    ),
+    (ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 5), describe_log_dirs),
 )

@@ -10,8 +10,11 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 NO_ACLS = "there are no ACLs, so authorized operations are not reported"
 NO_TRANSACTIONS = "there are no transactions"
-NO_GROUP_EPOCHS = "members of the new group protocol (KIP-848) have it, and that protocol is not served"
-ANSWERED_WHEN_DONE = "the answer comes when the work is done, which takes no longer than any client waits"
+NO_NEW_GROUPS = "only members of the new group protocol (KIP-848) have it, which is not served"
+NO_REASONS = "Kafka only writes it into its log"
+NO_DIRECTORY_IDS = "the controller does not know directories (KIP-858)"
+NO_ZOOKEEPER = "there is no ZooKeeper to come from"
+ANSWERED_WHEN_DONE = "the answer comes when the controller has committed it, or has given up its term"
 
 UNSET_EVERYWHERE: Mapping[str, str] = MappingProxyType({"throttle_time": "there are no quotas"})
 """Fields of responses that no API sets."""
