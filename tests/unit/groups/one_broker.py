@@ -25,6 +25,11 @@ PARTITIONS = 4
 BROKER_ID = 7
 
 
+def id_of(topic: str) -> UUID:
+    """The id of a topic."""
+    return uuid5(NAMESPACE_DNS, topic)
+
+
 class OneBroker:
     """A broker that leads every partition of ``__consumer_offsets``, with its log in memory."""
 
@@ -54,10 +59,10 @@ class OneBroker:
             warn=self.warnings.append,
         )
         self.log_leaders: set[int] = set()
-        self.metadata = SimpleNamespace(name_of=self._name_of, id_of=lambda name: uuid5(NAMESPACE_DNS, name))
-
-    def _name_of(self, topic_id: UUID) -> str | None:
-        return next((name for name in self.topics if uuid5(NAMESPACE_DNS, name) == topic_id), None)
+        self.metadata = SimpleNamespace(
+            name_of=lambda topic_id: next((name for name in self.topics if id_of(name) == topic_id), None),
+            id_of=lambda name: id_of(name) if name in self.topics else None,
+        )
 
     def lead(self) -> None:
         for partition in range(PARTITIONS):

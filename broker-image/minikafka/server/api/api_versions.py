@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-NO_FEATURE_LEVELS = "no feature has levels (features.py)"
+NO_FEATURE_LEVELS = "no feature has levels"
 
 SPEC = ApiSpec(
     ApiKey.API_VERSIONS,

@@ -39,7 +39,11 @@ def questions(topic: str, group: str, broker: int) -> dict[tuple[int, int], dict
         },
         (ApiKey.DESCRIBE_LOG_DIRS, 4): {"topics": None},
         (ApiKey.DESCRIBE_CLUSTER, 1): {"include_cluster_authorized_operations": False, "endpoint_type": 1},
-        (ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0): {"topics": [{"name": topic}], "response_partition_limit": 10, "cursor": None},
+        (ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0): {
+            "topics": [{"name": topic}],
+            "response_partition_limit": 10,
+            "cursor": None,
+        },
     }
 
 
