@@ -88,6 +88,7 @@ format: venv ## let ruff put files in form
 
 docs: venv ## write the generated pages in docs/ anew
 	@$(RUN) -m minikafka.telemetry.docs --write
+	@$(RUN) -m minikafka.server.api.docs --write
 	@$(RUN) -m tools.dashboards --write
 	@$(RUN) -m minikafka_chaos.simulation.docs --write
 	@$(RUN) -m minikafka_chaos.commands.generated_files --write

@@ -13,11 +13,12 @@ from confluent_kafka.admin import AdminClient
 from minikafka.cli.connection import BrokerConnection, NoAnswer
 from minikafka.config import BrokerConfig
 from minikafka.metadata.memory import MemoryStore
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.broker import Broker
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.clients import TopicPlan
 from minikafka_chaos.load.group_state import group_state
-from minikafka_chaos.load.topics import CREATE_TOPICS, TopicNotMade, create_new_topic, delete_topic, wait_for_leaders
+from minikafka_chaos.load.topics import TopicNotMade, create_new_topic, delete_topic, wait_for_leaders
 
 SECONDS_MAX = 60.0
 PLAN = TopicPlan("bank", 2, 1, config={"min.insync.replicas": "1"})
@@ -92,7 +93,7 @@ async def test_an_answer_that_was_lost(bootstrap: str, monkeypatch: pytest.Monke
 
     def request(self: BrokerConnection, api_key: int, newest: int, values: Mapping[str, Any]) -> Any:
         answer = ask(self, api_key, newest, values)
-        if api_key == CREATE_TOPICS and not lost:
+        if api_key == ApiKey.CREATE_TOPICS and not lost:
             lost.append(answer)
             raise NoAnswer("closed the connection")
         return answer

@@ -14,9 +14,9 @@ from typing import Any
 from minikafka.cli.arguments import endpoints
 from minikafka.cli.exits import UNKNOWN, CommandError
 from minikafka.protocol import messages
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.wire import MalformedRequest, request_frame
 
-API_VERSIONS = 18
 _RESPONSE_BYTES_MAX = 256 << 20
 
 
@@ -49,7 +49,7 @@ class BrokerConnection:
             NoAnswer: nothing, or nonsense, came back, or the broker does not have that API.
         """
         if not self._versions:
-            answer = self._exchange(API_VERSIONS, 0, {})
+            answer = self._exchange(ApiKey.API_VERSIONS, 0, {})
             self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
         low, high = self._versions.get(api_key, (1, 0))
         version = min(newest, high)
@@ -70,7 +70,7 @@ class BrokerConnection:
         except OSError as error:
             raise NoAnswer(error.strerror or str(error) or type(error).__name__) from error
         skip = (
-            5 if flexible and api_key != API_VERSIONS else 4
+            5 if flexible and api_key != ApiKey.API_VERSIONS else 4
         )  # response header v1 has tagged fields (none), v0 has not
         try:
             return messages.decode_response(api_key, version, answer[skip:])
@@ -100,7 +100,7 @@ def first_that_answers(bootstrap: str, timeout: float) -> Iterator[BrokerConnect
             continue
         with connection:
             try:
-                connection.request(API_VERSIONS, 0, {})
+                connection.request(ApiKey.API_VERSIONS, 0, {})
             except NoAnswer as refusal:
                 refusals.append(f"{host}:{port} ({refusal})")
                 continue

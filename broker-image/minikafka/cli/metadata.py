@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from minikafka.cli.connection import BrokerConnection, NoAnswer, first_that_answers
 from minikafka.cli.exits import UNKNOWN, CommandError
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
-METADATA = 3
-DESCRIBE_CLUSTER = 60
 _METADATA_NEWEST = 12
 _POLL_SECONDS = 0.05
 
@@ -81,7 +80,7 @@ def fetch_metadata(bootstrap: str, topics: Sequence[str] | None = None, timeout:
     }
     with first_that_answers(bootstrap, timeout) as connection:
         try:
-            answer = connection.request(METADATA, _METADATA_NEWEST, values)
+            answer = connection.request(ApiKey.METADATA, _METADATA_NEWEST, values)
         except NoAnswer as refusal:
             raise CommandError(UNKNOWN, f"{connection.address} {refusal}") from refusal
         unfenced = _unfenced(connection)
@@ -119,7 +118,7 @@ def fetch_metadata(bootstrap: str, topics: Sequence[str] | None = None, timeout:
 def _unfenced(connection: BrokerConnection) -> set[int] | None:
     """Brokers that the controller holds to be alive; None when the cluster does not say. Metadata lists dead ones a while."""
     try:
-        answer = connection.request(DESCRIBE_CLUSTER, 0, {"include_cluster_authorized_operations": False})
+        answer = connection.request(ApiKey.DESCRIBE_CLUSTER, 0, {"include_cluster_authorized_operations": False})
     except NoAnswer:
         return None
     return {int(broker.broker_id) for broker in answer.brokers}

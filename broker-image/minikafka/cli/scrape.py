@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from minikafka.cli.connection import BrokerConnection, NoAnswer
 from minikafka.cli.metadata import BrokerMetadata
+from minikafka.protocol.api_keys import ApiKey
 
-DESCRIBE_CONFIGS = 32
 _DESCRIBE_CONFIGS_NEWEST = 4
 _BROKER_RESOURCE = 4
 _METRICS_PORT_KEY = "minikafka.metrics.port"
@@ -94,7 +94,7 @@ def _metrics_port(broker: BrokerMetadata, timeout: float) -> int | None:
         ]
     }
     with BrokerConnection(broker.host, broker.port, timeout) as connection:
-        answer = connection.request(DESCRIBE_CONFIGS, _DESCRIBE_CONFIGS_NEWEST, values)
+        answer = connection.request(ApiKey.DESCRIBE_CONFIGS, _DESCRIBE_CONFIGS_NEWEST, values)
     for result in answer.results:
         for config in result.configs:
             if config.name == _METRICS_PORT_KEY and config.value and config.value.isdigit():

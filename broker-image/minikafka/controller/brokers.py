@@ -39,12 +39,25 @@ class HeartbeatAnswer(NamedTuple):
     should_shut_down: bool = False
 
 
+class MetadataProgress(NamedTuple):
+    """How far a broker has read the cluster's metadata, as its last heartbeat said; times are in milliseconds since 1970."""
+
+    offset: int = -1
+    heard_ms: int = -1
+    caught_up_ms: int = -1
+    """When it last had all that the controller had."""
+
+
+NOTHING_READ = MetadataProgress()
+
+
 @dataclass(slots=True)
 class Session:
     """Soft state: when the broker was last heard of, and whether a connection to it is open."""
 
     last_contact: float
     connected: bool
+    metadata: MetadataProgress = NOTHING_READ
 
 
 class BrokerRegistry:
@@ -66,7 +79,7 @@ class BrokerRegistry:
             return ErrorCode.NONE, known.epoch
         if known is not None and self.has_live_connection(known, now):
             return ErrorCode.DUPLICATE_BROKER_REGISTRATION, -1
-        epoch = max((b.epoch for b in image.brokers.values()), default=0) + 1
+        epoch = max((0, *(b.epoch for b in image.brokers.values()), *image.unregistered.values())) + 1
         clean = known is None or registration.previous_broker_epoch == known.epoch
         newcomer = BrokerState(
             registration.broker_id,
@@ -122,6 +135,27 @@ class BrokerRegistry:
             self.workspace.note("broker_unfenced", target=broker_id, broker_epoch=broker_epoch)
             self.partitions.broker_back(broker_id)
         return HeartbeatAnswer(ErrorCode.NONE, broker.fenced)
+
+    def note_metadata(self, broker_id: int, offset: int, newest: int, now_ms: int) -> None:
+        """A broker has read the metadata up to ``offset``, and this controller has it up to ``newest``."""
+        session = self.sessions.get(broker_id)
+        if session is not None:
+            caught_up_ms = now_ms if offset >= newest else session.metadata.caught_up_ms
+            session.metadata = MetadataProgress(offset, now_ms, caught_up_ms)
+
+    def unregister(self, broker_id: int) -> ErrorCode:
+        """Forget a broker that will not come back (UnregisterBroker). One that lives registers again.
+
+        It leaves every ISR and ELR, as after an unclean stop: nobody knows what it has when it comes back after all.
+        """
+        broker = self.workspace.image.brokers.get(broker_id)
+        if broker is None:
+            return ErrorCode.BROKER_ID_NOT_REGISTERED
+        self.fence(broker, "unregistered")
+        self.partitions.broker_gone(broker_id, f"broker {broker_id}: unregistered", uncleanly=True)
+        self.workspace.unregister_broker(self.workspace.image.brokers[broker_id])
+        self.workspace.note("broker_unregistered", target=broker_id, broker_epoch=broker.epoch)
+        return ErrorCode.NONE
 
     def _shut_down(self, broker: BrokerState) -> HeartbeatAnswer:
         """Controlled shutdown: leaders move away first, then the broker may stop."""

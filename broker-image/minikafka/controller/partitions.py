@@ -43,7 +43,10 @@ class PartitionRegistry:
         self.workspace.put_partition(topic, index, new, "isr change")
         if new.state.leader_epoch != old.leader_epoch:
             return AlterPartitionAnswer(ErrorCode.NEW_LEADER_ELECTED)
-        return AlterPartitionAnswer(ErrorCode.NONE, new.state.leader_epoch, new.state.partition_epoch, new.state.isr)
+        state = new.state
+        return AlterPartitionAnswer(
+            ErrorCode.NONE, state.leader_epoch, state.partition_epoch, state.isr, state.recovery_state
+        )
 
     def check_sender(self, broker_id: int, broker_epoch: int) -> ErrorCode:
         """The request comes from the live incarnation of a registered broker."""
@@ -193,8 +196,15 @@ class PartitionRegistry:
 
     # -- reassignment -----------------------------------------------------------------------------------------------------
 
-    def reassign(self, topic_name: str, index: int, target: tuple[int, ...] | None) -> ErrorCode:
-        """Start (or with None cancel) moving a partition to ``target`` (KIP-455)."""
+    def reassign(
+        self, topic_name: str, index: int, target: tuple[int, ...] | None, allow_factor_change: bool = True
+    ) -> ErrorCode:
+        """Start (or with None cancel) moving a partition to ``target`` (KIP-455).
+
+        Args:
+            allow_factor_change: whether ``target`` may have another size than the assignment, or than the target of the move
+                that is under way (KIP-860).
+        """
         topic = self.workspace.image.topics.get(topic_name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -204,6 +214,8 @@ class PartitionRegistry:
             if not old.adding and not old.removing:
                 return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
             target = stable
+        elif not allow_factor_change and len(target) != len(set(old.replicas) - set(old.removing)):
+            return ErrorCode.INVALID_REPLICATION_FACTOR
         elif (
             not target or len(set(target)) != len(target) or any(r not in self.workspace.image.brokers for r in target)
         ):

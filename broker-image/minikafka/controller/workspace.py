@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.controller.change import ChangeRules, Election, PartitionChange
-from minikafka.metadata.image import BROKER, TOPIC, BrokerState, ClusterImage, TopicState
+from minikafka.metadata.image import BROKER, TOPIC, UNREGISTERED, BrokerState, ClusterImage, TopicState
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,12 @@ class Workspace:
 
     def put_broker(self, broker: BrokerState) -> None:
         self.image.brokers[broker.broker_id] = broker
+        self.image.unregistered.pop(broker.broker_id, None)
         self._changes[BROKER + str(broker.broker_id)] = broker.to_json()
+
+    def unregister_broker(self, broker: BrokerState) -> None:
+        """Take a broker out of the image; its record keeps the epoch."""
+        self.put_record(BROKER + str(broker.broker_id), {**broker.to_json(), UNREGISTERED: True})
 
     def put_topic(self, topic: TopicState) -> None:
         self.image.put_topic(topic)

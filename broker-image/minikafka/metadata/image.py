@@ -156,6 +156,8 @@ class BrokerState:
 
 TOPIC = "topic/"
 BROKER = "broker/"
+UNREGISTERED = "unregistered"
+"""In the record of a broker that UnregisterBroker took out. It stays for its epoch; an older program sees a fenced broker."""
 BROKER_CONFIG = "config/broker/"
 CLUSTER_CONFIG = BROKER_CONFIG
 """The defaults of all brokers: the resource with the empty name, as in Kafka."""
@@ -171,6 +173,8 @@ class ClusterImage:
         self.topics: dict[str, TopicState] = {}
         self.topics_by_id: dict[bytes, TopicState] = {}
         self.brokers: dict[int, BrokerState] = {}
+        self.unregistered: dict[int, int] = {}
+        """Brokers that were registered once, with their last epoch: no later registration of any broker may have it again."""
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.controller_id = -1
         self.controller_epoch = 0
@@ -182,8 +186,12 @@ class ClusterImage:
             self._apply_topic(key.removeprefix(TOPIC), value)
         elif key.startswith(BROKER):
             broker_id = int(key.removeprefix(BROKER))
+            self.brokers.pop(broker_id, None)
+            self.unregistered.pop(broker_id, None)
             if value is None:
-                self.brokers.pop(broker_id, None)
+                return
+            if value.get(UNREGISTERED):
+                self.unregistered[broker_id] = value["epoch"]
             else:
                 self.brokers[broker_id] = BrokerState.from_json(broker_id, value)
         elif key.startswith(BROKER_CONFIG):

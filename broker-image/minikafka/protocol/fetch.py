@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.wire import (
     MalformedRequest,
     compact_string,
@@ -333,7 +334,7 @@ def encode_follower_fetch(
     """A Fetch request frame of a follower, version :data:`FOLLOWER_VERSION`; partitions as in :class:`FetchPartition`."""
     raw = client_id.encode()
     out = bytearray(4)
-    out += struct.pack(">hhih", 1, FOLLOWER_VERSION, correlation_id, len(raw)) + raw
+    out += struct.pack(">hhih", ApiKey.FETCH, FOLLOWER_VERSION, correlation_id, len(raw)) + raw
     out.append(0)
     out += struct.pack(">iiibii", max_wait_ms, min_bytes, max_bytes, 0, 0, -1)
     out += uvarint(len(topics) + 1)

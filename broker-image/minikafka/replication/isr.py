@@ -30,6 +30,7 @@ class AlterPartitionAnswer(NamedTuple):
     leader_epoch: int = -1
     partition_epoch: int = -1
     isr: tuple[int, ...] = ()
+    recovery_state: int = 0
 
 
 class AfterAnswer(Enum):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.heartbeats import Heartbeats
 from minikafka.protocol import messages, wire
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import PartitionData
 from minikafka.protocol.produce import PartitionResult
@@ -25,11 +26,8 @@ from minikafka.server.framing import FrameProtocol
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
 
-PRODUCE, FETCH, API_VERSIONS = produce.SPEC.key, fetch.SPEC.key, api_versions.SPEC.key
+PRODUCE, FETCH, API_VERSIONS = int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(ApiKey.API_VERSIONS)
 PRODUCE_VERSION_MIN = produce.SPEC.min_version
-
-FORWARDED = frozenset({19, 20, 33, 37, 43, 44, 45, 46})
-"""Requests that only the controller can carry out; any broker takes them and passes them on, as in KRaft."""
 
 NodeEndpoints = list[tuple[int, str, int, str | None]]
 """(id, host, port, rack) of each broker that an answer names."""
@@ -282,7 +280,7 @@ class ClientConnection(FrameProtocol):
                 body = body[wire.skip_tags(body, 0) :]
             except IndexError as error:
                 raise MalformedRequest(f"{spec.name} v{version} ends in its header") from error
-        if key in FORWARDED and not self.broker.membership.leads:
+        if spec.controller_only and not self.broker.membership.leads:
             try:
                 answer = await self.broker.membership.forward(key, version, body)
                 await self.broker.metadata.caught_up()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.fetch import decode_follower_response, encode_follower_fetch
 from minikafka.protocol.wire import MalformedRequest
 from minikafka.replication.fetch_loop import BACKOFF_SECONDS_FIRST, FetchLoop, Key, Taken
@@ -20,7 +21,7 @@ from minikafka.server.replica_reporter import ReplicaReporter
 
 CONNECT_SECONDS_MAX = 1.0
 
-LIST_OFFSETS, LIST_OFFSETS_VERSION = 2, 7
+LIST_OFFSETS_VERSION = 7
 LATEST, EARLIEST = -1, -2
 
 
@@ -272,7 +273,7 @@ class ReplicaFetcher:
         try:
             for timestamp in (EARLIEST, LATEST):
                 answer = await connection.request(
-                    LIST_OFFSETS,
+                    ApiKey.LIST_OFFSETS,
                     LIST_OFFSETS_VERSION,
                     {
                         "replica_id": self._context.broker_id,

@@ -15,6 +15,7 @@ from minikafka.membership.lifecycle import Effect, LifecycleSettings
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import ClusterStore, Lease, StoreError
 from minikafka.protocol import messages
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.replication.isr_requests import RETRY_SECONDS
@@ -25,7 +26,6 @@ from minikafka.server.listeners import Listeners
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.peer import PeerClosed, PeerConnection, connect
 
-BROKER_REGISTRATION, BROKER_HEARTBEAT, ALTER_PARTITION = 62, 63, 56
 FORWARD_SECONDS_MAX = 5.0
 PLAINTEXT = 0
 
@@ -301,7 +301,7 @@ class Membership:
             )
             return await self.role.submit(lambda c: c.brokers.register(registration, context.clock.now()))
         answer = await self._controller().request(
-            BROKER_REGISTRATION,
+            ApiKey.BROKER_REGISTRATION,
             3,
             {
                 "broker_id": context.broker_id,
@@ -325,7 +325,7 @@ class Membership:
                 lambda c: c.brokers.heartbeat(broker_id, epoch, fence, shut_down, self.context.clock.now())
             )
         answer = await self._controller().request(
-            BROKER_HEARTBEAT,
+            ApiKey.BROKER_HEARTBEAT,
             1,
             {
                 "broker_id": broker_id,
@@ -391,7 +391,9 @@ class Membership:
         connection = self._connection
         if connection is None or not connection.is_open:
             return None
-        answer = await connection.request(ALTER_PARTITION, 3, _alter_request(self.context.broker_id, epoch, proposals))
+        answer = await connection.request(
+            ApiKey.ALTER_PARTITION, 3, _alter_request(self.context.broker_id, epoch, proposals)
+        )
         top = ErrorCode(int(answer.error_code))
         if top is ErrorCode.NOT_CONTROLLER:
             return None

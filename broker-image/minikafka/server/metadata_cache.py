@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from typing import Any
+from uuid import UUID
 
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import ClusterStore, StoreError
@@ -141,6 +142,16 @@ class MetadataCache:
         """Whether the cluster has such a partition, here or elsewhere."""
         topic = self.image.topics_by_id.get(key) if isinstance(key, bytes) else self.image.topics.get(key)
         return topic is not None and 0 <= index < len(topic.partitions)
+
+    def name_of(self, topic_id: UUID | None) -> str | None:
+        """The name of the topic with this id; None: there is none."""
+        topic = None if topic_id is None else self.image.topics_by_id.get(topic_id.bytes)
+        return None if topic is None else topic.name
+
+    def id_of(self, name: str) -> UUID | None:
+        """The id of the topic with this name; None: there is none."""
+        topic = self.image.topics.get(name)
+        return None if topic is None else topic.topic_id
 
     def leader_hint(self, partition: HostedPartition) -> tuple[int, int] | None:
         """(leader, leader epoch) for a client that came to the wrong broker (KIP-951)."""

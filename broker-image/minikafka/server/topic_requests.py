@@ -5,12 +5,13 @@ from __future__ import annotations
 from minikafka.config import BrokerConfig
 from minikafka.controller.topics import NewTopic
 from minikafka.metadata.image import TopicState
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
 
-CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
+CREATE_TOPICS_VERSION = 7
 CALL_TIMEOUT_MS = 5_000
 
 
@@ -56,7 +57,7 @@ class TopicRequests:
             await self.create(desired)
             return
         answer = await self._membership.call(
-            CREATE_TOPICS,
+            ApiKey.CREATE_TOPICS,
             CREATE_TOPICS_VERSION,
             {
                 "topics": [

@@ -6,7 +6,7 @@ and the table of anomalies in ``docs/verdicts.md``.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from minikafka.config.docs import configuration_page
@@ -40,7 +40,8 @@ from minikafka.telemetry.metrics import (
 from minikafka.telemetry.stats import DURATION_BOUNDS
 
 VERDICTS_PAGE = "verdicts.md"
-_COMMAND = "python -m minikafka.telemetry.docs --write"
+_MODULE = "minikafka.telemetry.docs"
+_COMMAND = f"python -m {_MODULE} --write"
 
 _TYPES = {
     "int": "integer",
@@ -171,18 +172,22 @@ def anomaly_tables() -> str:
     return "\n".join(lines).strip()
 
 
-def _stale(path: Path, page: str, write: bool) -> int:
-    if write:
-        path.write_text(page, encoding="utf-8")
-    elif not path.is_file() or path.read_text(encoding="utf-8") != page:
-        print(f"{path} is not what is declared: run {_COMMAND}", file=sys.stderr)
-        return 1
-    return 0
+def verdicts_page(docs: Path) -> str | None:
+    """``docs/verdicts.md``, whose table of anomalies alone is generated."""
+    path = docs / VERDICTS_PAGE
+    return replaced(path.read_text(encoding="utf-8"), "anomalies", anomaly_tables()) if path.is_file() else None
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 all pages are as declared (or were written), 1 some are not, 2 bad input."""
-    parser = argparse.ArgumentParser(prog="python -m minikafka.telemetry.docs", description="Generated documentation.")
+Pages = Mapping[str, Callable[[Path], str | None]]
+"""How to make each page, from the folder of the pages; None where the rest of it, written by hand, is missing."""
+
+
+def generate(pages: Pages, module: str, arguments: Sequence[str] | None) -> int:
+    """Write or compare pages, as the command line says.
+
+    Exit codes: 0 all pages are as declared (or were written), 1 some are not, 2 bad input.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description="Generated documentation.")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--check", action="store_true", help="compare, change nothing")
     what.add_argument("--write", action="store_true", help="make the pages")
@@ -191,12 +196,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.docs.is_dir():
         print(f"--docs={options.docs}: no such directory; allowed: the project's docs", file=sys.stderr)
         return 2
-    stale = max(_stale(options.docs / name, page(), options.write) for name, page in PAGES.items())
-    path = options.docs / VERDICTS_PAGE
-    if path.is_file():
-        verdicts = replaced(path.read_text(encoding="utf-8"), "anomalies", anomaly_tables())
-        stale = max(stale, _stale(path, verdicts, options.write))
+    stale = 0
+    for name, make in pages.items():
+        path, page = options.docs / name, make(options.docs)
+        if page is None:
+            continue
+        if options.write:
+            path.write_text(page, encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != page:
+            print(f"{path} is not what is declared: run python -m {module} --write", file=sys.stderr)
+            stale = 1
     return stale
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See :func:`generate`."""
+    pages: dict[str, Callable[[Path], str | None]] = {name: lambda _, page=page: page() for name, page in PAGES.items()}  # type: ignore[misc]
+    return generate(pages | {VERDICTS_PAGE: verdicts_page}, _MODULE, arguments)
 
 
 if __name__ == "__main__":

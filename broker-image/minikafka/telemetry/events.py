@@ -102,6 +102,9 @@ EVENTS: Mapping[str, EventDeclaration] = {
     "broker_fenced": EventDeclaration(
         "A broker may no longer lead or be in an ISR.", ("target", "broker_epoch", "reason", "silent_ms")
     ),
+    "broker_unregistered": EventDeclaration(
+        "The controller has forgotten a broker, as UnregisterBroker asked.", ("target", "broker_epoch")
+    ),
     "broker_unfenced": EventDeclaration("A broker may lead again.", ("target", "broker_epoch")),
     "leader_elected": EventDeclaration(
         "A partition got a leader. clean=false: from outside the ISR, acknowledged records may be lost.",

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from minikafka.cli.arguments import endpoints
 from minikafka.cli.connection import BrokerConnection, NoAnswer
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
-FIND_COORDINATOR, FIND_COORDINATOR_VERSION = 10, 3
+FIND_COORDINATOR_VERSION = 3
 """The last version that asks for one group."""
-DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION = 15, 5
+DESCRIBE_GROUPS_VERSION = 5
 
 
 def group_state(bootstrap: str, group: str, timeout_s: float) -> str | None:
@@ -20,11 +21,15 @@ def group_state(bootstrap: str, group: str, timeout_s: float) -> str | None:
     for host, port in endpoints(bootstrap):
         try:
             with BrokerConnection(host, port, timeout_s) as connection:
-                found = connection.request(FIND_COORDINATOR, FIND_COORDINATOR_VERSION, {"key": group, "key_type": 0})
+                found = connection.request(
+                    ApiKey.FIND_COORDINATOR, FIND_COORDINATOR_VERSION, {"key": group, "key_type": 0}
+                )
             if ErrorCode(found.error_code) is not ErrorCode.NONE:
                 return None
             with BrokerConnection(found.host, found.port, timeout_s) as connection:
-                (told,) = connection.request(DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, {"groups": [group]}).groups
+                (told,) = connection.request(
+                    ApiKey.DESCRIBE_GROUPS, DESCRIBE_GROUPS_VERSION, {"groups": [group]}
+                ).groups
         except (NoAnswer, ValueError):
             continue
         return str(told.group_state) if ErrorCode(told.error_code) is ErrorCode.NONE else None

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from minikafka.cli.arguments import endpoints
 from minikafka.cli.connection import BrokerConnection, NoAnswer
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
 from minikafka_chaos.errors import ToolTrouble
@@ -16,7 +17,7 @@ from minikafka_chaos.load.librdkafka import admin_config
 
 REQUEST_TIMEOUT_S = 5.0
 POLL_S = 0.05
-CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
+CREATE_TOPICS_VERSION = 7
 """The first version whose answer tells the topic's id (KIP-516)."""
 
 
@@ -72,7 +73,7 @@ def create_new_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> str:
             try:
                 with BrokerConnection(host, port, 2 * REQUEST_TIMEOUT_S) as connection:
                     try:
-                        (told,) = connection.request(CREATE_TOPICS, CREATE_TOPICS_VERSION, values).topics
+                        (told,) = connection.request(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, values).topics
                     except (NoAnswer, ValueError) as error:
                         answer_lost, seen = True, f"{host}:{port}: {error}"
                         continue

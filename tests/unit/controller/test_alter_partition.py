@@ -19,7 +19,7 @@ class TestAnswers:
         """KIP-497: the answer carries the new state."""
         at = desk()
         answer = at.set_isr(1, 2, 3)
-        assert answer == (ErrorCode.NONE, 5, 10, (1, 2, 3))
+        assert answer == (ErrorCode.NONE, 5, 10, (1, 2, 3), RECOVERED)
         assert (at.state().isr, at.state().partition_epoch) == ((1, 2, 3), 10)
         changes, _ = at.controller.take_changes()
         assert changes["topic/t"]["partitions"][0]["isr"] == [1, 2, 3]
@@ -28,7 +28,7 @@ class TestAnswers:
         """So nothing comes any more of what its leader has asked for before. Kafka writes nothing here."""
         at = desk()
         earlier = at.proposal((1, 2, 3))
-        assert at.set_isr(1, 2) == (ErrorCode.NONE, 5, 10, (1, 2))
+        assert at.set_isr(1, 2) == (ErrorCode.NONE, 5, 10, (1, 2), RECOVERED)
         assert (at.state().leader, at.state().isr, at.state().partition_epoch) == (1, (1, 2), 10)
         assert at.ask(earlier).error is ErrorCode.INVALID_UPDATE_VERSION
 

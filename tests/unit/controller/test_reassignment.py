@@ -44,6 +44,22 @@ class TestStart:
         assert at.partitions.reassign("t", 0, target) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert at.state() == STATE
 
+    @pytest.mark.parametrize("target", [(1, 2), (1, 2, 3, 4)])
+    def test_of_another_size_where_that_is_forbidden(self, target: tuple[int, ...]) -> None:
+        """KIP-860: INVALID_REPLICATION_FACTOR."""
+        at = desk()
+        assert at.partitions.reassign("t", 0, target, False) is ErrorCode.INVALID_REPLICATION_FACTOR
+        assert at.state() == STATE
+        assert at.partitions.reassign("t", 0, (4, 5, 6), False) is ErrorCode.NONE
+
+    def test_the_size_of_a_move_under_way_is_that_of_its_target(self) -> None:
+        """KIP-860: what will leave does not count; nor is a cancellation a change of the size."""
+        at = desk()
+        at.partitions.reassign("t", 0, (4, 5))
+        assert at.partitions.reassign("t", 0, (4, 5, 6), False) is ErrorCode.INVALID_REPLICATION_FACTOR
+        assert at.partitions.reassign("t", 0, (5, 6), False) is ErrorCode.NONE
+        assert at.partitions.reassign("t", 0, None, False) is ErrorCode.NONE
+
     @pytest.mark.parametrize(("topic", "index"), [("u", 0), ("t", 1)])
     def test_of_what_is_not_there(self, topic: str, index: int) -> None:
         """KIP-455: UNKNOWN_TOPIC_OR_PARTITION."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_DNS, UUID, uuid4, uuid5
 
 from minikafka.groups.config import GroupConfig
 from minikafka.groups.placement import OFFSETS_TOPIC
@@ -23,6 +23,11 @@ from .dialogue import subscription
 BY_NAME = {spec.name: (spec, handler) for spec, handler in SPECS}
 PARTITIONS = 4
 BROKER_ID = 7
+
+
+def id_of(topic: str) -> UUID:
+    """The id of a topic."""
+    return uuid5(NAMESPACE_DNS, topic)
 
 
 class OneBroker:
@@ -54,6 +59,10 @@ class OneBroker:
             warn=self.warnings.append,
         )
         self.log_leaders: set[int] = set()
+        self.metadata = SimpleNamespace(
+            name_of=lambda topic_id: next((name for name in self.topics if id_of(name) == topic_id), None),
+            id_of=lambda name: id_of(name) if name in self.topics else None,
+        )
 
     def lead(self) -> None:
         for partition in range(PARTITIONS):

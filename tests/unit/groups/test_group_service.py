@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from minikafka.groups.placement import OFFSETS_TOPIC
@@ -14,6 +15,7 @@ from .one_broker import (
     BROKER_ID,
     PARTITIONS,
     error_of,
+    id_of,
     member,
     one_broker,
     stable,
@@ -88,6 +90,15 @@ async def test_leave_group(version: int) -> None:
         assert error_of(answer) is ErrorCode.INVALID_GROUP_ID
 
 
+def named(topic: Any) -> str | UUID:
+    """By what an answer names a topic: its name, and from version 10 on its id."""
+    return topic.name if hasattr(topic, "name") else topic.topic_id  # type: ignore[no-any-return]
+
+
+def named_in(version: int, name: str) -> str | UUID:
+    return id_of(name) if version >= 10 else name
+
+
 @pytest.mark.parametrize("version", versions("OffsetCommit"))
 async def test_offset_commit(version: int) -> None:
     """Unknown topics and partitions are refused one by one."""
@@ -96,15 +107,17 @@ async def test_offset_commit(version: int) -> None:
             {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": 3, "committed_metadata": None},
             {"partition_index": 9, "committed_offset": 5, "committed_metadata": "x"},
         ]
-        topics = [{"name": name, "partitions": rows} for name in ("ledger", "nowhere")]
+        topics = [{"name": name, "topic_id": id_of(name), "partitions": rows} for name in ("ledger", "nowhere")]
         answer = await broker.ask("OffsetCommit", version, group_id="simple", member_id="", topics=topics)
-        codes = {(t.name, p.partition_index): error_of(p) for t in answer.topics for p in t.partitions}
+        codes = {(named(t), p.partition_index): error_of(p) for t in answer.topics for p in t.partitions}
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        no_topic = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else unknown
+        ledger, nowhere = named_in(version, "ledger"), named_in(version, "nowhere")
         assert codes == {
-            ("ledger", 0): ErrorCode.NONE,
-            ("ledger", 9): unknown,
-            ("nowhere", 0): unknown,
-            ("nowhere", 9): unknown,
+            (ledger, 0): ErrorCode.NONE,
+            (ledger, 9): unknown,
+            (nowhere, 0): no_topic,
+            (nowhere, 9): no_topic,
         }
         fetched = await broker.ask("OffsetFetch", 7, group_id="simple", topics=None)
         row = fetched.topics[0].partitions[0]
@@ -119,6 +132,7 @@ async def test_offset_fetch(version: int) -> None:
         await broker.ask("OffsetCommit", 9, group_id="simple", member_id="", topics=topics)
         wanted = [{"name": "ledger", "partition_indexes": [0, 1]}]
         if version >= 8:
+            wanted = [{**wanted[0], "topic_id": id_of("ledger")}]
             asked = [{"group_id": "simple", "topics": wanted}, {"group_id": "simple", "topics": None}]
             answer = await broker.ask("OffsetFetch", version, groups=asked)
             assert [error_of(g) for g in answer.groups] == [ErrorCode.NONE, ErrorCode.NONE]
@@ -131,6 +145,24 @@ async def test_offset_fetch(version: int) -> None:
         assert (row.partition_index, row.committed_offset, row.metadata) == (1, 5, "m")
         if version >= 5:
             assert (none.committed_leader_epoch, row.committed_leader_epoch) == (-1, 3)
+
+
+async def test_offsets_of_a_topic_whose_id_nobody_knows() -> None:
+    """KIP-848: its successor's offsets are not its own. In a list of all there are only topics that there are."""
+    async with one_broker() as broker:
+        rows = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
+        topics = [{"topic_id": id_of("ledger"), "partitions": rows}]
+        await broker.ask("OffsetCommit", 10, group_id="simple", member_id="", topics=topics)
+        wanted = [{"topic_id": id_of("nowhere"), "partition_indexes": [0]}]
+        asked = [{"group_id": "simple", "topics": wanted}]
+        (group,) = (await broker.ask("OffsetFetch", 10, groups=asked)).groups
+        assert error_of(group) is ErrorCode.NONE
+        assert [(t.topic_id, error_of(p), p.committed_offset) for t in group.topics for p in t.partitions] == [
+            (id_of("nowhere"), ErrorCode.UNKNOWN_TOPIC_ID, -1)
+        ]
+        del broker.topics["ledger"]
+        (group,) = (await broker.ask("OffsetFetch", 10, groups=[{"group_id": "simple", "topics": None}])).groups
+        assert (error_of(group), group.topics) == (ErrorCode.NONE, ())
 
 
 @pytest.mark.parametrize("version", versions("OffsetFetch"))
@@ -247,8 +279,8 @@ async def test_offset_delete() -> None:
 def test_every_group_api_is_there() -> None:
     """Ranges from the KIP-896 floor up; docs and ApiVersions take them from here."""
     assert {spec.key: (spec.min_version, spec.max_version) for spec, _ in SPECS} == {
-        8: (2, 9),
-        9: (1, 9),
+        8: (2, 10),
+        9: (1, 10),
         10: (0, 6),
         11: (0, 9),
         12: (0, 4),

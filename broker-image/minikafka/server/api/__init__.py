@@ -22,13 +22,17 @@ MODULES = (
     "create_topics",
     "delete_topics",
     "create_partitions",
+    "features",
     "groups",
     "init_producer_id",
+    "list_config_resources",
     "list_offsets",
     "metadata",
     "offset_for_leader_epoch",
     "partitions",
+    "quorum",
     "records_and_dirs",
+    "transactions",
     "describe_topic_partitions",
 )
 

@@ -1,26 +1,50 @@
 """ApiVersions, 0 to 4. An unknown version is answered in version 0 with UNSUPPORTED_VERSION (KIP-511), by the connection.
 
-No features are reported: transactions (``transaction.version``) and the new group protocol are not there yet.
+There are no features: transactions (``transaction.version``) and the new group protocol are not there yet.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api import produce
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import NO_ZOOKEEPER, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(18, "ApiVersions", 0, 4)
+NO_FEATURE_LEVELS = "no feature has levels"
+
+SPEC = ApiSpec(
+    ApiKey.API_VERSIONS,
+    0,
+    4,
+    unset={
+        **{f"supported_features.{field}": NO_FEATURE_LEVELS for field in ("name", "min_version", "max_version")},
+        **{
+            f"finalized_features.{field}": NO_FEATURE_LEVELS
+            for field in ("name", "min_version_level", "max_version_level")
+        },
+        "zk_migration_ready": NO_ZOOKEEPER,
+    },
+)
+
+NO_FEATURES: Mapping[str, Any] = {"supported_features": [], "finalized_features_epoch": 0, "finalized_features": []}
+"""The epoch says that it is known that there are none."""
+
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""What name and version of a client's software may look like (KIP-511)."""
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    del request
+    names = [getattr(request, f"client_software_{what}", "unknown") for what in ("name", "version")]
+    if not all(SOFTWARE.fullmatch(name) for name in names):
+        return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": [], **NO_FEATURES}
     return supported(broker.handlers, ctx.inter_broker)
 
 
@@ -41,7 +65,7 @@ def supported(
         for key, (spec, _) in sorted(handlers.items())
         if (error is ErrorCode.NONE or key == SPEC.key) and (inter_broker or not spec.inter_broker)
     ]
-    return {"error_code": error, "api_keys": keys}
+    return {"error_code": error, "api_keys": keys, **NO_FEATURES}
 
 
 SPECS = ((SPEC, handle),)

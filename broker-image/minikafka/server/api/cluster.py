@@ -1,4 +1,5 @@
-"""The cluster's own APIs: DescribeCluster 0 to 2, BrokerRegistration 0 to 4, BrokerHeartbeat 0 to 1, AlterPartition 2 to 3.
+"""The cluster's own APIs: DescribeCluster 0 to 2, UnregisterBroker 0, BrokerRegistration 0 to 4, BrokerHeartbeat 0 to 1,
+AlterPartition 2 to 3.
 
 The last three are for brokers: they are served on the inter-broker listener only, and only the controller answers them.
 Version 2 of AlterPartition carries no broker epochs.
@@ -8,29 +9,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minikafka.controller.brokers import Registration
+from minikafka.controller.brokers import HeartbeatAnswer, Registration
+from minikafka.controller.controller import Controller
 from minikafka.controller.heartbeats import Heartbeats
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import NO_ACLS, NO_DIRECTORY_IDS, NO_ZOOKEEPER, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
+BROKERS = 1
+"""``EndpointType``: 2 would be controllers."""
+
 
 async def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     fenced_too = getattr(request, "include_fenced_brokers", False)
-    if getattr(request, "endpoint_type", 1) != 1:
+    if getattr(request, "endpoint_type", BROKERS) != BROKERS:
         return {
             "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             "error_message": "this is a broker, not a controller listener",
+            "endpoint_type": BROKERS,
             "cluster_id": broker.metadata.image.cluster_id,
             "brokers": [],
         }
     return {
         "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "endpoint_type": BROKERS,
         "cluster_id": broker.metadata.image.cluster_id,
         "controller_id": broker.membership.controller_id,
         "brokers": [
@@ -66,9 +75,16 @@ async def heartbeat(broker: Broker, ctx: RequestContext, request: Any) -> dict[s
         role = broker.topics.require_controller()
         if role.has_registered(broker_id, epoch):  # before anything moves: who says so may be of the past, or nobody
             broker.connections.heard_from(ctx.connection, Heartbeats(broker_id, epoch, role.controller_epoch))
-        answer = await role.submit(
-            lambda c: c.brokers.heartbeat(broker_id, epoch, fence, shut_down, broker.clock.now())
-        )
+
+        def decide(controller: Controller) -> HeartbeatAnswer:
+            answer = controller.brokers.heartbeat(broker_id, epoch, fence, shut_down, broker.clock.now())
+            if not answer.error:
+                controller.brokers.note_metadata(
+                    broker_id, request.current_metadata_offset, broker.metadata.image.revision, broker.clock.unix_ms()
+                )
+            return answer
+
+        answer = await role.submit(decide)
     except KafkaError as refused:
         return {"error_code": refused.code, "should_shut_down": False}
     return {
@@ -77,6 +93,19 @@ async def heartbeat(broker: Broker, ctx: RequestContext, request: Any) -> dict[s
         "is_fenced": answer.fenced,
         "should_shut_down": answer.should_shut_down,
     }
+
+
+async def unregister(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    broker_id = request.broker_id
+    try:
+        role = broker.topics.require_controller()
+        error = await role.submit(lambda c: c.brokers.unregister(broker_id))
+    except KafkaError as refused:
+        return {"error_code": refused.code, "error_message": str(refused)}
+    await broker.metadata.caught_up()
+    message = f"Broker ID {broker_id} is not currently registered" if error else None
+    return {"error_code": error, "error_message": message}
 
 
 async def alter_partition(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
@@ -101,6 +130,7 @@ async def alter_partition(broker: Broker, ctx: RequestContext, request: Any) -> 
                     "leader_id": broker_id,
                     "leader_epoch": answer.leader_epoch,
                     "isr": answer.isr,
+                    "leader_recovery_state": answer.recovery_state,
                     "partition_epoch": answer.partition_epoch,
                 }
             )
@@ -127,8 +157,35 @@ def _proposal(broker: Broker, topic_id: bytes, part: Any) -> IsrProposal:
 
 
 SPECS = (
-    (ApiSpec(60, "DescribeCluster", 0, 2), describe_cluster),
-    (ApiSpec(62, "BrokerRegistration", 0, 4, inter_broker=True), register),
-    (ApiSpec(63, "BrokerHeartbeat", 0, 1, inter_broker=True), heartbeat),
-    (ApiSpec(56, "AlterPartition", 2, 3, inter_broker=True), alter_partition),
+    (
+        ApiSpec(
+            ApiKey.DESCRIBE_CLUSTER,
+            0,
+            2,
+            unread={"include_cluster_authorized_operations": NO_ACLS},
+            unset={"cluster_authorized_operations": NO_ACLS},
+        ),
+        describe_cluster,
+    ),
+    (
+        ApiSpec(
+            ApiKey.BROKER_REGISTRATION,
+            0,
+            4,
+            inter_broker=True,
+            unread={
+                "listeners.security_protocol": "every listener is PLAINTEXT",
+                "features": "every broker of a cluster has the same",
+                "is_migrating_zk_broker": NO_ZOOKEEPER,
+                "log_dirs": NO_DIRECTORY_IDS,
+            },
+        ),
+        register,
+    ),
+    (
+        ApiSpec(ApiKey.BROKER_HEARTBEAT, 0, 1, inter_broker=True, unread={"offline_log_dirs": NO_DIRECTORY_IDS}),
+        heartbeat,
+    ),
+    (ApiSpec(ApiKey.UNREGISTER_BROKER, 0, 0, controller_only=True), unregister),
+    (ApiSpec(ApiKey.ALTER_PARTITION, 2, 3, inter_broker=True), alter_partition),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.config import TOPIC_KEYS, Alteration, ConfigError, altered
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import ApiSpec
 
@@ -63,7 +64,6 @@ def _entry(entry: Any, synonyms: bool, documentation: bool) -> dict[str, Any]:
         "value": entry.value,
         "read_only": entry.read_only,
         "config_source": int(entry.source),
-        "is_default": entry.is_default,
         "is_sensitive": entry.is_sensitive,
         "synonyms": [{"name": s.name, "value": s.value, "source": int(s.source)} for s in entry.synonyms]
         if synonyms
@@ -137,7 +137,7 @@ async def _alter_one(broker: Broker, resource: Any, wanted: Any, validate_only: 
 
 
 SPECS = (
-    (ApiSpec(32, "DescribeConfigs", 1, 4), describe),
-    (ApiSpec(33, "AlterConfigs", 0, 2), alter),
-    (ApiSpec(44, "IncrementalAlterConfigs", 0, 1), alter_incrementally),
+    (ApiSpec(ApiKey.DESCRIBE_CONFIGS, 1, 4), describe),
+    (ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2, controller_only=True), alter),
+    (ApiSpec(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, controller_only=True), alter_incrementally),
 )

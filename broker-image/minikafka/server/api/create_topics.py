@@ -5,14 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.topics import NewTopic
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(19, "CreateTopics", 2, 7)
+SPEC = ApiSpec(
+    ApiKey.CREATE_TOPICS,
+    2,
+    7,
+    controller_only=True,
+    unread={"timeout": ANSWERED_WHEN_DONE},
+    unset={
+        "topics.topic_config_error_code": "settings are kept from nobody: there are no ACLs",
+        "topics.configs.name": "not told yet",
+        "topics.configs.value": "not told yet",
+        "topics.configs.read_only": "not told yet",
+        "topics.configs.config_source": "not told yet",
+        "topics.configs.is_sensitive": "not told yet",
+    },
+)
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:

@@ -8,14 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.groups.requests import GroupDescription
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import NO_ACLS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(15, "DescribeGroups", 0, 6)
+SPEC = ApiSpec(
+    ApiKey.DESCRIBE_GROUPS,
+    0,
+    6,
+    unread={"include_authorized_operations": NO_ACLS},
+    unset={"groups.authorized_operations": NO_ACLS},
+)
 
 NOT_FOUND = 6
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api import metadata
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import NO_ACLS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(75, "DescribeTopicPartitions", 0, 0)
+SPEC = ApiSpec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, unset={"topics.topic_authorized_operations": NO_ACLS})
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
@@ -33,6 +34,8 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         if left == 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": first}}
         described = metadata.describe(broker, ctx.listener, topic)
+        for row, state in zip(described["partitions"], topic.partitions, strict=True):
+            row |= {"eligible_leader_replicas": state.elr, "last_known_elr": state.last_known_elr}
         described["partitions"] = described["partitions"][first : first + left]
         left -= len(described["partitions"])
         topics.append(described)

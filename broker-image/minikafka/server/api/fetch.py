@@ -12,16 +12,33 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol import fetch as codec
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchRequest, PartitionData
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.replication.purgatory import DelayedFetch, FetchTopics
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import NO_DIRECTORY_IDS, NO_TRANSACTIONS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.connection import ClientConnection, Slot
 
-SPEC = ApiSpec(1, "Fetch", codec.MIN_SUPPORTED, codec.MAX_SUPPORTED)
+NO_SESSIONS = "no fetch session is opened (KIP-227)"
+
+SPEC = ApiSpec(
+    ApiKey.FETCH,
+    codec.MIN_SUPPORTED,
+    codec.MAX_SUPPORTED,
+    unread={
+        "isolation_level": NO_TRANSACTIONS,
+        "session_id": NO_SESSIONS,
+        "session_epoch": NO_SESSIONS,
+        "forgotten_topics_data": NO_SESSIONS,
+        "rack_id": "consumers are served by the leader (no KIP-392)",
+        "topics.partitions.log_start_offset": "leaders answer DeleteRecords without waiting for their followers",
+        "cluster_id": "who fetches has registered with this cluster, or is a client",
+        "topics.partitions.replica_directory_id": NO_DIRECTORY_IDS,
+    },
+)
 
 FOLLOWER_FETCH = 1001
 """A Fetch of a broker, where requests are counted: Kafka tells it from a client's, too. No such key on the wire."""

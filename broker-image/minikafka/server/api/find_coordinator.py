@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api.spec import ApiSpec
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(10, "FindCoordinator", 0, 6)
+SPEC = ApiSpec(ApiKey.FIND_COORDINATOR, 0, 6)
 
 GROUP = 0
 KEY_TYPES = {1: "transactions", 2: "share groups"}
@@ -24,7 +25,9 @@ KEY_TYPES = {1: "transactions", 2: "share groups"}
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     kind = getattr(request, "key_type", GROUP)
     if ctx.api_version < 4:
-        return await _find(broker, ctx, kind, request.key)
+        answer = await _find(broker, ctx, kind, request.key)
+        del answer["key"]
+        return answer
     return {"coordinators": [await _find(broker, ctx, kind, key) for key in request.coordinator_keys]}
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.metadata.store import StoreError
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(22, "InitProducerId", 0, 5)
+SPEC = ApiSpec(ApiKey.INIT_PRODUCER_ID, 0, 5, unread={"transaction_timeout": NO_TRANSACTIONS})
 
 MAX_PRODUCER_EPOCH = 32766
 """One below the largest short, as in Kafka: after it a new producer id is due."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.groups.requests import GroupProtocol, JoinRequest
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.messages import millis
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import NO_REASONS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(11, "JoinGroup", 0, 9)
+SPEC = ApiSpec(ApiKey.JOIN_GROUP, 0, 9, unread={"reason": NO_REASONS})
 
 NULLABLE_PROTOCOL_NAME = 7
 

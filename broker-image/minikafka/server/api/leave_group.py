@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.groups.requests import MemberIdentity
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import NO_REASONS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(13, "LeaveGroup", 0, 5)
+SPEC = ApiSpec(ApiKey.LEAVE_GROUP, 0, 5, unread={"members.reason": NO_REASONS})
 
 BATCHED = 3
 

@@ -1,4 +1,4 @@
-"""ListOffsets, 1 to 10: latest (-1), earliest (-2), largest timestamp (-3), or the first record at or after a time.
+"""ListOffsets, 1 to 11: latest (-1), earliest (-2), largest timestamp (-3), or the first record at or after a time.
 
 What is answered is decided by :mod:`minikafka.replication.offsets`. Replicas are told the log end offset on the inter-broker
 listener; elsewhere they are refused with TOPIC_AUTHORIZATION_FAILED. Tiered storage's timestamps have no meaning here and answer
@@ -13,16 +13,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.offsets import list_offset
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.replication.hosted import HostedPartition
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(2, "ListOffsets", 1, 10)
+SPEC = ApiSpec(
+    ApiKey.LIST_OFFSETS,
+    1,
+    11,
+    unread={"isolation_level": NO_TRANSACTIONS, "timeout": "only looking into tiered storage could take long"},
+)
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:

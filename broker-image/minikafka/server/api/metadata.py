@@ -1,4 +1,4 @@
-"""Metadata, 0 to 12: brokers, controller, topics with leaders and ISR; creates topics on demand when that is allowed.
+"""Metadata, 0 to 13: brokers, controller, topics with leaders and ISR; creates topics on demand when that is allowed.
 
 Topics may be asked for by id from version 12 on. Authorized operations are not reported (no ACLs yet).
 
@@ -13,15 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.topics import NewTopic, check_topic_name
 from minikafka.metadata.image import NO_LEADER, TopicState
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.replicas import INTERNAL_TOPICS
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import NO_ACLS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(3, "Metadata", 0, 12)
+SPEC = ApiSpec(
+    ApiKey.METADATA,
+    0,
+    13,
+    unread={"include_cluster_authorized_operations": NO_ACLS, "include_topic_authorized_operations": NO_ACLS},
+    unset={"cluster_authorized_operations": NO_ACLS, "topics.topic_authorized_operations": NO_ACLS},
+)
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
@@ -45,6 +52,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         "cluster_id": broker.metadata.image.cluster_id,
         "controller_id": broker.membership.controller_id,
         "topics": topics,
+        "error_code": ErrorCode.NONE,
     }
 
 
@@ -111,8 +119,6 @@ def partition(broker: Broker, listener: str, topic: TopicState, index: int) -> d
         "leader_epoch": state.leader_epoch,
         "replica_nodes": state.replicas,
         "isr_nodes": state.isr,
-        "eligible_leader_replicas": state.elr,
-        "last_known_elr": state.last_known_elr,
         "offline_replicas": tuple(r for r in state.replicas if r not in brokers or brokers[r].fenced),
     }
 

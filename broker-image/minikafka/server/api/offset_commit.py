@@ -1,7 +1,7 @@
-"""OffsetCommit, 2 to 9: answered once the record in ``__consumer_offsets`` is replicated.
+"""OffsetCommit, 2 to 10: answered once the record in ``__consumer_offsets`` is replicated.
 
 Versions 2 to 4 may bring a retention of their own; 6 and up bring leader epochs (KIP-320), which are kept. Version 10
-(topic ids) is not supported.
+names topics by their ids.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.groups.records import NO_EPOCH, NO_TIMESTAMP, CommittedOffset
 from minikafka.groups.requests import CommitRequest
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.messages import millis
 from minikafka.protocol.types import TopicPartition
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(8, "OffsetCommit", 2, 9)
+SPEC = ApiSpec(ApiKey.OFFSET_COMMIT, 2, 10)
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
@@ -28,11 +29,16 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     retention_ms = millis(getattr(request, "retention_time", -1))
     expires = NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
     offsets: dict[TopicPartition, CommittedOffset] = {}
-    for topic in request.topics:
-        count = broker.groups.partition_count(topic.name)
+    names = [
+        topic.name if hasattr(topic, "name") else broker.metadata.name_of(topic.topic_id) for topic in request.topics
+    ]
+    for topic, name in zip(request.topics, names, strict=True):
+        if name is None:
+            continue
+        count = broker.groups.partition_count(name)
         for row in topic.partitions:
             if 0 <= row.partition_index < count:
-                offsets[TopicPartition(topic.name, row.partition_index)] = CommittedOffset(
+                offsets[TopicPartition(name, row.partition_index)] = CommittedOffset(
                     row.committed_offset,
                     getattr(row, "committed_leader_epoch", NO_EPOCH),
                     row.committed_metadata or "",
@@ -40,20 +46,24 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
                     expires,
                 )
     results = await broker.groups.commit(_request(request, offsets)) if offsets else {}
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {
         "topics": [
             {
-                "name": topic.name,
+                "name": name,
+                "topic_id": getattr(topic, "topic_id", None),
                 "partitions": [
                     {
                         "partition_index": row.partition_index,
-                        "error_code": results.get(TopicPartition(topic.name, row.partition_index), unknown),
+                        "error_code": ErrorCode.UNKNOWN_TOPIC_ID
+                        if name is None
+                        else results.get(
+                            TopicPartition(name, row.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
                     }
                     for row in topic.partitions
                 ],
             }
-            for topic in request.topics
+            for topic, name in zip(request.topics, names, strict=True)
         ]
     }
 

@@ -1,7 +1,7 @@
-"""OffsetFetch, 1 to 9: committed offsets, all when no topics are named; many groups from version 8 on (KIP-709).
+"""OffsetFetch, 1 to 10: committed offsets, all when no topics are named; many groups from version 8 on (KIP-709).
 
-``require_stable`` (KIP-447) makes no difference: there are no transactional commits. The member epoch of version 9
-belongs to the KIP-848 protocol and is not looked at.
+Version 10 names topics by their ids. ``require_stable`` (KIP-447) makes no difference: there are no transactional commits. The
+member epoch of version 9 belongs to the KIP-848 protocol and is not looked at.
 """
 
 from __future__ import annotations
@@ -10,26 +10,37 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from minikafka.groups.records import NO_EPOCH, CommittedOffset
-from minikafka.groups.requests import FetchResult
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import NO_NEW_GROUPS, NO_TRANSACTIONS, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(9, "OffsetFetch", 1, 9)
+SPEC = ApiSpec(
+    ApiKey.OFFSET_FETCH,
+    1,
+    10,
+    unread={
+        "require_stable": NO_TRANSACTIONS,
+        "groups.member_id": NO_NEW_GROUPS,
+        "groups.member_epoch": NO_NEW_GROUPS,
+    },
+)
 
-GROUP_ERROR, MANY_GROUPS = 2, 8
+GROUP_ERROR, MANY_GROUPS, TOPIC_IDS = 2, 8, 10
 
 NOTHING = CommittedOffset(-1, NO_EPOCH, "")
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    if ctx.api_version >= TOPIC_IDS:
+        return {"groups": [_by_id(broker, group.group_id, group.topics) for group in request.groups]}
     if ctx.api_version >= MANY_GROUPS:
-        return {"groups": [_group(broker, group.group_id, group.topics) for group in request.groups]}
-    answer = _group(broker, request.group_id, request.topics)
+        return {"groups": [{"group_id": g.group_id, **_by_name(broker, g.group_id, g.topics)} for g in request.groups]}
+    answer = _by_name(broker, request.group_id, request.topics)
     if ctx.api_version < GROUP_ERROR and answer["error_code"] is not ErrorCode.NONE:
         # there is no place for an error of the group in version 1
         topics = request.topics or ()
@@ -41,19 +52,58 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     return answer
 
 
-def _group(broker: Broker, group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
+def _by_name(broker: Broker, group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
     wanted = None
     if topics is not None:
         wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
     result = broker.groups.fetch(group_id, wanted)
-    return {"group_id": group_id, "error_code": result.error, "topics": _topics(result)}
+    rows = _rows(result.offsets)
+    return {
+        "error_code": result.error,
+        "topics": [{"name": topic, "partitions": partitions} for topic, partitions in rows.items()],
+    }
 
 
-def _topics(result: FetchResult) -> list[dict[str, Any]]:
+def _by_id(broker: Broker, group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
+    """Of all topics, those that are there; of the wanted ones, an error for each that is not."""
+    if topics is None:
+        result = broker.groups.fetch(group_id, None)
+        ids = {name: broker.metadata.id_of(name) for name, _ in result.offsets}
+        found = [(ids[name], rows) for name, rows in _rows(result.offsets).items() if ids[name] is not None]
+    else:
+        names = [broker.metadata.name_of(topic.topic_id) for topic in topics]
+        wanted = [
+            TopicPartition(name, index)
+            for topic, name in zip(topics, names, strict=True)
+            if name is not None
+            for index in topic.partition_indexes
+        ]
+        result = broker.groups.fetch(group_id, wanted)
+        by_name = _rows(result.offsets)
+        found = [
+            (
+                topic.topic_id,
+                [_row(index, NOTHING, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
+                if name is None
+                else by_name.get(name, []),
+            )
+            for topic, name in zip(topics, names, strict=True)
+        ]
+    if result.error:
+        found = []
+    return {
+        "group_id": group_id,
+        "error_code": result.error,
+        "topics": [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in found],
+    }
+
+
+def _rows(offsets: Any) -> dict[str, list[dict[str, Any]]]:
+    """By topic."""
     rows: dict[str, list[dict[str, Any]]] = {}
-    for (topic, index), committed in result.offsets.items():
+    for (topic, index), committed in offsets.items():
         rows.setdefault(topic, []).append(_row(index, committed or NOTHING, ErrorCode.NONE))
-    return [{"name": topic, "partitions": partitions} for topic, partitions in rows.items()]
+    return rows
 
 
 def _row(index: int, committed: CommittedOffset, error: ErrorCode) -> dict[str, Any]:

@@ -1,12 +1,16 @@
-"""Leadership and placement on request: ElectLeaders 0 to 2, Alter- and ListPartitionReassignments 0 (to 1)."""
+"""Leadership and placement on request: ElectLeaders 0 to 2, Alter- and ListPartitionReassignments 0 (to 1).
+
+A reassignment of version 1 may forbid that the replication factor changes (KIP-860).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from minikafka.controller.change import Election
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
-from minikafka.server.api.spec import ApiSpec
+from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
@@ -46,8 +50,9 @@ async def elect(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, 
 
 async def alter_reassignments(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
+    allow_factor_change = getattr(request, "allow_replication_factor_change", True)
     wanted = [
-        (t.name, p.partition_index, None if p.replicas is None else tuple(p.replicas))
+        (t.name, p.partition_index, None if p.replicas is None else tuple(p.replicas), allow_factor_change)
         for t in request.topics
         for p in t.partitions
     ]
@@ -55,14 +60,21 @@ async def alter_reassignments(broker: Broker, ctx: RequestContext, request: Any)
         role = broker.topics.require_controller()
         codes = await role.submit(lambda c: [c.partitions.reassign(*w) for w in wanted])
     except KafkaError as error:
-        return {"error_code": error.code, "error_message": str(error), "responses": []}
+        return {
+            "error_code": error.code,
+            "error_message": str(error),
+            "allow_replication_factor_change": allow_factor_change,
+            "responses": [],
+        }
+    await broker.metadata.caught_up()
     responses: dict[str, list[dict[str, Any]]] = {}
-    for (topic, index, _), code in zip(wanted, codes, strict=True):
+    for (topic, index, *_), code in zip(wanted, codes, strict=True):
         row = {"partition_index": index, "error_code": code, "error_message": None if not code else code.name}
         responses.setdefault(topic, []).append(row)
     return {
         "error_code": ErrorCode.NONE,
         "error_message": None,
+        "allow_replication_factor_change": allow_factor_change,
         "responses": [{"name": t, "partitions": rows} for t, rows in responses.items()],
     }
 
@@ -88,7 +100,17 @@ async def list_reassignments(broker: Broker, ctx: RequestContext, request: Any) 
 
 
 SPECS = (
-    (ApiSpec(43, "ElectLeaders", 0, 2), elect),
-    (ApiSpec(45, "AlterPartitionReassignments", 0, 1), alter_reassignments),
-    (ApiSpec(46, "ListPartitionReassignments", 0, 0), list_reassignments),
+    (ApiSpec(ApiKey.ELECT_LEADERS, 0, 2, controller_only=True, unread={"timeout": ANSWERED_WHEN_DONE}), elect),
+    (
+        ApiSpec(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, controller_only=True, unread={"timeout": ANSWERED_WHEN_DONE}
+        ),
+        alter_reassignments,
+    ),
+    (
+        ApiSpec(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, controller_only=True, unread={"timeout": ANSWERED_WHEN_DONE}
+        ),
+        list_reassignments,
+    ),
 )

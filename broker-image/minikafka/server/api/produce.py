@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minikafka.protocol import produce as codec
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
@@ -19,7 +20,7 @@ from minikafka.server.api.spec import ApiSpec
 if TYPE_CHECKING:
     from minikafka.server.connection import ClientConnection, Slot
 
-SPEC = ApiSpec(0, "Produce", codec.MIN_SUPPORTED, codec.MAX_SUPPORTED)
+SPEC = ApiSpec(ApiKey.PRODUCE, codec.MIN_SUPPORTED, codec.MAX_SUPPORTED)
 
 ACKS = (-1, 0, 1)
 NEW_LEADER_VERSION = 10

@@ -1,4 +1,4 @@
-"""DeleteRecords 0 to 2 and DescribeLogDirs 1 to 4.
+"""DeleteRecords 0 to 2 and DescribeLogDirs 1 to 5.
 
 DeleteRecords moves the log start on the leader and answers at once with it; followers take it over with their next fetch
 (Kafka waits for them: a known difference, docs/limits.md).
@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication import offsets as replication
 from minikafka.server.api.spec import ApiSpec
@@ -63,7 +64,7 @@ async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -
             }
         )
     folder = str(broker.data_dirs[0])
-    found: dict[str, Any] = {"log_dir": os.path.abspath(folder)}
+    found: dict[str, Any] = {"log_dir": os.path.abspath(folder), "is_cordoned": False}
     try:
         disk = os.statvfs(folder)
     except OSError:  # it is gone, or cannot be looked at: Kafka's answer for such a directory
@@ -79,6 +80,11 @@ async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -
 
 
 SPECS = (
-    (ApiSpec(21, "DeleteRecords", 0, 2), delete_records),
-    (ApiSpec(35, "DescribeLogDirs", 1, 4), describe_log_dirs),
+    (
+        ApiSpec(
+            ApiKey.DELETE_RECORDS, 0, 2, unread={"timeout": "the answer comes when the leader has moved its log start"}
+        ),
+        delete_records,
+    ),
+    (ApiSpec(ApiKey.DESCRIBE_LOG_DIRS, 1, 5), describe_log_dirs),
 )

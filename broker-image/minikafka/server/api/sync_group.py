@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.groups.requests import SyncRequest
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api.spec import ApiSpec
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-SPEC = ApiSpec(14, "SyncGroup", 0, 5)
+SPEC = ApiSpec(ApiKey.SYNC_GROUP, 0, 5)
 
 PROTOCOL_MANDATORY = 5
 

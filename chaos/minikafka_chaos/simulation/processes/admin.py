@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from minikafka.controller.topics import NewTopic
 from minikafka.metadata.image import MIN_ISR
 from minikafka.protocol import messages
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.network import Reply
@@ -18,8 +19,13 @@ if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.world import World
 
-CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = (19, 7), (20, 6), (21, 2)
-ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS, ALTER_PARTITION_REASSIGNMENTS = (43, 2), (44, 1), (45, 0)
+CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = (
+    (ApiKey.CREATE_TOPICS, 7),
+    (ApiKey.DELETE_TOPICS, 6),
+    (ApiKey.DELETE_RECORDS, 2),
+)
+ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS = (ApiKey.ELECT_LEADERS, 2), (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
+ALTER_PARTITION_REASSIGNMENTS = (ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0)
 """API keys and the versions that are asked in."""
 
 TIMEOUT_MS: Final = 1_000

@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from minikafka.groups.placement import OFFSETS_TOPIC
+from minikafka.protocol.api_keys import ApiKey
 
 from minikafka_chaos.simulation.processes.asker import Asker
 
@@ -22,13 +23,13 @@ def questions(topic: str, group: str, broker: int) -> dict[tuple[int, int], dict
     """By API key and version."""
     asked = {"topic": topic, "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 1}]}
     return {
-        (3, 12): {"topics": [{"topic_id": None, "name": topic}], "allow_auto_topic_creation": False},
-        (3, 9): {"topics": None, "allow_auto_topic_creation": False},
-        (15, 5): {"groups": [group], "include_authorized_operations": False},
-        (16, 4): {"states_filter": []},
-        (18, 3): {"client_software_name": "curious", "client_software_version": "1"},
-        (23, 4): {"replica_id": -1, "topics": [asked]},
-        (32, 4): {
+        (ApiKey.METADATA, 12): {"topics": [{"topic_id": None, "name": topic}], "allow_auto_topic_creation": False},
+        (ApiKey.METADATA, 9): {"topics": None, "allow_auto_topic_creation": False},
+        (ApiKey.DESCRIBE_GROUPS, 5): {"groups": [group], "include_authorized_operations": False},
+        (ApiKey.LIST_GROUPS, 4): {"states_filter": []},
+        (ApiKey.API_VERSIONS, 3): {"client_software_name": "curious", "client_software_version": "1"},
+        (ApiKey.OFFSET_FOR_LEADER_EPOCH, 4): {"replica_id": -1, "topics": [asked]},
+        (ApiKey.DESCRIBE_CONFIGS, 4): {
             "resources": [
                 {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": None},
                 {"resource_type": BROKER_RESOURCE, "resource_name": str(broker), "configuration_keys": None},
@@ -36,9 +37,13 @@ def questions(topic: str, group: str, broker: int) -> dict[tuple[int, int], dict
             "include_synonyms": True,
             "include_documentation": False,
         },
-        (35, 4): {"topics": None},
-        (60, 1): {"include_cluster_authorized_operations": False, "endpoint_type": 1},
-        (75, 0): {"topics": [{"name": topic}], "response_partition_limit": 10, "cursor": None},
+        (ApiKey.DESCRIBE_LOG_DIRS, 4): {"topics": None},
+        (ApiKey.DESCRIBE_CLUSTER, 1): {"include_cluster_authorized_operations": False, "endpoint_type": 1},
+        (ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0): {
+            "topics": [{"name": topic}],
+            "response_partition_limit": 10,
+            "cursor": None,
+        },
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol import messages, wire
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.replicas import ReplicaManager
@@ -20,7 +21,7 @@ from minikafka_chaos.simulation.processes.transport import MemoryTransport, feed
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.processes.broker import WholeBroker
 
-PRODUCE, FETCH, LIST_OFFSETS = (0, 9), (1, 12), (2, 7)
+PRODUCE, FETCH, LIST_OFFSETS = (ApiKey.PRODUCE, 9), (ApiKey.FETCH, 12), (ApiKey.LIST_OFFSETS, 7)
 """API keys and the versions that are asked in."""
 EARLIEST, LATEST = -2, -1
 CLIENT_LISTENER = "CLIENTS"

@@ -18,13 +18,15 @@ from minikafka.groups.requests import (
     SyncResult,
 )
 from minikafka.protocol import messages
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.processes.gate import Gate
 
-OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT = (8, 8), (9, 7), (11, 7), (12, 4)
-LEAVE_GROUP, SYNC_GROUP = (13, 4), (14, 5)
+OFFSET_COMMIT, OFFSET_FETCH = (ApiKey.OFFSET_COMMIT, 8), (ApiKey.OFFSET_FETCH, 7)
+JOIN_GROUP, HEARTBEAT = (ApiKey.JOIN_GROUP, 7), (ApiKey.HEARTBEAT, 4)
+LEAVE_GROUP, SYNC_GROUP = (ApiKey.LEAVE_GROUP, 4), (ApiKey.SYNC_GROUP, 5)
 """API keys and the versions that are asked in."""
 
 

@@ -1,0 +1,97 @@
+"""DescribeProducers 0, for idempotent producers, and ListTransactions 0 to 2, of which there are none yet."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from minikafka.controller.topics import check_topic_name
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
+
+if TYPE_CHECKING:
+    from minikafka.server.broker import Broker
+    from minikafka.server.connection import RequestContext
+
+TRANSACTION_STATES = frozenset(
+    {
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "PrepareEpochFence",
+        "Dead",
+    }
+)
+
+
+async def describe_producers(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    """What the partitions remember of their producers; any replica answers, as in Kafka."""
+    del ctx
+    topics = []
+    for topic in request.topics:
+        rows = [{"partition_index": i, **_producers(broker, topic.name, i)} for i in topic.partition_indexes]
+        topics.append({"name": topic.name, "partitions": rows})
+    return {"topics": topics}
+
+
+def _producers(broker: Broker, topic: str, index: int) -> dict[str, Any]:
+    try:
+        check_topic_name(topic)
+    except KafkaError as error:
+        return {"error_code": error.code, "error_message": str(error), "active_producers": []}
+    hosted = broker.replicas.get(topic, index)
+    if hosted is None:
+        known = broker.metadata.image.partition(topic, index) is not None
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return {"error_code": code, "error_message": None, "active_producers": []}
+    return {
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "active_producers": [
+            {
+                "producer_id": producer_id,
+                "producer_epoch": state.epoch,
+                "last_sequence": state.last_sequence,
+                "last_timestamp": state.last_timestamp,
+                "coordinator_epoch": state.coordinator_epoch,
+                "current_txn_start_offset": state.transaction_first_offset,
+            }
+            for producer_id, state in hosted.log.producers
+        ],
+    }
+
+
+async def list_transactions(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del broker, ctx
+    answer = {
+        "error_code": ErrorCode.NONE,
+        "unknown_state_filters": [name for name in request.state_filters if name not in TRANSACTION_STATES],
+        "transaction_states": [],
+    }
+    try:
+        re.compile(getattr(request, "transactional_id_pattern", None) or "")
+    except re.error:
+        answer["error_code"] = ErrorCode.INVALID_REGULAR_EXPRESSION
+    return answer
+
+
+SPECS = (
+    (ApiSpec(ApiKey.DESCRIBE_PRODUCERS, 0, 0), describe_producers),
+    (
+        ApiSpec(
+            ApiKey.LIST_TRANSACTIONS,
+            0,
+            2,
+            unread={"producer_id_filters": NO_TRANSACTIONS, "duration_filter": NO_TRANSACTIONS},
+            unset={
+                f"transaction_states.{field}": NO_TRANSACTIONS
+                for field in ("transactional_id", "producer_id", "transaction_state")
+            },
+        ),
+        list_transactions,
+    ),
+)

@@ -1,0 +1,30 @@
+"""The bridge to kio: what a dictionary may hold."""
+
+from __future__ import annotations
+
+import pytest
+from minikafka.protocol import messages
+from minikafka.protocol.api_keys import ApiKey
+
+
+def test_a_field_of_another_version_is_dropped() -> None:
+    """One handler serves all versions: ``topic_names`` ended with DeleteTopics v5, ``topics`` began with v6."""
+    values = {"topic_names": ["t"], "topics": [{"name": "t", "topic_id": None}], "timeout": 1}
+    for version in (5, 6):
+        body = messages.encode_request(ApiKey.DELETE_TOPICS, version, values)
+        read = messages.decode_request(ApiKey.DELETE_TOPICS, version, body)
+        assert (read.topic_names if version == 5 else [t.name for t in read.topics]) in (["t"], ("t",))
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"topics": [], "throttle_time_ms": 0}, "MetadataResponse has no field 'throttle_time_ms'"),
+        ({"topics": [{"name": "t", "topic_id": None, "isr": []}]}, "MetadataResponseTopic has no field 'isr'"),
+    ],
+    ids=["at the top", "in a struct"],
+)
+def test_a_field_that_no_version_has_is_refused(values: dict[str, object], named: str) -> None:
+    """It would be dropped in every version: the client is told the schema's default instead of what the handler meant."""
+    with pytest.raises(TypeError, match=named):
+        messages.encode_response(ApiKey.METADATA, 1, values)
