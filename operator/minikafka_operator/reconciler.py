@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -27,7 +27,7 @@ from minikafka_operator.api_server import ApiError, ApiServer
 from minikafka_operator.conditions import Reason
 from minikafka_operator.disruption import hold_of
 from minikafka_operator.experiments import experiment_name, identity, is_experiment
-from minikafka_operator.freshness import Renewals
+from minikafka_operator.freshness import Renewals, holding
 from minikafka_operator.kinds import (
     BUDGET,
     BY_NAME,
@@ -94,6 +94,8 @@ class ReconcileResult:
     name: str
     retry_seconds: float | None = None
     gone: bool = False
+    glance: Callable[[], Awaitable[bool]] | None = None
+    """Asked every few seconds until the next look: whether it is due now. For what is no event."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,19 @@ class ClusterReconciler:
         retry = (
             min(STALE_RETRY_SECONDS, made.retry_seconds or STALE_RETRY_SECONDS) if acted.stale else made.retry_seconds
         )
-        return ReconcileResult("steady" if made.steady else "changed", retry)
+        return ReconcileResult("steady" if made.steady else "changed", retry, glance=self._glance(observed))
+
+    def _glance(self, observed: ObservedCluster) -> Callable[[], Awaitable[bool]]:
+        """Whether the controller's Lease is held by another than at the look, or is not renewed any more: silence is no event."""
+        namespace, name = observed.names.namespace, observed.names.controller
+        seen = holding(observed.find(LEASE, name), observed.controller_signs)
+
+        async def changed() -> bool:
+            lease = await self._server.get(LEASE, namespace, name)
+            signs = self._renewals.look((namespace, observed.names.cluster), lease, time.monotonic())
+            return holding(lease, signs) != seen
+
+        return changed
 
     # -- looking ----------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,9 @@ def applied(world: World) -> list[str]:
 
 class TestCreation:
     def test_everything_is_made_in_order(self) -> None:
-        """The finalizer first: nothing may be left behind. The StatefulSet last: its pods need all the rest."""
+        """The finalizer first: nothing may be left behind. The StatefulSet last: its pods need all the rest, and carry the uid
+        of the ServiceAccount, which is known once it is there.
+        """
         world = World()
         first, *rest = world.plan().actions
         assert isinstance(first, Finalizers) and first.finalizers == [CLUSTER_FINALIZER]
@@ -38,13 +40,14 @@ class TestCreation:
             "ServiceAccount demo-broker",
             "Role demo-broker",
             "RoleBinding demo-broker",
-            "ConfigMap demo-config",
             "Service demo-brokers",
             "Service demo-bootstrap",
             "PodDisruptionBudget demo-broker",
             "NetworkPolicy demo-broker",
-            "StatefulSet demo-broker",
         ]
+        assert world.step().retry_seconds == 1.0
+        assert world.condition("Progressing") == ("True", "Creating", "3 brokers are being made")
+        assert applied(world) == ["ConfigMap demo-config", "StatefulSet demo-broker"]
 
     def test_all_belong_to_the_cluster(self) -> None:
         for action in World().plan().actions[1:]:

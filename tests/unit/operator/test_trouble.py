@@ -193,7 +193,7 @@ def test_the_cause_comes_first() -> None:
     }
     reason, message = told(world)
     assert reason == "ImagePullFailed"
-    assert message.startswith("1 of 3 brokers are ready; demo-broker-2: image")
+    assert message.startswith("1 of 3 brokers is ready; demo-broker-2: image")
     assert message.endswith(" (and 1 more, see status.brokers)")
     assert world.status["brokers"][0]["message"].startswith("demo-broker-0: 0/3 nodes")
 

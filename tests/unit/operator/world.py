@@ -106,7 +106,8 @@ class World:
 
     def metadata(self) -> Object:
         """What the brokers keep in their ConfigMap."""
-        shown = {name: topic["status"]["revision"] for name, topic in self.topics.items()}
+        taken_up = {name: topic["status"] for name, topic in self.topics.items() if topic["status"].get("partitions")}
+        shown = {name: status["revision"] for name, status in taken_up.items()}
         settings = {} if self.recorded_min_isr is None else {MIN_ISR: str(self.recorded_min_isr)}
         document = Document(
             "id",
@@ -231,6 +232,7 @@ class World:
         for name in list(self.pods):
             if int(name.rpartition("-")[2]) >= found["spec"]["replicas"]:
                 del self.pods[name]
+                self._elect()
                 moved = True
         return moved
 
