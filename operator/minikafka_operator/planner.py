@@ -40,7 +40,13 @@ from minikafka_operator.rollout import (
 )
 from minikafka_operator.rollout import held_up as held
 from minikafka_operator.status import Decided, rejected_status, same_status, status_of
-from minikafka_operator.storage import largest_capacity, size_claims, still_larger, without_volumes
+from minikafka_operator.storage import (
+    largest_capacity,
+    size_claims,
+    still_larger,
+    without_claims_of_an_earlier_cluster,
+    without_volumes,
+)
 from minikafka_operator.topics import with_cluster
 from minikafka_operator.trouble import troubles
 from minikafka_operator.turns import holding, yielding
@@ -158,7 +164,7 @@ def _decide(
         # What was made before stays as it is: half of a change is worse than none.
         draft.retry(CONFLICT_RETRY_SECONDS)
         return replace(decided, problem=(Reason.OBJECT_CONFLICT, "; ".join(in_the_way)), roll=Roll({}))
-    rebuilding = without_volumes(observed, spec, replicas)
+    rebuilding = without_claims_of_an_earlier_cluster(observed) or without_volumes(observed, spec, replicas)
     if rebuilding:
         draft.actions += rebuilding
         draft.retry(RETRY_SECONDS)
