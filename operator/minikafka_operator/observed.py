@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -231,6 +231,15 @@ class Pod:
     def ready_since(self) -> datetime | None:
         """When it last became ready or stopped being so."""
         return instant(self.condition("Ready").get("lastTransitionTime"))
+
+    @property
+    def leaving_since(self) -> datetime | None:
+        """When it was deleted, or ended for good. A pod's ``deletionTimestamp`` is the end of its grace period."""
+        metadata = self.thing["metadata"]
+        ends = instant(metadata.get("deletionTimestamp"))
+        if ends is None:
+            return self.ready_since
+        return ends - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
 
     @property
     def created(self) -> datetime | None:

@@ -19,13 +19,14 @@ from minikafka_operator.deletion import plan_deletion
 from minikafka_operator.difference import differs, digest, sealed
 from minikafka_operator.external import Externals, externals
 from minikafka_operator.instants import instant
-from minikafka_operator.kinds import BY_NAME, CLAIM, CLUSTER, CONFIG_MAP, OWNED, POD, STATEFUL_SET, Object
+from minikafka_operator.kinds import BY_NAME, CLUSTER, CONFIG_MAP, OWNED, POD, STATEFUL_SET, Object
 from minikafka_operator.managed_fields import as_applied
-from minikafka_operator.names import CLUSTER_FINALIZER, DATA_VOLUME, RACK_ANNOTATION, TEMPLATE_ANNOTATION
+from minikafka_operator.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
 from minikafka_operator.objects import ResourceBuilder
 from minikafka_operator.observed import ObservedCluster, deleting
-from minikafka_operator.ownership import Standing, claim_conflict, conflict, has_labels
-from minikafka_operator.pods import account_of, claim_sizes, stateful_set
+from minikafka_operator.obstacles import in_the_way, of_an_earlier_cluster, overdue_seconds
+from minikafka_operator.ownership import Standing
+from minikafka_operator.pods import account_of, stateful_set
 from minikafka_operator.properties import broker_properties, properties_text, settings_problems
 from minikafka_operator.rollout import (
     LOOK_AGAIN_SECONDS,
@@ -41,6 +42,7 @@ from minikafka_operator.rollout import (
 from minikafka_operator.rollout import held_up as held
 from minikafka_operator.status import Decided, rejected_status, same_status, status_of
 from minikafka_operator.storage import (
+    claims_leaving,
     largest_capacity,
     size_claims,
     still_larger,
@@ -137,7 +139,7 @@ def _decide(
         problem=_problem(observed, spec),
         capacity=largest_capacity(observed, replicas),
         larger=still_larger(observed, spec, replicas),
-        claims_leaving=_claims_leaving(observed),
+        claims_leaving=claims_leaving(observed),
     )
     _keep_finalizer(observed, draft)
     _tell_racks(observed, spec, draft)  # also while a change is refused: a pod that is made again waits for it
@@ -159,21 +161,21 @@ def _decide(
         decision = _roll(observed, spec, replicas, pods, digests)
         decision = held(observed, replicas, decision, held_up) if held_up else yielding(observed, decision)
         decided = replace(decided, roll=decision)
-    in_the_way = _in_the_way(observed, spec, desired, replicas)
-    if in_the_way:
+    obstacles = in_the_way(observed, spec, desired, replicas)
+    if obstacles:
         # What was made before stays as it is: half of a change is worse than none.
         draft.retry(CONFLICT_RETRY_SECONDS)
-        return replace(decided, problem=(Reason.OBJECT_CONFLICT, "; ".join(in_the_way)), roll=Roll({}))
+        return replace(decided, problem=(Reason.OBJECT_CONFLICT, "; ".join(obstacles)), roll=Roll({}))
     rebuilding = without_claims_of_an_earlier_cluster(observed) or without_volumes(observed, spec, replicas)
     if rebuilding:
         draft.actions += rebuilding
         draft.retry(RETRY_SECONDS)
         return replace(decided, created=False, roll=Roll({}))
     put_off = _make(observed, desired, draft)
-    waiting_for = _of_an_earlier_cluster(observed, desired)
+    waiting_for = of_an_earlier_cluster(observed, desired)
     if waiting_for:
         told = [f"{thing['kind']} {thing['metadata']['name']}" for thing in waiting_for]
-        long = any(_seconds_to_go(observed, thing) > USUAL_WAIT_SECONDS for thing in waiting_for)
+        long = any(overdue_seconds(observed, thing) > USUAL_WAIT_SECONDS for thing in waiting_for)
         return replace(decided, waiting_for=told, waits_long=long, roll=Roll(decided.roll.outdated))
     _remove_leftovers(observed, desired, keep_settings=not can_make_pods, draft=draft)
     draft.actions += size_claims(observed, spec, replicas)
@@ -242,47 +244,6 @@ def _keep_finalizer(observed: ObservedCluster, draft: _Draft) -> None:
         draft.actions.append(
             Finalizers(CLUSTER, metadata["name"], metadata["resourceVersion"], finalizers, "before anything is made")
         )
-
-
-def _in_the_way(observed: ObservedCluster, spec: ClusterSpec, desired: Sequence[Object], replicas: int) -> list[str]:
-    """Sentences about objects of somebody else that have the names of what is desired."""
-    told = []
-    for thing in desired:
-        kind, name = thing["kind"], thing["metadata"]["name"]
-        found = observed.find(BY_NAME[kind], name)
-        if found is not None and observed.standing(found) is Standing.FOREIGN:
-            told.append(conflict(kind, name))
-    for volume in claim_sizes(spec):
-        for broker_id in range(replicas):
-            name = observed.names.claim(volume, broker_id)
-            claim = observed.find(CLAIM, name)
-            # One that a broker's pod uses already is the broker's, whatever happened to its labels.
-            if claim is not None and not has_labels(claim, observed.names) and broker_id not in observed.brokers:
-                told.append(claim_conflict(name))
-    return told
-
-
-def _of_an_earlier_cluster(observed: ObservedCluster, desired: Sequence[Object]) -> list[Object]:
-    """What the garbage collector has still to remove."""
-    found = [(thing, observed.find(BY_NAME[thing["kind"]], thing["metadata"]["name"])) for thing in desired]
-    return [there for _, there in found if there is not None and observed.standing(there) is Standing.EARLIER]
-
-
-def _seconds_to_go(observed: ObservedCluster, thing: Object) -> float:
-    """For how long an object of an earlier cluster should have been gone."""
-    metadata = thing["metadata"]
-    since = metadata.get("deletionTimestamp") or observed.cluster["metadata"].get("creationTimestamp")
-    return (observed.now - (instant(since) or observed.now)).total_seconds()
-
-
-def _claims_leaving(observed: ObservedCluster) -> list[str]:
-    """Claims that were deleted, and that the pod of a broker keeps from going."""
-    return [
-        claim["metadata"]["name"]
-        for claim in observed.claims
-        if deleting(claim)
-        and any(observed.names.claim(DATA_VOLUME, i) == claim["metadata"]["name"] for i in observed.brokers)
-    ]
 
 
 def _make(observed: ObservedCluster, desired: Sequence[Object], draft: _Draft) -> list[Object]:

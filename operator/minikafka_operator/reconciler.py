@@ -188,6 +188,7 @@ class ClusterReconciler:
         found = [thing for thing in objects if thing is not None]
         found += [thing for listed in lists[: len(_LISTED)] for thing in listed]
         found += await self._unlabelled_claims(cluster, names, found)
+        found += await self._unlabelled_services(cluster, names, found)
         leases = {thing["metadata"]["name"]: thing for thing in found if thing["kind"] == LEASE.name}
         lease = leases.get(names.controller)
         signs = self._renewals.look((namespace, name), lease, time.monotonic())
@@ -218,6 +219,18 @@ class ClusterReconciler:
         lacking = [name for volume in volumes for i in brokers if (name := names.claim(volume, i)) not in there]
         claims = await asyncio.gather(*(self._server.get(CLAIM, names.namespace, name) for name in lacking))
         return [claim for claim in claims if claim is not None]
+
+    async def _unlabelled_services(self, cluster: Object, names: Names, found: Sequence[Object]) -> list[Object]:
+        """Services without the labels that have the names of the cluster's own."""
+        spec = cluster.get("spec") or {}
+        wanted = [names.brokers, names.bootstrap]
+        if (spec.get("listeners") or {}).get("external"):
+            brokers = range((spec.get("brokers") or {}).get("replicas") or 0)
+            wanted += [names.bootstrap_external, *map(names.external, brokers)]
+        there = {thing["metadata"]["name"] for thing in found if thing["kind"] == SERVICE.name}
+        lacking = [name for name in wanted if name not in there]
+        services = await asyncio.gather(*(self._server.get(SERVICE, names.namespace, name) for name in lacking))
+        return [service for service in services if service is not None]
 
     async def _look_closer(self, observed: ObservedCluster) -> ObservedCluster:
         """What is only of interest sometimes: nodes when there are racks, warnings when something is not as it should be."""
@@ -356,7 +369,7 @@ class ClusterReconciler:
         there = await self._server.get(BY_NAME[kind], observed.names.namespace, name)
         if there is None or standing(there, observed.names, observed.uid) is not Standing.FOREIGN:
             return None
-        return Reason.OBJECT_CONFLICT, conflict(kind, name)
+        return Reason.OBJECT_CONFLICT, conflict([f"{kind} {name}"])
 
     async def _do(self, names: Names, action: Action) -> None:
         namespace, cluster = names.namespace, names.cluster

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from minikafka_operator.conditions import Reason
@@ -351,9 +351,14 @@ def _wait(
 ) -> Roll:
     names = ", ".join(observed.names.pod(i) for i in brokers[:_SHOWN_MAX])
     found = [observed.brokers[i] for i in brokers if i in observed.brokers]
-    since = min((pod.ready_since or pod.created or observed.now for pod in found), default=observed.now)
+    since = min((_waits_since(pod) or observed.now for pod in found), default=observed.now)
     usual = (observed.now - since).total_seconds() <= USUAL_WAIT_SECONDS
     return Roll(outdated, (), None if usual else Reason.BROKER_NOT_READY, f"{names} {what}", retry)
+
+
+def _waits_since(pod: Pod) -> datetime | None:
+    """One that is on its way out may have been ready for long, and was not waited for then."""
+    return pod.leaving_since if pod.leaving else pod.ready_since or pod.created
 
 
 def _seconds_ready(observed: ObservedCluster, replicas: int) -> float:

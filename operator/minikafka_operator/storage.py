@@ -97,6 +97,12 @@ def _claims_of(names: Names, broker_id: int) -> list[str]:
     return [names.claim(volume, broker_id) for volume in (DATA_VOLUME, EVENTS_VOLUME)]
 
 
+def claims_leaving(observed: ObservedCluster) -> list[str]:
+    """Claims that were deleted, and that the pod of a broker keeps from going."""
+    names = {observed.names.claim(DATA_VOLUME, broker_id) for broker_id in observed.brokers}
+    return [name for claim in observed.claims if deleting(claim) and (name := claim["metadata"]["name"]) in names]
+
+
 def largest_capacity(observed: ObservedCluster, replicas: int) -> str | None:
     """The capacity of the largest of the brokers' volumes as Kubernetes writes it; None while there is none."""
     found = [claim for claim in _claims(observed, DATA_VOLUME, replicas) if capacity(claim) is not None]

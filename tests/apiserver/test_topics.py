@@ -190,9 +190,11 @@ class TestByKubectl:
         lab.apply("glance", partitions=3)
         until_now(lambda: lab.ready("glance")[0], lambda s: s == "True")
         header, row = lab.kubectl("get", "mkt", "glance").splitlines()[:2]
-        assert header.split() == ["NAME", "CLUSTER", "PARTITIONS", "RF", "LEADERS", "ISR", "READY", "AGE"]
+        assert header.split() == [
+            *("NAME", "TOPIC", "CLUSTER", "PARTITIONS", "RF", "LEADERS", "ISR", "READY", "REASON", "AGE")
+        ]
         leaders = ",".join(str(p["leader"]) for p in lab.find("glance")["status"]["partitions"])
-        assert row.split()[:-1] == ["glance", CLUSTER, "3", "3", leaders, "3/3", "True"]
+        assert row.split()[:-1] == ["glance", "glance", CLUSTER, "3", "3", leaders, "3/3", "True", "InSync"]
 
 
 class TestByClients:

@@ -83,7 +83,11 @@ def container(**state: Any) -> list[dict[str, Any]]:
             "OutOfMemory",
             "demo-broker-1: used more memory than spec.brokers.resources allows",
         ),
-        ({"containerStatuses": container(state={"running": {}})}, "BrokersNotReady", "2 of 3 brokers are ready"),
+        (
+            {"containerStatuses": container(state={"running": {}})},
+            "BrokersNotReady",
+            "demo-broker-1: runs, and is not ready; its /readyz, /healthz and log tell why",
+        ),
         (
             {"containerStatuses": [{"name": "broker", "state": {"waiting": {"reason": "ContainerCreating"}}}]},
             "BrokersNotReady",
@@ -160,6 +164,16 @@ class TestStorage:
     def test_a_claim_that_waits_for_its_pod_is_not_the_cause(self) -> None:
         """WaitForFirstConsumer: the claim is pending because the pod is, not the other way round."""
         assert told(self.pending())[0] == "Unschedulable"
+
+    def test_one_that_should_have_a_volume_before_its_pod_has_a_node(self) -> None:
+        """A class that binds at once, whose provisioner is not there: no node is at fault."""
+        world = self.pending()
+        message = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
+        world.pods["demo-broker-1"]["status"] = {"conditions": [{**UNSCHEDULABLE, "message": message}]}
+        assert told(world)[0] == "BrokersNotReady"
+        world.wait(60)
+        says = "2 of 3 brokers are ready; data-demo-broker-1: no volume of StorageClass 'standard' yet"
+        assert told(world) == ("ClaimPending", says)
 
     def test_a_provisioner_that_says_nothing(self) -> None:
         world = self.pending()

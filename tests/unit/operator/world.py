@@ -117,8 +117,8 @@ class World:
             resource_version="1",
             uid="1",
         )
-        made = document.to_config_map(NAMES.metadata, {})
-        return {**made, "metadata": {**made["metadata"], "uid": "1"}}
+        made = document.to_config_map(NAMES.metadata, NAMES.labels())
+        return {"kind": "ConfigMap", **made, "metadata": {**made["metadata"], "uid": "1"}}
 
     def plan(self, refused: tuple[Reason, str] | None = None, held_up: str = "") -> ClusterPlan:
         return plan(self.observed(), SETTINGS, refused, held_up)
