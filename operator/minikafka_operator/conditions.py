@@ -35,6 +35,7 @@ class Reason(StrEnum):
 
     # Ready
     ALL_BROKERS_READY = "AllBrokersReady"
+    CLAIM_LEAVING = "ClaimLeaving"
     BROKERS_NOT_READY = "BrokersNotReady"
     # what keeps a broker from being ready
     UNSCHEDULABLE = "Unschedulable"
@@ -69,6 +70,7 @@ class Reason(StrEnum):
     REPLICAS_ON_BROKER = "ReplicasOnBroker"
     BROKER_NOT_READY = "BrokerNotReady"
     CONTROLLER_AWAY = "ControllerAway"
+    CONTROLLER_UNCONFIRMED = "ControllerUnconfirmed"
     TOPIC_STATUS_STALE = "TopicStatusStale"
     EVICTION_REFUSED = "EvictionRefused"
     DISRUPTION_LEASE_HELD = "DisruptionLeaseHeld"

@@ -125,13 +125,14 @@ def topic_definition() -> dict[str, Any]:
         "mkt",
         Topic,
         [
+            column("Topic", ".status.topicName", description="Its name to Kafka's clients"),
             column("Cluster", ".spec.clusterRef.name"),
             column("Partitions", ".status.partitionCount", "integer"),
             column("RF", ".status.replicationFactor", "integer", "Replication factor"),
             column("Leaders", ".status.leaders", description="Leaders of the partitions"),
             column("ISR", ".status.isr", description="Smallest ISR and replication factor"),
             _READY,
-            column("Reason", '.status.conditions[?(@.type=="Ready")].reason', priority=1),
+            column("Reason", '.status.conditions[?(@.type=="Ready")].reason'),
             _AGE,
         ],
         selectable=[".spec.clusterRef.name"],  # a broker watches the topics of its cluster only

@@ -3,7 +3,8 @@
 1. The brokers stop, in good order: their pods and what would make them again are deleted.
 2. Topics lose the finalizer of the controller broker, for there is none any more that could remove it.
 3. With ``deleteClaim`` the data goes: topics, claims, and what brokers keep in their ConfigMap and Lease. Without it all
-   of that stays, for claims are worth nothing without the metadata. A cluster of the same name goes on with them.
+   of that stays, for claims are worth nothing without the metadata, but for claims that never had a volume. A cluster of the
+   same name goes on with them.
 4. The cluster's own finalizer goes. Everything else is the garbage collector's.
 
 Only what is the cluster's goes (:mod:`~minikafka_operator.ownership`), whatever has its names.
@@ -23,6 +24,7 @@ from minikafka_operator.kinds import CLAIM, CLUSTER, POD, STATEFUL_SET, TOPIC
 from minikafka_operator.names import CLUSTER_FINALIZER, TOPIC_FINALIZER
 from minikafka_operator.objects import made_by_brokers
 from minikafka_operator.observed import ObservedCluster, deleting, has_topic_finalizer
+from minikafka_operator.storage import has_no_data
 
 STOP_SECONDS_MAX: Final = 180
 _RETRY_SECONDS: Final = 2.0
@@ -72,8 +74,11 @@ def _drop_data(observed: ObservedCluster, delete_claim: bool) -> list[Action]:
                     TOPIC, metadata["name"], metadata["resourceVersion"], left, "there is no controller any more"
                 )
             )
-    if delete_claim:
-        made += [Delete.of(CLAIM, claim, "deleteClaim") for claim in observed.claims if not deleting(claim)]
+    going = [claim for claim in observed.claims if not deleting(claim)]
+    if not delete_claim:
+        made += [Delete.of(CLAIM, claim, "it has no volume") for claim in going if has_no_data(claim, observed.names)]
+    else:
+        made += [Delete.of(CLAIM, claim, "deleteClaim") for claim in going]
         for kind, name in made_by_brokers(observed.names):
             kept = observed.kept_by_brokers(kind, name)
             if kept is not None and not deleting(kept):

@@ -27,6 +27,11 @@ LIVE_SECONDS_MIN = 4.5
 than that one cannot know that it was renewed within half of its duration."""
 
 
+RECENT_SECONDS_MIN = 10.0
+"""Between two looks at a cluster its Lease is read every few seconds (``loops.GLANCE_SECONDS``), so of one that is renewed more
+often one cannot know that it was renewed within less than two such glances."""
+
+
 @dataclass(frozen=True)
 class Signs:
     """What was seen of a Lease: it was renewed within ``renewed_within`` seconds (None: that was not seen yet), and the
@@ -41,6 +46,12 @@ class Signs:
         if self.renewed_within is None or self.dead(duration_seconds):
             return False
         return self.renewed_within <= max(duration_seconds / 2, LIVE_SECONDS_MIN)
+
+    def recent(self, duration_seconds: float) -> bool:
+        """Whether its holder renewed it within its duration, as far as looks can tell: what it looks after is not older."""
+        if self.renewed_within is None or self.dead(duration_seconds):
+            return False
+        return self.renewed_within <= max(duration_seconds, RECENT_SECONDS_MIN)
 
     def dead(self, duration_seconds: float) -> bool:
         """Whether its holder has had the time to renew it, and did not. Neither holds as long as that is not known."""
@@ -82,6 +93,13 @@ class Renewals:
         self._seen.pop(key, None)
 
 
+def holding(lease: Object | None, signs: Signs) -> tuple[str, bool, bool]:
+    """Who holds a Lease, whether it is renewed, and whether its holder has let it be. Neither of the two: not known yet."""
+    spec = (lease or {}).get("spec") or {}
+    duration = float(spec.get("leaseDurationSeconds") or 0)
+    return str(spec.get("holderIdentity") or ""), signs.recent(duration), signs.dead(duration)
+
+
 @dataclass(frozen=True)
 class MetadataGap:
     """Why what is known of the partitions must not be trusted. ``lasting``: it will not come right by itself at once."""
@@ -91,8 +109,14 @@ class MetadataGap:
     lasting: bool
 
 
-def controller_gap(lease: Object | None, name: str, signs: Signs, controller: str) -> MetadataGap | None:
-    """Whether somebody looks after the partitions. ``controller``: the pod that holds the Lease, "" for who is no broker."""
+def controller_gap(
+    lease: Object | None, name: str, signs: Signs, controller: str, *, just_now: bool
+) -> MetadataGap | None:
+    """Whether somebody looks after the partitions. ``controller``: the pod that holds the Lease, "" for who is no broker.
+
+    ``just_now``: it must have been renewed just now, for a broker is about to be taken away; else what is told may be as old as
+    a Lease's duration.
+    """
     spec = (lease or {}).get("spec") or {}
     duration = float(spec.get("leaseDurationSeconds") or 0)
     holder = spec.get("holderIdentity")
@@ -101,12 +125,27 @@ def controller_gap(lease: Object | None, name: str, signs: Signs, controller: st
     if not controller:
         what = f"no broker is controller: Lease {name} is held by {holder}, which is no pod of this cluster's brokers"
         return MetadataGap(Reason.CONTROLLER_AWAY, what, lasting=True)
-    if signs.live(duration):
+    if signs.live(duration) if just_now else signs.recent(duration):
         return None
     what = f"Lease {name} was not renewed for {duration:g} s, so what is known of the in-sync replicas may be old"
     if signs.dead(duration):
         return MetadataGap(Reason.CONTROLLER_AWAY, what, lasting=True)
-    return MetadataGap(Reason.CONTROLLER_AWAY, f"waiting to see Lease {name} renewed", lasting=False)
+    return MetadataGap(Reason.CONTROLLER_UNCONFIRMED, f"waiting to see Lease {name} renewed", lasting=False)
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """Why what is known may be old, and must not be told as if it were so now; None where it is new enough.
+
+    ``controller``: of everything that the controller looks after. ``topics``: of what is known of the partitions.
+    """
+
+    controller: MetadataGap | None
+    topics: MetadataGap | None
+
+    @property
+    def gap(self) -> MetadataGap | None:
+        return self.controller or self.topics
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,9 @@ SETTLE_SECONDS: Final = 0.2
 PAUSE_SECONDS_MIN: Final = 0.5
 """Between two looks at the same cluster, however much happens."""
 
+GLANCE_SECONDS: Final = 5.0
+"""Between two looks, where a look has left something to glance at."""
+
 BACKOFF_SECONDS_MAX: Final = 60.0
 CONCURRENT_MAX: Final = 10
 """Clusters reconciled at the same time; at the start all of them want to be."""
@@ -38,6 +41,7 @@ STALL_SECONDS_MAX: Final = 600.0
 """A reconciliation that takes longer hangs. It is a handful of requests, each bounded to half a minute."""
 
 Reconcile = Callable[[str, str], Awaitable[ReconcileResult]]
+Glance = Callable[[], Awaitable[bool]]
 Key = tuple[str, str]
 
 logger = logging.getLogger(__name__)
@@ -144,8 +148,9 @@ class _Loop:
     async def _run(self) -> None:
         failures = 0
         wait_seconds = 0.0
+        glance: Glance | None = None
         while True:
-            await self._wait(wait_seconds)
+            await self._wait(wait_seconds, glance)
             await self._loops.leading.wait()
             self._woken.clear()
             self.busy_since = time.monotonic()
@@ -166,19 +171,36 @@ class _Loop:
             finally:
                 self.busy_since = 0.0
             failures = 0
+            glance = outcome.glance
             if outcome.gone and not self._woken.is_set():
                 self._loops.forget(self._key)
                 return
             wait_seconds = self._loops.next_look_seconds(outcome.retry_seconds)
             await asyncio.sleep(PAUSE_SECONDS_MIN)
 
-    async def _wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
+    async def _wait(self, seconds: float, glance: Glance | None) -> None:
+        """Until something happened, the time is up, or a glance says so."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + seconds
+        while True:
+            left = until - clock()
+            try:
+                async with asyncio.timeout(left if glance is None else min(left, GLANCE_SECONDS)):
+                    await self._woken.wait()
+            except TimeoutError:
+                if clock() >= until or (glance is not None and await self._is_due(glance)):
+                    return
+                continue
+            await asyncio.sleep(SETTLE_SECONDS)
             return
-        await asyncio.sleep(SETTLE_SECONDS)
+
+    async def _is_due(self, glance: Glance) -> bool:
+        if not self._loops.leading.is_set():
+            return True  # the next look waits until this one leads again
+        try:
+            return await glance()
+        except (ApiError, *TRANSIENT):
+            return False  # the next look tells
 
     def _backoff(self, error: Exception, failures: int) -> float:
         seconds = min(2.0 ** (failures - 1), BACKOFF_SECONDS_MAX) * random.uniform(0.5, 1.0)

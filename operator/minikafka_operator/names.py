@@ -20,6 +20,8 @@ TEMPLATE_ANNOTATION: Final = f"{GROUP}/template"
 """On pods: digest of the template they were made from, without the brokers' settings."""
 CONFIG_ANNOTATION: Final = f"{GROUP}/config"
 """On pods: digests of the settings of all brokers, as ``0=ab12,1=cd34``; a pod looks at its own."""
+ACCOUNT_ANNOTATION: Final = f"{GROUP}/service-account"
+"""On pods: uid of the ServiceAccount they were made with. Their token is of that one, and refused when it is gone."""
 RACK_ANNOTATION: Final = f"{GROUP}/rack"
 """On pods: the rack, put there by the operator once the pod's node is known."""
 

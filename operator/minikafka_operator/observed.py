@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 from minikafka.kubernetes.lease import POD_UID
 
-from minikafka_operator.freshness import MetadataGap, Partitions, Signs, controller_gap, newest
+from minikafka_operator.freshness import Freshness, MetadataGap, Partitions, Signs, controller_gap, newest
 from minikafka_operator.instants import instant
-from minikafka_operator.kinds import CLAIM, LEASE, STATEFUL_SET, Kind, Object
+from minikafka_operator.kinds import CLAIM, LEASE, SERVICE_ACCOUNT, STATEFUL_SET, Kind, Object
 from minikafka_operator.names import (
+    ACCOUNT_ANNOTATION,
     CONFIG_ANNOTATION,
     CONTAINER,
     RACK_ANNOTATION,
@@ -105,6 +106,24 @@ class ObservedCluster:
         return found if found is not None and self.standing(found) is Standing.OURS else None
 
     @cached_property
+    def account(self) -> str | None:
+        """The uid of the brokers' ServiceAccount; None while there is none of the cluster's own that stays."""
+        found = self.find(SERVICE_ACCOUNT, self.names.broker)
+        if found is None or deleting(found) or self.standing(found) is not Standing.OURS:
+            return None
+        return str(found["metadata"]["uid"])
+
+    def cut_off(self, pod: Pod) -> bool:
+        """Whether the API server refuses a pod's token: it was made with another ServiceAccount than the one there is."""
+        found = self.find(SERVICE_ACCOUNT, self.names.broker)
+        if found is None or self.account is None:
+            return False
+        if pod.account:
+            return pod.account != self.account
+        made = instant(found["metadata"].get("creationTimestamp"))
+        return made is not None and pod.created is not None and pod.created < made
+
+    @cached_property
     def claims(self) -> list[Object]:
         """The brokers' claims, also those that an earlier cluster of this name has left."""
         return [claim for claim in self.of_kind(CLAIM) if is_brokers_claim(claim, self.names)]
@@ -137,8 +156,16 @@ class ObservedCluster:
     @cached_property
     def gap(self) -> MetadataGap | None:
         """Why no broker may be taken away because of what is known of the partitions; None when that is all there is."""
-        lease, name = self.find(LEASE, self.names.controller), self.names.controller
-        return controller_gap(lease, name, self.controller_signs, self.controller) or self._partitions.gap
+        return self._controller_gap(just_now=True) or self._partitions.gap
+
+    @cached_property
+    def freshness(self) -> Freshness:
+        """How far what is known may be told."""
+        return Freshness(self._controller_gap(just_now=False), self._partitions.gap)
+
+    def _controller_gap(self, *, just_now: bool) -> MetadataGap | None:
+        name = self.names.controller
+        return controller_gap(self.find(LEASE, name), name, self.controller_signs, self.controller, just_now=just_now)
 
     def default_min_isr(self, asked: int) -> int:
         """``min.insync.replicas`` where a topic says nothing: the brokers' record, which follows what the spec has ``asked``
@@ -206,6 +233,15 @@ class Pod:
         return instant(self.condition("Ready").get("lastTransitionTime"))
 
     @property
+    def leaving_since(self) -> datetime | None:
+        """When it was deleted, or ended for good. A pod's ``deletionTimestamp`` is the end of its grace period."""
+        metadata = self.thing["metadata"]
+        ends = instant(metadata.get("deletionTimestamp"))
+        if ends is None:
+            return self.ready_since
+        return ends - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+
+    @property
     def created(self) -> datetime | None:
         return instant(self.thing["metadata"].get("creationTimestamp"))
 
@@ -216,6 +252,11 @@ class Pod:
     @property
     def config_digest(self) -> str:
         return config_digest(annotations_of(self.thing).get(CONFIG_ANNOTATION, ""), self.broker_id)
+
+    @property
+    def account(self) -> str:
+        """The uid of the ServiceAccount it was made with; empty in pods of earlier operators, which did not write it down."""
+        return annotations_of(self.thing).get(ACCOUNT_ANNOTATION, "")
 
     @property
     def rack(self) -> str | None:

@@ -19,13 +19,15 @@ is), so whatever happens between a look and a write, nothing of somebody else's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from minikafka_operator.api import GROUP
 from minikafka_operator.kinds import CLUSTER, STATEFUL_SET, Object
 from minikafka_operator.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER, Names
+
+_SHOWN_MAX = 10
 
 
 class Standing(Enum):
@@ -83,17 +85,25 @@ def controller_of(thing: Object) -> Mapping[str, Any]:
     return {}
 
 
-def conflict(kind: str, name: str) -> str:
-    """The sentence about an object that is in the way."""
+def conflict(names: Sequence[str]) -> str:
+    """The sentence about objects (kind and name) that are in the way."""
+    others = _listed(names)
+    return f"not this cluster's, and left alone: {others}; remove {_them(names)}, or give the cluster another name"
+
+
+def claim_conflict(names: Sequence[str]) -> str:
+    """The same about claims, which a StatefulSet would take for its own by their names alone."""
+    labels = f"{MANAGED_BY_LABEL}={MANAGER} and {CLUSTER_LABEL}"
     return (
-        f"{kind} {name} is there and not this cluster's (labels {MANAGED_BY_LABEL} and {CLUSTER_LABEL}, and this cluster "
-        "as its controller): it is left alone; remove it, or give the cluster another name"
+        f"not this cluster's, and a broker would write to {_them(names)}: PersistentVolumeClaim {_listed(names)}; "
+        f"remove {_them(names)}, or add the labels {labels} to let the broker have {_them(names)}"
     )
 
 
-def claim_conflict(name: str) -> str:
-    """The same about a claim, which a StatefulSet would take for its own by its name alone."""
-    return (
-        f"PersistentVolumeClaim {name} is there and not of this cluster (labels {MANAGED_BY_LABEL} and {CLUSTER_LABEL}), "
-        "and a broker would write to it: it is left alone; remove it, or label it to let the broker have it"
-    )
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
+    return ", ".join(names[:_SHOWN_MAX]) + more

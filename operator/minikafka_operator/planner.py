@@ -19,16 +19,19 @@ from minikafka_operator.deletion import plan_deletion
 from minikafka_operator.difference import differs, digest, sealed
 from minikafka_operator.external import Externals, externals
 from minikafka_operator.instants import instant
-from minikafka_operator.kinds import BY_NAME, CLAIM, CLUSTER, CONFIG_MAP, OWNED, POD, STATEFUL_SET, Object
+from minikafka_operator.kinds import BY_NAME, CLUSTER, CONFIG_MAP, OWNED, POD, STATEFUL_SET, Object
 from minikafka_operator.managed_fields import as_applied
 from minikafka_operator.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
 from minikafka_operator.objects import ResourceBuilder
 from minikafka_operator.observed import ObservedCluster, deleting
-from minikafka_operator.ownership import Standing, claim_conflict, conflict, has_labels
-from minikafka_operator.pods import claim_sizes, stateful_set
+from minikafka_operator.obstacles import in_the_way, of_an_earlier_cluster, overdue_seconds
+from minikafka_operator.ownership import Standing
+from minikafka_operator.pods import account_of, stateful_set
 from minikafka_operator.properties import broker_properties, properties_text, settings_problems
 from minikafka_operator.rollout import (
     LOOK_AGAIN_SECONDS,
+    RECORDS,
+    UNFLUSHED_RECORDS,
     USUAL_WAIT_SECONDS,
     Roll,
     highest_used,
@@ -38,13 +41,23 @@ from minikafka_operator.rollout import (
 )
 from minikafka_operator.rollout import held_up as held
 from minikafka_operator.status import Decided, rejected_status, same_status, status_of
-from minikafka_operator.storage import largest_capacity, size_claims, still_larger, without_volumes
+from minikafka_operator.storage import (
+    claims_leaving,
+    largest_capacity,
+    size_claims,
+    still_larger,
+    without_claims_of_an_earlier_cluster,
+    without_volumes,
+)
 from minikafka_operator.topics import with_cluster
 from minikafka_operator.trouble import troubles
 from minikafka_operator.turns import holding, yielding
 
 RETRY_SECONDS: Final = 5.0
 """While a cluster is not as it should be, it is looked at again this often: not everything that helps is an event."""
+
+FRESHNESS_RETRY_SECONDS: Final = 3.0
+"""While it is not known how old that is which the status tells. Controllers renew their Lease this often."""
 
 CONFLICT_RETRY_SECONDS: Final = 30.0
 """While an object of somebody else is in the way: without our labels it is not watched, so its going is no event."""
@@ -85,7 +98,8 @@ def plan(
     except ValidationError as error:
         if deleting(observed.cluster):
             return plan_deletion(observed, delete_claim=False)
-        return _with_status(_Draft(), observed, rejected_status(observed, (Reason.INVALID_SPEC, _explained(error))))
+        problem = Reason.INVALID_SPEC, _explained(error)
+        return _with_status(_Draft(), observed, rejected_status(observed, problem, observed.freshness))
     if deleting(observed.cluster):
         return plan_deletion(observed, delete_claim=spec.storage.delete_claim)
     draft = _Draft()
@@ -96,7 +110,9 @@ def plan(
         draft = _Draft()
     elif decided.troubles or not decided.created or len(observed.brokers) != decided.replicas:
         draft.retry(RETRY_SECONDS)
-    return _with_status(draft, observed, status_of(observed, spec, decided))
+    if observed.freshness.gap is not None and observed.brokers:
+        draft.retry(FRESHNESS_RETRY_SECONDS)
+    return _with_status(draft, observed, status_of(observed, spec, decided, observed.freshness))
 
 
 def _decide(
@@ -123,6 +139,7 @@ def _decide(
         problem=_problem(observed, spec),
         capacity=largest_capacity(observed, replicas),
         larger=still_larger(observed, spec, replicas),
+        claims_leaving=claims_leaving(observed),
     )
     _keep_finalizer(observed, draft)
     _tell_racks(observed, spec, draft)  # also while a change is refused: a pod that is made again waits for it
@@ -132,29 +149,35 @@ def _decide(
     builder = ResourceBuilder(observed.names, observed.uid, spec)
     image = spec.image or settings.broker_image
     desired = [*builder.permissions(), *builder.services(replicas), builder.budget(), *builder.network_policy()]
-    if not found.unknown:
+    account = observed.account if observed.account is not None else account_of(observed.stateful_set)
+    can_make_pods = account is not None and not found.unknown
+    if account is None:
+        draft.retry(LOOK_AGAIN_SECONDS)  # it is made now, and its uid is known at the next look
+    elif not found.unknown:
         files = _files(observed, spec, replicas, found)
         digests = {broker_id: digest(text) for broker_id, text in files.items()}
-        pods = stateful_set(builder, image, replicas, digests, observed.stateful_set)
+        pods = stateful_set(builder, image, replicas, digests, account, observed.stateful_set)
         desired += [builder.settings(files), pods]
         decision = _roll(observed, spec, replicas, pods, digests)
         decision = held(observed, replicas, decision, held_up) if held_up else yielding(observed, decision)
         decided = replace(decided, roll=decision)
-    in_the_way = _in_the_way(observed, spec, desired, replicas)
-    if in_the_way:
+    obstacles = in_the_way(observed, spec, desired, replicas)
+    if obstacles:
         # What was made before stays as it is: half of a change is worse than none.
         draft.retry(CONFLICT_RETRY_SECONDS)
-        return replace(decided, problem=(Reason.OBJECT_CONFLICT, "; ".join(in_the_way)), roll=Roll({}))
-    rebuilding = without_volumes(observed, spec, replicas)
+        return replace(decided, problem=(Reason.OBJECT_CONFLICT, "; ".join(obstacles)), roll=Roll({}))
+    rebuilding = without_claims_of_an_earlier_cluster(observed) or without_volumes(observed, spec, replicas)
     if rebuilding:
         draft.actions += rebuilding
         draft.retry(RETRY_SECONDS)
         return replace(decided, created=False, roll=Roll({}))
     put_off = _make(observed, desired, draft)
-    waiting_for = _of_an_earlier_cluster(observed, desired)
+    waiting_for = of_an_earlier_cluster(observed, desired)
     if waiting_for:
-        return replace(decided, waiting_for=waiting_for, roll=Roll(decided.roll.outdated))
-    _remove_leftovers(observed, desired, keep_settings=bool(found.unknown), draft=draft)
+        told = [f"{thing['kind']} {thing['metadata']['name']}" for thing in waiting_for]
+        long = any(overdue_seconds(observed, thing) > USUAL_WAIT_SECONDS for thing in waiting_for)
+        return replace(decided, waiting_for=told, waits_long=long, roll=Roll(decided.roll.outdated))
+    _remove_leftovers(observed, desired, keep_settings=not can_make_pods, draft=draft)
     draft.actions += size_claims(observed, spec, replicas)
     draft.actions += with_cluster(observed)
     decided = replace(decided, roll=_after(observed, put_off, decided.roll))
@@ -206,8 +229,8 @@ def _roll(
 
 def _lost_with_pod(spec: ClusterSpec) -> str:
     if spec.storage.type is StorageType.EPHEMERAL:
-        return "records"
-    return "" if spec.unflushed_volume is None else "unflushed records"
+        return RECORDS
+    return "" if spec.unflushed_volume is None else UNFLUSHED_RECORDS
 
 
 # --- actions ----------------------------------------------------------------------------------------------------------
@@ -221,34 +244,6 @@ def _keep_finalizer(observed: ObservedCluster, draft: _Draft) -> None:
         draft.actions.append(
             Finalizers(CLUSTER, metadata["name"], metadata["resourceVersion"], finalizers, "before anything is made")
         )
-
-
-def _in_the_way(observed: ObservedCluster, spec: ClusterSpec, desired: Sequence[Object], replicas: int) -> list[str]:
-    """Sentences about objects of somebody else that have the names of what is desired."""
-    told = []
-    for thing in desired:
-        kind, name = thing["kind"], thing["metadata"]["name"]
-        found = observed.find(BY_NAME[kind], name)
-        if found is not None and observed.standing(found) is Standing.FOREIGN:
-            told.append(conflict(kind, name))
-    for volume in claim_sizes(spec):
-        for broker_id in range(replicas):
-            name = observed.names.claim(volume, broker_id)
-            claim = observed.find(CLAIM, name)
-            # One that a broker's pod uses already is the broker's, whatever happened to its labels.
-            if claim is not None and not has_labels(claim, observed.names) and broker_id not in observed.brokers:
-                told.append(claim_conflict(name))
-    return told
-
-
-def _of_an_earlier_cluster(observed: ObservedCluster, desired: Sequence[Object]) -> list[str]:
-    """What the garbage collector has still to remove."""
-    found = [(thing, observed.find(BY_NAME[thing["kind"]], thing["metadata"]["name"])) for thing in desired]
-    return [
-        f"{thing['kind']} {thing['metadata']['name']}"
-        for thing, there in found
-        if there is not None and observed.standing(there) is Standing.EARLIER
-    ]
 
 
 def _make(observed: ObservedCluster, desired: Sequence[Object], draft: _Draft) -> list[Object]:
@@ -349,8 +344,21 @@ _TOLD: Final[Mapping[tuple[str, bool], str]] = {
 }
 """Conditions whose coming about is worth an Event, and the action it is filed under."""
 
-_QUIET: Final = frozenset({Reason.BROKERS_NOT_READY, Reason.NO_BROKER_READY, Reason.ROLLING, Reason.BROKER_NOT_READY})
+_QUIET: Final = frozenset(
+    {
+        Reason.BROKERS_NOT_READY,
+        Reason.CONTROLLER_UNCONFIRMED,
+        Reason.CREATING,
+        Reason.NO_BROKER_READY,
+        Reason.ROLLING,
+        Reason.BROKER_NOT_READY,
+        Reason.WAITING_FOR_ADDRESS,
+    }
+)
 """Reasons that every start and every roll goes through."""
+
+_NO_WARNING: Final = frozenset({Reason.ALL_BROKERS_READY, Reason.FAULT_INJECTED})
+"""Reasons that are worth an Event, and nothing to worry about."""
 
 
 def _with_status(draft: _Draft, observed: ObservedCluster, made: Mapping[str, Any]) -> ClusterPlan:
@@ -361,8 +369,7 @@ def _with_status(draft: _Draft, observed: ObservedCluster, made: Mapping[str, An
         told = _TOLD.get((condition["type"], condition["status"] == "True"))
         changed = (same.get("status"), same.get("reason")) != (condition["status"], condition["reason"])
         if told and changed and condition["reason"] not in _QUIET:
-            well = condition["type"] == Type.READY and condition["status"] == "True"
-            warning = not well and condition["reason"] != Reason.FAULT_INJECTED
+            warning = condition["reason"] not in _NO_WARNING
             draft.events.append(Emit(warning, condition["reason"], told, condition["message"]))
     conditions = {condition["type"]: condition["status"] for condition in made["conditions"]}
     status = None if same_status(made, before) else made

@@ -16,6 +16,7 @@ from minikafka_operator.api.cluster import ClusterSpec, FlightRecorderType, Stor
 from minikafka_operator.difference import digest
 from minikafka_operator.kinds import STATEFUL_SET, Object
 from minikafka_operator.names import (
+    ACCOUNT_ANNOTATION,
     AGENT_CONTAINER,
     CHAOS_PATH,
     CHAOS_VOLUME,
@@ -68,15 +69,23 @@ _CONTAINER_SECURITY: Final = {
 
 
 def stateful_set(
-    builder: ResourceBuilder, image: str, replicas: int, config_digests: Mapping[int, str], found: Object | None
+    builder: ResourceBuilder,
+    image: str,
+    replicas: int,
+    config_digests: Mapping[int, str],
+    account: str,
+    found: Object | None,
 ) -> Object:
-    """The StatefulSet. ``found`` is the one that is there: what cannot be changed in it stays as it is."""
+    """The StatefulSet. ``account``: the uid of the ServiceAccount that its pods are made with from now on. ``found`` is the one
+    that is there: what cannot be changed in it stays as it is.
+    """
     names, spec = builder.names, builder.spec
     template = _template(names, spec, image)
     template["metadata"]["annotations"] = {
         **template["metadata"].get("annotations", {}),
         TEMPLATE_ANNOTATION: digest(template),
         CONFIG_ANNOTATION: config_annotation(config_digests),
+        ACCOUNT_ANNOTATION: account,
     }
     content: dict[str, Any] = {
         "replicas": replicas,
@@ -91,6 +100,13 @@ def stateful_set(
     if claims:
         content["volumeClaimTemplates"] = claims
     return builder.object(STATEFUL_SET, names.broker, CONTAINER, spec=content)
+
+
+def account_of(stateful_set: Object | None) -> str | None:
+    """The ServiceAccount that its pods are made with, as it says; None when there is no StatefulSet."""
+    if stateful_set is None:
+        return None
+    return str((stateful_set["spec"]["template"]["metadata"].get("annotations") or {}).get(ACCOUNT_ANNOTATION, ""))
 
 
 def config_annotation(digests: Mapping[int, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -27,7 +27,7 @@ from minikafka_operator.api_server import ApiError, ApiServer
 from minikafka_operator.conditions import Reason
 from minikafka_operator.disruption import hold_of
 from minikafka_operator.experiments import experiment_name, identity, is_experiment
-from minikafka_operator.freshness import Renewals
+from minikafka_operator.freshness import Renewals, holding
 from minikafka_operator.kinds import (
     BUDGET,
     BY_NAME,
@@ -94,6 +94,8 @@ class ReconcileResult:
     name: str
     retry_seconds: float | None = None
     gone: bool = False
+    glance: Callable[[], Awaitable[bool]] | None = None
+    """Asked every few seconds until the next look: whether it is due now. For what is no event."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,19 @@ class ClusterReconciler:
         retry = (
             min(STALE_RETRY_SECONDS, made.retry_seconds or STALE_RETRY_SECONDS) if acted.stale else made.retry_seconds
         )
-        return ReconcileResult("steady" if made.steady else "changed", retry)
+        return ReconcileResult("steady" if made.steady else "changed", retry, glance=self._glance(observed))
+
+    def _glance(self, observed: ObservedCluster) -> Callable[[], Awaitable[bool]]:
+        """Whether the controller's Lease is held by another than at the look, or is not renewed any more: silence is no event."""
+        namespace, name = observed.names.namespace, observed.names.controller
+        seen = holding(observed.find(LEASE, name), observed.controller_signs)
+
+        async def changed() -> bool:
+            lease = await self._server.get(LEASE, namespace, name)
+            signs = self._renewals.look((namespace, observed.names.cluster), lease, time.monotonic())
+            return holding(lease, signs) != seen
+
+        return changed
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
@@ -174,6 +188,7 @@ class ClusterReconciler:
         found = [thing for thing in objects if thing is not None]
         found += [thing for listed in lists[: len(_LISTED)] for thing in listed]
         found += await self._unlabelled_claims(cluster, names, found)
+        found += await self._unlabelled_services(cluster, names, found)
         leases = {thing["metadata"]["name"]: thing for thing in found if thing["kind"] == LEASE.name}
         lease = leases.get(names.controller)
         signs = self._renewals.look((namespace, name), lease, time.monotonic())
@@ -204,6 +219,18 @@ class ClusterReconciler:
         lacking = [name for volume in volumes for i in brokers if (name := names.claim(volume, i)) not in there]
         claims = await asyncio.gather(*(self._server.get(CLAIM, names.namespace, name) for name in lacking))
         return [claim for claim in claims if claim is not None]
+
+    async def _unlabelled_services(self, cluster: Object, names: Names, found: Sequence[Object]) -> list[Object]:
+        """Services without the labels that have the names of the cluster's own."""
+        spec = cluster.get("spec") or {}
+        wanted = [names.brokers, names.bootstrap]
+        if (spec.get("listeners") or {}).get("external"):
+            brokers = range((spec.get("brokers") or {}).get("replicas") or 0)
+            wanted += [names.bootstrap_external, *map(names.external, brokers)]
+        there = {thing["metadata"]["name"] for thing in found if thing["kind"] == SERVICE.name}
+        lacking = [name for name in wanted if name not in there]
+        services = await asyncio.gather(*(self._server.get(SERVICE, names.namespace, name) for name in lacking))
+        return [service for service in services if service is not None]
 
     async def _look_closer(self, observed: ObservedCluster) -> ObservedCluster:
         """What is only of interest sometimes: nodes when there are racks, warnings when something is not as it should be."""
@@ -342,7 +369,7 @@ class ClusterReconciler:
         there = await self._server.get(BY_NAME[kind], observed.names.namespace, name)
         if there is None or standing(there, observed.names, observed.uid) is not Standing.FOREIGN:
             return None
-        return Reason.OBJECT_CONFLICT, conflict(kind, name)
+        return Reason.OBJECT_CONFLICT, conflict([f"{kind} {name}"])
 
     async def _do(self, names: Names, action: Action) -> None:
         namespace, cluster = names.namespace, names.cluster

@@ -20,7 +20,10 @@ The rules (after Strimzi's KafkaRoller, which learned them the hard way):
 6. The controller comes last, so that it moves once.
 7. A broker whose claim is being deleted is not taken while it may have the last copy of a partition: its pod is what the
    volume is still kept for.
-8. A ready broker is evicted, not deleted: the PodDisruptionBudget counts drains of nodes and rolls together, whoever is
+8. A broker that was made with a ServiceAccount that is gone is refused by the API server: it hears of no change and can make
+   none. So there is no controller to wait for, and no ISR to be kept, as long as it is such brokers that would have to be it.
+   They are replaced one at a time without rules 4 to 6; but not one that may have the last copy of what goes with its pod.
+9. A ready broker is evicted, not deleted: the PodDisruptionBudget counts drains of nodes and rolls together, whoever is
    first. One that is not ready is deleted: a budget that has nothing to spare would protect it from being put right.
 """
 
@@ -28,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from minikafka_operator.conditions import Reason
@@ -44,6 +47,12 @@ LOOK_AGAIN_SECONDS: Final = 1.0
 
 USUAL_WAIT_SECONDS: Final = 60
 """A roll that waits for longer than this is called blocked: brokers restart and catch up in seconds."""
+
+CUT_OFF: Final = "its ServiceAccount was made anew, so the API server refuses its token"
+
+RECORDS: Final = "records"
+UNFLUSHED_RECORDS: Final = "unflushed records"
+"""What may go with a pod."""
 
 _SHOWN_MAX: Final = 3
 
@@ -78,7 +87,9 @@ def outdated_pods(observed: ObservedCluster, template_digest: str, config_digest
     for broker_id, pod in observed.brokers.items():
         if pod.leaving or broker_id not in config_digests:
             continue
-        if pod.template_digest != template_digest:
+        if observed.cut_off(pod):
+            found[broker_id] = CUT_OFF
+        elif pod.template_digest != template_digest:
             found[broker_id] = "its pod template changed"
         elif pod.config_digest != config_digests[broker_id]:
             found[broker_id] = "its settings changed"
@@ -98,7 +109,7 @@ def roll(
     paused: bool = False,
 ) -> Roll:
     """Decide. ``replicas`` is the number of brokers there should be; ``lost_with_pod``: which records go with a pod, where
-    some do ("unflushed records", say).
+    some do.
     """
     if not outdated:
         return Roll(outdated)
@@ -111,6 +122,9 @@ def roll(
     away = [i for i in range(replicas) if i not in brokers or brokers[i].leaving]
     if away:
         return _wait(observed, outdated, away, "is being replaced")
+    cut_off = [i for i in outdated if observed.cut_off(brokers[i])]
+    if cut_off:
+        return _roll_cut_off(observed, outdated, cut_off, replicas, lost_with_pod, default_min_isr)
     unready = [i for i in range(replicas) if not brokers[i].ready]
     if unready:
         return _roll_unready(observed, outdated, unready, ready_timeout_seconds, lost_with_pod, default_min_isr)
@@ -130,6 +144,43 @@ def roll(
         refusal = refusal or found
     blocked = _seconds_ready(observed, replicas) > USUAL_WAIT_SECONDS
     return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR if blocked else None, refusal)
+
+
+def _roll_cut_off(
+    observed: ObservedCluster,
+    outdated: Mapping[int, str],
+    cut_off: Sequence[int],
+    replicas: int,
+    lost_with_pod: str,
+    default_min_isr: int,
+) -> Roll:
+    """Brokers whose token the API server refuses.
+
+    Nobody changes the ISR without the store, so the one that is recorded there is the one by which leaders are elected
+    when somebody can; its members have all that was acknowledged.
+    """
+    brokers = observed.brokers
+    others = [i for i in range(replicas) if i not in cut_off and not brokers[i].ready]
+    if others:
+        return _wait(observed, outdated, others, "is not ready yet")
+    refusal = ""
+
+    def rank(broker_id: int) -> tuple[bool, bool, bool, int]:
+        pod = brokers[broker_id]
+        at_risk = bool(cannot_go(observed.topic_states, broker_id, default_min_isr))
+        return pod.ready, at_risk, pod.name == observed.controller, broker_id
+
+    for broker_id in sorted(cut_off, key=rank):
+        pod = brokers[broker_id]
+        # One that is ready is stopped in good order, and flushes.
+        lost = _lost_with(observed, broker_id, "" if pod.ready and lost_with_pod != RECORDS else lost_with_pod)
+        if lost and observed.freshness.topics is not None:
+            return _unknown(outdated, observed.freshness.topics)
+        found = _given_up(observed, broker_id, lost)
+        if not found:
+            return Roll(outdated, (Replacement(pod, outdated[broker_id], evict=pod.ready),))
+        refusal = refusal or found
+    return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, refusal)
 
 
 def _roll_unready(
@@ -259,7 +310,7 @@ def _lost_with(observed: ObservedCluster, broker_id: int, lost_with_pod: str = "
     """
     name = observed.names.claim(DATA_VOLUME, broker_id)
     claim_goes = any(claim["metadata"]["name"] == name and deleting(claim) for claim in observed.claims)
-    return lost_with_pod or ("records" if claim_goes else "")
+    return lost_with_pod or (RECORDS if claim_goes else "")
 
 
 def _shown(partitions: Sequence[PartitionState]) -> str:
@@ -300,9 +351,14 @@ def _wait(
 ) -> Roll:
     names = ", ".join(observed.names.pod(i) for i in brokers[:_SHOWN_MAX])
     found = [observed.brokers[i] for i in brokers if i in observed.brokers]
-    since = min((pod.ready_since or pod.created or observed.now for pod in found), default=observed.now)
+    since = min((_waits_since(pod) or observed.now for pod in found), default=observed.now)
     usual = (observed.now - since).total_seconds() <= USUAL_WAIT_SECONDS
     return Roll(outdated, (), None if usual else Reason.BROKER_NOT_READY, f"{names} {what}", retry)
+
+
+def _waits_since(pod: Pod) -> datetime | None:
+    """One that is on its way out may have been ready for long, and was not waited for then."""
+    return pod.leaving_since if pod.leaving else pod.ready_since or pod.created
 
 
 def _seconds_ready(observed: ObservedCluster, replicas: int) -> float:

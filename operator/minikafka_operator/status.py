@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.conditions import Judgement, Reason, Type, written
+from minikafka_operator.conditions import Judgement, Reason, Type, condition, written
 from minikafka_operator.external import Externals, bootstrap_external, shown
-from minikafka_operator.freshness import MetadataGap
+from minikafka_operator.freshness import Freshness, MetadataGap
 from minikafka_operator.observed import ObservedCluster, PartitionState
 from minikafka_operator.rollout import Roll
 from minikafka_operator.trouble import BrokerTrouble, summary
@@ -36,18 +36,25 @@ class Decided:
     """Whether the StatefulSet was there before."""
     waiting_for: Sequence[str] = ()
     """Objects of an earlier cluster of this name that are about to go."""
+    waits_long: bool = False
+    """Whether they should have gone by now."""
+    claims_leaving: Sequence[str] = ()
+    """Claims that were deleted and stay for only as long as a broker's pod uses them."""
     capacity: str | None = None
     """Of the largest of the brokers' volumes; None while there is none."""
     larger: str = ""
     """Volumes and claims that are larger than the spec says, and cannot be made smaller."""
 
 
-def status_of(observed: ObservedCluster, spec: ClusterSpec, decided: Decided) -> dict[str, Any]:
-    """The whole status; the same input gives the same status but for the times of transitions."""
+def status_of(observed: ObservedCluster, spec: ClusterSpec, decided: Decided, freshness: Freshness) -> dict[str, Any]:
+    """The whole status; the same input gives the same status but for the times of transitions.
+
+    ``freshness``: how far what is known of the partitions and their controller may be told as what is so now.
+    """
     names = observed.names
     before = observed.cluster.get("status") or {}
     ready = [i for i, pod in observed.brokers.items() if pod.ready and i < decided.replicas]
-    partitions = _Partitions(observed, spec)
+    partitions = _Partitions(observed, spec.replication.min_insync_replicas)
     bootstrap = {"internal": names.bootstrap_internal_address}
     outside = bootstrap_external(spec, observed)
     if outside:
@@ -68,20 +75,28 @@ def status_of(observed: ObservedCluster, spec: ClusterSpec, decided: Decided) ->
     }
     if decided.capacity is not None:
         made["storageCapacity"] = decided.capacity
-    if observed.controller:
+    if _is_controller(observed.controller, freshness.controller, before):
         made["controller"] = observed.controller
-    judgements = _judgements(observed, spec, decided, ready, partitions)
+    judgements = _judgements(observed, spec, decided, ready, partitions, freshness.gap)
     made["conditions"] = written(judgements, before.get("conditions") or (), observed.generation, observed.now)
     return made
 
 
-def rejected_status(observed: ObservedCluster, problem: tuple[Reason, str]) -> dict[str, Any]:
-    """The status when not even the shape of the spec is understood: what was known stays, and the reason is told."""
+def rejected_status(observed: ObservedCluster, problem: tuple[Reason, str], freshness: Freshness) -> dict[str, Any]:
+    """The status when not even the shape of the spec is understood: the reason is told, and what can be told without a spec;
+    of the rest what was known stays.
+    """
     before = dict(observed.cluster.get("status") or {})
+    ready = [i for i, pod in observed.brokers.items() if pod.ready]
+    partitions = _Partitions(observed, 1)
     judgements = [
         Judgement(Type.READY, False, problem[0], problem[1]),
+        _checked(_available(ready, partitions), freshness.gap, before),
+        _checked(_replication(ready, partitions), freshness.gap, before),
         Judgement(Type.ACCEPTED, False, problem[0], problem[1]),
     ]
+    if not _is_controller(observed.controller, freshness.controller, before):
+        before.pop("controller", None)
     old = before.get("conditions") or ()
     made = written(judgements, old, observed.generation, observed.now)
     told = {condition["type"] for condition in made}
@@ -90,15 +105,31 @@ def rejected_status(observed: ObservedCluster, problem: tuple[Reason, str]) -> d
     return before
 
 
-class _Partitions:
-    """All partitions of a cluster, sorted by what is wrong with them."""
+def _is_controller(name: str, gap: MetadataGap | None, before: Mapping[str, Any]) -> bool:
+    """Whether a pod may be told as the controller: it renews the Lease, or is about to show that it still does."""
+    return bool(name) and (gap is None or (not gap.lasting and before.get("controller") == name))
 
-    def __init__(self, observed: ObservedCluster, spec: ClusterSpec) -> None:
+
+def _checked(judgement: Judgement, gap: MetadataGap | None, before: Mapping[str, Any]) -> Judgement:
+    """A condition is True only as far as what it is judged by is known to be new. For the seconds in which that is not known yet
+    one that was True stays so.
+    """
+    if gap is None or not judgement.holds:
+        return judgement
+    if not gap.lasting and condition(before, judgement.type).get("status") == "True":
+        return judgement
+    return Judgement(judgement.type, None, gap.reason, gap.message)
+
+
+class _Partitions:
+    """All partitions of a cluster, sorted by what is wrong with them. ``min_isr``: what counts until brokers have a record."""
+
+    def __init__(self, observed: ObservedCluster, min_isr: int) -> None:
         self.count = 0
         self.offline: list[PartitionState] = []
         self.under_min_isr: list[PartitionState] = []
         self.under_replicated: list[PartitionState] = []
-        default = observed.default_min_isr(spec.replication.min_insync_replicas)
+        default = observed.default_min_isr(min_isr)
         for topic in observed.topic_states:
             min_isr = default if topic.min_isr is None else topic.min_isr
             for partition in topic.partitions:
@@ -135,16 +166,21 @@ def _brokers(observed: ObservedCluster, decided: Decided) -> list[dict[str, Any]
 
 
 def _judgements(
-    observed: ObservedCluster, spec: ClusterSpec, decided: Decided, ready: Sequence[int], partitions: _Partitions
+    observed: ObservedCluster,
+    spec: ClusterSpec,
+    decided: Decided,
+    ready: Sequence[int],
+    partitions: _Partitions,
+    gap: MetadataGap | None,
 ) -> list[Judgement]:
+    before = observed.cluster.get("status") or {}
     accepted = _accepted(decided)
     available = _available(ready, partitions)
-    progressing = _progressing(observed, spec, decided, ready)
     return [
-        _ready(spec, decided, ready, accepted, available),
-        available,
-        _replication(partitions),
-        progressing,
+        _checked(_ready(spec, decided, ready, accepted, available, gap), gap, before),
+        _checked(available, gap, before),
+        _checked(_replication(ready, partitions), gap, before),
+        _progressing(observed, spec, decided, ready),
         _rollout(spec, decided),
         accepted,
     ]
@@ -160,29 +196,37 @@ def _accepted(decided: Decided) -> Judgement:
 
 
 def _ready(
-    spec: ClusterSpec, decided: Decided, ready: Sequence[int], accepted: Judgement, available: Judgement
+    spec: ClusterSpec,
+    decided: Decided,
+    ready: Sequence[int],
+    accepted: Judgement,
+    available: Judgement,
+    gap: MetadataGap | None,
 ) -> Judgement:
-    wanted = spec.brokers.replicas
-    count = f"{len(ready)} of {wanted} brokers are ready"
+    count = f"{_of(len(ready), spec.brokers.replicas)} ready"
     if not accepted.holds:
         return Judgement(Type.READY, False, accepted.reason, accepted.message)
     trouble = summary(decided.troubles)
     if trouble is not None:
         return Judgement(Type.READY, False, trouble[0], f"{count}; {trouble[1]}")
+    if decided.waiting_for and len(ready) < decided.replicas:
+        return Judgement(Type.READY, False, *_waiting(decided))
+    if decided.externals.unknown:
+        return Judgement(Type.READY, False, Reason.WAITING_FOR_ADDRESS, _without_address(decided))
     if len(ready) < decided.replicas:
         return Judgement(Type.READY, False, Reason.BROKERS_NOT_READY, count)
     if not available.holds:
         return Judgement(Type.READY, False, available.reason, available.message)
-    if decided.externals.unknown:
-        waiting = _listed_brokers(decided.externals.unknown)
-        return Judgement(Type.READY, False, Reason.WAITING_FOR_ADDRESS, f"{waiting}: no external address yet")
+    if gap is not None and gap.lasting:
+        return Judgement(Type.READY, False, gap.reason, gap.message)
     if decided.held_back:
         return Judgement(Type.READY, False, Reason.REPLICAS_ON_BROKER, _held_back(spec, decided))
-    if decided.unknown is not None and decided.unknown.lasting:
-        return Judgement(Type.READY, False, decided.unknown.reason, decided.unknown.message)
     if decided.roll.outdated:
         left = len(decided.roll.outdated)
         return Judgement(Type.READY, False, Reason.ROLLING, f"{count}, {left} of them to be replaced")
+    if decided.claims_leaving:
+        message = f"{count}; deleted, and gone when its broker's pod ends: {', '.join(decided.claims_leaving)}"
+        return Judgement(Type.READY, True, Reason.CLAIM_LEAVING, message)
     return Judgement(Type.READY, True, Reason.ALL_BROKERS_READY, count)
 
 
@@ -195,14 +239,23 @@ def _available(ready: Sequence[int], partitions: _Partitions) -> Judgement:
     if partitions.under_min_isr:
         message = _counted(partitions.under_min_isr, partitions.count, "too few in-sync replicas for acks=all")
         return Judgement(Type.AVAILABLE, False, Reason.PARTITIONS_UNDER_MIN_ISR, message)
-    message = f"all {partitions.count} partitions can be read and written" if partitions.count else "no topics yet"
-    return Judgement(Type.AVAILABLE, True, Reason.PARTITIONS_AVAILABLE, message)
+    return Judgement(Type.AVAILABLE, True, Reason.PARTITIONS_AVAILABLE, _all_available(partitions.count))
 
 
-def _replication(partitions: _Partitions) -> Judgement:
+def _all_available(count: int) -> str:
+    if count == 0:
+        return "no topics yet"
+    return (
+        "the one partition can be read and written" if count == 1 else f"all {count} partitions can be read and written"
+    )
+
+
+def _replication(ready: Sequence[int], partitions: _Partitions) -> Judgement:
     if partitions.under_replicated:
         message = _counted(partitions.under_replicated, partitions.count, "replicas that are not in sync")
         return Judgement(Type.REPLICATION_HEALTHY, False, Reason.UNDER_REPLICATED, message)
+    if not ready:
+        return Judgement(Type.REPLICATION_HEALTHY, None, Reason.NO_BROKER_READY, "no broker is ready")
     return Judgement(Type.REPLICATION_HEALTHY, True, Reason.ALL_IN_SYNC, "every replica is in sync")
 
 
@@ -213,26 +266,26 @@ def _progressing(observed: ObservedCluster, spec: ClusterSpec, decided: Decided,
     if decided.problem is not None:
         return Judgement(Type.PROGRESSING, False, *decided.problem)
     if decided.externals.unknown:
-        waiting = _listed_brokers(decided.externals.unknown)
-        return Judgement(Type.PROGRESSING, True, Reason.WAITING_FOR_ADDRESS, f"{waiting}: no external address yet")
+        return Judgement(Type.PROGRESSING, True, Reason.WAITING_FOR_ADDRESS, _without_address(decided))
     if decided.waiting_for:
-        leftovers = ", ".join(decided.waiting_for)
-        return Judgement(
-            Type.PROGRESSING, True, Reason.CREATING, f"of an earlier cluster, and to be removed first: {leftovers}"
-        )
+        return Judgement(Type.PROGRESSING, True, *_waiting(decided))
     if not decided.created:
-        return Judgement(Type.PROGRESSING, True, Reason.CREATING, f"{spec.brokers.replicas} brokers are being made")
+        wanted = spec.brokers.replicas
+        message = f"{wanted} {_plural(wanted, 'broker')} {'is' if wanted == 1 else 'are'} being made"
+        return Judgement(Type.PROGRESSING, True, Reason.CREATING, message)
     if there != decided.replicas or decided.unknown is not None:
-        return Judgement(
-            Type.PROGRESSING, True, Reason.SCALING, f"{there} pods, {_wanted(spec, decided)} brokers wanted"
-        )
+        wanted = _wanted(spec, decided)
+        message = f"{there} {_plural(there, 'pod')}, {wanted} {_plural(wanted, 'broker')} wanted"
+        return Judgement(Type.PROGRESSING, True, Reason.SCALING, message)
     if decided.roll.outdated:
         left = len(decided.roll.outdated)
         blocked = decided.roll.blocked is Reason.ROLLOUT_PAUSED
         why = Reason.ROLLOUT_PAUSED if blocked else Reason.ROLLING
-        return Judgement(Type.PROGRESSING, not blocked, why, f"{left} of {there} brokers are still to be replaced")
+        return Judgement(Type.PROGRESSING, not blocked, why, f"{_of(left, there)} still to be replaced")
     if len(ready) < decided.replicas:
-        return Judgement(Type.PROGRESSING, True, Reason.RECOVERING, f"{len(ready)} of {there} brokers are ready")
+        return Judgement(Type.PROGRESSING, True, Reason.RECOVERING, f"{_of(len(ready), there)} ready")
+    if decided.held_back:
+        return Judgement(Type.PROGRESSING, False, Reason.REPLICAS_ON_BROKER, _held_back(spec, decided))
     return Judgement(Type.PROGRESSING, False, Reason.SETTLED, "there is nothing to do")
 
 
@@ -252,6 +305,18 @@ def _rollout(spec: ClusterSpec, decided: Decided) -> Judgement:
     return Judgement(Type.ROLLOUT_BLOCKED, False, Reason.NOT_BLOCKED, "nothing stands in the way")
 
 
+def _waiting(decided: Decided) -> tuple[Reason, str]:
+    """For what an earlier cluster of this name has left to go."""
+    told = f"waiting until what an earlier cluster of this name has left is gone: {', '.join(decided.waiting_for)}"
+    if decided.waits_long:
+        return Reason.OBJECT_LEAVING, f"{told}; it does not go; see its metadata.finalizers"
+    return Reason.CREATING, told
+
+
+def _without_address(decided: Decided) -> str:
+    return f"{_listed_brokers(decided.externals.unknown)}: no external address yet"
+
+
 def _held_back(spec: ClusterSpec, decided: Decided) -> str:
     wanted = spec.brokers.replicas
     going = range(wanted, decided.replicas)
@@ -264,6 +329,14 @@ def _held_back(spec: ClusterSpec, decided: Decided) -> str:
 def _counted(some: Sequence[PartitionState], count: int, what: str) -> str:
     verb = "has" if len(some) == 1 else "have"
     return f"{len(some)} of {count} partitions {verb} {what}: {_shown(some)}"
+
+
+def _plural(count: int, what: str) -> str:
+    return what if count == 1 else f"{what}s"
+
+
+def _of(some: int, count: int) -> str:
+    return f"{some} of {count} brokers {'is' if some == 1 else 'are'}"
 
 
 def _shown(some: Sequence[PartitionState]) -> str:

@@ -5,6 +5,9 @@ what counts is the capacity. So a size may go back to the largest capacity, whic
 CRD. A request is lowered where Kubernetes allows it (from 1.32, and only to more than the capacity). A cluster whose
 claims were too large from the start, so that none of them has a volume, is made anew: a StatefulSet's claim templates
 cannot be changed.
+
+A claim that never had a volume has no data. It goes with its cluster, whatever ``deleteClaim`` says, or the class and size of
+an earlier cluster would override the next one's.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from decimal import Decimal
 from minikafka_operator.actions import Action, Delete, Patch
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.difference import quantity
-from minikafka_operator.kinds import CLAIM, STATEFUL_SET, Object
-from minikafka_operator.names import DATA_VOLUME
+from minikafka_operator.instants import instant
+from minikafka_operator.kinds import CLAIM, POD, STATEFUL_SET, Object
+from minikafka_operator.names import DATA_VOLUME, EVENTS_VOLUME, Names
 from minikafka_operator.observed import ObservedCluster, deleting
 from minikafka_operator.pods import claim_sizes
 
@@ -56,6 +60,47 @@ def without_volumes(observed: ObservedCluster, spec: ClusterSpec, replicas: int)
         too_large = [claim for claim in claims if (requested(claim) or wanted) > wanted and not deleting(claim)]
         made += [Delete.of(CLAIM, claim, "it has no volume, and asks for too much") for claim in too_large]
     return made
+
+
+def has_no_data(claim: Object, names: Names) -> bool:
+    """Whether nothing was ever written for a claim: it never had a volume, and a StatefulSet has made it. One that a person has
+    made for a broker asks for something of its own: a snapshot's records, a certain volume.
+    """
+    spec, labels = claim["spec"], claim["metadata"].get("labels") or {}
+    asks = any(spec.get(name) for name in ("volumeName", "selector", "dataSource", "dataSourceRef"))
+    made = names.selector().items() <= labels.items()
+    return made and not asks and (claim.get("status") or {}).get("phase", "Pending") == "Pending"
+
+
+def without_claims_of_an_earlier_cluster(observed: ObservedCluster) -> list[Action]:
+    """What has to go of an earlier cluster of this name that left claims without volumes; pods that wait for them keep them."""
+    born = instant(observed.cluster["metadata"].get("creationTimestamp"))
+    made: list[Action] = []
+    for claim in observed.claims:
+        since = instant(claim["metadata"].get("creationTimestamp"))
+        if born is None or since is None or since >= born or not has_no_data(claim, observed.names):
+            continue
+        name = claim["metadata"]["name"]
+        pod = next((pod for i, pod in observed.brokers.items() if name in _claims_of(observed.names, i)), None)
+        if pod is not None and not pod.never_started:
+            continue
+        if not deleting(claim):
+            made.append(Delete.of(CLAIM, claim, "it is of an earlier cluster, and has no volume"))
+        if pod is not None and not deleting(pod.thing):
+            made.append(
+                Delete.of(POD, pod.thing, f"it waits for {name}, which is of an earlier cluster and has no volume")
+            )
+    return made
+
+
+def _claims_of(names: Names, broker_id: int) -> list[str]:
+    return [names.claim(volume, broker_id) for volume in (DATA_VOLUME, EVENTS_VOLUME)]
+
+
+def claims_leaving(observed: ObservedCluster) -> list[str]:
+    """Claims that were deleted, and that the pod of a broker keeps from going."""
+    names = {observed.names.claim(DATA_VOLUME, broker_id) for broker_id in observed.brokers}
+    return [name for claim in observed.claims if deleting(claim) and (name := claim["metadata"]["name"]) in names]
 
 
 def largest_capacity(observed: ObservedCluster, replicas: int) -> str | None:

@@ -25,6 +25,9 @@ _IMAGE_REASONS = frozenset(
 CLAIM_SECONDS_MAX = 30
 """Volumes are made within seconds where they are made at all."""
 
+_UNBOUND = "unbound immediate PersistentVolumeClaims"
+"""In the scheduler's message about a pod whose claim should have a volume before it has a node."""
+
 _WORDS_MAX = 400
 _LAST_LINES = 3
 
@@ -53,9 +56,10 @@ def _trouble(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
     return (
         _meant(observed, pod)
         or _storage(observed, broker_id)
-        or _unscheduled(pod)
+        or _unscheduled(observed, pod)
         or _container(observed, pod)
         or _slow_storage(observed, broker_id)
+        or _not_serving(pod)
     )
 
 
@@ -108,12 +112,22 @@ def _pending_claims(observed: ObservedCluster, broker_id: int) -> list[Object]:
     return [claim for claim in claims if claim is not None and claim.get("status", {}).get("phase") == "Pending"]
 
 
-def _unscheduled(pod: Pod) -> BrokerTrouble | None:
+def _unscheduled(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
     scheduled = pod.condition("PodScheduled")
+    if _UNBOUND in str(scheduled.get("message")) and _pending_claims(observed, pod.broker_id):
+        return None  # no node is at fault: the claim tells
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         message = _shortened(str(scheduled.get("message") or "no node fits"))
         return BrokerTrouble(pod.broker_id, Reason.UNSCHEDULABLE, f"{pod.name}: {message}")
     return None
+
+
+def _not_serving(pod: Pod) -> BrokerTrouble | None:
+    """Nothing in Kubernetes tells why: a probe's answer is not kept."""
+    if not pod.running:
+        return None
+    message = f"{pod.name}: runs, and is not ready; its /readyz, /healthz and log tell why"
+    return BrokerTrouble(pod.broker_id, Reason.BROKERS_NOT_READY, message)
 
 
 def _container(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
@@ -175,6 +189,7 @@ _ORDER = (
     Reason.BROKER_CRASHING,
     Reason.OUT_OF_MEMORY,
     Reason.UNSCHEDULABLE,
+    Reason.BROKERS_NOT_READY,
     Reason.FAULT_INJECTED,
 )
 """The cause before the consequence: a pod is also unschedulable while its claim waits for a missing class. What is meant comes

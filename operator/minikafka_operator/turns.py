@@ -21,9 +21,12 @@ LOOK_AGAIN_SECONDS: Final = 5.0
 
 
 def yielding(observed: ObservedCluster, decision: Roll) -> Roll:
-    """The same roll, or one that waits because somebody else takes brokers away now."""
+    """The same roll, or one that waits because somebody else takes brokers away now; also while it would wait for a broker that
+    the other has taken.
+    """
     hold = hold_of(observed.find(LEASE, observed.names.disruption))
-    if not decision.replace or not hold.by_other(MANAGER, observed.now):
+    paused = decision.blocked is Reason.ROLLOUT_PAUSED
+    if not decision.outdated or paused or not hold.by_other(MANAGER, observed.now):
         return decision
     message = f"{hold.holder} holds Lease {observed.names.disruption}, and takes brokers away on purpose"
     return Roll(decision.outdated, (), Reason.DISRUPTION_LEASE_HELD, message, LOOK_AGAIN_SECONDS)

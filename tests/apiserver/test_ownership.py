@@ -44,7 +44,7 @@ def test_a_strangers_object_survives_the_cluster(cluster: Cluster, operator: Ope
     assert name in told
     until_now(cluster.events, lambda events: ("Warning", "ObjectConflict", told) in events)
     shown = cluster.plane.kubectl("get", "mkc", "-n", cluster.names.namespace).stdout
-    assert f"{name} is there and not" in shown
+    assert f"not this cluster's, and left alone: {name}" in shown
     operator.look_at(cluster)
     assert cluster.find(plural, name) == before
     cluster.plane.request("DELETE", cluster.path)
@@ -132,6 +132,6 @@ async def test_brokers_leave_a_strangers_lease_alone(
 ) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     before = plane.request("POST", path, {"metadata": {"name": "c-controller"}, "spec": {"holderIdentity": "theirs"}})
-    with pytest.raises(StoreError, match="Lease c-controller: not written by a broker"):
+    with pytest.raises(StoreError, match="Lease c-controller was not written by a broker; remove it"):
         await open_store()
     assert plane.find(f"{path}/c-controller")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]

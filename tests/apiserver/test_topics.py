@@ -190,9 +190,11 @@ class TestByKubectl:
         lab.apply("glance", partitions=3)
         until_now(lambda: lab.ready("glance")[0], lambda s: s == "True")
         header, row = lab.kubectl("get", "mkt", "glance").splitlines()[:2]
-        assert header.split() == ["NAME", "CLUSTER", "PARTITIONS", "RF", "LEADERS", "ISR", "READY", "AGE"]
+        assert header.split() == [
+            *("NAME", "TOPIC", "CLUSTER", "PARTITIONS", "RF", "LEADERS", "ISR", "READY", "REASON", "AGE")
+        ]
         leaders = ",".join(str(p["leader"]) for p in lab.find("glance")["status"]["partitions"])
-        assert row.split()[:-1] == ["glance", CLUSTER, "3", "3", leaders, "3/3", "True"]
+        assert row.split()[:-1] == ["glance", "glance", CLUSTER, "3", "3", leaders, "3/3", "True", "InSync"]
 
 
 class TestByClients:
@@ -390,6 +392,30 @@ class TestAbsence:
         until_now(lambda: lab.partitions("changed"), lambda n: n == 3)
         until_now(lambda: lab.config("changed"), lambda c: c == {"retention.ms": "100000"})
         assert lab.find("kept")["status"]["topicId"] == kept
+
+    @pytest.mark.parametrize("by_force", [True, False], ids=["by force", "after its cluster"])
+    def test_a_deletion_that_nobody_saw(
+        self, plane: ControlPlane, namespace: str, make_brokers: MakeBrokers, by_force: bool
+    ) -> None:
+        """Brokers that stop gently write their topics into the journal once more, and the object is gone when they are back. The
+        operator takes the finalizer off when the cluster is deleted, so that both are the same to them."""
+        brokers = make_brokers(namespace)
+        lab = Lab(plane, namespace, brokers)
+        for name in ("keep", "other"):
+            lab.apply(name, partitions=1)
+        until_now(lambda: lab.ready("keep")[0] == "True" == lab.ready("other")[0])
+        brokers.stop()
+        path = f"{TOPICS.format(namespace)}/keep"
+        if by_force:
+            plane.request("DELETE", path)
+        plane.request("PATCH", path, {"metadata": {"finalizers": None}})
+        if not by_force:
+            plane.request("DELETE", path)
+        until_now(lambda: lab.find("keep"), lambda value: value is None)
+        brokers.start()
+        until_now(lambda: lab.partitions("keep"), lambda n: n == 0)
+        assert lab.find("keep") is None
+        assert lab.partitions("other") == 1
 
     def test_a_state_that_was_lost(self, plane: ControlPlane, namespace: str, make_brokers: MakeBrokers) -> None:
         """A topic without its state is not taken for a new one, for that would throw its records away."""

@@ -5,7 +5,9 @@ commit changes is written into this one first, by compare-and-set on its resourc
 
 - ``records``: brokers and settings, the latest value of each, with the revision of its last change;
 - ``topics``: the revision of each topic's last change. A topic is there if and only if its name is here;
-- ``journal``: the values of those topics whose MiniKafkaTopic does not show that revision yet.
+- ``journal``: the values of those topics whose MiniKafkaTopic does not show that revision yet;
+- ``shown``: those of the journal that an object has shown before. An object that is not there has two meanings, which nothing
+  else tells apart: it has yet to be made, or somebody has deleted it, perhaps while no broker ran.
 
 The controller copies journal entries to the topics' status afterwards, and drops them with a later write. A reader that has
 each topic at the revision named in ``topics`` knows everything; one that lacks some reads the objects.
@@ -17,7 +19,7 @@ import base64
 import gzip
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +28,7 @@ from minikafka.metadata.store import StoreError
 
 VERSION = 1
 PLAIN, PACKED = "metadata.json", "metadata.json.gz"
+SHOWN = "shown"
 PLAIN_BYTES_MAX = 128 * 1024
 """Above this the document is compressed, ten times and more; below, a person can read it with kubectl."""
 
@@ -43,14 +46,18 @@ class Document:
     records: Mapping[str, tuple[int, Any]] = field(default_factory=dict)
     topics: Mapping[str, int] = field(default_factory=dict)
     journal: Mapping[str, Any] = field(default_factory=dict)
+    shown: frozenset[str] = frozenset()
     counters: Mapping[str, int] = field(default_factory=dict)
     resource_version: str = ""
     uid: str = ""
 
-    def after(self, changes: Mapping[str, Any]) -> Document:
-        """With records written (None removes) in one step, at the next revision."""
+    def after(self, changes: Mapping[str, Any], made_anew: Set[str] = frozenset()) -> Document:
+        """With records written (None removes) in one step, at the next revision.
+
+        ``made_anew``: topics that are other ones than those of the same name before, so no object has shown them.
+        """
         revision = self.revision + 1
-        records, topics, journal = dict(self.records), dict(self.topics), dict(self.journal)
+        records, topics, journal, shown = dict(self.records), dict(self.topics), dict(self.journal), set(self.shown)
         for key, value in changes.items():
             name = key.removeprefix(TOPIC)
             if name == key:
@@ -61,14 +68,21 @@ class Document:
             elif value is None:
                 topics.pop(name, None)
                 journal.pop(name, None)
+                shown.discard(name)
             else:
+                if name in made_anew:
+                    shown.discard(name)
+                elif name in topics and name not in journal:
+                    shown.add(name)
                 topics[name], journal[name] = revision, value
-        return replace(self, revision=revision, records=records, topics=topics, journal=journal)
+        return replace(self, revision=revision, records=records, topics=topics, journal=journal, shown=frozenset(shown))
 
     def trimmed(self, shown: Mapping[str, int]) -> Document:
         """Without the journal entries that the topics' objects show (name -> revision)."""
         journal = {n: v for n, v in self.journal.items() if shown.get(n, -1) < self.topics[n]}
-        return self if len(journal) == len(self.journal) else replace(self, journal=journal)
+        if len(journal) == len(self.journal):
+            return self
+        return replace(self, journal=journal, shown=self.shown & journal.keys())
 
     def newer_than(self, other: Document) -> bool:
         """Whether this is a later write of the same object than ``other``."""
@@ -97,7 +111,8 @@ class Document:
             "counters": self.counters,
             "records": self.records,
             "topics": self.topics,
-            "journal": self.journal,
+            # The mark beside the state, and not in a list of names: those may be long.
+            "journal": {n: {**v, SHOWN: True} if n in self.shown else v for n, v in self.journal.items()},
         }
         text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
         metadata: dict[str, Any] = {"name": name, "labels": dict(labels)}
@@ -133,7 +148,10 @@ class Document:
                 content["revision"],
                 {k: (r, v) for k, (r, v) in content["records"].items()},
                 content["topics"],
-                content["journal"],
+                {n: {k: part for k, part in v.items() if k != SHOWN} for n, v in content["journal"].items()},
+                frozenset(
+                    n for n, v in content["journal"].items() if v.get(SHOWN)
+                ),  # earlier versions did not write it
                 content["counters"],
                 metadata["resourceVersion"],
                 metadata["uid"],

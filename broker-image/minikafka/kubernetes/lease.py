@@ -76,7 +76,9 @@ def from_object(value: Mapping[str, Any]) -> Lease:
             int(notes[NODE]), value["spec"]["leaseTransitions"], int(notes[RENEWED]), notes[HOST], int(notes[PORT])
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"Lease {value['metadata']['name']}: not written by a broker ({error!r})") from error
+        raise StoreError(
+            f"Lease {value['metadata']['name']} was not written by a broker; remove it, or give the cluster another name"
+        ) from error
 
 
 def term_of(value: Mapping[str, Any]) -> str:

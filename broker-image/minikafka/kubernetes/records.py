@@ -75,6 +75,16 @@ class Records:
         self.values = {k: (r, v) for k, (r, v) in self.values.items() if v is not None or r >= floor}
         self._removed = sum(1 for _, v in self.values.values() if v is None)
 
+    def made_anew(self, changes: Mapping[str, Any]) -> set[str]:
+        """Topics that are not there, or are other ones than those of the same name here."""
+        found = set()
+        for key, value in changes.items():
+            if key.startswith(TOPIC) and value is not None:
+                _, known = self.values.get(key, (0, None))
+                if known is None or known["topicId"] != value["topicId"]:
+                    found.add(key.removeprefix(TOPIC))
+        return found
+
     def changes(self, since: int) -> Changes:
         return Changes(self.revision, {k: v for k, (r, v) in self.values.items() if r > since})
 

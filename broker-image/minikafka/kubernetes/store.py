@@ -378,7 +378,7 @@ class KubernetesStore:
         def change(document: Document) -> Document:
             nonlocal target
             check_epoch(document, controller_epoch)
-            wanted = document.trimmed(self._confirmed()).after(records)
+            wanted = document.trimmed(self._confirmed()).after(records, self.records.made_anew(records))
             target = wanted.revision
             return wanted
 

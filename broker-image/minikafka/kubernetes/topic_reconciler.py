@@ -92,6 +92,8 @@ class TopicReconciler:
         self._put: dict[str, tuple[Mapping[str, Any], Any]] = {}
         self._gone: dict[str, None] = {}
         """The uids of objects that were deleted, the last of them: the answer to a write of ours may come after that news."""
+        self._deleted: dict[str, None] = {}
+        """The ids of topics whose object was deleted in this term, the last of them: the topic goes, too."""
         self._dirty: dict[str, None] = {}
         self._active: set[str] = set()
         self._backoff: dict[str, Backoff] = {}
@@ -160,6 +162,7 @@ class TopicReconciler:
             return
         if event.type == "DELETED":
             self._forget(value)
+            _keep_last(self._deleted, str(topics.topic_id(value)))
         else:
             self._note(value)
         await self._mark(topics.topic_name(value))
@@ -176,9 +179,7 @@ class TopicReconciler:
         self._by_topic.setdefault(topic, set()).add(name)
 
     def _bury(self, *uids: str) -> None:
-        self._gone.update(dict.fromkeys(uids))
-        while len(self._gone) > GONE_MAX:
-            del self._gone[next(iter(self._gone))]
+        _keep_last(self._gone, *uids)
 
     def _forget(self, value: Object) -> None:
         self._bury(value["metadata"]["uid"])
@@ -300,10 +301,11 @@ class TopicReconciler:
         return await self._with_topic(main, *found)
 
     async def _without_object(self, revision: int, state: TopicState) -> bool:
-        """A client's topic needs an object; one that had it and lost it was deleted by force."""
-        name = state.name
-        if name not in self.store.document.journal:
-            if self.store.document.topics.get(name) == revision:
+        """A client's topic needs an object; one that had it and lost it was deleted, by force or while no broker ran."""
+        name, document = state.name, self.store.document
+        had_one = name not in document.journal or name in document.shown or str(state.topic_id) in self._deleted
+        if had_one:
+            if document.topics.get(name) == revision:
                 await self._submit(desired.deletion(name, state.topic_id))
             return False
         wanted = topics.object_name(name)
@@ -503,6 +505,13 @@ class TopicReconciler:
                 if TopicState.from_json(name, state[1]) == TopicState.from_json(name, value):
                     found[name] = state[0]
         return found
+
+
+def _keep_last(kept: dict[str, None], *more: str) -> None:
+    """The last GONE_MAX of them."""
+    kept.update(dict.fromkeys(more))
+    while len(kept) > GONE_MAX:
+        del kept[next(iter(kept))]
 
 
 def _component(name: str) -> str:

@@ -248,11 +248,17 @@ def status_of(
     if refusal is not None:
         ready = ("False", refusal.reason, refusal.message)
     elif offline:
-        ready = ("False", "PartitionsOffline", f"{offline} of {len(rows)} partitions have no leader")
+        have = "has" if offline == 1 else "have"
+        ready = ("False", "PartitionsOffline", f"{offline} of {len(rows)} partitions {have} no leader")
     elif behind:
-        ready = ("True", "UnderReplicated", f"{behind} of {len(rows)} partitions lack in-sync replicas")
+        lack = "lacks" if behind == 1 else "lack"
+        ready = ("True", "UnderReplicated", f"{behind} of {len(rows)} partitions {lack} in-sync replicas")
     else:
-        ready = ("True", "InSync", f"{len(rows)} partitions, all replicas in sync")
+        ready = (
+            "True",
+            "InSync",
+            f"{len(rows)} {'partition' if len(rows) == 1 else 'partitions'}, all replicas in sync",
+        )
     return {
         "observedGeneration": generation,
         "topicId": str(state.topic_id),

@@ -77,6 +77,10 @@ class ControllerRole:
         )
         self.term = context.parts.controller_term(context.broker_id, lease, self.controller, resignation)
         self.over = asyncio.Event()
+        self.renewed_at = context.clock.now()
+        """When its lease was renewed last."""
+        self.renewal_problem = ""
+        """Why it could not be renewed since."""
         self._work = asyncio.Event()
         self._reported: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
@@ -218,7 +222,9 @@ class ControllerRole:
             await asyncio.sleep(self.term.renew_seconds)
             try:
                 self.term.renewed(await self.store.renew(self.term.lease))
+                self.renewed_at, self.renewal_problem = self.context.clock.now(), ""
             except StoreError as error:
+                self.renewal_problem = str(error)
                 self._carry_out(self.term.renewal_failed(error))
 
     # -- what else is done by the controller's broker (kubernetes/topic_reconciler.py, ActiveController) -------------------

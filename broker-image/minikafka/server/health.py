@@ -4,7 +4,7 @@ A component is reported when it cannot do its work, for whatever reason, and cle
 anything is reported ``/healthz`` answers 503 with one line for each, so that a supervisor restarts a broker that cannot
 help itself. Where a restart would not help, ``/healthz`` has the line, and answers 200 if there is no other. What is
 expected to go wrong (a peer or the cluster store that is away, a request that is refused) is no problem of the broker's,
-and is never reported here.
+and is not reported here; but that no controller has answered for long is (``controller_contact.py``), whatever the reason.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.replication.isr_requests import RETRY_SECONDS
 from minikafka.server.context import BrokerContext
+from minikafka.server.controller_contact import ControllerContact
 from minikafka.server.controller_role import COMPONENT as CONTROLLER
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.listeners import Listeners
@@ -69,6 +70,7 @@ class Membership:
             lambda: str(context.machine.new_id()),
             context.clock.now(),
         )
+        self._contact = ControllerContact(context.health, config.broker_session_timeout_ms / 1000, context.clock.now())
         self._connection: PeerConnection | None = None
         self._forwarder: PeerConnection | None = None
         self._forwarder_to = ("", 0)
@@ -144,6 +146,7 @@ class Membership:
         """Do what is to be done next. Raises what nobody expected; then all begins anew, for a term that could not begin is none:
         nobody would renew its lease."""
         self._changed.clear()
+        self._contact.look(self.context.clock.now())
         try:
             await self._carry_out(await self._take(self.lifecycle.step))
         except Exception:
@@ -173,6 +176,7 @@ class Membership:
                     return await self._wait(step)
         except StoreError as error:
             self.context.warn_rarely("store", f"cluster store: {error}")
+            self._contact.store_failed(str(error))
             return lifecycle.store_failed()
 
     async def _carry_out(self, effects: list[Effect]) -> None:
@@ -270,6 +274,7 @@ class Membership:
             async with asyncio.timeout(step.seconds):
                 if isinstance(step, to_do.Register):
                     error, epoch = await self._register(step)
+                    self._heard(error)
                     return lifecycle.registered(error, epoch, self.context.clock.now())
                 answer = await self._heartbeat(step)
         except TimeoutError:
@@ -280,7 +285,17 @@ class Membership:
             if isinstance(step, to_do.Register):
                 return lifecycle.registered(refused.code, -1, self.context.clock.now())
             answer = HeartbeatAnswer(refused.code)
+        self._heard(answer.error)
         return lifecycle.heartbeat_answered(answer, self.context.clock.now())
+
+    def _heard(self, error: ErrorCode) -> None:
+        """Of a controller, whatever it has said; unless it is none. The own term counts for as long as its lease is renewed."""
+        if self.role is not None:
+            self._contact.answered(self.role.renewed_at)
+            if self.role.renewal_problem:
+                self._contact.store_failed(self.role.renewal_problem)
+        elif error is not ErrorCode.NOT_CONTROLLER:
+            self._contact.answered(self.context.clock.now())
 
     def _controller(self) -> PeerConnection:
         """Raises KafkaError NOT_CONTROLLER when there is nobody to ask: an own term that ends before the step comes to it."""

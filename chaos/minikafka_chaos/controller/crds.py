@@ -72,6 +72,7 @@ def schedule_definition() -> dict[str, Any]:
         "mkxs",
         Schedule,
         [
+            column("Valid", '.status.conditions[?(@.type=="Accepted")].status'),
             column("Suspend", ".spec.suspend", "boolean"),
             column("Active", ".status.active", description="The experiment that goes on"),
             column("Last", ".status.lastScheduleTime", "date"),

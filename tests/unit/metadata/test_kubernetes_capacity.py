@@ -71,7 +71,8 @@ def test_the_worst_failover_of_a_full_cluster_fits(
     image = filled(partitions, replicas, brokers, name_length)
     states = {f"topic/{name}": topic.to_json() for name, topic in image.topics.items()}
     brokers_records = {f"broker/{number}": broker.to_json() for number, broker in image.brokers.items()}
-    value = Document("c" * 22).after({**states, **brokers_records}).to_config_map("c-metadata", {})
+    document = Document("c" * 22).after({**states, **brokers_records})
+    value = replace(document, shown=frozenset(document.journal)).to_config_map("c-metadata", {})
     size = len(base64.b64decode(value["binaryData"][PACKED]))
     assert size < 0.75 * CONFIG_MAP_BYTES_MAX
     assert size > 0.25 * WORST_CASE_BYTES_MAX, "or the estimate is too careful"

@@ -50,6 +50,21 @@ class TestDocument:
         assert trimmed.trimmed({"a": 1, "b": 2}) is trimmed, "nothing to write"
         assert trimmed.after({"topic/a": None}).topics == {"b": 2}
 
+    def test_what_an_object_has_shown(self) -> None:
+        """In the journal again it needs no object to be made: one that is not there was deleted."""
+        document = Document("id").after({"topic/a": topic(1), "topic/b": topic(2)})
+        assert document.shown == frozenset()
+        document = document.after({"topic/a": topic(1)})
+        assert document.shown == frozenset(), "its object has yet to be made"
+        document = document.trimmed({"a": 2, "b": 1}).after({"topic/a": topic(1), "topic/b": topic(2)})
+        assert document.shown == {"a", "b"}
+        assert document.after({"topic/a": topic(1)}).shown == {"a", "b"}
+        assert document.after({"topic/a": None}).shown == {"b"}
+        assert document.after({"topic/a": None}).after({"topic/a": topic(3)}).shown == {"b"}
+        assert document.after({"topic/a": topic(3)}, made_anew={"a"}).shown == {"b"}
+        assert document.trimmed({"a": 3}).shown == {"b"}
+        assert stored(document).shown == {"a", "b"}
+
     def test_there_and_back(self) -> None:
         document = replace(
             Document("id", 3).after({"topic/a": topic(1), "broker/1": {"é": [1, None]}}), counters={"producer.id": 7}
@@ -110,6 +125,12 @@ class TestDocument:
 
 
 class TestRecords:
+    def test_which_topics_are_other_ones(self) -> None:
+        records = Records()
+        records.apply(Document("id").after({"topic/a": topic(1), "topic/b": topic(2)}))
+        changes = {"topic/a": topic(1), "topic/b": topic(3), "topic/c": topic(4), "topic/d": None, "broker/1": {}}
+        assert records.made_anew(changes) == {"b", "c"}
+
     def test_changes_and_snapshot(self) -> None:
         records, document = Records(), Document("id")
         records.apply(document)

@@ -128,3 +128,12 @@ def test_again_under_the_same_name() -> None:
         again.kubelets()
     assert again.ready() == [0, 1, 2]
     assert again.condition("RolloutBlocked")[1] == "ReplicasOnBroker"
+
+
+@pytest.mark.parametrize("delete_claim", [False, True])
+def test_claims_that_never_had_a_volume_go_in_any_case(delete_claim: bool) -> None:
+    world = doomed(deleteClaim=delete_claim)
+    world.data_claim(1)["status"] = {"phase": "Pending"}
+    finish(world)
+    left = [name for kind, name in world.objects if kind == "PersistentVolumeClaim"]
+    assert left == ([] if delete_claim else ["data-demo-broker-0", "data-demo-broker-2"])

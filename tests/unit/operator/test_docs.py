@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from minikafka_operator.conditions import MEANINGS, Reason, Type
+from minikafka_operator.conditions import MEANINGS, Reason, TopicReason, Type
 from minikafka_operator.telemetry import OperatorTelemetry
 
 PAGE = (Path(__file__).parents[3] / "docs/kubernetes.md").read_text()
@@ -20,6 +20,11 @@ def test_conditions(kind: Type) -> None:
 @pytest.mark.parametrize("reason", Reason)
 def test_reasons(reason: Reason) -> None:
     assert re.search(rf"^\| (\w+, )*{reason.value}(, \w+)* \|", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("reason", TopicReason)
+def test_reasons_of_topics(reason: TopicReason) -> None:
+    assert re.search(rf"^\| {reason.value} \|", PAGE, re.MULTILINE)
 
 
 def test_metrics() -> None:

@@ -174,3 +174,21 @@ def test_conditions_as_metrics() -> None:
     assert value(telemetry, "minikafka_cluster_condition", **labels, status="False") == 1
     assert value(telemetry, "minikafka_cluster_condition", **labels, status="True") == 0
     assert b"minikafka_cluster_condition" in telemetry.page()
+
+
+async def test_a_glance_brings_the_next_look_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GLANCE_SECONDS", 0.001)
+    glances = iter([False, ApiError(500, "InternalError", "etcd"), TimeoutError(), False, True])
+
+    async def glance() -> bool:
+        answer = next(glances)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    reconcile = Reconcile(ReconcileResult("steady", glance=glance))
+    loops = Loops(reconcile, OperatorTelemetry())
+    loops.seen(*KEY)
+    await until(lambda: reconcile.calls == 2)
+    await loops.stop()
+    assert next(glances, None) is None

@@ -54,10 +54,31 @@ class TestForeign:
         assert world.objects[kind, name] == theirs
         status, reason, message = world.condition("Accepted")
         assert (status, reason) == ("False", "ObjectConflict")
-        assert message.startswith(f"{kind} {name} is there and not this cluster's")
+        says = f"not this cluster's, and left alone: {kind} {name}; remove it, or give the cluster another name"
+        assert message == says
         assert world.condition("Ready")[:2] == ("False", "ObjectConflict")
         assert "ObjectConflict" in world.events
         assert touched(world) == [], "nothing is half made"
+
+    def test_all_are_told_at_once_in_one_line(self) -> None:
+        world = World()
+        for kind, name in [*MADE, ("Lease", NAMES.controller)]:
+            world.stranger(kind, name, spec={})
+        world.step()
+        _, _, message = world.condition("Accepted")
+        named = [f"{kind} {name}" for kind, name in [*MADE, ("Lease", NAMES.controller)]]
+        assert all(one in message for one in named), message
+        assert message.endswith("; remove them, or give the cluster another name") and len(message) < 400
+        assert touched(world) == []
+
+    def test_what_brokers_would_keep_and_somebody_else_has(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """They would end with it again and again."""
+        world = World()
+        theirs = {"kind": "ConfigMap", "metadata": {"name": NAMES.metadata, "uid": "x", "resourceVersion": "1"}}
+        monkeypatch.setattr(world, "metadata", lambda: theirs)
+        world.step()
+        says = f"not this cluster's, and left alone: ConfigMap {NAMES.metadata}; remove it, or give the cluster another name"
+        assert world.condition("Accepted") == ("False", "ObjectConflict", says)
 
     @pytest.mark.parametrize(("kind", "name"), MADE)
     def test_its_deletion_leaves_it_alone(self, kind: str, name: str) -> None:

@@ -10,7 +10,7 @@ from minikafka_operator.conditions import Reason
 from minikafka_operator.kinds import POD
 from minikafka_operator.names import APPLIED_ANNOTATION, CLUSTER_FINALIZER, RACK_ANNOTATION
 
-from .world import NAMES, World
+from .world import NAMES, World, stamp
 
 THREE = ([0, 1, 2], [0, 1, 2])
 
@@ -29,7 +29,9 @@ def applied(world: World) -> list[str]:
 
 class TestCreation:
     def test_everything_is_made_in_order(self) -> None:
-        """The finalizer first: nothing may be left behind. The StatefulSet last: its pods need all the rest."""
+        """The finalizer first: nothing may be left behind. The StatefulSet last: its pods need all the rest, and carry the uid
+        of the ServiceAccount, which is known once it is there.
+        """
         world = World()
         first, *rest = world.plan().actions
         assert isinstance(first, Finalizers) and first.finalizers == [CLUSTER_FINALIZER]
@@ -38,13 +40,14 @@ class TestCreation:
             "ServiceAccount demo-broker",
             "Role demo-broker",
             "RoleBinding demo-broker",
-            "ConfigMap demo-config",
             "Service demo-brokers",
             "Service demo-bootstrap",
             "PodDisruptionBudget demo-broker",
             "NetworkPolicy demo-broker",
-            "StatefulSet demo-broker",
         ]
+        assert world.step().retry_seconds == 1.0
+        assert world.condition("Progressing") == ("True", "Creating", "3 brokers are being made")
+        assert applied(world) == ["ConfigMap demo-config", "StatefulSet demo-broker"]
 
     def test_all_belong_to_the_cluster(self) -> None:
         for action in World().plan().actions[1:]:
@@ -358,3 +361,58 @@ def test_names() -> None:
     assert NAMES.broker_id("demo-broker-12") == 12
     assert NAMES.broker_id("demo-broker-") is None
     assert NAMES.broker_id("other-broker-1") is None
+
+
+class TestWhatIsTold:
+    """The reason that a person can act on is not behind another one."""
+
+    def test_no_address(self) -> None:
+        world = World(listeners={"external": {"type": "LoadBalancer"}})
+        for _ in range(3):
+            world.step()
+        said = "brokers 0, 1, 2: no external address yet"
+        assert world.condition("Ready") == ("False", "WaitingForAddress", said)
+
+    def test_what_an_earlier_cluster_has_left(self) -> None:
+        world = World()
+        left = world.stranger("ConfigMap", NAMES.config)
+        owner = {"apiVersion": "minikafka.dev/v1alpha1", "kind": "MiniKafkaCluster", "name": "demo", "uid": "earlier"}
+        left["metadata"] |= {
+            "labels": NAMES.labels(),
+            "ownerReferences": [{**owner, "controller": True}],
+            "deletionTimestamp": stamp(world.now),
+        }
+        world.objects["ConfigMap", NAMES.config] = left
+        for _ in range(3):
+            world.step()
+        told = "waiting until what an earlier cluster of this name has left is gone: ConfigMap demo-config"
+        assert world.condition("Ready") == ("False", "Creating", told)
+        assert world.events == []
+        world.wait(100)
+        world.step()
+        assert world.condition("Ready") == (
+            "False",
+            "ObjectLeaving",
+            f"{told}; it does not go; see its metadata.finalizers",
+        )
+        assert world.events == ["ObjectLeaving"]
+
+    def test_a_scale_down_that_is_held_back_is_not_settled(self) -> None:
+        world = settled(brokers={"replicas": 4})
+        world.topic("bank", ([3, 0, 1], [3, 0, 1]))
+        world.edit(brokers={"replicas": 3})
+        world.step()
+        assert world.condition("Progressing")[:2] == ("False", "ReplicasOnBroker")
+
+    def test_a_cluster_without_a_broker_has_no_replica_in_sync(self) -> None:
+        world = World()
+        world.step()
+        assert world.condition("ReplicationHealthy")[:2] == ("Unknown", "NoBrokerReady")
+
+    def test_a_claim_that_goes_with_its_pod(self) -> None:
+        world = settled()
+        world.data_claim(1)["metadata"]["deletionTimestamp"] = stamp(world.now)
+        world.step()
+        told = "3 of 3 brokers are ready; deleted, and gone when its broker's pod ends: data-demo-broker-1"
+        assert world.condition("Ready") == ("True", "ClaimLeaving", told)
+        assert world.events[-1] == "ClaimLeaving"

@@ -34,7 +34,7 @@ EVERYTHING: dict[str, Any] = {
 
 def made(image: str = "image:1", replicas: int = 3, found: Any = None, **given: Any) -> dict[str, Any]:
     builder = ResourceBuilder(NAMES, "uid", ClusterSpec.model_validate(given))
-    return stateful_set(builder, image, replicas, dict.fromkeys(range(replicas), "digest"), found)
+    return stateful_set(builder, image, replicas, dict.fromkeys(range(replicas), "digest"), "account-uid", found)
 
 
 def pod(**given: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -34,6 +35,26 @@ class TestOrder:
         world.wait(6)
         assert replaced(world) == ["demo-broker-1"]
         assert world.settle() == 2
+
+    def test_a_pod_that_takes_its_time_to_end_is_no_blocked_roll(self) -> None:
+        """It had been ready for long before it was told to go; and the end of its grace period is not when that was."""
+        world = rolling()
+        world.wait(1000)
+        world.step()
+        world.controllers()
+        pod = world.pods["demo-broker-0"]
+        world.start("demo-broker-0")
+        world.wait(1000)
+        pod["metadata"] |= {
+            "deletionTimestamp": stamp(world.now + timedelta(seconds=30)),
+            "deletionGracePeriodSeconds": 30,
+        }
+        world.wait(2)
+        world.step()
+        assert world.condition("RolloutBlocked")[:2] == ("False", "NotBlocked")
+        world.wait(60)
+        world.step()
+        assert world.condition("RolloutBlocked") == ("True", "BrokerNotReady", "demo-broker-0 is being replaced")
 
     def test_the_controller_last(self) -> None:
         world = rolling()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from minikafka_operator.actions import Delete, Patch
 
-from .world import World
+from .world import World, stamp
 
 
 def settled(**spec: Any) -> World:
@@ -126,3 +127,66 @@ class TestFromTheStart:
         world.data_claim(1)["status"] = {"phase": "Lost"}
         world.edit(storage={"size": "10Gi"})
         assert not any(isinstance(action, Delete) for action in world.plan().actions)
+
+
+class TestClaimsOfAnEarlierCluster:
+    """A claim that never had a volume has no data, and asks for a class and a size that the next cluster need not want."""
+
+    def applied_again(self, **spec: Any) -> World:
+        """A cluster that finds the claims of an earlier one: they wait for a class that is not there."""
+        before = World(storage={"storageClassName": "nope", "size": "100Ti"})
+        before.settle()
+        world = World(**spec)
+        world.wait(3600)
+        world.cluster["metadata"]["creationTimestamp"] = stamp(world.now)
+        for i in range(3):
+            claim = before.data_claim(i)
+            claim["status"] = {"phase": "Pending"}
+            world.objects["PersistentVolumeClaim", claim["metadata"]["name"]] = claim
+        return world
+
+    def test_they_are_made_anew(self) -> None:
+        world = self.applied_again()
+        world.settle()
+        assert {world.data_claim(i)["spec"]["storageClassName"] for i in range(3)} == {"standard"}
+        assert requests(world) == ["10Gi"] * 3
+
+    def test_also_where_pods_wait_for_them(self) -> None:
+        """Of an operator that left them: a claim does not go as long as a pod names it."""
+        world = self.applied_again()
+        left = {name: claim for (kind, name), claim in world.objects.items() if kind == "PersistentVolumeClaim"}
+        world.settle()
+        for name, claim in left.items():
+            world.objects["PersistentVolumeClaim", name] = claim
+        for pod in world.pods.values():
+            pod["status"] = {}
+        assert {type(a).__name__ + " " + a.name for a in world.plan().actions if isinstance(a, Delete)} == {
+            f"Delete {name}{pod}" for pod in world.pods for name in ("", "data-")
+        }
+        world.settle()
+        assert requests(world) == ["10Gi"] * 3
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda claim: claim.update(status={"phase": "Bound"}),
+            lambda claim: claim.update(status={"phase": "Lost"}),
+            lambda claim: claim["spec"].update(volumeName="pv-1"),
+            lambda claim: claim["spec"].update(dataSource={"kind": "VolumeSnapshot", "name": "s"}),
+            lambda claim: claim["spec"].update(selector={"matchLabels": {"disk": "1"}}),
+            lambda claim: claim["metadata"]["labels"].pop("app.kubernetes.io/component"),
+        ],
+        ids=["bound", "lost", "named", "snapshot", "selector", "labelled by a person"],
+    )
+    def test_others_stay(self, change: Any) -> None:
+        world = self.applied_again()
+        for i in range(3):
+            change(world.data_claim(i))
+        assert not [action for action in world.plan().actions if isinstance(action, Delete)]
+
+    def test_those_of_this_cluster_stay(self) -> None:
+        """They may wait for a pod to be put on a node."""
+        world = self.applied_again()
+        for i in range(3):
+            world.data_claim(i)["metadata"]["creationTimestamp"] = stamp(world.now)
+        assert not [action for action in world.plan().actions if isinstance(action, Delete)]

@@ -83,7 +83,11 @@ def container(**state: Any) -> list[dict[str, Any]]:
             "OutOfMemory",
             "demo-broker-1: used more memory than spec.brokers.resources allows",
         ),
-        ({"containerStatuses": container(state={"running": {}})}, "BrokersNotReady", "2 of 3 brokers are ready"),
+        (
+            {"containerStatuses": container(state={"running": {}})},
+            "BrokersNotReady",
+            "demo-broker-1: runs, and is not ready; its /readyz, /healthz and log tell why",
+        ),
         (
             {"containerStatuses": [{"name": "broker", "state": {"waiting": {"reason": "ContainerCreating"}}}]},
             "BrokersNotReady",
@@ -161,6 +165,16 @@ class TestStorage:
         """WaitForFirstConsumer: the claim is pending because the pod is, not the other way round."""
         assert told(self.pending())[0] == "Unschedulable"
 
+    def test_one_that_should_have_a_volume_before_its_pod_has_a_node(self) -> None:
+        """A class that binds at once, whose provisioner is not there: no node is at fault."""
+        world = self.pending()
+        message = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
+        world.pods["demo-broker-1"]["status"] = {"conditions": [{**UNSCHEDULABLE, "message": message}]}
+        assert told(world)[0] == "BrokersNotReady"
+        world.wait(60)
+        says = "2 of 3 brokers are ready; data-demo-broker-1: no volume of StorageClass 'standard' yet"
+        assert told(world) == ("ClaimPending", says)
+
     def test_a_provisioner_that_says_nothing(self) -> None:
         world = self.pending()
         world.pods["demo-broker-1"]["status"] = {}
@@ -193,7 +207,7 @@ def test_the_cause_comes_first() -> None:
     }
     reason, message = told(world)
     assert reason == "ImagePullFailed"
-    assert message.startswith("1 of 3 brokers are ready; demo-broker-2: image")
+    assert message.startswith("1 of 3 brokers is ready; demo-broker-2: image")
     assert message.endswith(" (and 1 more, see status.brokers)")
     assert world.status["brokers"][0]["message"].startswith("demo-broker-0: 0/3 nodes")
 

@@ -65,6 +65,16 @@ def test_while_an_experiment_goes_on_no_broker_is_replaced(world: World) -> None
     assert world.settle() == 3
 
 
+def test_it_stays_told_while_the_experiment_has_a_broker_away(world: World) -> None:
+    """The roll would wait for that broker in any case; but what stands in the way is the experiment."""
+    held_by(world, "experiment/try/uid", 3600)
+    world.edit(config={"num.partitions": "3"})
+    for change in (world.stop, world.start, world.pods.pop):
+        change("demo-broker-1")
+        world.step()
+        assert world.condition("RolloutBlocked")[:2] == ("True", "DisruptionLeaseHeld")
+
+
 def test_a_lease_ends_although_nobody_gives_it_back(world: World) -> None:
     held_by(world, "experiment/try/uid", 60)
     world.edit(config={"num.partitions": "3"})

@@ -106,7 +106,8 @@ class World:
 
     def metadata(self) -> Object:
         """What the brokers keep in their ConfigMap."""
-        shown = {name: topic["status"]["revision"] for name, topic in self.topics.items()}
+        taken_up = {name: topic["status"] for name, topic in self.topics.items() if topic["status"].get("partitions")}
+        shown = {name: status["revision"] for name, status in taken_up.items()}
         settings = {} if self.recorded_min_isr is None else {MIN_ISR: str(self.recorded_min_isr)}
         document = Document(
             "id",
@@ -116,8 +117,8 @@ class World:
             resource_version="1",
             uid="1",
         )
-        made = document.to_config_map(NAMES.metadata, {})
-        return {**made, "metadata": {**made["metadata"], "uid": "1"}}
+        made = document.to_config_map(NAMES.metadata, NAMES.labels())
+        return {"kind": "ConfigMap", **made, "metadata": {**made["metadata"], "uid": "1"}}
 
     def plan(self, refused: tuple[Reason, str] | None = None, held_up: str = "") -> ClusterPlan:
         return plan(self.observed(), SETTINGS, refused, held_up)
@@ -231,6 +232,7 @@ class World:
         for name in list(self.pods):
             if int(name.rpartition("-")[2]) >= found["spec"]["replicas"]:
                 del self.pods[name]
+                self._elect()
                 moved = True
         return moved
 

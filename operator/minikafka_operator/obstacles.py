@@ -1,0 +1,62 @@
+"""What stands in a cluster's way under the names it needs: objects of somebody else, and what an earlier cluster has left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minikafka.kubernetes.lease import POD_UID
+
+from minikafka_operator.api.cluster import ClusterSpec
+from minikafka_operator.instants import instant
+from minikafka_operator.kinds import BY_NAME, CLAIM, CONFIG_MAP, LEASE, STATEFUL_SET, Object
+from minikafka_operator.observed import ObservedCluster, annotations_of
+from minikafka_operator.ownership import Standing, claim_conflict, conflict, has_labels
+from minikafka_operator.pods import claim_sizes
+
+
+def in_the_way(observed: ObservedCluster, spec: ClusterSpec, desired: Sequence[Object], replicas: int) -> list[str]:
+    """Sentences about objects of somebody else that have the names of what is desired, or of what brokers would make."""
+    foreign = []
+    for kind, name in _names_of(observed, desired):
+        found = observed.find(BY_NAME[kind], name)
+        if found is not None and observed.standing(found) is Standing.FOREIGN:
+            foreign.append(f"{kind} {name}")
+    metadata, lease = observed.metadata, observed.find(LEASE, observed.names.controller)
+    if metadata is not None and not has_labels(metadata, observed.names):
+        foreign.append(f"{CONFIG_MAP.name} {observed.names.metadata}")
+    # Labels that are taken off a Lease of theirs brokers put on again as they renew it.
+    if lease is not None and not has_labels(lease, observed.names) and POD_UID not in annotations_of(lease):
+        foreign.append(f"{LEASE.name} {observed.names.controller}")
+    claims = _claims_in_the_way(observed, spec, replicas)
+    return [*([conflict(foreign)] if foreign else ()), *([claim_conflict(claims)] if claims else ())]
+
+
+def _claims_in_the_way(observed: ObservedCluster, spec: ClusterSpec, replicas: int) -> list[str]:
+    found = []
+    for volume in claim_sizes(spec):
+        for broker_id in range(replicas):
+            name = observed.names.claim(volume, broker_id)
+            claim = observed.find(CLAIM, name)
+            # One that a broker's pod uses already is the broker's, whatever happened to its labels.
+            if claim is not None and not has_labels(claim, observed.names) and broker_id not in observed.brokers:
+                found.append(name)
+    return found
+
+
+def of_an_earlier_cluster(observed: ObservedCluster, desired: Sequence[Object]) -> list[Object]:
+    """What the garbage collector has still to remove."""
+    found = [observed.find(BY_NAME[kind], name) for kind, name in _names_of(observed, desired)]
+    return [there for there in found if there is not None and observed.standing(there) is Standing.EARLIER]
+
+
+def overdue_seconds(observed: ObservedCluster, leftover: Object) -> float:
+    """For how long an object of an earlier cluster should have been gone."""
+    since = leftover["metadata"].get("deletionTimestamp") or observed.cluster["metadata"].get("creationTimestamp")
+    return (observed.now - (instant(since) or observed.now)).total_seconds()
+
+
+def _names_of(observed: ObservedCluster, desired: Sequence[Object]) -> list[tuple[str, str]]:
+    """Kinds and names of what is desired, and of what pods are made of, which is not always desired yet."""
+    names = [(thing["kind"], thing["metadata"]["name"]) for thing in desired]
+    later = [(CONFIG_MAP.name, observed.names.config), (STATEFUL_SET.name, observed.names.broker)]
+    return list(dict.fromkeys([*names, *later]))
