@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka_chaos.controller.kinds import ABORT_ANNOTATION
+from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_chaos.controller.record import stamp
 from minikafka_chaos.controller.returning import BACK_SECONDS_MAX, UNNOTICED_SECONDS_MAX
 from minikafka_chaos.scenario.faults import Fault, Handle
@@ -21,6 +21,7 @@ from tests.unit.chaos.controller.happenings import (
     handle,
     make_fault,
     running,
+    world_with_own_cluster,
 )
 from tests.unit.chaos.controller.world import NAMES, World
 
@@ -93,6 +94,7 @@ async def test_at_the_end_the_runner_does_not_say_that_it_is_healed() -> None:
     world = await running(World())
     make_fault(world)
     world.annotate(ABORT_ANNOTATION)
+    world.runner_pods()[0]["metadata"]["finalizers"] = ["it takes its time to end"]
     await world.look()
     assert world.phase == "Healing"
     world.ledger().recovered(handle(), "final heal")
@@ -179,3 +181,21 @@ async def test_nobody_waits_for_what_will_not_come(what: Any) -> None:
     call_off(world, "abort")
     await look(world)
     assert world.phase in ("Aborted", "Error") and world.condition("Healed")[0] == "True"
+
+
+async def test_a_cluster_of_its_own_goes_as_a_whole() -> None:
+    world = world_with_own_cluster()
+    await world.look()
+    name = world.status["cluster"]
+    world.make_ready(name)
+    world.brokers(name)
+    await running(world)
+    pod = world.server.objects[POD.name, f"{name}-broker-1"]
+    pod["status"]["conditions"][0]["status"] = "False"
+    kill = {"id": "f1", "step": "kill", "verb": "Kill", "state": "Recovered", "broker": 1, "podUid": "u"}
+    world.experiment["status"]["faults"] = [{**kill, "recoveredAt": stamp(world.server.now)}]
+    world.server.touch(EXPERIMENT, world.name)
+    call_off(world, "abort")
+    await look(world)
+    assert (world.phase, world.condition("Healed")[0]) == ("Aborted", "True")
+    assert (CLUSTER.name, name) not in world.server.objects
