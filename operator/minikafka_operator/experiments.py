@@ -18,8 +18,8 @@ from minikafka_operator.observed import Pod
 PREFIX: Final = "experiment/"
 """What the identity of an experiment begins with, as the holder of the disruption Lease."""
 COMES_BACK_SECONDS: Final = 90
-"""How long a broker whose fault is over may take to be ready again, the kubelet's back-off and its recovery counted. After that
-what its pod says is told, as of any other broker."""
+"""How long a broker whose fault is over may take to be ready again once the kubelet has started it. After that what its pod
+says is told, as of any other broker."""
 _RECOVERED: Final = "Recovered"
 
 
@@ -61,8 +61,24 @@ def fault_on(experiment: Object | None, pod: Pod, now: datetime) -> str:
 
 
 def _comes_back(fault: dict[str, Any], pod: Pod, now: datetime) -> bool:
-    """Whether the broker has not been ready since the fault was over, and may still take its time."""
+    """Whether the broker has not been ready since the fault was over, and may still take its time, or was not started yet."""
     over = instant(fault.get("recoveredAt"))
-    if over is None or now > over + timedelta(seconds=COMES_BACK_SECONDS):
+    if over is None or (pod.ready_since is not None and pod.ready_since > over):
         return False
-    return pod.ready_since is None or pod.ready_since <= over
+    began = _started_after(pod, over)
+    return began is None or now <= began + timedelta(seconds=COMES_BACK_SECONDS)
+
+
+def _started_after(pod: Pod, over: datetime) -> datetime | None:
+    """When it was started after the fault was over, or that moment; None while the kubelet waits, five minutes at most.
+
+    What has ended once more since then was started, and is no longer waited for on the fault's account.
+    """
+    broker = pod.container
+    ended = instant(((broker.get("lastState") or {}).get("terminated") or {}).get("finishedAt"))
+    if ended is None or ended > over:
+        return over
+    if pod.crashing:
+        return None
+    running = (broker.get("state") or {}).get("running") or {}
+    return max(over, instant(running.get("startedAt")) or over)

@@ -291,6 +291,11 @@ class Pod:
         return "running" in self._container("containerStatuses", CONTAINER).get("state", {})
 
     @property
+    def container(self) -> Mapping[str, Any]:
+        """The status of the broker's container; empty while there is none."""
+        return self._container("containerStatuses", CONTAINER)
+
+    @property
     def crashing(self) -> bool:
         """Whether a container ends again and again, and waits for its next start."""
         return self.waiting[0] == "CrashLoopBackOff"

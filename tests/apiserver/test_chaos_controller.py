@@ -183,6 +183,14 @@ class Lab:
             self.plane.request("PATCH", self.url("pods", self.names.pod(broker)) + "/status", {"status": status})
         self.word.start()
 
+    def start_anew(self, broker: int) -> None:
+        """As the kubelet does, and tells: the broker runs in another container, and is ready."""
+        path = self.url("pods", self.names.pod(broker)) + "/status"
+        (told,) = self.find("pods", self.names.pod(broker))["status"]["containerStatuses"]
+        told["restartCount"] += 1
+        told["containerID"] = f"containerd://{broker}-{told['restartCount']}"
+        self.plane.request("PATCH", path, {"status": {"containerStatuses": [told]}})
+
     # -- experiments ----------------------------------------------------------------------------------------------------
 
     def create(self, name: str, **change: Any) -> None:
@@ -276,6 +284,7 @@ def test_a_verdict(lab: Lab) -> None:
     assert lab.status("passes")["faultNow"] == "Kill broker 1"
     until_now(lambda: 'minikafka_chaos_fault_active{experiment="passes",fault="Kill"' in _page(lab), seconds=PATIENCE)
     ledger.recovered(Handle(KILL, LEADER), "step back")
+    lab.start_anew(1)
     ledger.judging()
     ledger.tell(verdict="Passed", summary="nothing lost", lost=0, worstGap="0.31 s", asExpected="as expected")
     lab.job_ends("passes")
@@ -314,6 +323,7 @@ def test_deleted_while_a_fault_is_on_and_the_controller_dies(lab: Lab) -> None:
     with pytest.raises(FaultRefused):
         ledger.intend(Fault("f2", Verb.PAUSE, step="next"), Targets((2,)), None)
     lab.restart()
+    lab.start_anew(1)
     until_now(lambda: lab.find("jobs", "goes-run") is None, seconds=PATIENCE)
     lab.pod_ends("goes")
     until_now(lambda: lab.find("chaosexperiments", "goes") is None, seconds=PATIENCE)

@@ -7,6 +7,7 @@ cluster stays for the next run (`tools/e2e` removes it). A test that fails leave
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -37,6 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "full: of the full form: rare, slow, or shown by a cheaper test, too (MINIKAFKA_TEST_FULL=1)"
+    )
     config.addinivalue_line("markers", "journeys: uses the shared cluster of brokers; these run in one process")
     config.addinivalue_line(
         "markers", "nodes: needs a cluster of three nodes (`make e2e-nodes`); nothing else runs there"
@@ -50,8 +54,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses a lab, directly or by another fixture."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is of the full form only, and mark what uses a lab, directly or by another fixture."""
+    if not os.environ.get("MINIKAFKA_TEST_FULL"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
     for item in items:
         if not {"lab", "lab_namespace"}.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("beside")

@@ -368,7 +368,13 @@ class ScheduleStatus(Part):
     conditions: Conditions | None = None
     active: Annotated[str | None, Field(max_length=253, description="The experiment that goes on.")] = None
     last_schedule_time: Annotated[datetime | None, Field(description="The latest time that was dealt with.")] = None
-    next_schedule_time: Annotated[datetime | None, Field(description="The next one.")] = None
+    last_suspended_time: Annotated[
+        datetime | None,
+        Field(description="The latest time that passed while it was suspended: none was made, and none missed."),
+    ] = None
+    next_schedule_time: Annotated[
+        datetime | None, Field(description="The next one; none while it is suspended, or not accepted.")
+    ] = None
     made: Annotated[int | None, Field(description="Experiments made.")] = None
     missed: Annotated[int | None, Field(description="Times at which none was made.")] = None
     last_missed: Annotated[MissedTime | None, Field(description="The latest of these.")] = None

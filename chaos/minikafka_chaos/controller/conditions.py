@@ -10,7 +10,7 @@ from typing import Any, Final
 from minikafka_operator.conditions import Judgement, condition, written
 from minikafka_operator.instants import instant
 
-from minikafka_chaos.controller import record
+from minikafka_chaos.controller import record, returning
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.reasons import Happening, Reason, Type
 from minikafka_chaos.controller.steps import Emit, ObservedExperiment
@@ -33,7 +33,10 @@ def told(
     before = o.status.get("conditions") or []
     phase = Phase(status["phase"])
     ending = status.get("ending") or {}
-    judgements = [*([accepted] if accepted is not None else []), record.healed(status)]
+    judgements = [accepted] if accepted is not None else []
+    if o.phase is None or not o.phase.ended:  # after the end brokers are others' to take, and what was said stays
+        over = phase is Phase.HEALING or phase.ended
+        judgements.append(record.healed(status, returning.told(returning.missing(o, status)) if over else ""))
     if phase is Phase.REFUSED:
         judgements.append(Judgement(Type.COMPLETE, True, Reason.REFUSED, "nothing was touched"))
     elif phase.ended:

@@ -23,7 +23,16 @@ from minikafka_chaos.controller.admission import Admitted, Postponed, Refusal, a
 from minikafka_chaos.controller.annotations import asks, unread
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.conditions import created, differs, generation, time_allowed, told, unread_of
-from minikafka_chaos.controller.healing import HEAL_SECONDS, end, gone_with_pods, heal, refuse, release, remove_cluster
+from minikafka_chaos.controller.healing import (
+    HEAL_SECONDS,
+    JUDGED,
+    end,
+    gone_with_pods,
+    heal,
+    refuse,
+    release,
+    remove_cluster,
+)
 from minikafka_chaos.controller.jobs import JobSettings, finished, job, own_cluster, runs_claim
 from minikafka_chaos.controller.kinds import (
     ABORT_ANNOTATION,
@@ -223,10 +232,7 @@ def _take_again(o: ObservedExperiment, deadline: datetime) -> Step:
     if hold.by_other(o.identity, o.now):
         says = f"Lease {names.disruption} is held by {hold.holder} now: somebody took it away from this experiment"
         return end(o, Phase.ERROR, Reason.LEASE_LOST, says)
-    assert o.cluster is not None
-    made = instant(o.cluster["metadata"].get("creationTimestamp"))
-    started = instant(o.status.get("startedAt"))
-    if made is not None and started is not None and made > started:  # the Lease went with the one before
+    if o.cluster_is_another:  # the Lease went with the one before
         says = f"cluster {names.cluster}, on which it began, is gone; there is another one of that name"
         return end(o, Phase.ERROR, Reason.CLUSTER_NOT_FOUND, says)
     says = f"Lease {names.disruption} was {'deleted' if o.lease is None else 'given away'} meanwhile; taken again"
@@ -242,7 +248,7 @@ def _take_lease(o: ObservedExperiment, names: Names, left: timedelta, events: Se
 
 def _end_of_job(o: ObservedExperiment, how: str) -> Step:
     verdict = o.status.get("verdict")
-    if verdict in ("Passed", "Failed", "Inconclusive"):
+    if verdict in JUDGED:
         return end(o, Phase.COMPLETED, Reason.VERDICT, f"{verdict}: {o.status.get('summary') or ''}".strip(": "))
     if verdict == "Aborted":
         return end(o, Phase.ABORTED, Reason.ABORTED, str(o.status.get("summary") or "the run was interrupted"))

@@ -12,7 +12,7 @@ from minikafka_operator.instants import instant
 from minikafka_operator.kinds import CLUSTER
 from minikafka_operator.observed import Pod, deleting
 
-from minikafka_chaos.controller import record, topics
+from minikafka_chaos.controller import record, returning, topics
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.conditions import differs, reason_of, recovery_events, told
 from minikafka_chaos.controller.jobs import finished
@@ -30,6 +30,8 @@ from minikafka_chaos.controller.steps import (
     WriteStatus,
 )
 
+JUDGED: Final = frozenset(("Passed", "Failed", "Inconclusive"))
+"""Verdicts on what became of the records; they stand, however the experiment ends."""
 HEAL_SECONDS: Final = 1.0
 """Between two looks while faults are being undone."""
 EXPIRY_MARGIN_SECONDS: Final = 5.0
@@ -62,6 +64,8 @@ def heal(o: ObservedExperiment) -> Step:
         return Recover(_agents(o, left), settle=False) if left else Wait(HEAL_SECONDS)
     if left:
         return _undo(o, left)
+    if (o.lease is None or o.holds_lease) and (waiting := _wait_for_brokers(o)):
+        return waiting
     if topics.open_topics(o.status):
         return _remove_topics(o)
     if o.own_cluster is not None and not deleting(o.own_cluster):
@@ -69,6 +73,16 @@ def heal(o: ObservedExperiment) -> Step:
     if o.holds_lease:
         return release(o)
     return _last_word(o)
+
+
+def _wait_for_brokers(o: ObservedExperiment) -> Step | None:
+    """Nobody else gets the turn before the brokers that it took are ready again, or it is said that they are not."""
+    found = returning.missing(o, o.status)
+    status = told(o, o.status)
+    if differs(status, o.status):
+        late = returning.told([each for each in found if each.late])
+        return WriteStatus(status, [Emit(Reason.BROKERS_NOT_READY, late, warning=True)] if late else [])
+    return Wait(HEAL_SECONDS) if any(not each.late for each in found) else None
 
 
 def remove_cluster(cluster: Object) -> Step:
@@ -166,9 +180,9 @@ def _last_word(o: ObservedExperiment) -> Step:
     ending = o.status.get("ending") or {}
     phase = Phase(ending.get("phase") or Phase.ERROR)
     status = {**o.status, "phase": phase.value, "endedAt": record.stamp(o.now)}
-    if phase in (Phase.ABORTED, Phase.ERROR) and not status.get("verdict"):
-        status["verdict"] = "Aborted" if phase is Phase.ABORTED else "Error"
-        status.setdefault("summary", ending.get("message") or "")
+    if phase in (Phase.ABORTED, Phase.ERROR) and status.get("verdict") not in (*JUDGED, phase.value):
+        # None was told; or a runner was told to end, which it calls Aborted, whatever it was for.
+        status |= {"verdict": phase.value, "summary": str(ending.get("message") or "")}
     note = f"{phase.value}: {ending.get('message') or ''}".strip(": ")
     accepted = None
     if phase is Phase.REFUSED:

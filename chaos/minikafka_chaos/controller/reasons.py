@@ -18,7 +18,7 @@ class Type(StrEnum):
 
 MEANINGS: Final[Mapping[Type, str]] = {
     Type.ACCEPTED: "the experiment may happen, or has been let begin",
-    Type.HEALED: "no fault of it is left",
+    Type.HEALED: "no fault of it is left; from Healing on, too: every broker that it took is ready again",
     Type.COMPLETE: "it has ended",
     Type.REPORTED: "Spark has made the report of the run, and says the same as the verifier",
 }
@@ -50,6 +50,7 @@ class Reason(StrEnum):
     FAULTS_ON = "FaultsOn"
     HEALING = "Healing"
     RECOVERY_FAILING = "RecoveryFailing"
+    BROKERS_NOT_READY = "BrokersNotReady"
     # Complete
     LEASE_LOST = "LeaseLost"
     GOING_ON = "GoingOn"

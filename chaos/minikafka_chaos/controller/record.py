@@ -17,6 +17,7 @@ from minikafka_operator.observed import Pod
 from minikafka_chaos.controller.api import FAULTS_MAX, FaultState, Phase
 from minikafka_chaos.controller.kinds import FORCE_ANNOTATION
 from minikafka_chaos.controller.reasons import Reason, Type
+from minikafka_chaos.grounds.kubernetes_readiness import broker_container
 
 Status = Mapping[str, Any]
 Fault = Mapping[str, Any]
@@ -32,6 +33,12 @@ class Whereabouts:
     pod: str
     pod_uid: str
     container_id: str
+
+
+def whereabouts(pod: dict[str, Any]) -> Whereabouts:
+    """Tell where the broker of a pod is, as far as the kubelet says."""
+    metadata, container = pod["metadata"], broker_container(pod)
+    return Whereabouts(metadata["name"], metadata["uid"], str(container.get("containerID") or ""))
 
 
 def stamp(when: datetime | float) -> str:
@@ -83,9 +90,11 @@ def fault_now(faults: Iterable[Fault]) -> str:
     return ", ".join(told[:_SHOWN_MAX]) + more
 
 
-def healed(status: Status) -> Judgement:
-    """The condition Healed, as it follows from the faults and the phase."""
+def healed(status: Status, missing: str = "") -> Judgement:
+    """The condition Healed, as it follows from the faults and the phase; ``missing``: the brokers that are not back yet."""
     left = open_faults(status)
+    if not left and missing:
+        return Judgement(Type.HEALED, False, Reason.BROKERS_NOT_READY, missing)
     if not left:
         return Judgement(Type.HEALED, True, Reason.NO_FAULTS, "no fault is on")
     if status.get("phase") != Phase.HEALING:
@@ -120,8 +129,13 @@ def recovery_failing(status: Status, silent: Mapping[str, str], now: datetime) -
 
 
 def with_healed(status: Status, generation: int, now: datetime) -> dict[str, Any]:
-    """A status whose condition Healed says what its faults say; one that the controller has not told yet stays as it is."""
+    """A status whose condition Healed says what its faults say; one that the controller has not told yet stays as it is.
+
+    At the end of an experiment only the controller says that it is healed: it looks whether the brokers are back.
+    """
     before = status.get("conditions") or ()
+    if status.get("phase") == Phase.HEALING and not open_faults(status):
+        return dict(status)
     told = {one["type"]: one for one in written([healed(status)], before, generation, now)}
     return {**status, "conditions": [told.get(one["type"], one) for one in before]} if before else dict(status)
 

@@ -163,24 +163,21 @@ def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
     accepted = Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, "suspended" if spec.suspend else "it goes by the clock")
     begin = instant(o.schedule["metadata"].get("creationTimestamp")) or o.now
     before = o.status
-    last = instant(before.get("lastScheduleTime")) or begin
-    if last > o.now + timedelta(
-        seconds=CLOCK_SECONDS_MAX
-    ):  # a clock that was ahead must not end the schedule until then
-        last = o.now
-        before["lastScheduleTime"] = record.stamp(last)
+    last = _dealt_with(before, o.now) or begin
     uid = str(o.schedule["metadata"]["uid"])
     behind = [when for when in islice(times(spec, uid, begin, last), BEHIND_MAX) if when <= o.now]
     if len(behind) == BEHIND_MAX:  # away for very long: begin anew from now
         behind = [*behind[:-1], o.now]
     upcoming = next(times(spec, uid, begin, max(last, o.now)))
-    base = _seen(o, {**before, "nextScheduleTime": record.stamp(upcoming)})
-    if not behind:
+    base = _seen(o, {**before, "nextScheduleTime": None if spec.suspend else record.stamp(upcoming)})
+    thing = experiment(o.schedule, spec, behind[-1]) if behind else {}
+    made = any(one["metadata"]["name"] == thing["metadata"]["name"] for one in o.experiments if behind)  # then we died
+    if spec.suspend and behind and not made:
+        base["lastSuspendedTime"] = record.stamp(behind[-1])
+    if not behind or (spec.suspend and not made):
         status = _told(o, base, accepted)
         return Tell(status) if status != o.status else Wait((upcoming - o.now).total_seconds())
     due, missed = behind[-1], behind[:-1]
-    thing = experiment(o.schedule, spec, due)
-    made = any(one["metadata"]["name"] == thing["metadata"]["name"] for one in o.experiments)  # and then we died
     why = "" if made else _why_not(o, spec, due)
     base["lastScheduleTime"] = record.stamp(due)
     events: list[Emit] = []
@@ -188,14 +185,23 @@ def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
         base, event = _missed(base, missed, "the controller was away")
         events.append(event)
     if why:
-        if not spec.suspend:
-            base, event = _missed(base, [due], why)
-            events.append(event)
+        base, event = _missed(base, [due], why)
+        events.append(event)
         return Tell(_told(o, base, accepted), events)
     base |= {"made": int(base.get("made") or 0) + 1, "active": thing["metadata"]["name"]}
     events.append(Emit(Happening.MADE, f"made ChaosExperiment {thing['metadata']['name']} for {record.stamp(due)}"))
     status = _told(o, base, accepted)
     return Tell(status, events) if made else Make(thing, due, status, events)
+
+
+def _dealt_with(status: dict[str, Any], now: datetime) -> datetime | None:
+    """The latest time that needs nothing more. One that a clock told that was ahead becomes now: it must not end the schedule."""
+    for name in ("lastScheduleTime", "lastSuspendedTime"):
+        told = instant(status.get(name))
+        if told is not None and told > now + timedelta(seconds=CLOCK_SECONDS_MAX):
+            status[name] = record.stamp(now)
+    found = (instant(status.get(name)) for name in ("lastScheduleTime", "lastSuspendedTime"))
+    return max((one for one in found if one is not None), default=None)
 
 
 def not_made(o: ObservedSchedule, step: Make, why: str) -> Tell:
@@ -207,8 +213,6 @@ def not_made(o: ObservedSchedule, step: Make, why: str) -> Tell:
 
 
 def _why_not(o: ObservedSchedule, spec: ScheduleSpec, due: datetime) -> str:
-    if spec.suspend:
-        return "spec.suspend"
     active = _active(o)
     if active:
         going = next(one for one in o.experiments if one["metadata"]["name"] == active)

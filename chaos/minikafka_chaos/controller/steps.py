@@ -100,6 +100,13 @@ class ObservedExperiment:
         """The experiment's Job, as long as it is there. What only has its name is never touched."""
         return self.job if self.owns(self.job) else None
 
+    @property
+    def cluster_is_another(self) -> bool:
+        """Whether the cluster is not the one on which it began, but was made after that, under the same name."""
+        made = instant((self.cluster or {}).get("metadata", {}).get("creationTimestamp"))
+        started = instant(self.status.get("startedAt"))
+        return made is not None and started is not None and made > started
+
     @cached_property
     def own_cluster(self) -> Object | None:
         """The experiment's own cluster, as long as it is there."""

@@ -21,6 +21,7 @@ from minikafka_operator.names import Names
 from minikafka_operator.observed import PartitionState, Pod, TopicState
 from rich.text import Text
 
+from minikafka_chaos.controller import record
 from minikafka_chaos.controller.admission import on_cluster, scenario_of
 from minikafka_chaos.controller.budget import BudgetRefusal, fault_refusal
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object
@@ -33,6 +34,7 @@ from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
 from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, ClientListener, KubernetesGround
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refused, connect
 from minikafka_chaos.grounds.kubernetes_network import NAMESPACE
+from minikafka_chaos.grounds.kubernetes_readiness import says_ready
 from minikafka_chaos.load.clients import TopicPlan
 from minikafka_chaos.load.kafka_clients import KafkaClients
 from minikafka_chaos.load.load import GROUP
@@ -108,17 +110,15 @@ class BrokerPods:
             thing = self._pod(broker)
             if thing is None:
                 raise Absent(f"broker {broker} has no pod {self._names.pod(broker)}")
-            statuses = (thing.get("status") or {}).get("containerStatuses") or ()
-            container = next((one.get("containerID") for one in statuses if one["name"] == "broker"), None)
-            found[broker] = Whereabouts(thing["metadata"]["name"], thing["metadata"]["uid"], str(container or ""))
+            found[broker] = record.whereabouts(thing)
         return found
 
-    def unready(self, count: int) -> set[int]:
-        """Brokers that do not serve now, for whatever reason. Raises Unavailable."""
+    def unready(self, brokers: Collection[int]) -> set[int]:
+        """Those that do not serve now, for whatever reason, as the kubelet or they themselves say. Raises Unavailable."""
         found = set()
-        for broker in range(count):
+        for broker in brokers:
             thing = self._pod(broker)
-            if thing is None or not Pod(thing, broker).ready:
+            if thing is None or not (Pod(thing, broker).ready and says_ready(self._namespace, self._names.pod(broker))):
                 found.add(broker)
         return found
 
@@ -335,7 +335,8 @@ def _guard(brokers: BrokerPods, safety: SafetySpec, count: int) -> Guard:
             partitions = brokers.partitions()
         except NotKnown as error:
             return BudgetRefusal(str(error), passes=True)
-        why = fault_refusal(verb, {*out, *brokers.unready(count)}, targets, partitions, safety)
+        others = set(range(count)) - set(out)
+        why = fault_refusal(verb, {*out, *brokers.unready(others)}, targets, partitions, safety)
         if not why:
             return None
         # As it will be once all but the experiment's own targets serve again and have caught up.

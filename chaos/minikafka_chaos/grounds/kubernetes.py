@@ -27,6 +27,7 @@ from minikafka_chaos.grounds.by_broker import BrokerVerbs, loss_seed
 from minikafka_chaos.grounds.kubernetes_agents import CONTAINER, AgentClient, at_once
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Object, Refused
 from minikafka_chaos.grounds.kubernetes_network import NAMESPACE, NetworkAgents, steps_with_links
+from minikafka_chaos.grounds.kubernetes_readiness import METRICS_PORT, Ends, broker_container, says_ready
 from minikafka_chaos.load.kafka_clients import KafkaClients
 from minikafka_chaos.record.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
 from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
@@ -39,7 +40,6 @@ from minikafka_chaos.scenario.verbs import Verb
 KIND = "minikafkaclusters"
 NAME_MAX = 40
 
-METRICS_PORT = 9404
 CLIENT_PORT = 9092
 CHECKPOINT = "replication-offset-checkpoint"
 
@@ -156,8 +156,7 @@ class KubernetesGround(BrokerVerbs):
         self._injecting = threading.local()
         self._held: set[int] = set()
         """Brokers that this ground has ended and not started since."""
-        self._ended: dict[int, str] = {}
-        """Container in which a broker was ended: what is told of it is not of the next one."""
+        self._ends = Ends()
         self._addresses: dict[int, str] = {}
 
     # -- what there is -------------------------------------------------------------------------------------------------
@@ -293,9 +292,8 @@ class KubernetesGround(BrokerVerbs):
         """Fetch a broker's files once it is held; what has gone wrong."""
         folder = self.scratch / f"broker-{broker}"
         try:
-            if self._condition(broker) != "held":
-                # Also of one that is paused: the agent lets it go on.
-                self.agents.ask(broker, "terminate", "--id", f"{self._run}-rest", "--seconds", HOLD_SECONDS)
+            if self._state(broker)["condition"] != "held":
+                self.terminate(broker)  # also one that is paused: the agent lets it go on
             self.agents.fetch(broker, folder / "events", "events")
             topics = [word for topic in self._topics for word in ("--topic", topic)]
             self.agents.fetch(broker, folder, "logs", *topics)
@@ -322,11 +320,14 @@ class KubernetesGround(BrokerVerbs):
 
     # -- brokers -------------------------------------------------------------------------------------------------------
 
-    def _condition(self, broker: int) -> str:
-        return str(self.agents.ask(broker, "state")["condition"])
+    def _state(self, broker: int) -> Mapping[str, Any]:
+        """What its agent tells now. What holds the broker is taken down: the answer to its verb may have been lost."""
+        state = self.agents.ask(broker, "state")
+        self._ends.note(broker, state["faults"])
+        return state
 
     def condition(self, broker: int) -> BrokerCondition:
-        match self._condition(broker):
+        match self._state(broker)["condition"]:
             case "running":
                 return BrokerCondition.RUNNING
             case "paused":
@@ -334,11 +335,12 @@ class KubernetesGround(BrokerVerbs):
         return BrokerCondition.DEAD
 
     def is_ready(self, broker: int) -> bool:
-        """As the kubelet tells, of the container that runs now: what it says of a broker that has just died may be old."""
+        """As the kubelet tells of a container that runs since the last fault, and the broker in it now, when it is asked."""
         if broker in self._held:
             return False
-        container = _broker_container(self._asked(lambda: self._pod(broker)))
-        return bool(container.get("ready")) and container.get("containerID") != self._ended.get(broker)
+        pod = self._asked(lambda: self._pod(broker))
+        told = bool(broker_container(pod).get("ready")) and self._ends.runs_again(broker, pod)
+        return told and says_ready(self.namespace, self.pod_name(broker))
 
     def wait_ready(self, broker: int, deadline_s: float) -> None:
         self._until(lambda: self.is_ready(broker), deadline_s, f"broker {broker} was not ready after {deadline_s:g} s")
@@ -365,18 +367,15 @@ class KubernetesGround(BrokerVerbs):
 
     def start(self, broker: int) -> None:
         """Open its gate. The kubelet, which started the container meanwhile or will, is waited for."""
+        if broker not in self._held:
+            self._state(broker)
         released = self.agents.ask(broker, "release")["recovered"]
         if not released and broker not in self._held and self.condition(broker) is not BrokerCondition.DEAD:
             raise ToolTrouble(f"broker {broker} runs already")
         self._held.discard(broker)
-
-        def runs() -> bool:
-            container = _broker_container(self._asked(lambda: self._pod(broker)))
-            runs_now = "running" in (container.get("state") or {})
-            return runs_now and container.get("containerID") != self._ended.get(broker)
-
         late = f"broker {broker} was not started again in {RESTART_SECONDS_MAX} s: the kubelet waits longer each time"
-        self._until(runs, RESTART_SECONDS_MAX, late)
+        runs = self._ends.runs_again
+        self._until(lambda: runs(broker, self._asked(lambda: self._pod(broker))), RESTART_SECONDS_MAX, late)
 
     def kill(self, brokers: Sequence[int]) -> None:
         if len(brokers) > 1:
@@ -391,12 +390,11 @@ class KubernetesGround(BrokerVerbs):
         self._end([broker], "terminate")
 
     def _end(self, brokers: Sequence[int], verb: str) -> None:
+        """The one way to end a broker: for every verb, and for reading its files."""
         words = self._words(verb, HOLD_SECONDS)
 
         def end(broker: int) -> None:
-            container = _broker_container(self._asked(lambda: self._pod(broker)))
-            if not self.agents.ask(broker, *words)["repeated"]:
-                self._ended[broker] = str(container.get("containerID"))
+            self._ends.note(broker, [self.agents.ask(broker, *words)])
             self._held.add(broker)
 
         at_once(end, brokers)
@@ -444,7 +442,7 @@ class KubernetesGround(BrokerVerbs):
         return done
 
     def _healed(self, broker: int) -> str | None:
-        state = self.agents.ask(broker, "state")
+        state = self._state(broker)
         if state["condition"] == "running" and not state["faults"]:
             self._held.discard(broker)  # what there was has ended by itself
             return None
@@ -510,9 +508,3 @@ def _merged(spec: Object, template: Mapping[str, Any]) -> Object:
 def _condition(found: Object, kind: str) -> Object:
     conditions = (found.get("status") or {}).get("conditions") or []
     return next((each for each in conditions if each["type"] == kind), {})
-
-
-def _broker_container(pod: Object | None) -> Object:
-    """The status of the broker's container; empty while there is none."""
-    statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or []
-    return next((each for each in statuses if each["name"] == "broker"), {})

@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,15 @@ class FakeNamespace:
         self.asked: list[str] = []
         self.words: list[Sequence[str]] = []
         self.conditions = dict.fromkeys(range(5), "running")
-        self.containers = {broker: f"c{broker}-0" for broker in range(5)}
+        self.faults: dict[int, list[dict[str, Any]]] = {}
+        self.now = 1_790_000_000.75
+        """By the clock of the brokers' nodes."""
+        self.started = dict.fromkeys(range(5), self.now)
+        """When the container of each broker was started, as the kubelet knows it."""
+        self.late = False
+        """Whether the kubelet still tells of a broker as it was before it ended."""
+        self.fenced: set[int] = set()
+        """Brokers that answer that they are not ready."""
         self.agent = True
         self.status: Object = {"conditions": [{"type": "Ready", "status": "True"}]}
         self.failing: dict[str, str] = {}
@@ -67,8 +76,9 @@ class FakeNamespace:
             there = self.created and name not in self.deleted
             return {**self.created[-1], "status": self.status} if there else None
         broker = int(name.rpartition("-")[2])
-        ready = self.conditions[broker] != "held"
-        container = {"name": "broker", "ready": ready, "containerID": self.containers[broker], "state": {"running": {}}}
+        ready = self.late or self.conditions[broker] != "held"
+        started = datetime.fromtimestamp(self.started[broker], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        container = {"name": "broker", "ready": ready, "state": {"running": {"startedAt": started}}}
         names = ["broker", "chaos-agent"] if self.agent else ["broker"]
         return {
             "spec": {"containers": [{"name": each} for each in names]},
@@ -85,7 +95,12 @@ class FakeNamespace:
         self.deleted.append(name)
 
     def page(self, pod: str, port: int, path: str, seconds: float) -> str:
-        assert (port, path) == (9404, "/metrics")
+        assert port == 9404
+        if path == "/readyz":
+            if int(pod.rpartition("-")[2]) in self.fenced:
+                raise OSError("503: fenced")
+            return "ready"
+        assert path == "/metrics"
         return f'minikafka_log_end_offset{{topic="t",partition="0"}} {pod.rpartition("-")[2]}\n'
 
     def run(self, pod: str, container: str, command: Sequence[str]) -> ExecResult:
@@ -98,14 +113,19 @@ class FakeNamespace:
         return ExecResult(0, json.dumps(self._answer(broker, verb)), "")
 
     def _answer(self, broker: int, verb: str) -> dict[str, Any]:
+        self.now += 2.5
         match verb:
             case "kill" | "terminate":
-                self.conditions[broker] = "held"
+                repeated, self.conditions[broker] = self.conditions[broker] == "held", "held"
+                if not repeated:
+                    self.faults[broker] = [{"id": "x", "verb": verb, "at": self.now}]
+                return {**self.faults[broker][0], "repeated": repeated}
             case "pause":
                 self.conditions[broker] = "paused"
             case "resume" | "release" | "recover":
-                if self.conditions[broker] == "held":
-                    self.containers[broker] += "+"
+                self.faults.pop(broker, None)
+                if self.conditions[broker] == "held" and not self.late:
+                    self.started[broker] = self.now
                 was, self.conditions[broker] = self.conditions[broker], "running"
                 return {"recovered": ["x"] if self.recovered and was != "running" else []}
             case "logs":
@@ -114,7 +134,12 @@ class FakeNamespace:
                 return packed({f"broker-{broker}.jsonl": b"{}\n"})
             case "checkpoint":
                 return {"content": "0\n1\nt 0 7\n"}
-        return {"condition": self.conditions[broker], "repeated": False, "faults": []}
+        return {
+            "condition": self.conditions[broker],
+            "verb": verb,
+            "repeated": False,
+            "faults": self.faults.get(broker, []),
+        }
 
 
 @pytest.fixture
@@ -224,14 +249,55 @@ class TestFaults:
         with pytest.raises(ToolTrouble, match="runs already"):
             ground.start(1)
 
-    def test_what_is_told_of_the_container_that_was_killed_is_old(self, make: Make, space: FakeNamespace) -> None:
-        ground = make()
-        ground.kill([1])
-        ground._held.clear()
-        space.conditions[1] = "running"
-        assert not ground.is_ready(1), "still the same container"
-        space.containers[1] = "another"
+    @pytest.mark.parametrize("how", ["kill", "terminate", "_laid_to_rest"])
+    def test_what_the_kubelet_says_of_the_container_that_was_ended_is_old(
+        self, make: Make, space: FakeNamespace, monkeypatch: pytest.MonkeyPatch, how: str
+    ) -> None:
+        """However it was ended: after its log was read it was believed, and an experiment ended with a broker down."""
+        monkeypatch.setattr(kubernetes, "RESTART_SECONDS_MAX", -1)
+        ground, space.late = make(), True
+        getattr(ground, how)([1] if how == "kill" else 1)
+        with pytest.raises(ToolTrouble, match="broker 1 was not started again"):
+            ground.start(1)
+        assert space.conditions[1] == "running" and not ground.is_ready(1), "still the same container"
+        space.started[1] = space.now
         assert ground.is_ready(1)
+
+    def test_also_where_the_answer_to_the_verb_was_lost(
+        self, make: Make, space: FakeNamespace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(kubernetes, "RESTART_SECONDS_MAX", -1)
+        ground, space.late = make(), True
+        ask = ground.agents.ask
+
+        def lost(broker: int, *words: object) -> dict[str, Any]:
+            answer = ask(broker, *words)
+            if words[0] == "kill":
+                raise NotReached("the connection broke")
+            return answer
+
+        monkeypatch.setattr(ground.agents, "ask", lost)
+        with pytest.raises(NotReached):
+            ground.kill([1])
+        with pytest.raises(ToolTrouble, match="broker 1 was not started again"):
+            ground.heal_all()
+        assert not ground.is_ready(1)
+
+    def test_asked_again_by_a_connection_that_broke_it_is_one_end(self, make: Make, space: FakeNamespace) -> None:
+        """The agent answers when it was, also where it has done it before."""
+        ground = make()
+        ground.terminate(1)
+        space.started[1] = space.now  # its container waits at the gate already
+        ground.terminate(1)
+        ground._held.clear()
+        space.late = True
+        assert ground.is_ready(1)
+
+    def test_a_broker_is_ready_when_it_says_so_itself(self, make: Make, space: FakeNamespace) -> None:
+        """The kubelet asks it every second or so, and takes two refusals: of one that goes on after a pause it may be wrong."""
+        ground = make()
+        space.fenced.add(1)
+        assert not ground.is_ready(1) and ground.is_ready(0)
 
     def test_several_at_one_moment(self, make: Make, space: FakeNamespace) -> None:
         """Frozen first, so that none of them acts on the death of another."""

@@ -323,6 +323,27 @@ class TestFaultsOfAnExperiment:
         world.wait(120)
         assert told(world)[0] == "BrokerCrashing", "it should be back by now"
 
+    def test_while_the_kubelet_waits_with_its_start(self) -> None:
+        """After the sixth end within minutes it waits for five. Nobody has to do anything about it."""
+        world = stuck(**KILLED)
+        over = world.now
+        held(world, state="Recovered", recoveredAt=stamp(over))
+        ended = {"terminated": {"reason": "Error", "finishedAt": stamp(over - timedelta(seconds=5))}}
+        status = world.pods["demo-broker-1"]["status"]
+        status["containerStatuses"] = container(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=ended)
+        world.wait(200)
+        assert told(world)[0] == "FaultInjected"
+        status["containerStatuses"] = container(state={"running": {"startedAt": stamp(world.now)}}, lastState=ended)
+        world.wait(60)
+        assert told(world)[0] == "FaultInjected", "it may take its time from then on"
+        world.wait(60)
+        assert told(world)[0] == "BrokerCrashing"
+        status["containerStatuses"] = container(
+            state={"waiting": {"reason": "CrashLoopBackOff"}},
+            lastState={"terminated": {"reason": "Error", "finishedAt": stamp(over + timedelta(seconds=210))}},
+        )
+        assert told(world)[0] == "BrokerCrashing", "it has ended by itself"
+
     def test_what_crashed_after_it_was_back(self) -> None:
         world = stuck(**KILLED)
         held(world, state="Recovered", recoveredAt=stamp(world.now - timedelta(seconds=30)))

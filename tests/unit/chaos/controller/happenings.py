@@ -30,6 +30,12 @@ def make_fault(world: World, *, injected: bool = True) -> None:
         ledger.injected(handle())
 
 
+def bring_back(world: World) -> None:
+    """As the runner does: the broker is started, and ready."""
+    world.on.clear()
+    world.start_anew(NAMES.pod(1))
+
+
 async def running(world: World) -> World:
     await world.settle()
     assert world.phase == "Running"

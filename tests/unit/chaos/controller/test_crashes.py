@@ -12,6 +12,7 @@ from minikafka_chaos.controller.ledger import FaultRefused
 from tests.unit.chaos.controller.happenings import (
     KILL,
     LEADER,
+    bring_back,
     handle,
     make_fault,
     running,
@@ -56,7 +57,7 @@ class TestControllerDies:
         writes = world.server.writes
         make_fault(world)
         if ending == "verdict":
-            world.on.clear()
+            bring_back(world)
             world.ledger().recovered(handle(), "step back")
             world.ledger().tell(verdict="Passed", summary="well", lost=0)
             world.job_ends()

@@ -19,6 +19,7 @@ from minikafka_operator.api_server import ApiError
 from minikafka_operator.kinds import CLUSTER, LEASE, POD
 
 from tests.unit.chaos.controller.happenings import (
+    bring_back,
     edit,
     handle,
     make_fault,
@@ -36,7 +37,7 @@ class TestToTheEnd:
         make_fault(world)
         assert world.status["faultNow"] == "Kill broker 1"
         assert world.condition("Healed") == ("False", "FaultsOn", "Kill broker 1")
-        world.on.clear()
+        bring_back(world)
         world.ledger().recovered(handle(), "step back")
         assert world.condition("Healed")[:2] == ("True", "NoFaults")
         world.ledger().judging()

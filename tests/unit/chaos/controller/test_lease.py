@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from minikafka_chaos.controller.experiments import LEASE_MARGIN_SECONDS
-from minikafka_chaos.controller.kinds import EXPERIMENT
+from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
 from minikafka_operator.api_server import ApiError
 from minikafka_operator.disruption import hold_of
 from minikafka_operator.kinds import CLUSTER, LEASE
@@ -53,6 +53,30 @@ async def test_somebody_else_has_it_by_then() -> None:
     assert (world.phase, world.condition("Complete")[1]) == ("Error", "LeaseLost")
     assert world.status["summary"].startswith("Lease shop-disruption is held by operator now")
     assert not world.on and world.lease_holder() == "operator"
+
+
+async def test_the_verdict_says_what_the_phase_says() -> None:
+    """A runner that is told to end calls that Aborted, and was taken at its word: PHASE Error, VERDICT Aborted."""
+    world = await running(World())
+    make_fault(world)
+    del world.server.objects[CLUSTER.name, "shop"]
+    (runner,) = world.runner_pods()
+    runner["metadata"]["finalizers"] = ["it takes its time to end"]
+    await world.look()
+    world.ledger().tell(verdict="Aborted", summary="interrupted")
+    runner["status"]["phase"] = "Failed"
+    await world.settle()
+    assert (world.phase, world.status["verdict"], world.status["summary"]) == ("Error", "Error", "cluster shop is gone")
+
+
+async def test_a_verdict_on_the_records_stands() -> None:
+    world = await running(World())
+    make_fault(world)
+    world.ledger().tell(verdict="Failed", summary="1 acknowledged record lost")
+    world.annotate(ABORT_ANNOTATION)
+    await world.settle()
+    assert (world.phase, world.status["verdict"]) == ("Aborted", "Failed")
+    assert world.status["summary"] == "1 acknowledged record lost"
 
 
 async def test_it_is_refused_then() -> None:

@@ -257,13 +257,33 @@ class TestByTheClock:
         assert len(clock.experiments) == 1
 
     async def test_suspend(self) -> None:
+        """What it shows stands still meanwhile, and what passed is nobody's: neither made nor missed."""
+        clock = Clock(interval={"seconds": 60})
+        await clock.at(60)
+        clock.end()
+        spec = clock.server.objects[SCHEDULE.name, "nightly"]["spec"]
+        spec["suspend"] = True
+        for seconds in (61, 200, 260):
+            await clock.at(seconds)
+            assert clock.status["lastScheduleTime"] == stamp(BEGIN + timedelta(seconds=60))
+            assert "nextScheduleTime" not in clock.status, "there is no next one"
+        writes = clock.server.writes
+        await clock.at(270)
+        assert clock.server.writes == writes
+        spec["suspend"] = False
+        await clock.at(300)
+        assert (len(clock.experiments), clock.status.get("missed")) == (2, None)
+        assert clock.status["lastScheduleTime"] == stamp(BEGIN + timedelta(seconds=300))
+        assert clock.status["nextScheduleTime"] == stamp(BEGIN + timedelta(seconds=360))
+
+    async def test_suspended_before_its_first_time_by_a_clock_that_was_ahead(self) -> None:
         clock = Clock(interval={"seconds": 60}, suspend=True)
-        await clock.at(0)
-        await clock.at(200)
-        assert not clock.experiments and clock.status.get("missed") is None
+        await clock.at(365 * 86_400)
+        assert not clock.experiments and "lastScheduleTime" not in clock.status
         clock.server.objects[SCHEDULE.name, "nightly"]["spec"]["suspend"] = False
-        await clock.at(240)
-        assert len(clock.experiments) == 1
+        await clock.at(120)
+        await clock.at(180)
+        assert (len(clock.experiments), clock.status.get("missed")) == (1, None)
 
     async def test_a_bad_one_is_told_once(self) -> None:
         clock = Clock(cron="61 * * * *")

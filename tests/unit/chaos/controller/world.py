@@ -211,6 +211,9 @@ class World:
         self.cut: set[str] = set()
         """Pods with a fault of the network, which only a network agent ends."""
         self.asked: list[str] = []
+        self.slow: set[str] = set()
+        """Pods of which the kubelet has not noticed yet that their brokers ended."""
+        self._containers = itertools.count(100)
         self._renewed = 0
         self._topic_ids = itertools.count(1)
         self.brokers_away = False
@@ -424,7 +427,7 @@ class World:
         self.renew()
         return await self.reconciler.reconcile(NAMESPACE, self.name)
 
-    async def settle(self, *, seconds: float = 0.5, looks: int = 60) -> None:
+    async def settle(self, *, seconds: float = 0.5, looks: int = 200) -> None:
         """Look again and again, with everybody else at work, until only the controller's patience is asked for."""
         for _ in range(looks):
             outcome = await self.look()
@@ -457,8 +460,15 @@ class World:
         self.asked.append(pod)
         if pod in self.mute:
             return "no agent answers"
-        self.on.pop(pod, None)
+        if self.on.pop(pod, None) and pod not in self.slow:
+            self.start_anew(pod)
         return ""
+
+    def start_anew(self, pod: str, *, ready: bool = True) -> None:
+        """The kubelet tells of a new container of the broker."""
+        status = self.server.objects[POD.name, pod]["status"]
+        status["containerStatuses"][0]["containerID"] = f"containerd://{next(self._containers)}"
+        status["conditions"][0]["status"] = str(ready)
 
     # -- Kubernetes -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,58 @@
+"""Whether a broker's pod tells of the broker that runs now: what the kubelet says may be older than the fault that ended it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from minikafka_operator.instants import instant
+
+from minikafka_chaos.grounds.kubernetes_api import Namespace, Object
+
+CONTAINER: Final = "broker"
+METRICS_PORT: Final = 9404
+READY_PATH: Final = "/readyz"
+ASK_SECONDS_MAX: Final = 5.0
+"""As long as the kubelet's own probe waits."""
+ENDING: Final = frozenset({"kill", "terminate"})
+"""The agents' verbs that end a broker's process, and with it its container."""
+
+
+def broker_container(pod: Object | None) -> Object:
+    """The status of the broker's container; empty while there is none."""
+    statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or []
+    return next((each for each in statuses if each["name"] == CONTAINER), {})
+
+
+def says_ready(namespace: Namespace, pod: str) -> bool:
+    """Whether the broker in a pod answers now that it is ready. One that does not answer is not."""
+    try:
+        namespace.page(pod, METRICS_PORT, READY_PATH, ASK_SECONDS_MAX)
+    except OSError:
+        return False
+    return True
+
+
+class Ends:
+    """When each broker was last ended on purpose, by the clock of its node, which is the kubelet's clock, too."""
+
+    def __init__(self) -> None:
+        self._at: dict[int, float] = {}
+
+    def note(self, broker: int, faults: Iterable[Mapping[str, Any]]) -> None:
+        """Take down what an agent tells of its faults, of which the last that ended the broker counts."""
+        for fault in faults:
+            if fault["verb"] in ENDING:
+                self._at[broker] = max(float(fault["at"]), self._at.get(broker, -math.inf))
+
+    def runs_again(self, broker: int, pod: Object | None) -> bool:
+        """Whether a container runs in the pod that was started since the broker was ended; any, where it was not."""
+        running = (broker_container(pod).get("state") or {}).get("running")
+        if running is None:
+            return False
+        if broker not in self._at:
+            return True
+        started = instant(running.get("startedAt"))
+        # Written in whole seconds. What was ended within its first second was never ready.
+        return started is not None and started.timestamp() >= math.floor(self._at[broker])
