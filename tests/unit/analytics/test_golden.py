@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from golden_runs import DAMAGES, analysed, expected, tables
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 WHOLE = "data-loss whole"
 NAMES = [*(f"data-loss {damage.__name__}" for damage in DAMAGES), "no-loss whole"]

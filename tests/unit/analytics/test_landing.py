@@ -16,7 +16,7 @@ from minikafka_analytics.landing import Landing, answers
 from minikafka_analytics.run_folder import NoRun, open_runs
 from minikafka_analytics.schemas import EVENTS, HISTORY, JOURNAL, REPLICAS, SAMPLES, TABLES, Reason
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 SEND = {"process": 1, "op": "send", "type": "invoke", "topic": "t", "partition": 0, "value": "a"}
 

@@ -12,7 +12,7 @@ from conftest import VARIANTS, Analysed
 from minikafka_analytics import queries
 from synthetic_run import write_run
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 LOSSY = next(name for name in VARIANTS if name.startswith("lossy"))
 LISTS = ("elections", "isr_changes", "truncations", "returns", "events")
@@ -54,7 +54,6 @@ def test_the_first_rows_are_told_and_all_are_counted(
     assert any(line.startswith("How partitions came through") for line in run["unknowns"])
 
 
-@pytest.mark.xdist_group("spark")
 def test_what_is_told_first_passes_one_window(spark: Any) -> None:
     """Two windows on each other held all elections of a run twice, and the second spilled with each page: a driver of the default
     memory died of the buffers by which hundreds of such files are read back."""

@@ -21,7 +21,7 @@ from minikafka_analytics.schemas import TABLES
 from minikafka_analytics.stores import Place, StoreFailed, StorePath, place
 from synthetic_run import write_run
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 SEND = {"process": 1, "op": "send", "type": "invoke", "topic": "t", "partition": 0, "value": "a"}
 
@@ -233,6 +233,7 @@ def test_the_runs_of_a_folder_in_a_store(spark: Any, tmp_path: Path) -> None:
     assert [run.name for run in without_report(parent)] == ["b"]
 
 
+@pytest.mark.full
 def test_the_report_of_a_run_in_a_store_is_that_of_a_local_one(spark: Any, tmp_path: Path) -> None:
     write_run(tmp_path / "runs" / "one", lose=True, torn=True)
     here = analyze([tmp_path / "runs" / "one"], tmp_path / "here")
