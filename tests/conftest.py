@@ -5,6 +5,7 @@ A test of `make full` alone says so by the marker ``full``, where it stands. Wha
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
@@ -80,6 +81,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(group))
     if getattr(config, "workerinput", None) is not None:
         items.sort(key=lambda item: _rank(item.path))  # stable: the order within a file stays
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_can_be_interrupted() -> None:
+    """Started in the background of a script, the tests would hand the shell's ignoring of SIGINT on to what they start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import time
@@ -76,13 +75,6 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """
     with clusters(lambda: tmp_path_factory.mktemp("cluster")) as make:
         yield make(brokers=3, config=getattr(request.module, "CLUSTER_CONFIG", None))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _commands_can_be_interrupted() -> None:
-    """Started in the background of a script, the tests would hand the shell's ignoring of SIGINT on to what they start."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

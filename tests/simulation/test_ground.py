@@ -136,7 +136,14 @@ def test_a_story_ends_as_it_does_on_real_brokers(tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("seed", [1, *in_full([2])])
-@pytest.mark.parametrize(("name", "faults"), [("demo", 4), ("kill-leader", 6), ("soak", 4)])
+@pytest.mark.parametrize(
+    ("name", "faults"),
+    [
+        ("demo", 4),
+        pytest.param("kill-leader", 6, marks=pytest.mark.full),
+        pytest.param("soak", 4, marks=pytest.mark.full),
+    ],
+)
 def test_nothing_is_lost_under_load(tmp_path: Path, name: str, faults: int, seed: int) -> None:
     scenario = library.find(name).lasting(10)
     if name == "kill-leader":
@@ -165,6 +172,7 @@ def test_the_same_seed_makes_the_same_files(tmp_path: Path, name: str) -> None:
     assert digests[0] != digests[2]
 
 
+@pytest.mark.full
 def test_hash_seeds_of_python_do_not_matter(tmp_path: Path) -> None:
     for number in ("0", "1"):
         subprocess.run(
