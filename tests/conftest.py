@@ -5,6 +5,7 @@ A test of `make full` alone says so by the marker ``full``, where it stands. Wha
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,9 +22,6 @@ SHARED_BY_FILE = frozenset({"base", "cluster", "partition_dir", "store", "witnes
 JVM = frozenset({"java", "kafka_tools"})
 """Fixtures of tests that start a JVM; `make quick` leaves those out."""
 
-FULL = ("full", "long")
-"""Markers of what `make full` alone runs; the second is that of tests/e2e."""
-
 FIRST = (
     "unit/analytics",
     "test_demo.py",
@@ -37,7 +35,12 @@ FIRST = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="run also what is marked full: rare, slow or repeated")
+    parser.addoption(
+        "--full",
+        action="store_true",
+        default=bool(os.environ.get("MINIKAFKA_TEST_FULL")),
+        help="run also what is marked full: rare, slow or repeated (MINIKAFKA_TEST_FULL=1 says the same)",
+    )
 
 
 def _shared(item: pytest.Item) -> str | None:
@@ -71,13 +74,13 @@ def _left_out(results: Iterable[pytest.TestReport]) -> Counter[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test without anything costly runs wherever there is room; the others with those that share it."""
     if not config.getoption("--full"):
-        left_out = [item for item in items if any(map(item.get_closest_marker, FULL))]
+        left_out = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     for item in items:
         if not JVM.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("jvm")
-        if group := _shared(item):
+        if not item.get_closest_marker("xdist_group") and (group := _shared(item)):
             item.add_marker(pytest.mark.xdist_group(group))
     if getattr(config, "workerinput", None) is not None:
         items.sort(key=lambda item: _rank(item.path))  # stable: the order within a file stays

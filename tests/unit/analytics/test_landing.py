@@ -16,6 +16,8 @@ from minikafka_analytics.landing import Landing, answers
 from minikafka_analytics.run_folder import NoRun, open_runs
 from minikafka_analytics.schemas import EVENTS, HISTORY, JOURNAL, REPLICAS, SAMPLES, TABLES, Reason
 
+from tests.forms import in_full
+
 pytestmark = pytest.mark.timeout(900)
 
 SEND = {"process": 1, "op": "send", "type": "invoke", "topic": "t", "partition": 0, "value": "a"}
@@ -104,7 +106,7 @@ def test_another_version_of_the_landing_is_landed_anew(
     assert len(land(spark, run, out=tmp_path / "out")[0]) == 3
 
 
-@pytest.mark.parametrize("moment", ["writing", "before the manifest", "putting", "half put"])
+@pytest.mark.parametrize("moment", ["before the manifest", "half put", *in_full(["writing", "putting"])])
 def test_who_dies_while_landing_leaves_nothing_that_is_read(
     spark: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
@@ -225,7 +227,7 @@ DAMAGED = (
 )
 
 
-@pytest.mark.parametrize("split_bytes", [None, 200])
+@pytest.mark.parametrize("split_bytes", [None, *in_full([200])])
 def test_a_bad_line_is_in_quarantine_with_its_number_and_its_reason(
     spark: Any, run: Path, tmp_path: Path, split_bytes: int | None
 ) -> None:
