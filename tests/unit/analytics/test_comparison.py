@@ -28,6 +28,7 @@ def document(parent: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.full
 def test_a_folder_of_runs(spark: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = tmp_path / "runs"
     shutil.copytree(GOLDEN / "data-loss", runs / "a")

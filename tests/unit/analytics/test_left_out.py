@@ -23,6 +23,7 @@ def without_seq(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if key != "seq"} for row in rows]
 
 
+@pytest.mark.full
 def test_the_first_rows_are_told_and_all_are_counted(
     analysed: Analysed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
