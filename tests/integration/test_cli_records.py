@@ -233,6 +233,7 @@ def test_the_reader_may_go_away(client: Client) -> None:
     assert (process.returncode, err) == (141, "")
 
 
+@pytest.mark.full
 def test_not_enough_replicas_is_told(make_cluster: Any, call_cli: Any, until: Any) -> None:
     client = Client(make_cluster(brokers=3), call_cli, "bank")
     created = client.cli(

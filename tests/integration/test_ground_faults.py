@@ -166,6 +166,7 @@ def test_a_full_disk_takes_the_log_offline_until_there_is_room(tmp_path: Path) -
     assert started.count(1) == 1
 
 
+@pytest.mark.full
 def test_a_broker_whose_fsync_failed_gives_up_and_is_started_again(tmp_path: Path) -> None:
     steps = [
         wait("load", acked("load")),
@@ -233,6 +234,7 @@ def test_fsync_is_slow_and_the_clock_is_wrong(tmp_path: Path) -> None:
     assert outcomes(tmp_path) == {"first": ("ok", 1), "second": ("ok", 1), "refused": ("fail", 1), "third": ("ok", 1)}
 
 
+@pytest.mark.full
 def test_without_the_store_nobody_is_elected(tmp_path: Path) -> None:
     steps = [
         wait("load", {"type": "Leader", "topic": "t", "broker": 1}, acked("load")),

@@ -15,7 +15,7 @@ from minikafka_chaos.scenario import library
 from minikafka_chaos.verdict.gaps import gaps_around
 from minikafka_chaos.verdict.verdict import Outcome
 
-KILLS = int(os.environ.get("MINIKAFKA_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("MINIKAFKA_TEST_KILLS", "2"))
 """`make full` kills twenty times, which is what the scenario asks for."""
 
 GAP_WITHIN_S = 0.5

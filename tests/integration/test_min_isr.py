@@ -68,6 +68,7 @@ def test_what_the_last_member_commits_alone_is_not_cut_off(
     assert seen == ["before", *records]
 
 
+@pytest.mark.full
 def test_brokers_with_other_files_judge_alike(
     make_cluster: Callable[..., LocalCluster], call_cli: RunCli, until: Until
 ) -> None:

@@ -93,6 +93,7 @@ def test_one_more_run_and_one_whose_file_has_grown_are_analysed_alone(
     assert [row["run"] for row in json.loads(captured.out)["runs"]] == ["a", "b [1]", "c"]
 
 
+@pytest.mark.full
 def test_a_run_that_cannot_be_analysed_does_not_stop_the_others(
     spark: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -117,6 +117,7 @@ def test_the_second_landing_in_a_store_lands_nothing(spark: Any, run: Path, tmp_
     assert [(row["run"], row["time"]) for row in rows["history"]] == [("a [1]", 1.0), ("a [1]", 2.0), ("b", 9.0)]
 
 
+@pytest.mark.full
 def test_what_is_in_a_store_is_what_is_landed_here(spark: Any, run: Path, tmp_path: Path) -> None:
     landing = Landing(open_runs([run]), tmp_path / "here")
     here = {table.name: landing.land(spark, table).collect() for table in TABLES}
@@ -126,6 +127,7 @@ def test_what_is_in_a_store_is_what_is_landed_here(spark: Any, run: Path, tmp_pa
     }
 
 
+@pytest.mark.full
 def test_only_what_has_changed_is_landed_anew_in_a_store(spark: Any, run: Path, tmp_path: Path) -> None:
     land(spark, tmp_path / "out", run)
     with (run / "history.jsonl").open("a") as file:
