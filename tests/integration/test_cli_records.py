@@ -192,9 +192,12 @@ def test_ctrl_c_is_quiet(client: Client, command: str, until: Any) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    until(lambda: any(name.startswith("rdk:") for name in threads(process.pid)))
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    try:
+        until(lambda: any(name.startswith("rdk:") for name in threads(process.pid)))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert process.returncode == 130, err
     assert out == ""
     assert err == ("" if command == "consume" else err)
