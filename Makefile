@@ -4,7 +4,7 @@ SHELL := bash
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: help demo venv test quick long adversary apiserver e2e e2e-nodes kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
+.PHONY: help demo venv test quick full bill adversary apiserver e2e e2e-nodes kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
 .PHONY: constraints clean scenarios
 
 help: ## this list
@@ -19,21 +19,23 @@ demo: ## break three brokers on this machine, judge what was lost, write runs/<i
 venv: ## .venv with everything that the Python parts need
 	@tools/venv all
 
-test: venv ## every test that needs no container engine; ARGS='-k isr' for some
-	@tools/system java maven
+test: venv ## every subsystem on this machine, in minutes; no container engine is needed; ARGS='-k isr' for some
+	@tools/system java maven nftables iproute2
 	@$(RUN) -m minikafka_analytics.archive
 	@tools/test $(ARGS)
 
-quick: venv ## unit tests and a few simulated schedules: about a minute; ARGS='-k isr' for some
+quick: venv ## unit tests that start no JVM and a few simulated schedules: a minute; ARGS='-k isr' for some
 	@tools/test --quick $(ARGS)
 
-long: venv ## the long forms of tests: a leader killed twenty times, more analyses by Spark, 2,000 simulated schedules
-	@tools/system java maven
+full: venv ## everything: what is rare, slow or a repetition, too, the API server and a kind cluster: hours
+	@tools/system java maven nftables iproute2 chromium
 	@$(RUN) -m minikafka_analytics.archive
-	@MINIKAFKA_TEST_LONG=1 $(RUN) -m pytest -q -m long $(ARGS)
-	@MINIKAFKA_TEST_SEEDS=20 $(RUN) -m pytest -q -n 2 tests/simulation/test_ground.py $(ARGS)
-	@MINIKAFKA_TEST_KILLS=20 $(RUN) -m pytest -q --timeout 900 tests/integration/test_kill_leader.py $(ARGS)
-	@.venv/bin/minikafka simulate --seeds 1..2000
+	@tools/parts --all 'tools/test --full' 'make apiserver ARGS=--full' 'make e2e ARGS=--full'
+
+bill: venv ## what each test file costs, measured anew, into docs/tests.md; ARGS=tests/interop for some
+	@tools/system java maven nftables iproute2 chromium
+	@$(RUN) -m minikafka_analytics.archive
+	@$(RUN) -m tests.bill $(ARGS)
 
 scenarios: venv ## every scenario: 50 seeds in simulation, then on processes (an hour); ARGS='-k zombie' for some
 	@MINIKAFKA_TEST_SEEDS=50 MINIKAFKA_TEST_SCENARIOS=all $(RUN) -m pytest -q --timeout 1800 \
@@ -42,10 +44,10 @@ scenarios: venv ## every scenario: 50 seeds in simulation, then on processes (an
 adversary: venv ## plant bugs into a copy, one at a time: which suite notices? ARGS='m07 s*' for some
 	@$(RUN) -m tests.adversary $(ARGS)
 
-apiserver: venv ## the cluster store and the operator on a real Kubernetes API server (built the first time: minutes)
+apiserver: venv ## the cluster store and the operator on a real Kubernetes API server (built the first time: minutes); ARGS=--full for all
 	@MINIKAFKA_E2E_BIN=$$(tests/e2e/cluster/binaries) $(RUN) -m pytest -q -s -n 3 --dist loadfile --durations 5 --timeout 1200 tests/apiserver $(ARGS)
 
-e2e: venv ## the journeys on a kind cluster; makes engine, cluster and images itself (root on Debian); with MINIKAFKA_TEST_LONG=1 all of them
+e2e: venv ## the journeys on a kind cluster; makes engine, cluster and images itself (root on Debian); ARGS=--full for all
 	@tools/e2e $(ARGS)
 
 e2e-nodes: venv ## the same journeys' part that needs three nodes (not in `make e2e`)

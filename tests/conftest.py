@@ -1,71 +1,101 @@
-"""Side by side: which tests stay together in one worker of pytest-xdist (`--dist loadgroup`), and which begin first."""
+"""Which tests run, which stay together in one worker of pytest-xdist (`--dist loadgroup`), and which begin first.
+
+A test of `make full` alone says so by the marker ``full``, where it stands. What starts a JVM is marked ``jvm`` here.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 import pytest
 
-COSTLY = frozenset({"analysed", "base", "bootstrap", "cluster", "partition_dir", "spark", "witness"})
-"""Fixtures that tests of a file share because they are slow to make: a cluster, an environment, a Spark session."""
+SHARED_BY_ALL = ("spark", "bootstrap")
+"""Fixtures that all tests of a run share, of whatever file: one Spark session, one cluster for other people's clients."""
+
+SHARED_BY_FILE = frozenset({"base", "cluster", "partition_dir", "store", "witness"})
+"""Fixtures that tests of a file share because they are slow to make."""
+
+JVM = frozenset({"java", "kafka_tools"})
+"""Fixtures of tests that start a JVM; `make quick` leaves those out."""
 
 FIRST = (
-    "test_kill_leader.py",
-    "test_demo.py",
     "unit/analytics",
-    "test_install.py",
-    "test_telemetry.py",
+    "test_demo.py",
     "test_java_tools.py",
-    "test_stories.py",
+    "test_telemetry.py",
     "integration",
     "interop",
     "simulation",
 )
 """The longest first, then what mostly waits; unit tests fill in wherever a worker has nothing else to do."""
 
-TOGETHER = ("unit/analytics",)
-"""Folders that share what is costly over all of their files."""
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--full",
+        action="store_true",
+        default=bool(os.environ.get("MINIKAFKA_TEST_FULL")),
+        help="run also what is marked full: rare, slow or repeated (MINIKAFKA_TEST_FULL=1 says the same)",
+    )
 
 
-def _shares(item: pytest.Item) -> bool:
+def _shared(item: pytest.Item) -> str | None:
+    """The group of an item that needs something costly: the fixture that all share, or its file."""
+    names = getattr(item, "fixturenames", ())
+    for name in SHARED_BY_ALL:
+        if name in names:
+            return name
     definitions: dict[str, Sequence[pytest.FixtureDef[object]]] = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009
-    return any(name in COSTLY and definitions[name][-1].scope != "function" for name in definitions)
-
-
-def _group(item: pytest.Item) -> str:
-    path = item.nodeid.partition("::")[0]
-    return next((folder for folder in TOGETHER if folder in path), path)
+    if any(name in SHARED_BY_FILE and definitions[name][-1].scope != "function" for name in definitions):
+        return item.nodeid.partition("::")[0]
+    return None
 
 
 def _rank(path: PurePath) -> int:
     return next((n for n, part in enumerate(FIRST) if part in path.as_posix()), len(FIRST))
 
 
-def _summed(results: Iterable[pytest.TestReport]) -> list[str]:
+def _said(results: Iterable[pytest.TestReport]) -> list[str]:
     return [str(value) for report in results for name, value in report.user_properties if name == "told"]
+
+
+def _left_out(results: Iterable[pytest.TestReport]) -> Counter[str]:
+    """How many tests each reason has left out."""
+    return Counter(
+        report.longrepr[2].removeprefix("Skipped: ") for report in results if isinstance(report.longrepr, tuple)
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test without anything costly runs wherever there is room; the others with all of their file.
-
-    Tests marked ``long`` are left to `make long`.
-    """
-    if not os.environ.get("MINIKAFKA_TEST_LONG"):
-        longer = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=longer)
-        items[:] = [item for item in items if item not in longer]
-    sharing = {_group(item) for item in items if _shares(item)}
+    """A test without anything costly runs wherever there is room; the others with those that share it."""
+    if not config.getoption("--full"):
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
-        if (group := _group(item)) in sharing:
+        if not JVM.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("jvm")
+        if not item.get_closest_marker("xdist_group") and (group := _shared(item)):
             item.add_marker(pytest.mark.xdist_group(group))
     if getattr(config, "workerinput", None) is not None:
         items.sort(key=lambda item: _rank(item.path))  # stable: the order within a file stays
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _commands_can_be_interrupted() -> None:
+    """Started in the background of a script, the tests would hand the shell's ignoring of SIGINT on to what they start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What tests have to tell beside passing (``record_property("told", ...)``), which workers cannot print."""
-    for line in _summed(terminalreporter.getreports("passed")):
+    """Print what tests have to tell beside passing (``record_property("told", ...)``), and what was left out, and why."""
+    for line in _said(terminalreporter.getreports("passed")):
         terminalreporter.write_line(line)
+    for reason, number in _left_out(terminalreporter.getreports("skipped")).items():
+        terminalreporter.write_line(f"left out: {number} tests: {reason}")

@@ -330,6 +330,7 @@ def test_deleted_while_a_fault_is_on_and_the_controller_dies(lab: Lab) -> None:
     assert lab.lease_holder() == ""
 
 
+@pytest.mark.full
 def test_a_fault_that_cannot_be_undone_is_told_and_let_go(lab: Lab) -> None:
     """No agent answers here. An annotation that is not understood is told, too."""
     lab.create("stuck")
@@ -355,6 +356,7 @@ def test_a_fault_that_cannot_be_undone_is_told_and_let_go(lab: Lab) -> None:
     assert lab.lease_holder() == "" and lab.events("stuck").count("RecoveryFailing") == 1
 
 
+@pytest.mark.full
 def test_a_lease_that_is_deleted_meanwhile(lab: Lab) -> None:
     """By an admin, say; the chart's Role lets the controller take it again."""
     lab.create("goes-on")
@@ -372,6 +374,7 @@ def test_a_lease_that_is_deleted_meanwhile(lab: Lab) -> None:
     assert lab.lease_holder() == ""
 
 
+@pytest.mark.full
 def test_a_second_experiment_on_the_same_cluster(lab: Lab) -> None:
     lab.create("first")
     lab.running("first")
@@ -402,6 +405,7 @@ def make_topic(lab: Lab, name: str, topic_id: str) -> None:
     lab.plane.request("PATCH", lab.url("minikafkatopics", name) + "/status", {"status": status})
 
 
+@pytest.mark.full
 def test_topics_that_it_made_go_and_others_stay(lab: Lab) -> None:
     """One is removed by its id, though the controller dies; one of its name was made anew by somebody else, and stays."""
     ours, before, theirs = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))

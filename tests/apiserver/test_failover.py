@@ -152,6 +152,7 @@ def test_a_leader_dies(long_session: Scene) -> None:
     assert producer.lost(scene.brokers.bootstrap) == set()
 
 
+@pytest.mark.full
 def test_the_controller_dies_with_a_leader(long_session: Scene) -> None:
     """The controller is killed, and leads a partition: the lease is taken, then leaders are found."""
     scene = long_session
@@ -195,6 +196,7 @@ def test_the_api_server_is_away(scene: Scene) -> None:
     assert producer.lost(brokers.bootstrap) == set()
 
 
+@pytest.mark.full
 def test_a_leader_dies_while_the_api_server_is_away(long_session: Scene) -> None:
     """No leader and no smaller ISR can be written down until the API server is back; then at once."""
     scene = long_session
@@ -215,6 +217,7 @@ def test_a_leader_dies_while_the_api_server_is_away(long_session: Scene) -> None
     assert producer.lost(scene.brokers.bootstrap) == set()
 
 
+@pytest.mark.full
 def test_the_api_server_says_nothing(scene: Scene) -> None:
     """Connections stay open and no answer comes: not a reason to fence anybody, nor to stop taking records."""
     brokers = scene.brokers
@@ -239,6 +242,7 @@ def test_the_api_server_says_nothing(scene: Scene) -> None:
     assert producer.lost(brokers.bootstrap) == set()
 
 
+@pytest.mark.full
 def test_all_brokers_at_once(scene: Scene) -> None:
     """Every broker is killed in the middle of changes: what the store holds is enough to go on."""
     brokers = scene.brokers
@@ -259,6 +263,7 @@ def test_all_brokers_at_once(scene: Scene) -> None:
     until_now(lambda: scene.shown() == set(scene.admin.list_topics(timeout=ANSWER_SECONDS_MAX).topics))
 
 
+@pytest.mark.full
 def test_memory(scene: Scene) -> None:
     """A broker with the store's client, a watch and TLS stays under its memory goal."""
     used = [broker.rss_mib() for broker in scene.brokers.all]

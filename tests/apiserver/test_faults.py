@@ -219,6 +219,7 @@ class TestRefusals:
         proxy.rule = once(Fault.THROTTLE, "GET", LEASE)
         assert await store.lease() == lease
 
+    @pytest.mark.full
     async def test_throttled_for_longer_than_anybody_waits(self, open_store: OpenStore, proxy: FaultyProxy) -> None:
         """429 for ever is a store that cannot be reached."""
         store = await open_store(proxy.url, patience=1.5)
@@ -339,6 +340,7 @@ class TestSize:
         assert (await reader.snapshot()).records == {"broker/0": {"fenced": True}}
 
 
+@pytest.mark.full
 class TestServerLife:
     async def test_restart_and_compaction(self, stoppable_plane: ControlPlane, namespace: str) -> None:
         """410 Gone: the watch's place is no longer known after a restart and a compaction; list, and go on."""

@@ -84,6 +84,7 @@ def test_exactly_one_acts(cluster: Cluster, operators: list[Operator]) -> None:
     assert other._get("/readyz") == "ok\n", "who stands by is ready, or a rollout of the operator would never end"
 
 
+@pytest.mark.full
 def test_one_that_is_asked_to_go_leaves_at_once(cluster: Cluster, operators: list[Operator]) -> None:
     leader, other = operators
     cluster.create()
@@ -110,6 +111,7 @@ def test_one_that_is_killed_is_followed(cluster: Cluster, operators: list[Operat
     until_now(lambda: writes(other) > 0)
 
 
+@pytest.mark.full
 def test_one_that_was_stopped_past_its_lease_does_nothing(cluster: Cluster, operators: list[Operator]) -> None:
     """SIGSTOP takes it out in the middle of anything; after SIGCONT another leads, and it must notice before it acts."""
     leader, other = operators

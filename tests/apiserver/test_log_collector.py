@@ -274,6 +274,7 @@ def test_half_a_line_waits_for_its_end(collector: Collector) -> None:
     assert collector.lines(log) == log.lines
 
 
+@pytest.mark.full
 def test_of_chosen_namespaces_only(collector: Collector) -> None:
     other, log = Log(collector, 0, namespace="lab-2"), Log(collector, 1)
     other.write(5)
@@ -295,6 +296,7 @@ def test_rotation_loses_nothing(collector: Collector) -> None:
     assert collector.lines(log) == log.lines
 
 
+@pytest.mark.full
 def test_what_is_removed_with_its_pod_is_read_to_its_end(collector: Collector) -> None:
     """The broker's last words come right before the pod is gone."""
     logs = [Log(collector, broker) for broker in range(10)]
@@ -318,6 +320,7 @@ def test_while_the_store_is_away_nothing_that_was_there_before_is_lost(collector
     collector.wait_for(log)
 
 
+@pytest.mark.full
 def test_an_agent_is_ready_when_every_log_of_its_node_is_open(collector: Collector) -> None:
     """From then on a pod may go with its logs at any moment, and nothing of them is lost."""
     log, other, strange = Log(collector, 0), Log(collector, 1), Log(collector, 2, namespace="strange")
@@ -342,6 +345,7 @@ def test_an_agent_is_ready_when_every_log_of_its_node_is_open(collector: Collect
     collector.wait_for(log, other, new)
 
 
+@pytest.mark.full
 def test_a_store_whose_volume_is_full_does_not_start(collector: Collector) -> None:
     """It would confirm what it cannot write."""
     collector.store.end()
@@ -355,6 +359,7 @@ def test_a_store_whose_volume_is_full_does_not_start(collector: Collector) -> No
     collector.wait_for(log)
 
 
+@pytest.mark.full
 def test_whoever_is_killed_repeats_lines_and_loses_none(collector: Collector) -> None:
     logs = [Log(collector, broker) for broker in range(3)]
     for process in (collector.agent, collector.store) * 3:
@@ -371,6 +376,7 @@ def test_whoever_is_killed_repeats_lines_and_loses_none(collector: Collector) ->
     assert not found.damaged
 
 
+@pytest.mark.full
 def test_an_agent_that_comes_back_sends_all_that_is_still_there(collector: Collector) -> None:
     log = Log(collector)
     log.write(100)
@@ -392,6 +398,7 @@ def test_an_agent_that_comes_back_sends_all_that_is_still_there(collector: Colle
     assert (len(found.events), found.repeated, found.damaged) == (201, len(again), 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("names", "where"),
     [

@@ -510,6 +510,7 @@ class TestDeletion:
             cluster.end(name)
 
 
+@pytest.mark.full
 class TestModes:
     def test_namespaced(self, plane: ControlPlane, tmp_path: Path) -> None:
         """With Roles in its namespaces and nothing cluster-wide it looks after these, and these only."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.apiserver.operator_process import ACTS_SECONDS_MAX, Cluster, Operator
 from tests.apiserver.waiting import until_now
 
 
+@pytest.mark.full
 def test_the_api_server_goes_and_comes_back(stoppable_plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
     """Killed in the middle: the operator goes on when it is back, with what happened meanwhile."""
     operator = Operator(stoppable_plane, tmp_path, ADMIN_TOKEN, "--resync-seconds=2", f"--namespace={namespace}")

@@ -100,6 +100,7 @@ async def test_not_more(plane: ControlPlane, namespace: str, kind: Kind, name: s
     api.close()
 
 
+@pytest.mark.full
 def test_without_the_role(plane: ControlPlane, namespace: str, make_brokers: MakeBrokers, tmp_path: Path) -> None:
     """One line names what is missing; the broker ends with exit code 2, and does not hang."""
     account: dict[str, Any] = {"metadata": {"name": "nobody"}}

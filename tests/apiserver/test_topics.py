@@ -371,6 +371,7 @@ class TestTampering:
         until_now(lambda: lab.partitions("forced"), lambda n: n == 2)
 
 
+@pytest.mark.full
 class TestAbsence:
     """Wishes and damage while no broker runs."""
 
@@ -452,6 +453,7 @@ class TestAbsence:
         assert lab.partitions("other") == 1
 
 
+@pytest.mark.full
 class TestQuiet:
     def test_no_writes_at_steady_state(self, lab: Lab) -> None:
         """Nothing changes but the lease: resourceVersions of a cluster that has nothing to do stand still."""
@@ -483,6 +485,7 @@ class TestQuiet:
         until_now(renewed, lambda when: when > held)
 
 
+@pytest.mark.full
 def test_two_clusters_in_one_namespace(plane: ControlPlane, namespace: str, make_brokers: MakeBrokers) -> None:
     """Each minds its own objects, also where topics have the same name."""
     one = Lab(plane, namespace, make_brokers(namespace, "one", 1, default_replication_factor=1, min_insync_replicas=1))

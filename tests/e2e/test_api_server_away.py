@@ -17,7 +17,7 @@ from tests.e2e.load import under_load
 from tests.e2e.machine import say
 from tests.e2e.manifest import manifest
 
-pytestmark = [pytest.mark.journeys, pytest.mark.alone, pytest.mark.long]
+pytestmark = [pytest.mark.journeys, pytest.mark.alone, pytest.mark.full]
 
 AWAY_SECONDS = 30
 HEAL_SECONDS_MAX = 120

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import io
 import subprocess
 import sys
 import time
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minikafka.cli.main import main
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import PortInUse
 from minikafka.local.ports import free_base_port
@@ -78,13 +79,6 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield make(brokers=3, config=getattr(request.module, "CLUSTER_CONFIG", None))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _commands_can_be_interrupted() -> None:
-    """Started in the background of a script, the tests would hand the shell's ignoring of SIGINT on to what they start."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 @pytest.fixture(scope="session")
 def run_cli() -> RunCli:
     """``run_cli("topic", "list", ..., stdin="...")``: the command as a user runs it; output as text."""
@@ -94,6 +88,30 @@ def run_cli() -> RunCli:
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def call_cli() -> RunCli:
+    """The same without a process, which is a second of processor for each; what needs no shell and no signal asks for this."""
+
+    def call(*arguments: object, stdin: str = "", timeout: float = 0) -> subprocess.CompletedProcess[str]:
+        del timeout  # pytest's holds
+        command = [str(argument) for argument in arguments]
+        streams = [io.TextIOWrapper(io.BytesIO(text), encoding="utf-8") for text in (stdin.encode(), b"", b"")]
+        with pytest.MonkeyPatch.context() as patch:
+            for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
+                patch.setattr(sys, name, stream)
+            try:
+                code = main(command)
+            except SystemExit as end:  # of --help
+                code = int(end.code or 0)
+        told = []
+        for stream in streams[1:]:
+            stream.flush()
+            told.append(stream.buffer.getvalue().decode())  # type: ignore[attr-defined]
+        return subprocess.CompletedProcess(command, code, *told)
+
+    return call
 
 
 @pytest.fixture(scope="session")

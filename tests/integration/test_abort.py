@@ -104,6 +104,7 @@ def test_after_kill_9_of_the_runner_no_process_is_left(running: Running) -> None
     assert running.abort("--out", str(running.out)) == []
 
 
+@pytest.mark.full
 def test_a_run_that_goes_on_is_ended_by_its_own_runner(running: Running) -> None:
     (told,) = running.abort(str(running.directory))
     running.runner.wait(SECONDS_MAX)
@@ -164,6 +165,7 @@ def test_after_kill_9_of_the_runner_no_proxy_and_no_lock_is_left(parted: Running
     assert parted.verdicts() == ["Aborted"]
 
 
+@pytest.mark.full
 def test_an_abort_in_the_middle_of_faults_leaves_nothing(parted: Running) -> None:
     (told,) = parted.abort(str(parted.directory))
     parted.runner.wait(SECONDS_MAX)

@@ -28,6 +28,8 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.record.observe import ReplicaStatus, scrape_status
 from minikafka_chaos.record.replica_logs import ReplicaLog, read_replica_log
 
+from tests.forms import in_full
+
 WHERE = TopicPartition("torn", 0)
 FAR = 600
 """Seconds of a fault that is ended by hand."""
@@ -192,6 +194,7 @@ def test_killed_and_held_until_released(pod: Pod, until: Until) -> None:
     )
 
 
+@pytest.mark.full
 def test_terminated_and_held(pod: Pod, until: Until) -> None:
     pod.ask("pause", "--id", "p1", "--seconds", 45)
     told = pod.ask("terminate", "--id", "t1", "--seconds", FAR)
@@ -203,6 +206,7 @@ def test_terminated_and_held(pod: Pod, until: Until) -> None:
     until(lambda: pod.is_ready, seconds=SECONDS_MAX)
 
 
+@pytest.mark.full
 def test_the_gate_opens_when_everybody_is_dead(pod: Pod, until: Until) -> None:
     agent = pod.serve()
     pod.ask("kill", "--id", "k1", "--seconds", FAR)
@@ -230,6 +234,7 @@ def test_a_pause_ends_by_itself(pod: Pod, until: Until) -> None:
     assert len(pod.kubelet.started) == 1
 
 
+@pytest.mark.full
 def test_a_pause_ends_also_when_the_agent_was_killed(pod: Pod, until: Until) -> None:
     agent = pod.serve()
     pod.ask("pause", "--id", "p1", "--seconds", 45)
@@ -245,6 +250,7 @@ def test_a_pause_ends_also_when_the_agent_was_killed(pod: Pod, until: Until) -> 
     assert len(pod.kubelet.started) == 1
 
 
+@pytest.mark.full
 def test_resumed_by_hand_and_when_the_pod_goes(pod: Pod, until: Until) -> None:
     agent = pod.serve()
     pod.ask("pause", "--id", "p1", "--seconds", 45)
@@ -257,6 +263,7 @@ def test_resumed_by_hand_and_when_the_pod_goes(pod: Pod, until: Until) -> None:
     assert pod.condition == "running", "a paused broker could not stop in order"
 
 
+@pytest.mark.full
 def test_sigterm_at_the_gate(pod: Pod, until: Until) -> None:
     pod.ask("kill", "--id", "k1", "--seconds", FAR)
     until(lambda: pod.waits_at_gate, seconds=SECONDS_MAX)
@@ -267,6 +274,7 @@ def test_sigterm_at_the_gate(pod: Pod, until: Until) -> None:
     until(lambda: len(pod.kubelet.started) == 3 and pod.waits_at_gate, seconds=SECONDS_MAX)
 
 
+@pytest.mark.full
 def test_a_gate_that_does_not_hold(pod: Pod, until: Until) -> None:
     pod.chaos.mkdir(exist_ok=True)
     pod.gate.write_text('{"until": "tomorrow"}')
@@ -317,6 +325,7 @@ def test_nobody_else_is_killed(pod: Pod, tmp_path: Path) -> None:
     assert all(other.poll() is None for other in (*pod.others, agent))
 
 
+@pytest.mark.full
 def test_faults_that_nobody_can_read(pod: Pod, until: Until) -> None:
     pod.ask("pause", "--id", "p1", "--seconds", 45)
     (pod.chaos / "faults.json").write_text("{")
@@ -326,6 +335,7 @@ def test_faults_that_nobody_can_read(pod: Pod, until: Until) -> None:
     until(lambda: pod.condition == "running", seconds=SECONDS_MAX)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("step", ["before the signal", "after the signal"])
 def test_who_repeats_a_verb_finishes_it(pod: Pod, until: Until, step: str) -> None:
     """An agent that was killed in the middle of a verb has left the fault `intended`."""
@@ -355,6 +365,7 @@ def test_who_repeats_a_verb_finishes_it(pod: Pod, until: Until, step: str) -> No
     until(lambda: pod.waits_at_gate, seconds=SECONDS_MAX)
 
 
+@pytest.mark.full
 def test_two_verbs_at_once(pod: Pod) -> None:
     """One of them kills, the other is told so."""
     both = [
@@ -403,7 +414,9 @@ def _end_of_what_is_sound(log: ReplicaLog) -> int:
     return max((batch.last_offset + 1 for batch in sound), default=0)
 
 
-@pytest.mark.parametrize("mode", list(PowerLossMode))
+@pytest.mark.parametrize(
+    "mode", [PowerLossMode.ALL, *in_full(mode for mode in PowerLossMode if mode is not PowerLossMode.ALL)]
+)
 def test_exactly_what_was_not_flushed(with_records: Pod, until: Until, tmp_path: Path, mode: PowerLossMode) -> None:
     pod = with_records
     flushed = until(lambda: pod.replica.flushed_offset, lambda found: found is not None, seconds=SECONDS_MAX)
@@ -428,6 +441,7 @@ def test_exactly_what_was_not_flushed(with_records: Pod, until: Until, tmp_path:
     until(lambda: pod.replica.log_end_offset == left + 1, seconds=SECONDS_MAX)
 
 
+@pytest.mark.full
 def test_a_lost_disk(with_records: Pod, until: Until) -> None:
     pod = with_records
     pod.ask("terminate", "--id", "t1", "--seconds", FAR)
@@ -440,6 +454,7 @@ def test_a_lost_disk(with_records: Pod, until: Until) -> None:
         assert tar.getnames() == ["events.jsonl"], "the flight recorder has survived"
 
 
+@pytest.mark.full
 def test_a_broker_without_an_unflushed_volume(pod: Pod) -> None:
     lines = pod.config.read_text().splitlines()
     pod.config.write_text("\n".join(line for line in lines if not line.startswith("minikafka.unflushed.dir")))
@@ -448,6 +463,7 @@ def test_a_broker_without_an_unflushed_volume(pod: Pod) -> None:
     assert (code, "no unflushed volume" in error) == (2, True)
 
 
+@pytest.mark.full
 def test_what_expires_before_it_is_wiped_is_left_alone(with_records: Pod, until: Until) -> None:
     pod = with_records
     pod.ask("kill", "--id", "k1", "--seconds", FAR)

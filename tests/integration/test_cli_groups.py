@@ -16,18 +16,18 @@ from minikafka.local.cluster import LocalCluster
 class Group:
     """A group that reads one topic."""
 
-    def __init__(self, cluster: LocalCluster, run_cli: Any) -> None:
+    def __init__(self, cluster: LocalCluster, call_cli: Any) -> None:
         self.topic = f"g-{uuid.uuid4().hex[:8]}"
         self.name = f"readers-of-{self.topic}"
         self.bootstrap = ("--bootstrap", cluster.bootstrap)
-        self._run_cli = run_cli
+        self._call_cli = call_cli
         assert self.cli("topic", "create", self.topic, "--partitions", 2).returncode == 0
         for partition in (0, 1):
             lines = "".join(f"{partition}:{number}\n" for number in range(5))
             assert self.cli("produce", self.topic, "--partition", partition, stdin=lines).returncode == 0
 
     def cli(self, *arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return self._run_cli(*arguments, *self.bootstrap, stdin=stdin)  # type: ignore[no-any-return]
+        return self._call_cli(*arguments, *self.bootstrap, stdin=stdin)  # type: ignore[no-any-return]
 
     def consume(self, *arguments: object, stop: tuple[object, ...] = ("--until-end",)) -> list[str]:
         done = self.cli("consume", self.topic, "--group", self.name, *stop, *arguments)
@@ -41,9 +41,9 @@ class Group:
 
 
 @pytest.fixture
-def group(cluster: LocalCluster, run_cli: Any) -> Group:
+def group(cluster: LocalCluster, call_cli: Any) -> Group:
     """A topic with two partitions of five records, and a name for a group."""
-    return Group(cluster, run_cli)
+    return Group(cluster, call_cli)
 
 
 ALL = sorted(f"{partition}:{number}" for partition in (0, 1) for number in range(5))

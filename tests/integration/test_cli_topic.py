@@ -15,9 +15,9 @@ Topic = Callable[..., "CompletedProcess[str]"]
 
 
 @pytest.fixture
-def topic(cluster: LocalCluster, run_cli: Any) -> Topic:
+def topic(cluster: LocalCluster, call_cli: Any) -> Topic:
     """``topic("create", "name", ...)``"""
-    return lambda action, *arguments: run_cli("topic", action, *arguments, "--bootstrap", cluster.bootstrap)
+    return lambda action, *arguments: call_cli("topic", action, *arguments, "--bootstrap", cluster.bootstrap)
 
 
 @pytest.fixture
@@ -105,15 +105,15 @@ def test_alter_adds_partitions_and_changes_settings(topic: Topic, name: str) -> 
     assert topic("alter", f"{name}-absent", "--partitions", 2).returncode == 1
 
 
-def test_status_shows_every_replica(cluster: LocalCluster, topic: Topic, run_cli: Any, until: Any, name: str) -> None:
+def test_status_shows_every_replica(cluster: LocalCluster, topic: Topic, call_cli: Any, until: Any, name: str) -> None:
     topic("create", name, "--partitions", 2)
-    run_cli("produce", name, "--partition", 1, "--bootstrap", cluster.bootstrap, stdin="a\nb\nc\n")
+    call_cli("produce", name, "--partition", 1, "--bootstrap", cluster.bootstrap, stdin="a\nb\nc\n")
 
     def whole(done: CompletedProcess[str]) -> bool:
         """Every replica is in sync, and every broker answered in time."""
         return done.returncode == 0 and all(broker["error"] is None for broker in json.loads(done.stdout)["brokers"])
 
-    done = until(lambda: run_cli("status", name, "--json", "--check", "--bootstrap", cluster.bootstrap), whole)
+    done = until(lambda: call_cli("status", name, "--json", "--check", "--bootstrap", cluster.bootstrap), whole)
     value = json.loads(done.stdout)
     info = cluster.info()
     assert value["cluster_id"] == info.cluster_id
@@ -129,21 +129,21 @@ def test_status_shows_every_replica(cluster: LocalCluster, topic: Topic, run_cli
     leader = next(replica for replica in written["replicas"] if replica["role"] == "leader")
     assert (leader["broker"], leader["hw"]) == (written["leader"], 3)
     text = until(
-        lambda: run_cli("status", name, "--bootstrap", cluster.bootstrap).stdout,
+        lambda: call_cli("status", name, "--bootstrap", cluster.bootstrap).stdout,
         lambda shown: "\nhealthy: 2 partition(s), all in sync" in shown,
     )
     assert f"{name}-1" in text
 
 
-def test_status_of_a_cluster_with_a_dead_broker(make_cluster: Any, run_cli: Any, until: Any, name: str) -> None:
+def test_status_of_a_cluster_with_a_dead_broker(make_cluster: Any, call_cli: Any, until: Any, name: str) -> None:
     cluster: LocalCluster = make_cluster(brokers=2)
     at = ("--bootstrap", cluster.bootstrap)
-    run_cli("topic", "create", f"{name}-a", "--replica-assignment", "1:2", *at)
-    run_cli("topic", "create", f"{name}-b", "--replica-assignment", "2", *at)
+    call_cli("topic", "create", f"{name}-a", "--replica-assignment", "1:2", *at)
+    call_cli("topic", "create", f"{name}-b", "--replica-assignment", "2", *at)
     cluster.kill(2)
 
     def look() -> CompletedProcess[str]:
-        return run_cli("status", "--json", "--check", *at)  # type: ignore[no-any-return]
+        return call_cli("status", "--json", "--check", *at)  # type: ignore[no-any-return]
 
     def noticed(done: CompletedProcess[str]) -> bool:
         if not done.stdout:  # nobody answered: not yet
@@ -157,9 +157,9 @@ def test_status_of_a_cluster_with_a_dead_broker(make_cluster: Any, run_cli: Any,
     assert value["healthy"] is False
     assert {broker["id"]: broker["alive"] for broker in value["brokers"]} == {1: True, 2: False}
     assert [partition["leader"] for partition in value["partitions"]] == [1, None]
-    text = run_cli("status", *at)
+    text = call_cli("status", *at)
     assert text.returncode == 0
     assert "unhealthy: 1 offline" in text.stdout
     for option, ill in (("--unavailable-partitions", f"{name}-b"), ("--under-replicated-partitions", f"{name}-a")):
-        found = run_cli("topic", "describe", option, "--json", *at)
+        found = call_cli("topic", "describe", option, "--json", *at)
         assert ill in [topic["topic"] for topic in json.loads(found.stdout)]

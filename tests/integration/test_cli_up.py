@@ -16,6 +16,8 @@ import pytest
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import free_base_port
 
+from tests.forms import in_full
+
 READY = ("--timeout", "120")
 
 
@@ -117,7 +119,7 @@ def foreground(data: Path, *arguments: object) -> tuple[subprocess.Popen[str], d
     return process, json.loads(process.stdout.readline())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, *in_full([signal.SIGTERM, signal.SIGHUP])])
 def test_the_foreground_brings_them_down_at_the_end(data: Path, number: signal.Signals) -> None:
     process, shown = foreground(data, "--brokers", 1, "--base-port", free_base_port(1))
     assert LocalCluster(data).pid(1) == shown["brokers"][0]["pid"]

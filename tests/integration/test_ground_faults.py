@@ -16,6 +16,8 @@ from minikafka_chaos.run.runner import RunResult, run_scenario
 from minikafka_chaos.scenario.scenario import Scenario, parse_scenario
 from minikafka_chaos.verdict.verdict import Outcome
 
+from tests.forms import in_full
+
 pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 180
@@ -87,6 +89,7 @@ def recovered(directory: Path) -> dict[str, str]:
     return {line["id"]: line["by"] for line in read_journal(directory / "journal.jsonl") if line["kind"] == "recovered"}
 
 
+@pytest.mark.full
 def test_links_are_cut_one_way_delayed_and_cut_both_ways(tmp_path: Path) -> None:
     """The follower is not the controller: one that hears nobody would fence the leader instead."""
     follower = {"type": "Follower", "topic": "t", "otherThan": ["who-controls"]}
@@ -163,6 +166,7 @@ def test_a_full_disk_takes_the_log_offline_until_there_is_room(tmp_path: Path) -
     assert started.count(1) == 1
 
 
+@pytest.mark.full
 def test_a_broker_whose_fsync_failed_gives_up_and_is_started_again(tmp_path: Path) -> None:
     steps = [
         wait("load", acked("load")),
@@ -177,7 +181,7 @@ def test_a_broker_whose_fsync_failed_gives_up_and_is_started_again(tmp_path: Pat
     assert started.count(1) == 2
 
 
-@pytest.mark.parametrize("mode", ["Torn", "Garbage"])
+@pytest.mark.parametrize("mode", ["Torn", *in_full(["Garbage"])])
 def test_a_power_loss_that_leaves_a_part_is_survived(tmp_path: Path, mode: str) -> None:
     """The log ends in the middle of a batch, or in garbage: recovery cuts that, and the others have what is missing."""
     steps = [
@@ -230,6 +234,7 @@ def test_fsync_is_slow_and_the_clock_is_wrong(tmp_path: Path) -> None:
     assert outcomes(tmp_path) == {"first": ("ok", 1), "second": ("ok", 1), "refused": ("fail", 1), "third": ("ok", 1)}
 
 
+@pytest.mark.full
 def test_without_the_store_nobody_is_elected(tmp_path: Path) -> None:
     steps = [
         wait("load", {"type": "Leader", "topic": "t", "broker": 1}, acked("load")),

@@ -17,12 +17,12 @@ SECONDS_MAX = 120.0
 
 
 def test_committed_offsets_survive_their_coordinator(
-    cluster: LocalCluster, run_cli: Callable[..., Any], until: Callable[..., Any]
+    cluster: LocalCluster, call_cli: Callable[..., Any], until: Callable[..., Any]
 ) -> None:
     """A17."""
     bootstrap = cluster.bootstrap
     topic = "committed"
-    assert run_cli("topic", "create", topic, "--partitions", 1, "--bootstrap", bootstrap).returncode == 0
+    assert call_cli("topic", "create", topic, "--partitions", 1, "--bootstrap", bootstrap).returncode == 0
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
     for number in range(RECORDS):
         producer.produce(topic, str(number))

@@ -23,7 +23,7 @@ import pytest
 from minikafka.cli.main import SUBCOMMANDS
 from minikafka.local.ports import free_base_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 REPOSITORY = Path(__file__).parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
@@ -150,6 +150,7 @@ TRIED = {
 """What is asked of the commands that have an extra; the others are used below."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_each_command_works_or_names_its_extra(base: Path, name: str) -> None:
     extra = SUBCOMMANDS[name].extra
@@ -163,6 +164,7 @@ def test_each_command_works_or_names_its_extra(base: Path, name: str) -> None:
         assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.full
 def test_the_operator_names_its_extra(base: Path) -> None:
     done = run(base / "minikafka-operator")
     assert (done.returncode, done.stdout) == (2, "")
@@ -170,6 +172,7 @@ def test_the_operator_names_its_extra(base: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.full
 def test_what_is_installed_is_compiled(base: Path) -> None:
     """The first start is as fast as the second: no module is compiled when it is first imported, nor each time again
     where the files belong to root, or PYTHONDONTWRITEBYTECODE is set."""
@@ -179,6 +182,7 @@ def test_what_is_installed_is_compiled(base: Path) -> None:
     assert [path for path in sources if not Path(cache_from_source(str(path))).is_file()] == []
 
 
+@pytest.mark.full
 def test_the_base_is_a_whole_kafka(base: Path, tmp_path: Path, until: Callable[..., Any]) -> None:
     """Three brokers, a topic of each codec, records there and back, a search by time, a look at it all."""
     command, data = base / "minikafka", tmp_path / "data"
@@ -209,6 +213,7 @@ for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("extra", "works"),
     [

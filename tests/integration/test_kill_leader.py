@@ -15,8 +15,8 @@ from minikafka_chaos.scenario import library
 from minikafka_chaos.verdict.gaps import gaps_around
 from minikafka_chaos.verdict.verdict import Outcome
 
-KILLS = int(os.environ.get("MINIKAFKA_TEST_KILLS", "6"))
-"""`make long` kills twenty times, which is what the scenario asks for."""
+KILLS = int(os.environ.get("MINIKAFKA_TEST_KILLS", "2"))
+"""`make full` kills twenty times, which is what the scenario asks for."""
 
 GAP_WITHIN_S = 0.5
 """The gap that belongs to a kill begins at most this long after it."""

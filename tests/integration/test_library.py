@@ -31,6 +31,7 @@ def wanted() -> list[tuple[str, ExpectSpec]]:
     return [(each.name, expected) for each in able for expected in each.spec.expect]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "expected"), wanted(), ids=lambda value: str(getattr(value, "verdict", value)))
 def test_what_a_scenario_expects_is_found_on_real_brokers(name: str, expected: ExpectSpec, tmp_path: Path) -> None:
     scenario = library.find(name, [f"{entry.name}={entry.value}" for entry in expected.when])

@@ -34,12 +34,12 @@ def done(result: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.fixture
-def eligible(make_cluster: Callable[..., LocalCluster], run_cli: RunCli, until: Until) -> LocalCluster:
+def eligible(make_cluster: Callable[..., LocalCluster], call_cli: RunCli, until: Until) -> LocalCluster:
     """Topic t with a minimum of 2: broker 1 leads alone, 2 is dead, 3 is paused and in the eligible leader replicas."""
     cluster = make_cluster(3, QUICK)
     assignment = ("--replica-assignment", "1:2:3", "--config", "min.insync.replicas=2")
-    done(run_cli("topic", "create", "t", *assignment, "--bootstrap", cluster.info().bootstrap))
-    done(run_cli("produce", "t", "--partition", 0, "--bootstrap", of(cluster, 1), stdin="before\n"))
+    done(call_cli("topic", "create", "t", *assignment, "--bootstrap", cluster.info().bootstrap))
+    done(call_cli("produce", "t", "--partition", 0, "--bootstrap", of(cluster, 1), stdin="before\n"))
     until(lambda: partition(of(cluster, 1)).in_sync, lambda isr: len(isr) == 3)
     cluster.kill(2)
     until(lambda: partition(of(cluster, 1)).in_sync, lambda isr: sorted(isr) == [1, 3])
@@ -49,14 +49,14 @@ def eligible(make_cluster: Callable[..., LocalCluster], run_cli: RunCli, until: 
 
 
 def test_what_the_last_member_commits_alone_is_not_cut_off(
-    eligible: LocalCluster, run_cli: RunCli, until: Until
+    eligible: LocalCluster, call_cli: RunCli, until: Until
 ) -> None:
     """Bug seed min-isr-keeps-elr: the member of the ELR would lead, and cut ten acknowledged records off everywhere."""
     one = of(eligible, 1)
-    done(run_cli("topic", "alter", "t", "--config", "min.insync.replicas=1", "--bootstrap", one))
+    done(call_cli("topic", "alter", "t", "--config", "min.insync.replicas=1", "--bootstrap", one))
     records = [f"acknowledged-{n}" for n in range(10)]
     lines = "\n".join(records) + "\n"
-    done(run_cli("produce", "t", "--acks", "all", "--partition", 0, "--bootstrap", one, stdin=lines))
+    done(call_cli("produce", "t", "--acks", "all", "--partition", 0, "--bootstrap", one, stdin=lines))
     eligible.kill(1)
     eligible.resume(3)
     until(lambda: partition(of(eligible, 3)).leader, lambda leader: leader == -1)
@@ -64,17 +64,18 @@ def test_what_the_last_member_commits_alone_is_not_cut_off(
     eligible.start(1)
     bootstrap = eligible.info().bootstrap
     until(lambda: sorted(partition(of(eligible, 3)).in_sync), lambda isr: isr == [1, 2, 3])
-    seen = done(run_cli("consume", "t", "--offset", "earliest", "--until-end", "--bootstrap", bootstrap)).splitlines()
+    seen = done(call_cli("consume", "t", "--offset", "earliest", "--until-end", "--bootstrap", bootstrap)).splitlines()
     assert seen == ["before", *records]
 
 
+@pytest.mark.full
 def test_brokers_with_other_files_judge_alike(
-    make_cluster: Callable[..., LocalCluster], run_cli: RunCli, until: Until
+    make_cluster: Callable[..., LocalCluster], call_cli: RunCli, until: Until
 ) -> None:
     """Bug seed own-min-isr: a leader whose own file says 1 does not acknowledge alone where the cluster says 2."""
     cluster = make_cluster(3, {**QUICK, "min.insync.replicas": "2"})
     bootstrap = cluster.info().bootstrap
-    done(run_cli("topic", "create", "t", "--replica-assignment", "1:2", "--bootstrap", bootstrap))
+    done(call_cli("topic", "create", "t", "--replica-assignment", "1:2", "--bootstrap", bootstrap))
     _make_controller(cluster, 3, until)  # else broker 1 could become it below, and write its own file's value
     cluster.terminate(1)
     record = read_record(cluster.data)
@@ -82,10 +83,10 @@ def test_brokers_with_other_files_judge_alike(
     write_record(cluster.data, replace(record, config={**record.config, "min.insync.replicas": "1"}))
     cluster.start(1)
     until(lambda: partition(of(cluster, 3)).in_sync, lambda isr: sorted(isr) == [1, 2])
-    done(run_cli("topic", "alter", "t", "--config", "retention.ms=100000", "--bootstrap", bootstrap))
+    done(call_cli("topic", "alter", "t", "--config", "retention.ms=100000", "--bootstrap", bootstrap))
     cluster.kill(2)
     until(lambda: partition(of(cluster, 1)).in_sync, lambda isr: list(isr) == [1])
-    refused = run_cli(
+    refused = call_cli(
         "produce", "t", "--acks", "all", "--partition", 0, "--timeout", 3, "--bootstrap", of(cluster, 1), stdin="x\n"
     )
     assert refused.returncode != 0, "acknowledged by a lone replica, below the cluster's minimum"

@@ -35,11 +35,11 @@ READY_SECONDS_MAX = 120.0
 
 
 @pytest.fixture
-def topic(cluster: LocalCluster, run_cli: Callable[..., Any], request: pytest.FixtureRequest) -> str:
+def topic(cluster: LocalCluster, call_cli: Callable[..., Any], request: pytest.FixtureRequest) -> str:
     """A topic of one partition with three replicas, named for its test."""
     name = str(request.node.name).removeprefix("test_")[:60]
     bootstrap = cluster.info().bootstrap
-    made = run_cli("topic", "create", name, "--partitions", 1, "--replication-factor", 3, "--bootstrap", bootstrap)
+    made = call_cli("topic", "create", name, "--partitions", 1, "--replication-factor", 3, "--bootstrap", bootstrap)
     assert made.returncode == 0, made.stderr
     return name
 
@@ -171,14 +171,14 @@ def test_order_survives_retries_over_a_failover(cluster: LocalCluster, topic: st
     assert values == list(range(count))
 
 
-def test_the_controller_is_elected_again(cluster: LocalCluster, run_cli: Callable[..., Any], until: Until) -> None:
+def test_the_controller_is_elected_again(cluster: LocalCluster, call_cli: Callable[..., Any], until: Until) -> None:
     """R15: it dies, another broker takes the lease, and the cluster can be administered again. R14: with new leaders."""
     old = seen(cluster).controller
     cluster.kill(old)
     try:
         new = until(lambda: seen(cluster).controller, lambda controller: controller not in (-1, old))
         bootstrap = ",".join(a for b, a in seen(cluster).brokers.items() if b != old)
-        made = run_cli(
+        made = call_cli(
             "topic", "create", "after", "--partitions", 2, "--replication-factor", 2, "--bootstrap", bootstrap
         )
         assert made.returncode == 0, made.stderr
@@ -227,18 +227,18 @@ def test_deleted_records_are_told_by_every_replica(cluster: LocalCluster, topic:
 
 
 def test_files_of_a_deleted_topic_go_after_their_delay(
-    cluster: LocalCluster, run_cli: Callable[..., Any], until: Until
+    cluster: LocalCluster, call_cli: Callable[..., Any], until: Until
 ) -> None:
     """``file.delete.delay.ms``: not with the next look at retention, which is minutes away."""
     where = ("--bootstrap", cluster.info().bootstrap)
     options = ("--partitions", 2, "--replication-factor", 3, "--config", "file.delete.delay.ms=0")
-    assert run_cli("topic", "create", "doomed", *options, *where).returncode == 0
+    assert call_cli("topic", "create", "doomed", *options, *where).returncode == 0
 
     def folders() -> list[Path]:
         return list(cluster.data.glob("broker-*/data/doomed-*"))
 
     until(folders, lambda found: len(found) == 6)
-    assert run_cli("topic", "delete", "doomed", *where).returncode == 0
+    assert call_cli("topic", "delete", "doomed", *where).returncode == 0
     until(folders, lambda found: not found)
 
 

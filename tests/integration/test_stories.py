@@ -49,6 +49,7 @@ def test_story_a_leader_epochs_keep_it(tmp_path: Path) -> None:
     assert (verdict.counts["acknowledged"], verdict.counts["read"]) == (2, 2)
 
 
+@pytest.mark.full
 def test_story_b_high_watermark_truncation_lets_the_replicas_diverge(tmp_path: Path) -> None:
     verdict = verdict_of("kip-101-divergence.high-watermark", tmp_path)
     assert verdict.outcome is Outcome.FAILED
@@ -58,12 +59,14 @@ def test_story_b_high_watermark_truncation_lets_the_replicas_diverge(tmp_path: P
     assert [batch["values"] for batch in divergence.evidence["batches"]] == [["m1"], ["m2"]]
 
 
+@pytest.mark.full
 def test_story_b_leader_epochs_make_them_agree(tmp_path: Path) -> None:
     verdict = verdict_of("kip-101-divergence.leader-epoch", tmp_path)
     assert verdict.outcome is Outcome.PASSED
     assert verdict.counts["accepted_loss"] == 1  # m1: every replica that had it died, and the one without came first
 
 
+@pytest.mark.full
 def test_caveat_unclean_election_loses_records_even_with_leader_epochs(tmp_path: Path) -> None:
     verdict = verdict_of("caveat-unclean-election", tmp_path)
     assert verdict.outcome is Outcome.FAILED
@@ -71,12 +74,14 @@ def test_caveat_unclean_election_loses_records_even_with_leader_epochs(tmp_path:
     assert AnomalyKind.DIVERGENT_REPLICAS not in errors(verdict)
 
 
+@pytest.mark.full
 def test_last_replica_standing_is_not_trusted_by_default(tmp_path: Path) -> None:
     verdict = verdict_of("last-replica-standing.fence", tmp_path)
     assert verdict.outcome is Outcome.PASSED
     assert verdict.counts["read"] == 6
 
 
+@pytest.mark.full
 def test_last_replica_standing_when_trusted_takes_the_records_of_all_three(tmp_path: Path) -> None:
     verdict = verdict_of("last-replica-standing.trust-isr", tmp_path)
     assert verdict.outcome is Outcome.FAILED

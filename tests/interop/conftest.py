@@ -49,8 +49,12 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
-def the_brokers_live_on(bootstrap: str) -> Iterator[None]:
-    """After every test each broker still answers, and knows all of the others."""
+def the_brokers_live_on(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After every test that uses the cluster each broker still answers, and knows all of the others."""
+    if "bootstrap" not in request.fixturenames:
+        yield
+        return
+    bootstrap = request.getfixturevalue("bootstrap")
     with RawConnection(bootstrap) as connection:
         before = metadata(connection).brokers
     yield

@@ -20,7 +20,7 @@ from minikafka.protocol.types import TopicPartition
 
 from tests.interop.kafka_jars import run_tool
 
-pytestmark = [pytest.mark.java, pytest.mark.usefixtures("kafka_tools")]
+pytestmark = [pytest.mark.usefixtures("kafka_tools")]
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 COMPLAINTS = ("Mismatches", "Exception", "isvalid: false", "not found", "Error", "corrupt", "Found ")

@@ -23,7 +23,7 @@ from minikafka.local.ports import free_base_port
 from bench.apache_kafka import NODES, ApacheKafka
 from tests.interop.journey import wait_until
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.usefixtures("kafka_tools"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("kafka_tools"), pytest.mark.timeout(1200)]
 
 SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
 """A dead broker is fenced after three seconds, not nine: what is told here is the same, and sooner."""
@@ -34,11 +34,6 @@ STARTS = 3
 """As many times as long as that start it sends."""
 ENDS_SECONDS_MAX = 600
 SOON_S = 180.0
-
-
-@pytest.fixture
-def the_brokers_live_on() -> None:
-    """They do not here; and no MiniKafka is needed (see conftest)."""
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from minikafka_chaos.matrix.document import Matrix, load_matrix
 from minikafka_chaos.matrix.trials import Trial, TrialTask, counted, run_trial
 from minikafka_chaos.scenario import library
 
+from tests.forms import in_full
+
 FAULTS = ("leader-killed", "leader-loses-power", "leader-cut-off", "next-leader-dies-too", "leader-left-alone")
 OPEN = "truncation=leader epoch,flush=never,unclean election=off"
 
@@ -38,7 +40,7 @@ def trials(matrix: Matrix, cell: str, faults: str, folder: Path, number: int = 1
     ]
 
 
-@pytest.mark.parametrize("faults", FAULTS)
+@pytest.mark.parametrize("faults", [FAULTS[0], *in_full(FAULTS[1:])])
 def test_all_of_two_of_three_loses_nothing_while_one_has_power(durability: Matrix, tmp_path: Path, faults: str) -> None:
     for trial in trials(durability, f"acks=all,RF=3,min ISR=2,{OPEN}", faults, tmp_path):
         assert trial.told
@@ -50,8 +52,8 @@ def test_all_of_two_of_three_loses_nothing_while_one_has_power(durability: Matri
     ("cell", "faults"),
     [
         ("acks=1,RF=3,min ISR=1", "leader-cut-off"),
-        ("acks=1,RF=3,min ISR=1", "leader-left-alone"),
-        ("acks=1,RF=1,min ISR=1", "leader-loses-power"),
+        pytest.param("acks=1,RF=3,min ISR=1", "leader-left-alone", marks=pytest.mark.full),
+        pytest.param("acks=1,RF=1,min ISR=1", "leader-loses-power", marks=pytest.mark.full),
     ],
 )
 def test_what_one_replica_acknowledged_goes_with_it(durability: Matrix, tmp_path: Path, cell: str, faults: str) -> None:
@@ -68,6 +70,7 @@ def test_all_brokers_without_power_lose_what_none_had_flushed(durability: Matrix
     assert each.lost == 0 < never.lost
 
 
+@pytest.mark.full
 def test_truncation_by_high_watermark_loses_what_two_of_three_had(durability: Matrix, tmp_path: Path) -> None:
     cell = "acks=all,RF=3,min ISR=2,flush=never,unclean election=off,truncation={}"
     by_watermark = trials(durability, cell.format("high watermark"), "next-leader-dies-too", tmp_path, 3)
@@ -156,6 +159,7 @@ def test_a_matrix_is_its_document_seeds_and_code_whoever_does_the_work(
     assert (Path(single["run"]) / "history.jsonl").exists()
 
 
+@pytest.mark.full
 def test_a_matrix_that_was_killed_goes_on_and_ends_the_same(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

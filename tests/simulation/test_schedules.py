@@ -15,15 +15,17 @@ from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.runs import Job, Totals, first_violation, run_job, run_seeds
 from minikafka_chaos.simulation.world import PROFILES, Plan, World, simulate
 
+from tests.forms import in_full
+
 SEEDS_EACH = 10
 RUNS = {
-    "usual": "from minikafka_chaos.simulation.world import simulate; print(*(simulate(s).digest for s in (4, 5, 18, 24)))",
+    "usual": "from minikafka_chaos.simulation.world import simulate; print(*(simulate(s).digest for s in (4, 18)))",
     "whole processes": "from minikafka_chaos.simulation.world import PROFILES, Plan, simulate\n"
-    "print(*(simulate(seed, plan=Plan(whole=1.0)).digest for seed in (3, 204)))",
+    "print(*(simulate(seed, plan=Plan(whole=1.0)).digest for seed in (3,)))",
 }
 
 
-@pytest.mark.parametrize("first", range(1, 61, SEEDS_EACH))
+@pytest.mark.parametrize("first", [1, 11, *in_full(range(21, 61, SEEDS_EACH))])
 def test_all_invariants_hold(first: int) -> None:
     for result in run_seeds(range(first, first + SEEDS_EACH)):
         assert result.violation is None, f"minikafka simulate --seed {result.seed} --trace: {result.violation}"
@@ -57,6 +59,7 @@ FOUND_SOMETHING = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", FOUND_SOMETHING)
 def test_what_was_found_once(seed: int) -> None:
     """Rare schedules among ten thousand; most of what they found has a test of its own, too."""
@@ -113,6 +116,7 @@ def test_a_schedule_that_goes_round_without_waiting_is_a_violation(monkeypatch: 
     assert violation is not None and violation.startswith("L4 bounded")
 
 
+@pytest.mark.full
 def test_the_schedules_are_worth_something() -> None:
     totals = Totals()
     for result in run_seeds(range(1, 41)):
@@ -128,7 +132,7 @@ def test_a_seed_is_a_run() -> None:
     assert first.digest != other.digest
 
 
-@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("run", [RUNS["usual"], *in_full([RUNS["whole processes"]])], ids=RUNS)
 def test_hash_seeds_of_python_do_not_matter(run: str) -> None:
     digests = {
         subprocess.run(
@@ -144,9 +148,9 @@ def test_hash_seeds_of_python_do_not_matter(run: str) -> None:
 
 
 def test_results_come_in_the_order_of_seeds_whatever_the_workers() -> None:
-    alone = [(r.seed, r.digest) for r in run_seeds(range(1, 7), workers=1)]
-    assert [seed for seed, _ in alone] == [1, 2, 3, 4, 5, 6]
-    assert [(r.seed, r.digest) for r in run_seeds(range(1, 7), workers=2)] == alone
+    alone = [(r.seed, r.digest) for r in run_seeds(range(1, 5), workers=1)]
+    assert [seed for seed, _ in alone] == [1, 2, 3, 4]
+    assert [(r.seed, r.digest) for r in run_seeds(range(1, 5), workers=2)] == alone
 
 
 def test_a_search_ends_its_workers_at_the_first_violation() -> None:

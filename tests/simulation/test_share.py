@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.full
 def test_what_one_schedule_runs_is_counted() -> None:
     """In a process of its own: lines that ran before the count began are not in it."""
     tool = [sys.executable, "tools/simulated_share.py", "--seeds", "1..1", "--files"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from minikafka_chaos.simulation.mutants import BUG_SEEDS
 from minikafka_chaos.simulation.runs import run_seeds
 from minikafka_chaos.simulation.shrink import shrink
@@ -10,6 +11,7 @@ from minikafka_chaos.simulation.world import simulate
 BUG = "truncate-to-hw"
 
 
+@pytest.mark.full
 def test_a_failing_seed_shrinks_to_few_strikes() -> None:
     rules = BUG_SEEDS[BUG].rules
     caught = next(result for result in run_seeds(range(1, 100), BUG) if result.violation and result.faults > 3)

@@ -24,7 +24,7 @@ from tests.integration.monitoring.prometheus import (
 from tools.strimzi_dashboards import HAS_DATA, PAGE, read_page, variables
 from tools.strimzi_dashboards import filled_in as strimzi_filled_in
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 
 Until = Callable[..., Any]
 DEADLINE = 240

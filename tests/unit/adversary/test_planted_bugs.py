@@ -95,6 +95,7 @@ class TestPlanting:
 
 
 class TestTheHunt:
+    @pytest.mark.full
     def test_a_bug_is_noticed_in_the_copy_and_only_there(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert command.main(["m02", "--suites", "unit", "--workers", "1"]) == 0
         told = capsys.readouterr().out
@@ -112,6 +113,7 @@ class TestTheHunt:
         quick, suites = BUGS["m05"].tests, [(WIRE, 3), (UNIT, 3), (SIMULATION, 3)]
         assert tried == [tuple(sorted(quick)), quick, *(suite for suite in suites for _ in range(2))]
 
+    @pytest.mark.full
     def test_a_suite_that_fails_without_any_bug(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -128,12 +130,14 @@ class TestTheHunt:
         assert command.main([]) == 2
         assert "plant it anew" in capsys.readouterr().err
 
+    @pytest.mark.full
     def test_the_simulation_names_the_invariant(self, tmp_path: Path) -> None:
         copy = Copy(tmp_path)
         copy.plant(BUGS["m21"])
         by = simulate(tmp_path, 30).by
         assert by is not None and re.fullmatch(r"\S.*, seed 9000\d\d", by), by
 
+    @pytest.mark.full
     def test_a_run_of_nothing_is_no_catch(self, tmp_path: Path) -> None:
         with pytest.raises(Broken, match="pytest ended with 4"):
             hunt.run_tests(Copy(tmp_path).folder, ["tests/unit/gone.py"])

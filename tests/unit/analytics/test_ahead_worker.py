@@ -217,12 +217,9 @@ with Ahead() as ahead:
 """
 
 
-@pytest.mark.xdist_group("spark")
-@pytest.mark.slow
+@pytest.mark.full  # tests/integration/test_demo.py has it at work
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "killed", [False, pytest.param(True, marks=pytest.mark.long)], ids=["well", "its JVM is killed while it warms up"]
-)
+@pytest.mark.parametrize("killed", [False, True], ids=["well", "its JVM is killed while it warms up"])
 def test_a_real_one(java: None, tmp_path: Path, killed: bool) -> None:
     write_run(tmp_path / "run")
     scratch = tmp_path / "tmp"

@@ -23,7 +23,7 @@ from synthetic_run import (
     UNFLUSHED,
 )
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 LOSSY = "lossy [1] {a}"
 
 

@@ -12,7 +12,7 @@ from minikafka_analytics.analyze import judge
 
 from tests.unit.verdict_cases import CASES, Case
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

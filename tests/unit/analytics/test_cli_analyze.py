@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,17 @@ def test_several_runs_are_compared_beside_the_first(tmp_path: Path, monkeypatch:
     assert run(tmp_path / "a", tmp_path / "b") == 0
     assert run(tmp_path / "a") == 0
     assert asked == [tmp_path / "comparison", tmp_path / "a"]
+
+
+def test_a_full_disk_could_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path))
+
+    monkeypatch.setattr(analyze_module, "analyze", full)
+    assert run(tmp_path) == 3
+    assert capsys.readouterr().err == f"minikafka analyze: {tmp_path}: No space left on device\n"
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:

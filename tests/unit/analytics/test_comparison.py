@@ -14,7 +14,7 @@ from minikafka_analytics import cli_analyze
 from minikafka_analytics import comparison as comparison_module
 from minikafka_analytics.pending import is_parent, runs_in
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 def command(*arguments: object) -> int:
@@ -28,6 +28,7 @@ def document(parent: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.full
 def test_a_folder_of_runs(spark: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = tmp_path / "runs"
     shutil.copytree(GOLDEN / "data-loss", runs / "a")
@@ -67,7 +68,16 @@ def test_a_folder_of_runs(spark: object, tmp_path: Path, capsys: pytest.CaptureF
     assert f"landed: 0 bytes; every run in {runs} has its report" in again
     assert document(runs) == found
 
-    # One more run, and one whose file has grown: these alone.
+
+@pytest.mark.full
+def test_one_more_run_and_one_whose_file_has_grown_are_analysed_alone(
+    spark: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = tmp_path / "runs"
+    shutil.copytree(GOLDEN / "data-loss", runs / "a")
+    shutil.copytree(GOLDEN / "no-loss", runs / "b [1]")
+    assert command(runs) == 1
+    capsys.readouterr()
     shutil.copytree(GOLDEN / "no-loss", runs / "c")
     history = (runs / "c" / "history.jsonl").read_bytes()
     (runs / "c" / "history.jsonl").write_bytes(history.replace(b'"time":', b'"time": '))
@@ -83,6 +93,7 @@ def test_a_folder_of_runs(spark: object, tmp_path: Path, capsys: pytest.CaptureF
     assert [row["run"] for row in json.loads(captured.out)["runs"]] == ["a", "b [1]", "c"]
 
 
+@pytest.mark.full
 def test_a_run_that_cannot_be_analysed_does_not_stop_the_others(
     spark: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from minikafka_analytics.jobs import outcomes, outliers, recovery, reports
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 def frame(spark: Any, schema: str, *rows: dict[str, Any]) -> Any:

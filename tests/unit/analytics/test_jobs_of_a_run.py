@@ -8,7 +8,7 @@ import pytest
 from minikafka_analytics import replicas
 from minikafka_analytics.jobs import isr, lag, resources, scrapes
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 CLOCK = "run STRING, began DOUBLE, ended DOUBLE, interval DOUBLE, scraped_until DOUBLE, silence DOUBLE"
 SAMPLES = (

@@ -16,7 +16,9 @@ from minikafka_analytics.landing import Landing, answers
 from minikafka_analytics.run_folder import NoRun, open_runs
 from minikafka_analytics.schemas import EVENTS, HISTORY, JOURNAL, REPLICAS, SAMPLES, TABLES, Reason
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+from tests.forms import in_full
+
+pytestmark = pytest.mark.timeout(900)
 
 SEND = {"process": 1, "op": "send", "type": "invoke", "topic": "t", "partition": 0, "value": "a"}
 
@@ -77,6 +79,7 @@ def test_only_a_file_that_has_grown_or_changed_is_landed_anew(spark: Any, run: P
     assert {row["broker"] for row in rows["events"]} == {0, 7}
 
 
+@pytest.mark.full
 def test_a_copy_of_a_run_is_not_landed_again(spark: Any, run: Path, tmp_path: Path) -> None:
     land(spark, run, out=run / "parquet")
     shutil.copytree(run, tmp_path / "elsewhere" / run.name, copy_function=shutil.copy)  # with other times of change
@@ -84,6 +87,7 @@ def test_a_copy_of_a_run_is_not_landed_again(spark: Any, run: Path, tmp_path: Pa
     assert (copied, len(rows["history"])) == ([], 2)
 
 
+@pytest.mark.full
 def test_a_file_that_is_gone_is_gone_from_the_tables(spark: Any, run: Path, tmp_path: Path) -> None:
     land(spark, run, out=tmp_path / "out")
     (run / "events" / "broker-0.jsonl").unlink()
@@ -92,6 +96,7 @@ def test_a_file_that_is_gone_is_gone_from_the_tables(spark: Any, run: Path, tmp_
     assert len(list((tmp_path / "out" / "events").rglob("*.parquet"))) == 1
 
 
+@pytest.mark.full
 def test_another_version_of_the_landing_is_landed_anew(
     spark: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +109,7 @@ def test_another_version_of_the_landing_is_landed_anew(
     assert len(land(spark, run, out=tmp_path / "out")[0]) == 3
 
 
-@pytest.mark.parametrize("moment", ["writing", "before the manifest", "putting", "half put"])
+@pytest.mark.parametrize("moment", ["half put", *in_full(["writing", "before the manifest", "putting"])])
 def test_who_dies_while_landing_leaves_nothing_that_is_read(
     spark: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
@@ -137,12 +142,14 @@ def test_who_dies_while_landing_leaves_nothing_that_is_read(
     assert [path.name for path in (tmp_path / "out" / "history" / "run=a %5B1%5D").iterdir()] == ["file=history.jsonl"]
 
 
+@pytest.mark.full
 def test_rows_without_a_manifest_are_not_read(spark: Any, run: Path, tmp_path: Path) -> None:
     land(spark, run, out=tmp_path / "out")
     (tmp_path / "out" / "history" / "run=a %5B1%5D" / "file=history.jsonl" / manifests.NAME).unlink()
     assert land(spark, run, out=tmp_path / "out")[0] == ["history.jsonl"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("cut", [True, False])
 def test_rows_that_somebody_took_away_are_landed_anew(spark: Any, run: Path, tmp_path: Path, cut: bool) -> None:
     """A copy that left the large files out, a disk that was full: the manifest alone is worth nothing."""
@@ -180,6 +187,7 @@ def test_a_manifest_that_no_landing_wrote_is_none(run: Path, tmp_path: Path, for
     assert manifests.current(source, HISTORY, tmp_path) is None
 
 
+@pytest.mark.full
 def test_one_more_run_is_landed_alone(spark: Any, run: Path, tmp_path: Path) -> None:
     land(spark, run, out=tmp_path / "out")
     other = tmp_path / "runs" / "b"
@@ -225,7 +233,7 @@ DAMAGED = (
 )
 
 
-@pytest.mark.parametrize("split_bytes", [None, 200])
+@pytest.mark.parametrize("split_bytes", [None, *in_full([200])])
 def test_a_bad_line_is_in_quarantine_with_its_number_and_its_reason(
     spark: Any, run: Path, tmp_path: Path, split_bytes: int | None
 ) -> None:
@@ -281,6 +289,7 @@ def test_no_line_loses_a_part_without_a_word(
     assert told == {"foreign": (2, 2), "not text": (1, 4), "out of bounds": (1, 5)}
 
 
+@pytest.mark.full
 def test_lines_that_were_mended_leave_quarantine(spark: Any, run: Path, tmp_path: Path) -> None:
     whole = (run / "history.jsonl").read_bytes()
     (run / "history.jsonl").write_bytes(whole + b'{"torn')

@@ -12,7 +12,7 @@ from conftest import VARIANTS, Analysed
 from minikafka_analytics import queries
 from synthetic_run import write_run
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 LOSSY = next(name for name in VARIANTS if name.startswith("lossy"))
 LISTS = ("elections", "isr_changes", "truncations", "returns", "events")
@@ -23,6 +23,7 @@ def without_seq(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if key != "seq"} for row in rows]
 
 
+@pytest.mark.full
 def test_the_first_rows_are_told_and_all_are_counted(
     analysed: Analysed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,7 +55,6 @@ def test_the_first_rows_are_told_and_all_are_counted(
     assert any(line.startswith("How partitions came through") for line in run["unknowns"])
 
 
-@pytest.mark.xdist_group("spark")
 def test_what_is_told_first_passes_one_window(spark: Any) -> None:
     """Two windows on each other held all elections of a run twice, and the second spilled with each page: a driver of the default
     memory died of the buffers by which hundreds of such files are read back."""

@@ -12,7 +12,7 @@ import pytest
 from children import analyse, java_of
 from synthetic_run import write_run
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 CLUSTER = "local-cluster[2,1,1024]"
 STAGES = (

@@ -13,7 +13,7 @@ from conftest import Analysed
 from minikafka_analytics.analyze import analyze
 from synthetic_run import write_run
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 FETCHES = {"src", "href", "srcset", "data", "action", "poster", "xlink:href"}
 
@@ -132,6 +132,7 @@ def test_what_a_run_says_is_shown_as_text(spark: object, tmp_path) -> None:
     assert "<b>run" not in html
 
 
+@pytest.mark.full  # test_landing.py has what it consists of
 def test_a_second_analysis_replaces_the_first(spark: object, tmp_path) -> None:
     write_run(tmp_path / "run")
     first = analyze([tmp_path / "run"], tmp_path / "run")

@@ -14,7 +14,7 @@ import pytest
 from conftest import Analysed
 from synthetic_run import KILL_AT, POWER_LOSS_AT, STARTED_AT
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 DEADLINE_S = 300
 LOOK = """

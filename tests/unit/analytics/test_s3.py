@@ -16,7 +16,7 @@ from synthetic_run import write_run
 
 from tests.interop.conftest import need_kafka_jars
 
-pytestmark = [pytest.mark.xdist_group("s3"), pytest.mark.timeout(1800), pytest.mark.slow]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | CREDENTIALS
 
@@ -65,7 +65,6 @@ def test_a_folder_of_runs_in_a_bucket(store: Store, tmp_path: Path) -> None:
     assert {row["run"] for row in json.loads(store.get(f"lab/{comparison}"))["runs"]} == {"a", "b [1] %41"}
 
 
-@pytest.mark.long
 def test_one_more_run_in_a_bucket(store: Store, tmp_path: Path) -> None:
     """It alone is landed and analysed; `test_comparison.py` has the same in a folder."""
     for name, options in {"a": {}, "c": {"duplicate": True}}.items():
@@ -75,7 +74,6 @@ def test_one_more_run_in_a_bucket(store: Store, tmp_path: Path) -> None:
         assert said.count("landed: ") == 1 and f"{name}: is analysed (1 of 1)" in said
 
 
-@pytest.mark.long
 def test_what_is_landed_here_of_a_bucket(store: Store, tmp_path: Path) -> None:
     """First all, then only the object that has other bytes; the report is that of the same run on this machine."""
     write_run(tmp_path / "a")

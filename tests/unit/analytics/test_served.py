@@ -18,7 +18,7 @@ from minikafka_analytics.schemas import EVENTS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 
 NAME = "data-loss foreign"
 ODD = "data-loss 50%+;~41 größe [a]{b}"

@@ -61,12 +61,9 @@ def test_shuffles_of_a_cluster_are_its_own() -> None:
     assert spark_settings.settings_for(MANY, "k8s://https://cluster:6443") == {}
 
 
-@pytest.mark.xdist_group("spark")
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "limits", [pytest.param((0, SEVERAL), id="generated", marks=pytest.mark.long), pytest.param((0, 0), id="as large")]
-)
+@pytest.mark.parametrize("limits", [pytest.param((0, SEVERAL), id="generated"), pytest.param((0, 0), id="as large")])
 def test_the_report_does_not_depend_on_it(spark: SparkSession, tmp_path: Path, limits: tuple[int, int]) -> None:
     """By a process in which a run has other limits of size, and by the session of these tests, which is a small run's."""
     write_run(tmp_path / "run", lose=True, duplicate=True, torn=True)

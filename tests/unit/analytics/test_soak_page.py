@@ -11,7 +11,7 @@ from minikafka_analytics import charts
 from minikafka_analytics.page import MOST_FAULTS, MOST_ROWS, TEMPLATES
 from soak_run import FAULTS, LOST, faults, write_soak
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900), pytest.mark.slow]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 LARGEST_BYTES = 1_000_000
 MOST_BEFORE_PLOTS = 60  # rows of tables

@@ -13,7 +13,7 @@ import pytest
 from children import DEADLINE_S
 from synthetic_run import write_run
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 MINIKAFKA = (sys.executable, "-m", "minikafka.cli", "analyze")
 SESSION = """
@@ -40,14 +40,17 @@ def test_why_a_jvm_cannot_start_is_told_and_not_on_standard_output(java: None, t
     assert "Initial heap size set to a larger value" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.full
 def test_less_memory_than_the_default(java: None) -> None:
     assert in_a_session("spark.driver.memory=700m") == "3 False"
 
 
+@pytest.mark.full
 def test_code_is_not_generated_where_the_user_has_it_interpreted(java: None) -> None:
     assert in_a_session("spark.sql.codegen.factoryMode=NO_CODEGEN") == "3 True"
 
 
+@pytest.mark.full
 def test_a_terminated_analysis_leaves_no_scratch_files(java: None, tmp_path: Path) -> None:
     """As at a Job's deadline, or when its pod is deleted."""
     write_run(tmp_path / "run")

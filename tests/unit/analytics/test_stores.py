@@ -21,7 +21,9 @@ from minikafka_analytics.schemas import TABLES
 from minikafka_analytics.stores import Place, StoreFailed, StorePath, place
 from synthetic_run import write_run
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+from tests.forms import in_full
+
+pytestmark = pytest.mark.timeout(900)
 
 SEND = {"process": 1, "op": "send", "type": "invoke", "topic": "t", "partition": 0, "value": "a"}
 
@@ -115,6 +117,7 @@ def test_the_second_landing_in_a_store_lands_nothing(spark: Any, run: Path, tmp_
     assert [(row["run"], row["time"]) for row in rows["history"]] == [("a [1]", 1.0), ("a [1]", 2.0), ("b", 9.0)]
 
 
+@pytest.mark.full
 def test_what_is_in_a_store_is_what_is_landed_here(spark: Any, run: Path, tmp_path: Path) -> None:
     landing = Landing(open_runs([run]), tmp_path / "here")
     here = {table.name: landing.land(spark, table).collect() for table in TABLES}
@@ -124,6 +127,7 @@ def test_what_is_in_a_store_is_what_is_landed_here(spark: Any, run: Path, tmp_pa
     }
 
 
+@pytest.mark.full
 def test_only_what_has_changed_is_landed_anew_in_a_store(spark: Any, run: Path, tmp_path: Path) -> None:
     land(spark, tmp_path / "out", run)
     with (run / "history.jsonl").open("a") as file:
@@ -139,7 +143,7 @@ def test_only_what_has_changed_is_landed_anew_in_a_store(spark: Any, run: Path, 
     assert len(list((tmp_path / "out" / "events").rglob("*.parquet"))) == 1
 
 
-@pytest.mark.parametrize("moment", ["writing", "before the manifest", "removing"])
+@pytest.mark.parametrize("moment", ["before the manifest", *in_full(["writing", "removing"])])
 def test_who_dies_while_landing_in_a_store_leaves_nothing_that_counts(
     spark: Any, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
@@ -233,6 +237,7 @@ def test_the_runs_of_a_folder_in_a_store(spark: Any, tmp_path: Path) -> None:
     assert [run.name for run in without_report(parent)] == ["b"]
 
 
+@pytest.mark.full
 def test_the_report_of_a_run_in_a_store_is_that_of_a_local_one(spark: Any, tmp_path: Path) -> None:
     write_run(tmp_path / "runs" / "one", lose=True, torn=True)
     here = analyze([tmp_path / "runs" / "one"], tmp_path / "here")

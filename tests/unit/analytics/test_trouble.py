@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from children import analyse, java_of, write_small_run
 from minikafka_analytics import cli_analyze, trouble
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 OUT = Path("/out")
 
 
@@ -34,11 +36,19 @@ def test_each_failure_has_its_line(said: str, told: str) -> None:
     assert "\n" not in line
 
 
+@pytest.mark.parametrize("error", [PySparkException, Py4JError, ConnectionRefusedError])
+def test_what_spark_raises_becomes_a_line(error: type[Exception], tmp_path: Path) -> None:
+    with pytest.raises(trouble.SparkFailed, match="maxResultSize=4g"), trouble.in_one_line(tmp_path):
+        raise error("bigger than spark.driver.maxResultSize")
+
+
+@pytest.mark.full
 def test_an_answer_that_is_too_large(java: None, tmp_path: Path) -> None:
     ended = analyse(write_small_run(tmp_path / "run"), "--conf", "spark.driver.maxResultSize=1k")
     assert (ended.code, ended.err) == (3, f"minikafka analyze: {trouble.RESULT_TOO_LARGE}\n")
 
 
+@pytest.mark.full
 def test_a_jvm_that_is_killed(java: None, tmp_path: Path) -> None:
     run = write_small_run(tmp_path / "run")
 
@@ -53,6 +63,7 @@ def test_a_jvm_that_is_killed(java: None, tmp_path: Path) -> None:
     assert (ended.code, ended.err) == (3, f"minikafka analyze: {trouble.JVM_GONE}\n")
 
 
+@pytest.mark.full
 def test_a_full_disk(spark: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The report's own file is /dev/full, which refuses every write as a full disk does."""
     run = write_small_run(tmp_path / "run")
