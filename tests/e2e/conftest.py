@@ -3,7 +3,7 @@
 The cluster, the programs and the images are made by the scripts in cluster/ and images/ where they are not there; the
 cluster stays for the next run (`tools/e2e` removes it). A test that fails leaves a folder with all there is to know.
 
-Tests marked `full` are of the full form, and run with MINIKAFKA_TEST_FULL=1 only.
+Tests marked `full` are of the full form, and run with MINIKAFKA_TEST_FULL=1 (or --full) only.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is of the full form only, and keep together (`--dist loadgroup`) what shares a cluster or a lab."""
-    if not os.environ.get(FULL):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+    if not config.getoption("--full", default=bool(os.environ.get(FULL))):
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
 
