@@ -4,7 +4,7 @@ SHELL := bash
 RUN := .venv/bin/python
 .DEFAULT_GOAL := help
 
-.PHONY: help demo venv test quick full bill adversary apiserver e2e e2e-nodes kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
+.PHONY: help demo venv test quick full bill adversary apiserver e2e e2e-full e2e-nodes kind kind-down check bench bench-judging bench-spark simulated judged-runs judges format docs
 .PHONY: constraints clean scenarios
 
 help: ## this list
@@ -30,7 +30,7 @@ quick: venv ## unit tests that start no JVM and a few simulated schedules: a min
 full: venv ## everything: what is rare, slow or a repetition, too, the API server and a kind cluster: hours
 	@tools/system java maven nftables iproute2 chromium
 	@$(RUN) -m minikafka_analytics.archive
-	@tools/parts --all 'tools/test --full' 'make apiserver ARGS=--full' 'make e2e ARGS=--full'
+	@tools/parts --all 'tools/test --full' 'make apiserver ARGS=--full' 'make e2e-full'
 
 bill: venv ## what each test file costs, measured anew, into docs/tests.md; ARGS=tests/interop for some
 	@tools/system java maven nftables iproute2 chromium
@@ -47,10 +47,13 @@ adversary: venv ## plant bugs into a copy, one at a time: which suite notices? A
 apiserver: venv ## the cluster store and the operator on a real Kubernetes API server (built the first time: minutes); ARGS=--full for all
 	@MINIKAFKA_E2E_BIN=$$(tests/e2e/cluster/binaries) $(RUN) -m pytest -q -s -n 3 --dist loadfile --durations 5 --timeout 1200 tests/apiserver $(ARGS)
 
-e2e: venv ## the journeys on a kind cluster; makes engine, cluster and images itself (root on Debian); ARGS=--full for all
+e2e: venv ## the short form of the tests on a kind cluster; makes engine, cluster and images itself (root on Debian)
 	@tools/e2e $(ARGS)
 
-e2e-nodes: venv ## the same journeys' part that needs three nodes (not in `make e2e`)
+e2e-full: venv ## all tests on a kind cluster, apart from those of `make e2e-nodes`; ARGS='-k story' for some
+	@tools/e2e --full $(ARGS)
+
+e2e-nodes: venv ## the same journeys' part that needs three nodes (in neither of the two)
 	@MINIKAFKA_E2E_WORKERS=2 MINIKAFKA_E2E_CLUSTER=$${MINIKAFKA_E2E_CLUSTER:-mk-e2e-nodes} tools/e2e $(ARGS)
 
 kind: ## a kind cluster on this machine with the operator in it, and what to do with it

@@ -19,12 +19,12 @@ from tests.e2e.objects import Object
 
 CONTAINER = "broker"
 METRICS_PORT = 9404
-REPLACE_SECONDS_MAX = 180
+REPLACE_SECONDS_MAX = 360
 SMALL = {"requests": {"cpu": "20m", "memory": "64Mi"}}
 """What brokers of a test reserve, so that several clusters fit on a node with two cores."""
-UP_SECONDS_MAX = 300
+UP_SECONDS_MAX = 600
 """For a cluster that a test needs, on a node where other tests, and builds of images, are at work: 60 s were seen."""
-READY_SECONDS_MAX = 240
+READY_SECONDS_MAX = 480
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class BrokerCluster:
     def status(self) -> Object:
         return self.kubectl.objects.there("mkc", self.name).get("status") or {}
 
-    def down(self, seconds: float = 240) -> None:
+    def down(self, seconds: float = 280) -> None:
         """Delete it and wait until the finalizer is gone."""
         self.kubectl.delete("minikafkaclusters", self.name, f"--timeout={seconds:g}s")
 
@@ -93,7 +93,7 @@ class BrokerCluster:
             self.views.append(ClusterView(lambda: bootstrap))
         return self.views[0]
 
-    def leader(self, topic: str, partition: int = 0, *, other_than: int | None = None, seconds: float = 90) -> int:
+    def leader(self, topic: str, partition: int = 0, *, other_than: int | None = None, seconds: float = 240) -> int:
         """The leader of a partition, once there is one (and it is not that one)."""
         where = TopicPartition(topic, partition)
 
@@ -104,7 +104,7 @@ class BrokerCluster:
         assert found is not None
         return found.leader
 
-    def wait_full_isr(self, topic: str, seconds: float = 180, since: float | None = None) -> float:
+    def wait_full_isr(self, topic: str, seconds: float = 360, since: float | None = None) -> float:
         """Wait until every partition of a topic is led, with all its replicas in sync; the seconds since a moment.
 
         Right after a fault the ISR may still be the old one: wait for a sign of the fault first.
@@ -120,7 +120,7 @@ class BrokerCluster:
     def replica(self, broker: int, topic_partition: TopicPartition) -> ReplicaStatus:
         """One replica as its broker's metrics tell it now."""
         pod = f"/api/v1/namespaces/{self.kubectl.namespace}/pods/{self.pod_name(broker)}:{METRICS_PORT}"
-        return replica_status(parse_metrics(self.kubectl("get", "--raw", f"{pod}/proxy/metrics")), topic_partition)
+        return replica_status(parse_metrics(self.kubectl.objects.raw(f"{pod}/proxy/metrics")), topic_partition)
 
     def events(self, broker: int) -> list[Object]:
         """A broker's event log, from its flight recorder's claim."""
@@ -147,7 +147,7 @@ class BrokerCluster:
         statuses = self.kubectl.objects.there("pod", self.pod_name(broker))["status"].get("containerStatuses") or []
         return sum(int(each["restartCount"]) for each in statuses)
 
-    def wait_restarted(self, broker: int, before: int, seconds: float = 180) -> None:
+    def wait_restarted(self, broker: int, before: int, seconds: float = 360) -> None:
         """Wait until the kubelet has started the container again, which had been started again `before` times.
 
         Until then its pod may still count as ready, and its replicas as in sync.
@@ -158,7 +158,7 @@ class BrokerCluster:
             what=f"broker {broker} of {self.name} is started again",
         )
 
-    def wait_broker_ready(self, broker: int, seconds: float = 180) -> None:
+    def wait_broker_ready(self, broker: int, seconds: float = 360) -> None:
         """Wait until the pod counts as ready. Right after a fault it may still be so from before."""
         name = self.pod_name(broker)
         self.kubectl.objects.wait_for("pod", name, is_ready, seconds=seconds, what=f"{name} is ready")

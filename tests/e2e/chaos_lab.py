@@ -21,8 +21,8 @@ RELEASE = "lab"
 ENDED = ("Completed", "Refused", "Aborted", "Error")
 RUN_SECONDS_MAX = 1200
 """A story of minutes on a busy machine, the cluster that is made for it counted."""
-GONE_SECONDS_MAX = 180
-TOLD_SECONDS_MAX = 120
+GONE_SECONDS_MAX = 360
+TOLD_SECONDS_MAX = 360
 """For an Event, which the controller writes after the status that it is about."""
 A_LEADER_DIES: dict[str, Any] = {
     "topics": [{"name": "bank", "partitions": 2, "replicationFactor": 3}],
@@ -155,10 +155,10 @@ def installed(kubectl: Kubectl, programs: Path, image: str, network: str) -> Ite
         kubectl("rollout", "status", f"deployment/{release}", "--timeout=240s")
         yield Lab(kubectl)
     finally:
-        kubectl("delete", "mkxs", "--all", "--timeout=180s")
+        kubectl("delete", "mkxs", "--all", "--timeout=280s")
         for name in kubectl("get", "mkx", "--output", "name").split():
             kubectl("annotate", name, "minikafka.dev/force-delete=true", "--overwrite")
-        kubectl("delete", "mkx", "--all", "--timeout=180s")
+        kubectl("delete", "mkx", "--all", "--timeout=280s")
         subprocess.run([*helm, "uninstall", release], capture_output=True, check=False)
 
 

@@ -2,6 +2,8 @@
 
 The cluster, the programs and the images are made by the scripts in cluster/ and images/ where they are not there; the
 cluster stays for the next run (`tools/e2e` removes it). A test that fails leaves a folder with all there is to know.
+
+Tests marked `full` are of the full form, and run with MINIKAFKA_TEST_FULL=1 (or --full) only.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.e2e import chaos_lab, diagnostics, machine
-from tests.e2e.broker_cluster import SMALL, BrokerCluster
+from tests.e2e.broker_cluster import SMALL, UP_SECONDS_MAX, BrokerCluster
 from tests.e2e.chaos_lab import Lab
 from tests.e2e.kubectl import Kubectl, KubectlError, eventually
 from tests.e2e.machine import say
@@ -27,8 +31,10 @@ from tests.e2e.node import Node
 
 OPERATOR_NAMESPACE = "minikafka-operator"
 RELEASE = "minikafka-operator"
-OPERATOR_SECONDS_MAX = 240
+OPERATOR_SECONDS_MAX = 480
 DIAGNOSTICS = "diagnostics"
+FULL = "MINIKAFKA_TEST_FULL"
+EXAMPLE = Path(__file__).parents[2] / "docs/examples/cluster.yaml"
 _used: list[tuple[Kubectl, Node, str]] = []
 
 
@@ -38,30 +44,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "full: of the full form: rare, slow, or shown by a cheaper test, too (MINIKAFKA_TEST_FULL=1)"
-    )
-    config.addinivalue_line("markers", "journeys: uses the shared cluster of brokers; these run in one process")
-    config.addinivalue_line(
-        "markers", "nodes: needs a cluster of three nodes (`make e2e-nodes`); nothing else runs there"
-    )
-    config.addinivalue_line(
-        "markers", "alone: disturbs all of Kubernetes, or claims a time: no other test runs meanwhile"
-    )
-    config.addinivalue_line(
-        "markers", "beside: runs in a second process, beside the others: uses a chaos controller, or is a story"
-    )
+    for marker in (
+        "full: of the full form: rare, slow, or shown by a cheaper test, too (`make e2e-full`)",
+        "journeys: uses the shared cluster of brokers; these run in one process",
+        "nodes: needs a cluster of three nodes (`make e2e-nodes`); nothing else runs there",
+        "alone: disturbs all of Kubernetes: no other test runs meanwhile",
+    ):
+        config.addinivalue_line("markers", marker)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is of the full form only, and mark what uses a lab, directly or by another fixture."""
-    if not os.environ.get("MINIKAFKA_TEST_FULL"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+    """Leave out what is of the full form only, and keep together (`--dist loadgroup`) what shares a cluster or a lab."""
+    if not config.getoption("--full", default=bool(os.environ.get(FULL))):
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
-        if not {"lab", "lab_namespace"}.isdisjoint(getattr(item, "fixturenames", ())):
-            item.add_marker("beside")
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    used = set(getattr(item, "fixturenames", ()))
+    for fixture in ("shared_cluster", "lab_namespace"):
+        if fixture in used:
+            return fixture
+    return item.path.stem
 
 
 @contextmanager
@@ -100,19 +108,7 @@ def node(kubectl: Kubectl) -> Iterator[Node]:
 
 
 @pytest.fixture(scope="session")
-def images(kubectl: Kubectl) -> dict[str, str]:
-    """The project's images, in the cluster, by their short names. Spark's is large: see `analytics_image`."""
-    return machine.images(["broker", "operator", "chaos", "network-agent", "prometheus"])
-
-
-@pytest.fixture(scope="session")
-def analytics_image(kubectl: Kubectl) -> str:
-    """The image with Spark, in the cluster."""
-    return machine.images(["analytics"])["analytics"]
-
-
-@pytest.fixture(scope="session")
-def operator(kubectl: Kubectl, node: Node, images: dict[str, str]) -> Kubectl:
+def operator(kubectl: Kubectl, node: Node) -> Kubectl:
     """The operator, installed by its Helm chart; kubectl on its namespace."""
     within = kubectl.within(OPERATOR_NAMESPACE)
     _used.append((kubectl, node, OPERATOR_NAMESPACE))
@@ -156,10 +152,10 @@ class new_namespace:
 
     def __exit__(self, *_exc: object) -> None:
         self.node.start_api_server()
-        eventually(lambda: self.within("get", "--raw", "/readyz"), seconds=180, what="the API server answers")
+        eventually(lambda: self.within("get", "--raw", "/readyz"), seconds=480, what="the API server answers")
         try:
             # While the operator is there to do what the finalizers are for.
-            self.within("delete", "minikafkaclusters,minikafkatopics", "--all", "--timeout=180s", timeout=190)
+            self.within("delete", "minikafkaclusters,minikafkatopics", "--all", "--timeout=280s", timeout=290)
         except KubectlError as error:
             say(f"clean-up of {self.within.namespace}: {error}")
         self.within.delete("namespace", self.within.namespace, wait=False)
@@ -180,52 +176,59 @@ def lab_namespace(operator: Kubectl, kubectl: Kubectl, node: Node) -> Iterator[K
 
 
 @pytest.fixture(scope="session")
-def network_agents(
-    lab_namespace: Kubectl, kubectl: Kubectl, programs: Path, images: dict[str, str]
-) -> Iterator[NetworkAgents]:
+def network_agents(lab_namespace: Kubectl, kubectl: Kubectl, programs: Path) -> Iterator[NetworkAgents]:
     """Network agents that may touch the brokers of the lab, in a namespace beside it."""
     home, accounts = lab_namespace.namespace, [chaos_lab.RELEASE]
-    with installed(kubectl, programs, images["network-agent"], home, accounts) as made:
+    with installed(kubectl, programs, machine.image("network-agent"), home, accounts) as made:
         _used.append((made.kubectl, _used[0][1], made.kubectl.namespace))
         yield made
 
 
 @pytest.fixture(scope="session")
-def lab(lab_namespace: Kubectl, network_agents: NetworkAgents, programs: Path, images: dict[str, str]) -> Iterator[Lab]:
+def lab(lab_namespace: Kubectl, network_agents: NetworkAgents, programs: Path) -> Iterator[Lab]:
     """The chaos controller in the lab's namespace, and network agents that it knows of. Names are the tests' own."""
     network = network_agents.kubectl.namespace
-    with chaos_lab.installed(lab_namespace, programs, images["chaos"], network) as made:
+    with chaos_lab.installed(lab_namespace, programs, machine.image("chaos"), network) as made:
         yield made
 
 
-JOURNEYS = {
+JOURNEYS: dict[str, Any] = {
     "brokers": {"replicas": 3, "resources": SMALL},
     "replication": {"defaultFactor": 3, "minInsyncReplicas": 2},
     "storage": {"size": "1Gi"},
+    "unflushedVolume": {"sizeLimit": "128Mi"},
     "flightRecorder": {"type": "PersistentClaim", "size": "200Mi"},
     "listeners": {"external": {"type": "NodePort"}},
     # So that nothing is written by itself minutes after a test.
     "config": {"auto.leader.rebalance.enable": "false"},
 }
+"""The shared cluster: what docs/examples/cluster.yaml asks for, and what the tests need beside it."""
 
 
 @pytest.fixture(scope="session")
-def shared(operator: Kubectl, kubectl: Kubectl, node: Node) -> Iterator[BrokerCluster]:
-    """A cluster that many tests use, each with topics of its own; see `journeys`."""
+def shared_cluster(operator: Kubectl, kubectl: Kubectl, node: Node) -> Iterator[BrokerCluster]:
+    """A cluster that many tests use, each with topics of its own; see `journeys`. It comes from the example that users apply."""
     with new_namespace(kubectl, node, "journeys") as within:
-        cluster = BrokerCluster(within, node, "shop")
-        took = cluster.up(JOURNEYS)
-        say(f"{took:6.1f} s  kubectl apply to Ready of the shared cluster")
+        documents = list(yaml.safe_load_all(EXAMPLE.read_text()))
+        (example,) = [each for each in documents if each["kind"] == "MiniKafkaCluster"]
+        cluster = BrokerCluster(within, node, example["metadata"]["name"])
+        for part in ("replication", "storage"):
+            assert JOURNEYS[part] == example["spec"][part], "what the tests count on is what the example says"
+        example["spec"] = {**example["spec"], **JOURNEYS}
+        began = time.monotonic()
+        within.apply(*documents)
+        cluster.wait_ready(UP_SECONDS_MAX)
+        say(f"{time.monotonic() - began:6.1f} s  kubectl apply to Ready of the shared cluster")
         yield cluster
 
 
 @pytest.fixture
-def journeys(shared: BrokerCluster) -> Iterator[BrokerCluster]:
+def journeys(shared_cluster: BrokerCluster) -> Iterator[BrokerCluster]:
     """The shared cluster: whole when a test begins, and whole again soon after it has ended."""
-    shared.wait_ready()
-    yield shared
-    shared.node.start_api_server()
-    shared.wait_ready()
+    shared_cluster.wait_ready()
+    yield shared_cluster
+    shared_cluster.node.start_api_server()
+    shared_cluster.wait_ready()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,10 +21,10 @@ from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
 
 from tests.e2e.kubectl import eventually
 
-TOPIC_SECONDS_MAX = 120
-DRAIN_SECONDS_MAX = 120
-READ_SECONDS_MAX = 180
-ACK_SECONDS_MAX = 90
+TOPIC_SECONDS_MAX = 360
+DRAIN_SECONDS_MAX = 360
+READ_SECONDS_MAX = 480
+ACK_SECONDS_MAX = 240
 GAP_WITHIN_S = 5.0
 """A fault's gap in acknowledgements begins within so many seconds after it."""
 
@@ -43,7 +43,7 @@ class Watched:
     def acknowledged(self) -> int:
         return self.tally.total(OK)
 
-    def wait_for_acknowledged(self, more: int, seconds: float = 90) -> float:
+    def wait_for_acknowledged(self, more: int, seconds: float = ACK_SECONDS_MAX) -> float:
         """Wait for so many more acknowledgements; the seconds until then."""
         began, before = time.monotonic(), self.acknowledged
         what = f"{more} more records of {self.topic} acknowledged"
@@ -102,7 +102,7 @@ def under_load(
     partitions: int = 3,
     rate_per_s: int = 300,
     assignment: Sequence[Sequence[int]] | None = None,
-    delivery_timeout_ms: int = 120_000,
+    delivery_timeout_ms: int = 300_000,
 ) -> Iterator[Watched]:
     """A topic, with replication factor 3, and producers with acks=all on it for as long as the body takes.
 

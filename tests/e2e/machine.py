@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -39,23 +39,33 @@ def step(script: str, *arguments: str) -> list[str]:
     return done.stdout.split()
 
 
+def made(what: str) -> str | None:
+    """What `tools/e2e` has made already, so that it is not looked for by each process."""
+    path = os.environ.get("MINIKAFKA_E2E_MADE")
+    lines = Path(path).read_text(encoding="utf-8").splitlines() if path else []
+    return dict(line.split(" ", 1) for line in lines).get(what)
+
+
 def kubeconfig() -> Path:
     """The kubeconfig of a running cluster."""
-    return Path(step("cluster/up", CLUSTER)[0])
+    return Path(made("kubeconfig") or step("cluster/up", CLUSTER)[0])
 
 
 def programs() -> Path:
     """The folder with kubectl, helm and the like."""
-    return Path(step("cluster/binaries")[0])
+    return Path(made("programs") or step("cluster/binaries")[0])
 
 
 def operator() -> str:
     """The operator of this checkout, installed by its Helm chart and ready; its namespace."""
-    return step("cluster/operator", CLUSTER)[0]
+    return made("operator") or step("cluster/operator", CLUSTER)[0]
 
 
-def images(names: Sequence[str]) -> dict[str, str]:
-    """Images by their short names: made where they are not there, and in the cluster's node."""
-    made = dict(zip(names, step("images/make", *names), strict=True))
-    step("images/load", CLUSTER, *made.values())
-    return made
+@cache
+def image(name: str) -> str:
+    """An image by its short name: made where it is not there, and in the cluster's node."""
+    if found := made(f"image:{name}"):
+        return found
+    (found,) = step("images/make", name)
+    step("images/load", CLUSTER, found)
+    return found

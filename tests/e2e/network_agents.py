@@ -14,7 +14,7 @@ from tests.e2e.kubectl import Kubectl, eventually
 
 RELEASE = "network"
 CHART = "minikafka-chaos-network"
-READY_SECONDS_MAX = 240
+READY_SECONDS_MAX = 280
 NOWHERE = {"minikafka.dev/e2e-nowhere": "true"}
 """A label that no node has."""
 

@@ -79,6 +79,17 @@ class Objects:
         """All objects of a kind with these labels and fields."""
         return list(self._ask(kind, label_selector=labels or None, field_selector=fields or None)["items"])
 
+    def raw(self, path: str) -> str:
+        """What the API server answers to a GET of a path, such as one that it passes on to a pod."""
+        client = _client(self.kubeconfig).client
+        answer = self._send(
+            lambda: client.call_api(
+                path, "GET", auth_settings=["BearerToken"], _preload_content=False, _request_timeout=REQUEST_SECONDS_MAX
+            )
+        )
+        text: str = answer.data.decode()
+        return text
+
     def delete(self, kind: str, name: str) -> None:
         """Ask for an object's deletion, and do not wait; nothing happens when it is not there."""
         try:
@@ -135,7 +146,7 @@ class Objects:
             raise
         except DynamicApiError as error:
             raise ObjectsError(f"{error.status} {error.summary()}") from error
-        except (HTTPError, OSError, ResourceNotFoundError) as error:
+        except (ApiException, HTTPError, OSError, ResourceNotFoundError) as error:
             raise ObjectsError(str(error)) from error
 
 

@@ -12,7 +12,9 @@ from tests.e2e.kubectl import Kubectl, KubectlError, condition, eventually
 from tests.e2e.machine import say
 from tests.e2e.objects import Object
 
-TOLD_SECONDS_MAX = 180
+pytestmark = pytest.mark.full
+
+TOLD_SECONDS_MAX = 360
 
 
 @pytest.mark.parametrize(

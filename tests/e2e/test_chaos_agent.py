@@ -26,8 +26,10 @@ from tests.e2e.machine import say
 from tests.e2e.node import Node
 from tests.e2e.objects import Object
 
+pytestmark = pytest.mark.full
+
 AGENT = "chaos-agent"
-HEAL_SECONDS_MAX = 240
+HEAL_SECONDS_MAX = 480
 FAR = 600
 NEAR = 12
 SPEC = {

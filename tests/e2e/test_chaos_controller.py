@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 
 from tests.e2e.broker_cluster import SMALL, BrokerCluster
-from tests.e2e.chaos_lab import ROOT, Lab, anomalies, conditions
+from tests.e2e.chaos_lab import ROOT, Lab
 from tests.e2e.kubectl import KubectlError, condition, eventually
 from tests.e2e.machine import say
 from tests.e2e.node import Node
 from tests.e2e.objects import Object
 
+pytestmark = pytest.mark.full
+
 SCENARIOS = ROOT / "chaos/scenarios"
-HEAL_SECONDS_MAX = 120
+HEAL_SECONDS_MAX = 280
+SEEN_SECONDS_MAX = 360
 BACK_SECONDS_MAX = 120
 SCHEDULE_SECONDS_MAX = 1200
 
@@ -114,42 +117,24 @@ def test_the_demo_passes(lab: Lab) -> None:
     eventually(  # the write after the one that says Completed
         lambda: lab.kubectl.objects.there("mkx", "demo")["metadata"].get("finalizers") or [],
         lambda finalizers: "minikafka.dev/chaos" not in finalizers,
-        seconds=180,
+        seconds=SEEN_SECONDS_MAX,
         what="the experiment that is over has no finalizer of chaos",
     )
     lab.must_be_gone(found["cluster"])
-
-
-def test_kip_101_a_fails_and_names_the_lost_record(lab: Lab) -> None:
-    """By high watermark, as before KIP-101. The verdict is computed, and found where people look."""
-    name = "kip-101-data-loss.high-watermark"
-    lab.kubectl("apply", "--filename", str(SCENARIOS / f"{name}.yaml"))
-    (found,) = lab.wait_for_end(name)
-    told = lab.wait_told(name, found["phase"])
-    assert (found["phase"], found["verdict"], found["lost"], found["acknowledged"]) == ("Completed", "Failed", 1, 2), (
-        told
-    )
-    assert anomalies(found) == {"unseen": 1}
-    assert found["asExpected"] == "as expected"
-    lost = "1 acknowledged record lost: 'm1' was acknowledged at offset 1, and is gone"
-    assert found["summary"].startswith(lost)
-    assert conditions(found)["Complete"][1:] == ("Verdict", f"Failed: {found['summary']}")
-    assert ("Verdict", f"Failed: {found['summary']}") in lab.events(name)
-    row = lab.kubectl("get", "mkx", name).splitlines()[1].split()
-    assert row[:4] == [name, "Completed", "Failed", "1"]
-    assert all(fault["state"] == "Recovered" for fault in found["faults"])
 
 
 def test_a_story_on_a_cluster_that_is_there(lab: Lab, shared: BrokerCluster) -> None:
     """To its end: the leader loses power and what it had not flushed; the logs of all replicas are read; the cluster is whole."""
     name = "on-shared"
     lab.apply(name, POWER_LOSS)
-    found = lab.wait_for(name, lambda seen: seen.get("faultNow", "").startswith("PowerLoss"), 120, "a broker is out")
+    found = lab.wait_for(
+        name, lambda seen: seen.get("faultNow", "").startswith("PowerLoss"), SEEN_SECONDS_MAX, "a broker is out"
+    )
     broker = int(found["faults"][0]["broker"])
     ready = eventually(
         lambda: condition(shared.get(), "Ready"),
         lambda seen: seen.get("reason") == "FaultInjected",
-        seconds=180,
+        seconds=SEEN_SECONDS_MAX,
         what="the cluster's status says that chaos holds a broker",
     )
     assert f"{shared.pod_name(broker)}: PowerLoss by experiment {name} (step dark), which ends at " in ready["message"]
@@ -187,10 +172,13 @@ def test_a_runner_that_is_deleted_by_force(lab: Lab, shared: BrokerCluster) -> N
         }
     )
     lab.apply(name, LONG)
-    found = lab.wait_for(name, lambda seen: seen.get("faultNow"), 120, "a broker is killed")
+    found = lab.wait_for(name, lambda seen: seen.get("faultNow"), SEEN_SECONDS_MAX, "a broker is killed")
     assert [(each["name"], each["state"]) for each in found["topics"]] == [("bank", "Made")]
     there = eventually(
-        lambda: _topics(shared), lambda seen: {"bank", "others"} <= set(seen), seconds=180, what="both topics"
+        lambda: _topics(shared),
+        lambda seen: {"bank", "others"} <= set(seen),
+        seconds=SEEN_SECONDS_MAX,
+        what="both topics",
     )
     assert there["bank"] == found["topics"][0]["topicId"]
     lab.kubectl("delete", "job", f"{name}-run", "--cascade=orphan", "--wait=false")
@@ -212,7 +200,7 @@ def test_deleting_heals(lab: Lab, shared: BrokerCluster) -> None:
     found = lab.wait_for(
         "long",
         lambda seen: any(fault["state"] == "Injected" for fault in seen.get("faults") or ()),
-        120,
+        SEEN_SECONDS_MAX,
         "a broker is killed",
     )
     broker = int(found["faults"][0]["broker"])
@@ -223,7 +211,7 @@ def test_deleting_heals(lab: Lab, shared: BrokerCluster) -> None:
     lab.wait_for(
         "second",
         lambda seen: seen.get("phase") == "Refused" and "ClusterBusy" in str(seen["conditions"]),
-        120,
+        SEEN_SECONDS_MAX,
         "a second experiment is refused",
     )
     began = time.monotonic()
@@ -276,7 +264,7 @@ def test_a_schedule_goes_on_by_itself(lab: Lab) -> None:
     status = eventually(
         lambda: lab.kubectl.objects.there("mkxs", "often")["status"],
         lambda status: status["active"] == "",
-        seconds=180,
+        seconds=SEEN_SECONDS_MAX,
         what="the schedule says that none of its experiments goes on",
     )
     assert status["made"] >= 3 and status["lastVerdict"] == "Passed"

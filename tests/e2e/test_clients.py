@@ -14,9 +14,9 @@ from tests.e2e.load import under_load
 from tests.e2e.machine import say
 from tests.e2e.objects import Object
 
-pytestmark = pytest.mark.journeys
+pytestmark = [pytest.mark.journeys, pytest.mark.full]
 
-SOON_S = 90
+SOON_S = 240
 
 
 def test_librdkafka_outside_produces_and_consumes(journeys: BrokerCluster, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def _wait_for_partitions(admin: AdminClient, topic: str, number: int) -> None:
     """Until clients see so many; any broker may be asked, and each hears of it by itself. 0: there is no such topic."""
 
     def seen() -> int:
-        found = admin.list_topics(timeout=60).topics.get(topic)
+        found = admin.list_topics(timeout=SOON_S).topics.get(topic)
         return len(found.partitions) if found else 0
 
     eventually(

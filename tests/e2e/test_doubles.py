@@ -16,7 +16,9 @@ from tests.e2e.chaos_lab import Lab, anomalies, conditions
 from tests.e2e.node import Node
 from tests.e2e.objects import Object
 
-READY_SECONDS_MAX = 180
+pytestmark = pytest.mark.full
+
+READY_SECONDS_MAX = 480
 """Five clusters start at one moment."""
 
 FOUND = {
@@ -79,7 +81,7 @@ def experiment_spec(name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def verdicts(lab: Lab, node: Node) -> dict[str, Object]:
     """The statuses of the experiments, a few of which go on at one moment."""
-    image = machine.images(["double"])["double"]
+    image = machine.image("double")
     clusters = {name: BrokerCluster(lab.kubectl, node, name) for name in FOUND}
     for name, cluster in clusters.items():
         lab.kubectl.apply(cluster.manifest(cluster_spec(name, image)))

@@ -21,14 +21,15 @@ from tests.e2e.broker_cluster import BrokerCluster
 from tests.e2e.conftest import JOURNEYS
 from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.load import under_load
-from tests.e2e.machine import images as made
-from tests.e2e.machine import say
+from tests.e2e.machine import image, say
+
+pytestmark = pytest.mark.full
 
 RELEASE, CHART = "logs", "minikafka-logs"
 TOPIC = "told"
 BROKERS = range(3)
-READY_SECONDS_MAX = 240
-HEAL_SECONDS_MAX = 240
+READY_SECONDS_MAX = 280
+HEAL_SECONDS_MAX = 480
 TOLD = {**JOURNEYS, "config": {"auto.leader.rebalance.enable": "false", "minikafka.events.stdout": "true"}}
 
 
@@ -85,7 +86,7 @@ def collector(namespace: Kubectl, programs: Path) -> Iterator[Collector]:
     """Installed as docs/logs.md says."""
     with charts.privileged(namespace) as agents:
         values = {
-            "image": charts.image(made(["log-collector"])["log-collector"]),
+            "image": charts.image(image("log-collector")),
             "agents": {"namespace": agents.namespace},
             "store": {"size": "200Mi"},
         }
@@ -102,7 +103,6 @@ def test_every_event_outlives_pods_and_claims(
     broker_cluster: Callable[[str], BrokerCluster],
     collector: Collector,
     programs: Path,
-    analytics_image: str,
     tmp_path: Path,
 ) -> None:
     """Brokers are killed and replaced, and so are the collector's own pods; then the cluster goes, and its claims.
@@ -143,7 +143,7 @@ def test_every_event_outlives_pods_and_claims(
         return sorted(recorded - found.events.keys())
 
     # An agent that has just started sends all that its node has; what it has not opened by then goes with its pod (docs/logs.md).
-    eventually(missing, lambda lost: not lost, seconds=180, what="the agents have caught up")
+    eventually(missing, lambda lost: not lost, seconds=HEAL_SECONDS_MAX, what="the agents have caught up")
     cluster.down()
     recorded = _recorded(cluster, folders)
     cluster.kubectl("delete", "pvc", "--selector", f"app.kubernetes.io/instance={cluster.name}")
@@ -151,7 +151,12 @@ def test_every_event_outlives_pods_and_claims(
     journal.close()
     diagnostics_folder = diagnostics.folder_for("logs")
     try:
-        eventually(missing, lambda lost: not lost, seconds=180, what="the store has every event that the volumes had")
+        eventually(
+            missing,
+            lambda lost: not lost,
+            seconds=HEAL_SECONDS_MAX,
+            what="the store has every event that the volumes had",
+        )
     finally:
         collector.copied(diagnostics_folder / "logs")
     pods, logs, by_spark = f"{cluster.kubectl.namespace}/shop-broker-*", tmp_path / "logs", tmp_path / "by-spark"
@@ -166,7 +171,7 @@ def test_every_event_outlives_pods_and_claims(
     say(f"{len(written)} events of {found.logs} lives of containers, none lost; {found.told()}")
 
     of_claim = {"podLogs": {"claim": "minikafka-logs", "pods": pods}}
-    reported = spark_jobs.report(cluster.kubectl, programs, analytics_image, by_spark, of_claim)
+    reported = spark_jobs.report(cluster.kubectl, programs, image("analytics"), by_spark, of_claim)
     assert f"events: {len(written)} from {found.logs} logs of pods" in reported.said
     (told,) = reported.report["runs"]
     (fault,) = told["faults"]

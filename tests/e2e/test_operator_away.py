@@ -15,9 +15,9 @@ from tests.e2e.kubectl import Kubectl, eventually
 from tests.e2e.load import under_load
 from tests.e2e.machine import say
 
-pytestmark = [pytest.mark.journeys, pytest.mark.alone]
+pytestmark = [pytest.mark.journeys, pytest.mark.alone, pytest.mark.full]
 
-HEAL_SECONDS_MAX = 240
+HEAL_SECONDS_MAX = 480
 OPERATORS = 2
 """The chart's default."""
 WATCHES_MAX = 3
@@ -37,7 +37,9 @@ OPERATOR_USER = f"system:serviceaccount:{OPERATOR_NAMESPACE}:{RELEASE}"
 def no_operator(operator: Kubectl) -> Iterator[Kubectl]:
     """No operator, and as many as before afterwards."""
     operator("scale", f"deployment/{RELEASE}", "--replicas=0")
-    eventually(lambda: operator.objects.list("pod"), lambda pods: not pods, seconds=180, what="no operator runs")
+    eventually(
+        lambda: operator.objects.list("pod"), lambda pods: not pods, seconds=HEAL_SECONDS_MAX, what="no operator runs"
+    )
     yield operator
     operator("scale", f"deployment/{RELEASE}", f"--replicas={OPERATORS}")
     rollout(operator, OPERATOR_SECONDS_MAX)
@@ -147,4 +149,4 @@ def _settled(cluster: BrokerCluster) -> None:
         time.sleep(3)
         return seen[-1] == seen[-2]
 
-    eventually(unchanged, seconds=180, what="nothing changes any more")
+    eventually(unchanged, seconds=HEAL_SECONDS_MAX, what="nothing changes any more")

@@ -1,4 +1,8 @@
-"""An experiment by kubectl alone, and Spark's report of it: a run on a claim, a Job with an executor, the page copied out."""
+"""Story A by high watermark, applied as its file says, and Spark's report of it: a run on a claim, a Job with an executor.
+
+By high watermark, as before KIP-101, an acknowledged record is lost. The verdict is computed, and found where people look. The
+namespace has the restricted Pod Security Standard, and the chaos controller rights in it and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -7,125 +11,159 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e import charts, diagnostics
-from tests.e2e.chaos_lab import A_LEADER_DIES
+from tests.e2e.chaos_lab import A_LEADER_DIES, ENDED, ROOT, Lab, anomalies, conditions, document
 from tests.e2e.kubectl import Kubectl, condition, eventually
-from tests.e2e.machine import say
+from tests.e2e.machine import image, say
 from tests.e2e.objects import Object
 
-START_SECONDS_MAX = 300
-RUN_SECONDS_MAX = 1200
-REPORT_SECONDS_MAX = 1200
+STORY = "kip-101-data-loss.high-watermark"
 CLAIM = "minikafka-runs"
-
-SPEC: dict[str, Any] = {
-    "cluster": {"brokers": 3, "config": [{"name": "min.insync.replicas", "value": "2"}]},
-    **A_LEADER_DIES,
-}
+START_SECONDS_MAX = 600
+TOLD_SECONDS_MAX = 360
+RUN_SECONDS_MAX = 1200
+REPORT_SECONDS_MAX = 1800
 
 
 @pytest.fixture(scope="module")
-def lab(
-    operator: Kubectl, module_namespace: Kubectl, programs: Path, images: dict[str, str], analytics_image: str
-) -> Iterator[Kubectl]:
-    """kubectl on a namespace with both charts."""
+def reporting_lab(operator: Kubectl, module_namespace: Kubectl, programs: Path) -> Iterator[Lab]:
+    """A namespace with both charts: experiments that are applied there are reported."""
     kubectl = module_namespace
-    spark = charts.image(analytics_image)
+    spark = charts.image(image("analytics"))
     small = {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
     values: dict[str, Any] = {"image": spark, "desk": {"enabled": True}, "runs": {"size": "500Mi"}, "resources": small}
     charts.install(programs, kubectl, "analytics", "minikafka-analytics", values)
     report = {"enabled": True, "image": spark, "desk": "analytics-desk", "resources": small}
-    values = {"image": charts.image(images["chaos"]), "runs": {"claim": CLAIM}, "report": report}
+    values = {"image": charts.image(image("chaos")), "runs": {"claim": CLAIM}, "report": report}
     release = kubectl.namespace
     charts.install(programs, kubectl, release, "minikafka-chaos", values)
     for name in (release, "analytics-desk"):
         kubectl(
             "rollout", "status", f"deployment/{name}", f"--timeout={START_SECONDS_MAX}s", timeout=START_SECONDS_MAX + 10
         )
-    yield kubectl
+    yield Lab(kubectl)
     for name in kubectl("get", "mkx", "--output", "name").split():
         kubectl("annotate", name, "minikafka.dev/force-delete=true", "--overwrite")
-    kubectl("delete", "mkx", "--all", "--timeout=180s")
+    kubectl("delete", "mkx", "--all", "--timeout=280s")
     charts.uninstall(programs, kubectl, release)  # its ValidatingAdmissionPolicy is the whole cluster's
 
 
-def experiment(name: str, **change: Any) -> Object:
-    spec = {**SPEC, **change}
-    return {"apiVersion": "minikafka.dev/v1alpha1", "kind": "ChaosExperiment", "metadata": {"name": name}, "spec": spec}
+@dataclass(frozen=True)
+class Told:
+    """The status of the story once there is a report of it, and the executors that were seen meanwhile."""
+
+    status: Object
+    executors: set[str]
 
 
-def test_a_claim_that_is_not_there_is_refused(lab: Kubectl) -> None:
-    lab.apply(experiment("homeless", runs={"claim": "nowhere"}))
-    found = eventually(
-        lambda: lab.objects.there("mkx", "homeless"),
-        lambda seen: condition(seen, "Accepted").get("reason") == "ClaimNotFound",
-        seconds=180,
-        what="it is refused",
-    )
-    assert found["status"]["phase"] == "Refused"
-    assert lab.objects.get("job", "homeless-run") is None
-
-
-def test_spark_makes_the_report_of_an_experiment(lab: Kubectl) -> None:
+@pytest.fixture(scope="module")
+def told(reporting_lab: Lab) -> Told:
+    """The story, applied, carried out and reported. It is read by all tests here."""
+    kubectl = reporting_lab.kubectl
     began = time.monotonic()
-    lab.apply(experiment("killed"))
-    eventually(
-        lambda: (lab.objects.there("mkx", "killed").get("status") or {}).get("phase"),
-        lambda phase: phase in ("Completed", "Refused", "Aborted", "Error"),
-        seconds=RUN_SECONDS_MAX,
-        what="the experiment has ended",
-    )
-    say(f"{time.monotonic() - began:6.1f} s  kubectl apply of an experiment to its verdict")
-    executors: dict[str, Object] = {}
+    kubectl("apply", "--filename", str(ROOT / f"chaos/scenarios/{STORY}.yaml"))
+    executors: set[str] = set()
+    ended_after: list[float] = []
 
-    def reported() -> Object:
-        executors.update({pod["metadata"]["name"]: pod for pod in lab.objects.list("pod", "spark-role=executor")})
-        return condition(lab.objects.there("mkx", "killed"), "Reported")
+    def look() -> Object:
+        status = reporting_lab.status(STORY)
+        if status.get("phase") in ENDED and not ended_after:
+            ended_after.append(time.monotonic() - began)
+        executors.update(each["metadata"]["name"] for each in kubectl.objects.list("pod", "spark-role=executor"))
+        return status
 
-    told = eventually(
-        reported,
-        lambda seen: seen.get("status") in ("True", "False"),
-        seconds=REPORT_SECONDS_MAX,
-        what="there is a report",
+    def reported(status: Object) -> bool:
+        if status.get("phase") in ENDED and status["phase"] != "Completed":
+            return True  # and there is nothing to wait for
+        return condition({"status": status}, "Reported").get("status") in ("True", "False")
+
+    status = eventually(
+        look, reported, seconds=RUN_SECONDS_MAX + REPORT_SECONDS_MAX, what=f"there is a report of {STORY}"
     )
-    say(f"{time.monotonic() - began:6.1f} s  to its report, by executors {sorted(executors)}")
-    say(lab("get", "mkx"))
-    status = lab.objects.there("mkx", "killed")["status"]
-    log = lab("logs", "job/killed-report")
-    assert (status["phase"], status["verdict"]) == ("Completed", "Passed"), status
-    assert (told["status"], told["reason"]) == ("True", "ReportMade"), (told, log)
-    assert executors, "no executor pod was seen"
+    took = time.monotonic() - began
+    say(f"{ended_after[0]:6.1f} s  kubectl apply of {STORY} to its verdict; {took:.1f} s to its report by {executors}")
+    say(kubectl("get", "mkx"))
+    return Told(status, executors)
+
+
+def test_kip_101_a_fails_and_names_the_lost_record(reporting_lab: Lab, told: Told) -> None:
+    found = told.status
+    described = reporting_lab.wait_told(STORY, found["phase"])
+    ended = (found["phase"], found["verdict"], found["lost"], found["acknowledged"])
+    assert ended == ("Completed", "Failed", 1, 2), described
+    assert anomalies(found) == {"unseen": 1}
+    assert found["asExpected"] == "as expected"
+    lost = "1 acknowledged record lost: 'm1' was acknowledged at offset 1, and is gone"
+    assert found["summary"].startswith(lost)
+    assert conditions(found)["Complete"][1:] == ("Verdict", f"Failed: {found['summary']}")
+    assert ("Verdict", f"Failed: {found['summary']}") in reporting_lab.events(STORY)
+    row = reporting_lab.kubectl("get", "mkx", STORY).splitlines()[1].split()
+    assert row[:4] == [STORY, "Completed", "Failed", "1"]
+    assert all(fault["state"] == "Recovered" for fault in found["faults"])
+
+
+def test_spark_reports_the_same_by_an_executor(reporting_lab: Lab, told: Told) -> None:
+    kubectl, status = reporting_lab.kubectl, told.status
+    made = condition({"status": status}, "Reported")
+    assert (made.get("status"), made.get("reason")) == ("True", "ReportMade"), (made, _log(kubectl))
+    assert told.executors, "no executor pod was seen"
     report = status["report"]
-    assert (report["claim"], report["verdict"]) == (CLAIM, "Passed")
+    assert (report["claim"], report["verdict"]) == (CLAIM, status["verdict"])
     assert report["path"] == f"{status['run']}/report.html"
-    assert report["path"] in lab("get", "mkx", "killed")
+    assert report["path"] in kubectl("get", "mkx", STORY)
     eventually(  # an Event follows the status that it is about
-        lambda: lab("describe", "mkx", "killed"),
-        lambda described: " ReportMade " in described,
-        seconds=180,
+        lambda: {reason for reason, _ in reporting_lab.events(STORY)},
+        lambda reasons: "ReportMade" in reasons,
+        seconds=TOLD_SECONDS_MAX,
         what="the report's Event",
     )
-
     folder = diagnostics.folder_for("experiment-report")
-    _copy_out(lab, report["copy"], folder)
+    _copy_out(kubectl, report["copy"], folder)
     assert "</html>" in (folder / "report.html").read_text()
-    data = lab("exec", "deploy/analytics-desk", "--", "cat", f"/runs/{status['run']}/report.json")
+    data = kubectl("exec", "deploy/analytics-desk", "--", "cat", f"/runs/{status['run']}/report.json")
     (run,) = json.loads(data)["runs"]
-    assert run["verdict"]["verdict"] == status["verdict"] and run["verdict"]["agree"] is True
-    assert [fault["kinds"] for fault in run["faults"]] == [["kill"]]
-    assert any(each["led"] for each in run["faults"][0]["partitions"])
+    assert (run["verdict"]["verdict"], run["verdict"]["agree"]) == (status["verdict"], True)
+    assert (run["counts"]["acknowledged"], run["counts"]["lost"]) == (status["acknowledged"], status["lost"])
+    say(f"faults in the report: {[fault['kinds'] for fault in run['faults']]}")
+    assert any(each["led"] for fault in run["faults"] for each in fault["partitions"])
     say(f"the report was copied to {folder / 'report.html'}")
 
 
-def _copy_out(lab: Kubectl, command: str, folder: Path) -> None:
+def _log(kubectl: Kubectl) -> str:
+    """What the Job said, if there is one."""
+    found = kubectl.objects.list("job", "app.kubernetes.io/component=report")
+    return "\n".join(kubectl("logs", f"job/{each['metadata']['name']}") for each in found)
+
+
+def _copy_out(kubectl: Kubectl, command: str, folder: Path) -> None:
     """What the status says a person should type, with this cluster's kubectl."""
     words = shlex.split(command.removeprefix("kubectl "))
     target = words.pop()
     assert words.pop() == ">"
     with (folder / target).open("w") as page:
-        subprocess.run(lab.command(*words), stdout=page, check=True, timeout=60)
+        subprocess.run(kubectl.command(*words), stdout=page, check=True, timeout=300)
+
+
+@pytest.mark.full
+def test_a_claim_that_is_not_there_is_refused(reporting_lab: Lab) -> None:
+    kubectl = reporting_lab.kubectl
+    spec: dict[str, Any] = {
+        "cluster": {"brokers": 3, "config": [{"name": "min.insync.replicas", "value": "2"}]},
+        **A_LEADER_DIES,
+        "runs": {"claim": "nowhere"},
+    }
+    kubectl.apply(document("homeless", spec))
+    found = eventually(
+        lambda: kubectl.objects.there("mkx", "homeless"),
+        lambda seen: condition(seen, "Accepted").get("reason") == "ClaimNotFound",
+        seconds=TOLD_SECONDS_MAX,
+        what="it is refused",
+    )
+    assert found["status"]["phase"] == "Refused"
+    assert kubectl.objects.get("job", "homeless-run") is None

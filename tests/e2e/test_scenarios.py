@@ -18,6 +18,8 @@ from minikafka_chaos.scenario.scenario import Scenario
 from tests.e2e.chaos_lab import Lab
 from tests.e2e.machine import say
 
+pytestmark = pytest.mark.full
+
 CHOSEN = ("caveat-unclean-election", "rolling-restart")
 """Short, and with one setting each."""
 ELSEWHERE = ("demo", "kip-101-data-loss", "kip-101-divergence", "soak")

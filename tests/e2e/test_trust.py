@@ -19,11 +19,13 @@ from tests.e2e.kubectl import Kubectl, KubectlError, condition, eventually
 from tests.e2e.machine import say
 from tests.e2e.objects import Object
 
+pytestmark = pytest.mark.full
+
 FROZEN = "frozen by a test"
-TOLD_SECONDS_MAX = 180
+TOLD_SECONDS_MAX = 360
 STANDS_SECONDS = 20
 """The audit saw the second broker replaced after 5 s, the third after 10."""
-ROLL_SECONDS_MAX = 300
+ROLL_SECONDS_MAX = 900
 
 OPERATOR = {
     "get statefulsets.apps": True,
@@ -62,7 +64,7 @@ def answers(kubectl: Kubectl, account: str, questions: Mapping[str, bool]) -> di
         # A slash is a name, a subresource is an option.
         arguments = [resource, f"--subresource={sub}"] if sub in ("status", "eviction", "exec") else [what]
         command = kubectl.command("auth", "can-i", verb, *arguments, "--as", account)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TOLD_SECONDS_MAX, check=False)
         answer = done.stdout.strip()
         assert answer in ("yes", "no"), f"{question}: {done.stderr}"
         told[question] = answer == "yes"

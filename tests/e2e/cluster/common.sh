@@ -36,10 +36,12 @@ need_packages() { # NAME...
   if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
     die "these Debian packages are missing, and installing them takes root on Debian: ${missing[*]}"
   fi
-  say "installing ${missing[*]}"
-  apt-get update -qq >&2 || true # an old list may still do
-  DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends -qq "${missing[@]}" >/dev/null ||
-    die "could not install ${missing[*]} (see above)"
+  (
+    lock packages # apt does not wait for another one
+    say "installing ${missing[*]}"
+    apt-get update -qq >&2 || true # an old list may still do
+    DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends -qq "${missing[@]}" >/dev/null
+  ) || die "could not install ${missing[*]} (see above)"
 }
 
 # Installs a root of Debian bookworm with some packages into a tar archive of the cache, and prints its path.
