@@ -334,8 +334,11 @@ def _op_of(path: Path, number: int, raw: bytes) -> Op | None:
 
 
 def parse_line(raw: bytes) -> Any:
-    """The JSON of one line; raises ValueError for what is none, a name that is given twice, and NaN or Infinity."""
-    return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=_no_number)
+    """The JSON of one line; raises ValueError for what is none, a name that is given twice, NaN, Infinity and levels without end."""
+    try:
+        return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
