@@ -256,12 +256,12 @@ def tail(file: Place, size: int) -> bytes:
 
 
 def lines(file: Place) -> Iterator[str]:
-    """The lines of a text; what is no UTF-8 is replaced."""
+    """The lines of a text, which only a newline ends; what is no UTF-8 is replaced."""
     if isinstance(file, Path):
-        with file.open(encoding="utf-8", errors="replace") as local:
+        with file.open(encoding="utf-8", errors="replace", newline="\n") as local:
             yield from local
     else:
-        yield from file.read_text(errors="replace").splitlines()
+        yield from file.read_text(errors="replace").split("\n")
 
 
 def put_text(file: Place, text: str) -> None:
