@@ -122,8 +122,8 @@ def _zone(name: str | None) -> ZoneInfo:
 def times(spec: ScheduleSpec, uid: str, begin: datetime, after: datetime) -> Iterator[datetime]:
     """Yield the schedule's times after one of them (or after any other moment); ``begin`` is when it was made.
 
-    Each is later than ``after`` and than the one before it, whatever yields them: where clocks are put back, cronsim answers with a
-    wall-clock time of the hour that has passed.
+    Each is later than ``after`` and than the one before it, whatever yields them: where clocks are put back, cronsim answers with
+    a wall-clock time of the hour that has passed.
     """
     for when in _by_cron(spec, after) if spec.cron is not None else _by_interval(spec, uid, begin, after):
         if when > after:

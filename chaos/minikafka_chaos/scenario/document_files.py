@@ -88,7 +88,10 @@ def _check(root: yaml.Node, origin: str) -> None:
             _check_keys(node, path, origin)
             waiting += [(value, _below(path, key), depth + 1) for key, value in node.value]
         elif isinstance(node, yaml.SequenceNode):
-            waiting += [(value, f"{path}.{number}" if path else str(number), depth + 1) for number, value in enumerate(node.value)]
+            waiting += [
+                (value, f"{path}.{number}" if path else str(number), depth + 1)
+                for number, value in enumerate(node.value)
+            ]
 
 
 def _check_keys(node: yaml.MappingNode, path: str, origin: str) -> None:

@@ -54,7 +54,20 @@ def test_a_page_that_is_none_is_a_failed_scrape() -> None:
 def test_any_name_of_a_group_leaves_the_page_readable() -> None:
     """Each of these characters ends a line to somebody (str.splitlines, Java); in the text format only a newline does."""
     stats = BrokerStats()
-    names = ["\n", "\r", "\r\n", *"\v\f\x1c\x1d\x1e\x85\u2028\u2029", "\x00", "\\", '"', "\\n", "} 1", "# HELP x", " ", "\U0001f600"]
+    names = [
+        "\n",
+        "\r",
+        "\r\n",
+        *"\v\f\x1c\x1d\x1e\x85\u2028\u2029",
+        "\x00",
+        "\\",
+        '"',
+        "\\n",
+        "} 1",
+        "# HELP x",
+        " ",
+        "\U0001f600",
+    ]
     groups = [f"a{name}b" for name in names] + names
     stats.group_members = {group: number for number, group in enumerate(groups)}
     samples = parse_metrics(BrokerCollector(stats, lambda: []).render().decode())

@@ -59,7 +59,9 @@ class TestTimes:
         spec = spec_of(schedule(cron=cron, timeZone=zone))
         clock, begin = ZoneInfo(zone), datetime(2026, 1, 1, tzinfo=UTC)
         days = [begin + timedelta(days=n) for n in range(365)]
-        changes = [day for day in days if day.astimezone(clock).dst() != (day + timedelta(days=1)).astimezone(clock).dst()]
+        changes = [
+            day for day in days if day.astimezone(clock).dst() != (day + timedelta(days=1)).astimezone(clock).dst()
+        ]
         assert len(changes) == 2
         for day in changes:
             foretold = list(islice(times(spec, "u-1", begin, day), 80))
