@@ -346,12 +346,13 @@ def _in_words(where: StorePath) -> Iterator[None]:
     from py4j.protocol import Py4JError, Py4JJavaError
 
     try:
-        yield
-    except Py4JJavaError as error:
-        causes = _causes(error.java_exception)
-        if causes[0].startswith("java.io.FileNotFoundException"):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(where)) from error
-        raise StoreFailed(_advice(where, causes)) from error
+        try:
+            yield
+        except Py4JJavaError as error:
+            causes = _causes(error.java_exception)  # asks the JVM, as does what follows
+            if causes[0].startswith("java.io.FileNotFoundException"):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(where)) from error
+            raise StoreFailed(_advice(where, causes)) from error
     except (Py4JError, ConnectionError) as error:
         raise StoreFailed(f"{where}: Spark's JVM ended while it was asked") from error
 
