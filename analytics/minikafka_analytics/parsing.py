@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from minikafka_analytics.paths import literally, read_as
+from minikafka_analytics.paths import read_as, reader
 from minikafka_analytics.run_folder import RunFolder
 from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, INTS, METRICS_READ, SAMPLES, UP, Landed, Reason
 from minikafka_analytics.stores import Place, below
@@ -209,8 +209,8 @@ def _lines(spark: SparkSession, files: Sequence[Source]) -> DataFrame:
 
 def _text(spark: SparkSession, files: Sequence[Source], *more: str) -> DataFrame:
     """All lines with their place: of one file it counts from 0, in the first of the parts in which Spark reads it."""
-    read = spark.read.text([literally(spark, each.path) for each in files])
-    return read.selectExpr("monotonically_increasing_id() AS place", "value AS text", *more)
+    read, names = reader(spark, [each.path for each in files])
+    return read.text(names).selectExpr("monotonically_increasing_id() AS place", "value AS text", *more)
 
 
 def _columns(table: Landed, without: frozenset[str] | set[str] = frozenset()) -> list[str]:
