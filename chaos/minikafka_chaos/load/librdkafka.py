@@ -11,7 +11,7 @@ from minikafka_chaos.record.history import FAIL, INFO, OK
 
 RECONNECT_BACKOFF_MS = 50
 RECONNECT_BACKOFF_MAX_MS = 200
-"""With librdkafka's default of 10 s a client stands still for as long when a broker that has just come back is the next to lead."""
+"""With librdkafka's default of 10 s a client stands still for as long when a broker that has just come back leads next."""
 
 HEARTBEATS_A_SESSION = 6
 
