@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.apiserver.charts import refused, rendered
 
@@ -59,6 +60,28 @@ def test_a_probe_has_time_on_a_busy_node(chart: Path) -> None:
     for document in rendered("release", chart, "there", *WIDEST.get(chart.name, [])):
         for probe in probes(document):
             assert probe.get("timeoutSeconds", 1) >= (10 if "exec" in probe else 5), probe
+
+
+@pytest.mark.parametrize("chart", ["minikafka-operator", "minikafka-chaos"])
+def test_roles_of_kubernetes_take_in_all_kinds(chart: str) -> None:
+    """Whoever may view or edit a namespace may do so with what is MiniKafka's there, and no more; nobody, where that is off."""
+    folder = next(one for one in CHARTS if one.name == chart)
+    made = rendered("release", folder, "there", "--set=crds.install=false")
+    kinds = {yaml.safe_load(file.read_text())["spec"]["names"]["plural"] for file in folder.glob("files/crds/*.yaml")}
+    verbs: dict[str, dict[str, set[str]]] = {}
+    for role in (one for one in made if one["kind"] == "ClusterRole"):
+        for label in (one for one in role["metadata"]["labels"] if "/aggregate-to-" in one):
+            for rule in role["rules"]:
+                assert rule["apiGroups"] == ["minikafka.dev"]
+                for kind in rule["resources"]:
+                    verbs.setdefault(label.rpartition("-")[2], {}).setdefault(kind, set()).update(rule["verbs"])
+    reading, writing = {"get", "list", "watch"}, {"create", "update", "patch", "delete", "deletecollection"}
+    assert verbs["view"] == dict.fromkeys(kinds, reading)
+    for role in ("edit", "admin"):
+        assert {kind: verbs[role][kind] for kind in kinds} == dict.fromkeys(kinds, reading | writing)
+        assert set(verbs[role]) - kinds <= {"minikafkaclusters/scale"}
+    off = rendered("release", folder, "there", "--set=crds.install=false", "--set=rbac.aggregate=false")
+    assert not [one for one in off if "aggregate-to" in str(one)]
 
 
 WORDS = {"a word": "lab", "a number": "2024", "a truth": "true"}
