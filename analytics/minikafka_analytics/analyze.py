@@ -87,7 +87,7 @@ def _analyze(
         ThreadPoolExecutor(1) as beside,
         executors_like_this_pod(master, settings, [paths.parquet, *(run.path for run in runs)]) as (where, chosen),
         start(where, chosen, size) as spark,
-        in_one_line(out, spilling_to(spark)),
+        in_one_line(out, partial(spilling_to, spark)),
         _for_steps(paths.parquet, master) as folder,
         Steps(folder, small) as steps,
         Questions(steps) as ask,
@@ -135,7 +135,7 @@ def _judge(run_dirs: Sequence[Place], scratch: Path, master: str, settings: Mapp
     small = of_few_bytes(size)
     with (
         spark_session(master, settings, size) as spark,
-        in_one_line(scratch, spilling_to(spark)),
+        in_one_line(scratch, partial(spilling_to, spark)),
         Steps(scratch, small) as steps,
         Questions(steps) as ask,
         cancelling(spark),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka import __version__
@@ -63,7 +64,7 @@ def _compared(
     with (
         executors_like_this_pod(master, settings, [out, *kept]) as (where, chosen),
         spark_session(where, chosen, sum(path.stat().st_size for path in paths)) as spark,
-        in_one_line(out, spilling_to(spark)),
+        in_one_line(out, partial(spilling_to, spark)),
     ):
         told = reports.read(spark, paths)
         each, times = reports.runs(told).cache(), reports.times(told).cache()

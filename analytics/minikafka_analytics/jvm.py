@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 from minikafka_analytics.java import Java
 
@@ -27,6 +28,7 @@ DIED = 'Exception in thread "main"'
 NO_MEMORY = "There is insufficient memory for the Java Runtime Environment to continue"
 
 SECONDS_TO_ANSWER = 180.0  # from its launch; some seconds, many on a busy machine
+SECONDS_TO_VANISH = 60.0  # from the end of its connections; a moment, longer with much memory to give back
 SECONDS_TO_END = 120.0  # a JVM that leaves a class archive takes some seconds, many on a busy machine
 
 
@@ -115,6 +117,33 @@ def is_alive() -> bool:
         return False
 
 
+def how_it_ended() -> str | None:
+    """How the JVM that this process uses has ended; None while it answers, and where there is none.
+
+    It is the process that is asked, for the call that meets a dead JVM may fail in any way: a refused connection, an empty
+    answer, an attribute that is not there.
+    """
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return None
+    process = getattr(gateway, "proc", None)
+    if (process is None or process.poll() is None) and is_alive():
+        return None
+    try:
+        code = (
+            None if process is None else process.wait(SECONDS_TO_VANISH)
+        )  # it is gone some time after its connections
+    except TimeoutExpired:
+        code = None
+    if code is None:
+        return "it does not answer"
+    if code == -signal.SIGKILL:
+        return "killed by SIGKILL, as the kernel does where memory is short"
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
 def end() -> None:
     """Ends the JVM that `SparkSession.stop` leaves behind: a second session may take other settings, and no process stays."""
     from pyspark import SparkContext
@@ -147,6 +176,9 @@ def _last_words(said: Path, error: Exception) -> str:
         return f"the disk is full: free some space in {said.parent}, where Spark keeps what is temporary (TMPDIR moves that)"
     why = next((after for line, after in pairwise(lines) if line == NO_JVM), None)
     errors = [line for line in lines if line.lower().startswith(("error", "exception", "caused by", "fatal"))]
+    ended = how_it_ended() if not (why or errors) else None
+    if ended is not None:
+        return f"its JVM ended: {ended}"
     return why or (errors or [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__])[0]
 
 

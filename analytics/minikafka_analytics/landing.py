@@ -14,7 +14,7 @@ from minikafka_analytics import manifest as manifests
 from minikafka_analytics.archive import GENERATED_BYTES
 from minikafka_analytics.manifest import Manifest
 from minikafka_analytics.parsing import Source, columns_of, refused, sources, typed
-from minikafka_analytics.paths import literally, uri, with_names
+from minikafka_analytics.paths import reader, uri, with_names
 from minikafka_analytics.run_folder import NoRun, RunFolder
 from minikafka_analytics.schemas import QUARANTINE, QUARANTINED, TABLES, Landed
 from minikafka_analytics.session import generating
@@ -132,8 +132,9 @@ def load(spark: SparkSession, table: Landed, out: Place, folders: Sequence[Place
         nothing = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in columns.items())
         return spark.sql(f"SELECT {nothing} WHERE false")
     schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
-    reader = spark.read.schema(schema).option("basePath", uri(spark, out / table.name))
-    return with_names(reader.parquet(*(literally(spark, folder) for folder in folders)), out, "run", "file")
+    read, names = reader(spark, folders)
+    rows = read.schema(schema).option("basePath", uri(spark, out / table.name)).parquet(*names)
+    return with_names(rows, out, "run", "file")
 
 
 def answers(landed: Mapping[str, Sequence[Manifest]]) -> dict[str, list[Record]]:
@@ -189,6 +190,7 @@ def _by_reason(spark: SparkSession, quarantine: Place) -> dict[str, dict[str, An
     from pyspark.sql import functions as F
 
     figures = ("count(*) AS lines", "min(line) AS first", f"left(min_by(text, line), {LONGEST_EXAMPLE}) AS example")
-    rows = spark.read.schema(QUARANTINED).parquet(literally(spark, quarantine)).groupBy("reason")
+    read, names = reader(spark, [quarantine])
+    rows = read.schema(QUARANTINED).parquet(*names).groupBy("reason")
     found = rows.agg(*map(F.expr, figures)).orderBy("reason").collect()
     return {row["reason"]: {name: row[name] for name in ("lines", "first", "example")} for row in found}

@@ -274,5 +274,5 @@ def _spark_defaults() -> dict[str, str]:
     path = Path(folder) / "spark-defaults.conf"
     if not folder or not path.is_file():
         return {}
-    lines = (line.split(None, 1) for line in path.read_text(encoding="utf-8").splitlines())
+    lines = (line.split(None, 1) for line in path.read_text(encoding="utf-8").split("\n"))
     return {words[0]: words[1].strip() for words in lines if len(words) == 2 and not words[0].startswith("#")}

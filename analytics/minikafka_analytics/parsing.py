@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from minikafka_analytics.paths import literally, read_as
+from minikafka_analytics.paths import read_as, reader
 from minikafka_analytics.run_folder import RunFolder
 from minikafka_analytics.schemas import EVENT_FIELDS, EVENTS, INTS, METRICS_READ, SAMPLES, UP, Landed, Reason
 from minikafka_analytics.stores import Place, below
@@ -30,6 +30,11 @@ LABELS = (
     f"map_from_arrays(regexp_extract_all(label, r{A_LABEL}, 1), regexp_extract_all(label, r{A_LABEL}, 2)), "
     "from_json(label, 'MAP<STRING, STRING>'))"
 )
+HALF_A_PAIR = (
+    r"(instr(text, r'\u') > 0 AND "
+    r"regexp_replace(text, r'\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', '') RLIKE r'\\u[dD][89a-fA-F]')"
+)
+"""Half a surrogate pair, which JSON can say and no text has: what is left of its escapes without backslashes and whole pairs."""
 OF_NO_TEXT = "'-', '{', '[', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'"
 A_TIMESTAMP = "timestamp_micros(CAST({} * 1e6 AS BIGINT))"
 LONGEST_TEXT = 500  # characters kept of a line that cannot be read: enough to recognise it
@@ -131,7 +136,7 @@ def _reason(table: Landed) -> str:
     more_opened = "length(replace(text, '}', '')) > length(replace(text, '{', ''))"
     another_type = f"line._corrupt IS NOT NULL {_not_text(table)}"
     return (
-        f"CASE WHEN try_validate_utf8(text) IS NULL THEN '{Reason.NOT_TEXT}' "
+        f"CASE WHEN try_validate_utf8(text) IS NULL OR {HALF_A_PAIR} THEN '{Reason.NOT_TEXT}' "
         f"WHEN {objects} IS NULL AND ltrim(text) LIKE '{{%' AND {more_opened} THEN '{Reason.TRUNCATED}' "
         f"WHEN coalesce({objects}, 0) <> 1 OR NOT ltrim(text) LIKE '{{%' THEN '{Reason.FOREIGN}' "
         f"WHEN {another_type} THEN '{Reason.WRONG_TYPE}' ELSE '{Reason.OUT_OF_BOUNDS}' END"
@@ -160,7 +165,7 @@ def _not_whole(table: Landed) -> str:
     # An object whose one closing brace is the last letter has nothing behind it; the others are read a second time.
     one = "(instr(text, '}') = length(text) OR coalesce(json_array_length(concat('[', text, ']')) = 1, false))"
     # `is_valid_utf8` looks its method up for each line where expressions are interpreted.
-    return f"OR NOT {one} OR try_validate_utf8(text) IS NULL {_not_text(table)}"
+    return f"OR NOT {one} OR try_validate_utf8(text) IS NULL OR {HALF_A_PAIR} {_not_text(table)}"
 
 
 def _not_text(table: Landed) -> str:
@@ -204,8 +209,8 @@ def _lines(spark: SparkSession, files: Sequence[Source]) -> DataFrame:
 
 def _text(spark: SparkSession, files: Sequence[Source], *more: str) -> DataFrame:
     """All lines with their place: of one file it counts from 0, in the first of the parts in which Spark reads it."""
-    read = spark.read.text([literally(spark, each.path) for each in files])
-    return read.selectExpr("monotonically_increasing_id() AS place", "value AS text", *more)
+    read, names = reader(spark, [each.path for each in files])
+    return read.text(names).selectExpr("monotonically_increasing_id() AS place", "value AS text", *more)
 
 
 def _columns(table: Landed, without: frozenset[str] | set[str] = frozenset()) -> list[str]:

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from minikafka_analytics.stores import Place, StorePath, in_store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 PREFIX_SETTING: Final = "spark.minikafka.files"
 """Of a Spark session: what stands before a path that driver and executors read; without it `file://`."""
 HERE: Final = "file://"
+_OF_PATTERNS: Final = r"[]{}*?\\"
+_LOOK_FOR_PATTERNS: Final = "__globPaths__"
+"""Spark's own option for the paths of tables, which no user of Spark has written as a pattern."""
 _SPELT = re.compile(r"[^A-Za-z0-9/._=-]")
 _ESCAPE = re.compile(rb"~([0-9A-F]{2})")
 
@@ -56,13 +59,23 @@ def read_as(spark: SparkSession, path: Place) -> str:
     return str(java.org.apache.hadoop.fs.Path(named).toUri().toString())
 
 
-def literally(spark: SparkSession, path: Place) -> str:
-    """A path in which Hadoop finds no pattern to expand."""
-    if isinstance(path, Path) and prefix(spark) != HERE:
-        return uri(spark, path)
-    return ("" if in_store(path) else HERE) + "".join(
-        "\\" + letter if letter in r"[]{}*?\\" else letter for letter in str(path)
-    )
+def reader(spark: SparkSession, paths: Iterable[Place]) -> tuple[DataFrameReader, list[str]]:
+    """A reader, and these paths for it, in which Hadoop finds no pattern to expand.
+
+    Letters of patterns are escaped. But where it looks for patterns Hadoop takes what stands before a colon in a name for a
+    scheme (HADOOP-14217), so where a path has both Spark is told not to look. That is not for all, for then it takes as many
+    paths as the square of those that have letters of patterns.
+    """
+    plain = [uri(spark, path) for path in paths]
+    if any(":" in name.partition("://")[2] and _has_pattern(name) for name in plain):
+        return spark.read.option(_LOOK_FOR_PATTERNS, "false"), plain
+    return spark.read, [
+        "".join("\\" + letter if letter in _OF_PATTERNS else letter for letter in name) for name in plain
+    ]
+
+
+def _has_pattern(name: str) -> bool:
+    return any(letter in name for letter in _OF_PATTERNS)
 
 
 def with_names(rows: DataFrame, where: Place, *columns: str) -> DataFrame:

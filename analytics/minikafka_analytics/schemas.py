@@ -62,7 +62,7 @@ QUARANTINED = "line BIGINT, reason STRING, text STRING"
 class Reason(StrEnum):
     """Why a line is in quarantine. The first that fits is told."""
 
-    NOT_TEXT = "not text"  # bytes that are no UTF-8
+    NOT_TEXT = "not text"  # bytes that are no UTF-8, half a surrogate pair
     TRUNCATED = "truncated"  # an object that ends before it is closed: its writer died, or the file is still written
     FOREIGN = "foreign"  # no JSON object, or more than one: another program's words
     WRONG_TYPE = "wrong type"  # a field holds a value of another type than is declared

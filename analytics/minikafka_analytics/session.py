@@ -34,6 +34,7 @@ from minikafka_analytics.spark_settings import (
     small,
 )
 from minikafka_analytics.stores import Place, in_store
+from minikafka_analytics.trouble import while_it_lives
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,8 +104,9 @@ def spark_session(
                     if started:
                         jvm.launch({"spark.master": small(master), **told}, place / OUTPUT)
                     session = builder.getOrCreate()
-                session.sparkContext.setLogLevel("ERROR")
-                yield session
+                    session.sparkContext.setLogLevel("ERROR")
+                with while_it_lives():
+                    yield session
             finally:
                 if session is not None:
                     # A JVM that has died cannot be stopped, and what killed it is being raised.
@@ -156,7 +158,8 @@ def reached(places: Sequence[Place], master: str, settings: Mapping[str, str] | 
                 with jvm.starting(java, scratch / OUTPUT):
                     jvm.launch(chosen | dict(settings or {}), scratch / OUTPUT)
                 _reaches.append(_Reach(scratch))
-                yield
+                with while_it_lives():
+                    yield
             finally:
                 _reaches.clear()
                 jvm.end()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from minikafka_analytics.paths import literally, uri
+from minikafka_analytics.paths import reader, uri
 from minikafka_analytics.scratch import ScratchFolder
 from minikafka_analytics.spark_settings import is_one_process
 from minikafka_analytics.sql import forget, name
@@ -71,7 +71,8 @@ class Steps:
             return self._name(frame.localCheckpoint())
         path = self._folder / step
         frame.write.parquet(uri(spark, path))
-        return self.whole(spark.read.schema(frame.schema).parquet(literally(spark, path)))
+        read, names = reader(spark, [path])
+        return self.whole(read.schema(frame.schema).parquet(*names))
 
     def whole(self, frame: DataFrame) -> DataFrame:
         """A table that was read: in one partition when the run is small, so that nothing after it is shuffled."""

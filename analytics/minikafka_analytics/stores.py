@@ -256,12 +256,12 @@ def tail(file: Place, size: int) -> bytes:
 
 
 def lines(file: Place) -> Iterator[str]:
-    """The lines of a text; what is no UTF-8 is replaced."""
+    """The lines of a text, which only a newline ends; what is no UTF-8 is replaced."""
     if isinstance(file, Path):
-        with file.open(encoding="utf-8", errors="replace") as local:
+        with file.open(encoding="utf-8", errors="replace", newline="\n") as local:
             yield from local
     else:
-        yield from file.read_text(errors="replace").splitlines()
+        yield from file.read_text(errors="replace").split("\n")
 
 
 def put_text(file: Place, text: str) -> None:
@@ -346,12 +346,13 @@ def _in_words(where: StorePath) -> Iterator[None]:
     from py4j.protocol import Py4JError, Py4JJavaError
 
     try:
-        yield
-    except Py4JJavaError as error:
-        causes = _causes(error.java_exception)
-        if causes[0].startswith("java.io.FileNotFoundException"):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(where)) from error
-        raise StoreFailed(_advice(where, causes)) from error
+        try:
+            yield
+        except Py4JJavaError as error:
+            causes = _causes(error.java_exception)  # asks the JVM, as does what follows
+            if causes[0].startswith("java.io.FileNotFoundException"):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(where)) from error
+            raise StoreFailed(_advice(where, causes)) from error
     except (Py4JError, ConnectionError) as error:
         raise StoreFailed(f"{where}: Spark's JVM ended while it was asked") from error
 

@@ -26,7 +26,10 @@ def read(text: str | None) -> Terms:
     """The terms of a run from the last line of kind claims in its journal; `text` is None without one."""
     if text is None:
         return Terms(False, True)
-    line = json.loads(text)
+    try:
+        line = json.loads(text)
+    except RecursionError:
+        return Terms(True, False)
     lists = [line.get("claims"), line.get("problems"), line.get("files", [])]
     if not all(isinstance(each, list) for each in lists) or not all(_claim(each) for each in lists[0]):
         return Terms(True, False)

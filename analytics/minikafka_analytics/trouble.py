@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from minikafka_analytics import jvm
 from minikafka_analytics.stores import Place
 
 LONGEST_CAUSE = 300  # characters of what Spark said, for a failure that is none of the known ones
@@ -25,7 +26,7 @@ EXECUTORS_LOST = (
     "(--conf spark.executor.memory=4g, spark.executor.memoryOverhead=1g)"
 )
 FETCH_FAILED = "executors could not read each other's shuffle files: see the cluster's logs and its network"
-JVM_GONE = "Spark's JVM ended while it worked (killed, or out of memory): try --conf spark.driver.memory=4g"
+JVM_GONE = "Spark's JVM ended while it worked ({}): try --conf spark.driver.memory=4g, or analyse fewer runs at once"
 
 
 class SparkFailed(RuntimeError):
@@ -33,11 +34,12 @@ class SparkFailed(RuntimeError):
 
 
 @contextmanager
-def in_one_line(out: Place, scratch: Path | None = None) -> Iterator[None]:
-    """Turns whatever Spark raises into SparkFailed. JavaMissing and SparkDidNotStart say what to do by themselves.
+def in_one_line(out: Place, spilling: Callable[[], Path | None] = lambda: None) -> Iterator[None]:
+    """Turns whatever Spark raises, and all that is raised when its JVM has ended, into SparkFailed. JavaMissing and
+    SparkDidNotStart say what to do by themselves.
 
-    `out` is where the analysis writes, `scratch` where Spark spills to. PySpark's own log of exceptions, which repeats the stack
-    trace on standard error, is switched off meanwhile; py4j writes to the root logger, too.
+    `out` is where the analysis writes, `spilling` tells where Spark spills to. PySpark's own log of exceptions, which repeats the
+    stack trace on standard error, is switched off meanwhile; py4j writes to the root logger, too.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -46,17 +48,36 @@ def in_one_line(out: Place, scratch: Path | None = None) -> Iterator[None]:
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)
+    scratch = None
     try:
+        scratch = spilling()
         yield
-    except (PySparkException, Py4JError, ConnectionError) as error:
-        raise SparkFailed(advice(_text(error), out, scratch)) from error
+    except Exception as error:
+        ended = jvm.how_it_ended()
+        if ended is None and not isinstance(error, PySparkException | Py4JError | ConnectionError):
+            raise
+        raise SparkFailed(advice(_text(error), out, scratch, ended)) from error
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
 
-def advice(text: str, out: Place, scratch: Path | None = None) -> str:
-    """One line for the text of a failure."""
+@contextmanager
+def while_it_lives() -> Iterator[None]:
+    """Turns all that is raised when Spark's JVM has ended into SparkFailed: which call has met that tells nothing."""
+    try:
+        yield
+    except SparkFailed:
+        raise
+    except Exception as error:
+        ended = jvm.how_it_ended()
+        if ended is None:
+            raise
+        raise SparkFailed(JVM_GONE.format(ended)) from error
+
+
+def advice(text: str, out: Place, scratch: Path | None = None, ended: str | None = None) -> str:
+    """One line for the text of a failure. `ended`: how the JVM has ended; None while it lives."""
     if "maxResultSize" in text:
         return RESULT_TOO_LARGE
     if "No space left on device" in text or "Disk quota exceeded" in text:
@@ -71,23 +92,19 @@ def advice(text: str, out: Place, scratch: Path | None = None) -> str:
     denied = re.search(r"(?:AccessControlException|AccessDeniedException|Permission denied)[^\n]*", text)
     if denied:
         return f"Spark may not write in {out}: {denied.group()[:LONGEST_CAUSE]}"
-    if not text or re.search(
-        r"Answer from Java side is empty|Connection refused|Connection reset|Py4JNetworkError", text
-    ):
-        return JVM_GONE
+    if ended is not None:
+        return JVM_GONE.format(ended)
     return f"Spark failed: {_cause(text)}"
 
 
 def _text(error: BaseException) -> str:
     """All that is known of a failure: its own words and its Java causes, down to the first."""
-    from py4j.protocol import Py4JError
-
     parts: list[str] = []
     seen: BaseException | None = error
     while seen is not None:
         try:
             parts.append(f"{type(seen).__name__}: {seen}")
-        except (Py4JError, ConnectionError) as gone:  # PySpark asks the JVM for the words
+        except Exception as gone:  # PySpark asks the JVM for the words
             parts.append(f"Py4JNetworkError: {gone}")
         parts += [text for text in (getattr(seen, "_stackTrace", None), getattr(seen, "_desc", None)) if text]
         seen = seen.__cause__ or seen.__context__

@@ -581,7 +581,7 @@ class TestChart:
         assert "prometheusUrls" in refused("op", CHART, "prometheusUrls={file:///etc/passwd}")
 
     def test_roles_in_each_namespace_and_nothing_for_the_whole_cluster(self) -> None:
-        made = template("op", "--set=watch.namespaces={a,b}")
+        made = template("op", "--set=watch.namespaces={a,b}", "--set=rbac.aggregate=false")
         roles = sorted((one["metadata"]["namespace"], one["metadata"]["name"]) for one in made if one["kind"] == "Role")
         assert roles == [("a", "op"), ("a", "op-runner"), ("b", "op"), ("b", "op-runner"), ("op", "op-leader")]
         assert not [one for one in made if one["kind"].startswith("ClusterRole")]

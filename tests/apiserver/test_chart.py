@@ -96,7 +96,7 @@ def test_kustomize(plane: ControlPlane, folder: str) -> None:
 
 
 def test_namespaced_has_nothing_cluster_wide() -> None:
-    options = ["--set=watch.namespaces={a,b}", "--set=crds.install=false,rbac.clusterReader=false"]
+    options = ["--set=watch.namespaces={a,b}", "--set=crds.install=false,rbac.clusterReader=false,rbac.aggregate=false"]
     documents = template(*options, "--set=admissionPolicy.create=false")
     assert not [kind for kind in kinds(documents) if kind.startswith(("Cluster", "CustomResource", "Validating"))]
     assert {d["metadata"]["namespace"] for d in documents if d["kind"] == "Role"} >= {"a", "b"}
@@ -106,7 +106,7 @@ def test_namespaced_has_nothing_cluster_wide() -> None:
 
 
 def test_by_default_it_looks_after_its_own_namespace() -> None:
-    documents = template()
+    documents = template("--set=rbac.aggregate=false")
     (deployment,) = [document for document in documents if document["kind"] == "Deployment"]
     assert "--namespace=op" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     assert {d["metadata"]["namespace"] for d in documents if d["kind"] == "Role"} == {"op"}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.apiserver.charts import rendered
+from tests.apiserver.charts import refused, rendered
 
 CHARTS = sorted(file.parent for file in (Path(__file__).parents[2] / "charts").glob("*/Chart.yaml"))
 WIDEST = {
@@ -57,3 +60,116 @@ def test_a_probe_has_time_on_a_busy_node(chart: Path) -> None:
     for document in rendered("release", chart, "there", *WIDEST.get(chart.name, [])):
         for probe in probes(document):
             assert probe.get("timeoutSeconds", 1) >= (10 if "exec" in probe else 5), probe
+
+
+@pytest.mark.parametrize("chart", ["minikafka-operator", "minikafka-chaos"])
+def test_roles_of_kubernetes_take_in_all_kinds(chart: str) -> None:
+    """Whoever may view or edit a namespace may do so with what is MiniKafka's there, and no more; nobody, where that is off."""
+    folder = next(one for one in CHARTS if one.name == chart)
+    made = rendered("release", folder, "there", "--set=crds.install=false")
+    kinds = {yaml.safe_load(file.read_text())["spec"]["names"]["plural"] for file in folder.glob("files/crds/*.yaml")}
+    verbs: dict[str, dict[str, set[str]]] = {}
+    for role in (one for one in made if one["kind"] == "ClusterRole"):
+        for label in (one for one in role["metadata"]["labels"] if "/aggregate-to-" in one):
+            for rule in role["rules"]:
+                assert rule["apiGroups"] == ["minikafka.dev"]
+                for kind in rule["resources"]:
+                    verbs.setdefault(label.rpartition("-")[2], {}).setdefault(kind, set()).update(rule["verbs"])
+    reading, writing = {"get", "list", "watch"}, {"create", "update", "patch", "delete", "deletecollection"}
+    assert verbs["view"] == dict.fromkeys(kinds, reading)
+    for role in ("edit", "admin"):
+        assert {kind: verbs[role][kind] for kind in kinds} == dict.fromkeys(kinds, reading | writing)
+        assert set(verbs[role]) - kinds <= {"minikafkaclusters/scale"}
+    off = rendered("release", folder, "there", "--set=crds.install=false", "--set=rbac.aggregate=false")
+    assert not [one for one in off if "aggregate-to" in str(one)]
+
+
+WORDS = {"a word": "lab", "a number": "2024", "a truth": "true"}
+"""What a name may be; some are something else to YAML. PyYAML does not take 1e3 for a number, as helm does."""
+
+
+def filled(schema: dict[str, Any], word: str) -> Any:
+    """A value of this schema with the word for every text that may be any word, and all switched on; None: the chart's own."""
+    kind = schema.get("type")
+    if kind == "string":
+        return word if all(re.search(schema.get("pattern", ""), each) for each in WORDS.values()) else None
+    if kind == "boolean":
+        return True
+    if kind == "array":
+        item = filled(schema["items"], word)
+        return None if item is None else [item]
+    if kind == "object" and schema.get("additionalProperties") == {"type": "string"}:
+        return {"key": word}
+    made = {name: filled(part, word) for name, part in schema.get("properties", {}).items()}
+    return {name: part for name, part in made.items() if part is not None} or None
+
+
+def shape(node: Any) -> Any:
+    """An object with the type of each value in its place."""
+    if isinstance(node, dict):
+        return {key: shape(value) for key, value in node.items()}
+    return [shape(each) for each in node] if isinstance(node, list) else type(node).__name__
+
+
+def filled_chart(chart: Path, word: str, folder: Path) -> list[dict[str, Any]]:
+    """What it makes where everything that has a name is called like this."""
+    schema = json.loads((chart / "values.schema.json").read_text())
+    values = filled(schema, word)
+    if chart.name == "minikafka-operator":
+        values["watch"].pop("allNamespaces")  # not beside namespaces
+    if chart.name == "minikafka-chaos-network":
+        values["namespaces"] = [f"{word}-brokers"]  # not the release's own
+    file = folder / f"{word}.json"
+    file.write_text(json.dumps(values))
+    made = rendered(word, chart, word, f"--values={file}")
+    if chart.name == "minikafka-monitoring":
+        made += rendered(word, chart, word, f"--values={file}", "--set=mode=operator,prometheus.discovery=kubernetes")
+    return made
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_a_name_is_text_whatever_yaml_would_make_of_it(chart: Path, tmp_path: Path) -> None:
+    """A release may be called like a year, a short git hash or a truth value, and so may a namespace, a claim, an account."""
+    word, *others = (filled_chart(chart, word, tmp_path) for word in WORDS.values())
+    assert all(shape(other) == shape(word) for other in others)
+    services = [one["metadata"]["name"] for other in others for one in other if one["kind"] == "Service"]
+    assert all(name[0].isalpha() for name in services), "a Service's name begins with a letter"
+
+
+def images(node: Any) -> Iterator[str]:
+    """Every reference of an image in an object: of containers, and in what programs are told."""
+    if isinstance(node, dict):
+        if "image" in node:
+            yield node["image"]
+        yield from (each["value"] for each in node.get("env", ()) if each["name"].endswith("_IMAGE"))
+        yield from (each.partition("=")[2] for each in node.get("args", ()) if "-image=" in str(each))
+        for each in node.values():
+            yield from images(each)
+    elif isinstance(node, list):
+        for each in node:
+            yield from images(each)
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_an_image_may_be_given_by_its_digest(chart: Path) -> None:
+    digest = f"sha256:{'0a' * 32}"
+    schema = json.loads((chart / "values.schema.json").read_text())["properties"]
+    places = [name for name in ("image", "brokerImage") if name in schema]
+    places += [
+        f"{name}.image" for name in ("report", "prometheus") if "image" in schema.get(name, {}).get("properties", {})
+    ]
+    extra = {"minikafka-analytics": ["--set=run.name=x"], "minikafka-chaos": ["--set=report.enabled=true"]}
+    options = [*WIDEST.get(chart.name, []), *extra.get(chart.name, [])]
+    assert places
+    found = set(
+        images(rendered("release", chart, "there", *options, *(f"--set={place}.digest={digest}" for place in places)))
+    )
+    assert len(found) == len(places) and all(re.fullmatch(rf"[a-z/-]+@{digest}", each) for each in found)
+    found = set(
+        images(rendered("release", chart, "there", *options, *(f"--set={place}.tag=v1@{digest}" for place in places)))
+    )
+    assert all(re.fullmatch(rf"[a-z/-]+:v1@{digest}", each) for each in found)
+    for place in places:
+        assert place.rpartition(".")[2] in refused("release", chart, f"{place}.digest=sha256:0a")
+        assert "tag" in refused("release", chart, f"{place}.tag={digest}")
+        assert "repository" in refused("release", chart, f"{place}.repository=x@{digest}")

@@ -50,6 +50,14 @@ class TestClusters:
             (BALANCER, "spec.listeners.external.bootstrapNodePort and firstBrokerNodePort need type NodePort"),
             (CLASH, "spec.listeners.external.bootstrapNodePort must not be one of the brokers' ports"),
             ({"rack": {}}, "spec.rack.topologyKey: Required value"),
+            (
+                {"brokers": {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1024Mi"}}}},
+                "spec.brokers.resources.requests.memory must be at most spec.brokers.resources.limits.memory",
+            ),
+            (
+                {"brokers": {"resources": {"requests": {"cpu": 3}, "limits": {"cpu": "2500m"}}}},
+                "spec.brokers.resources.requests.cpu must be at most spec.brokers.resources.limits.cpu",
+            ),
             ({"storrage": {}}, ".spec.storrage: field not declared in schema"),
         ],
         ids=lambda value: json.dumps(value)[:40] if isinstance(value, dict) else "",
@@ -76,6 +84,9 @@ class TestClusters:
                 "spec.storage.storageClassName cannot be changed",
             ),
             ({}, {"flightRecorder": {"type": "PersistentClaim"}}, "spec.flightRecorder.type cannot be changed"),
+            ({"config": {"num.partitions": "3"}}, {"config": {}}, ""),  # server-side apply makes null of it
+            ({"brokers": {"nodeSelector": {"a": "b"}}}, {"brokers": {"nodeSelector": {}}}, ""),
+            ({"brokers": {"resources": {"requests": {"cpu": 1}}}}, {"brokers": {"resources": {}}}, ""),
             ({}, {"storage": {"deleteClaim": True}, "unflushedVolume": {}, "brokers": {"replicas": 9}}, ""),
         ],
         ids=str,
@@ -139,6 +150,7 @@ class TestTopics:
     @pytest.mark.parametrize(
         ("before", "after", "says"),
         [
+            ({"config": {"retention.ms": "1"}}, {"config": {}}, ""),
             ({"partitions": 3}, {"partitions": 2}, "spec.partitions may only grow"),
             ({"partitions": 3}, {"partitions": 4}, ""),
             ({"partitions": 3}, {}, "spec.partitions cannot be removed"),

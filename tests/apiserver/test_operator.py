@@ -515,8 +515,9 @@ class TestModes:
     def test_namespaced(self, plane: ControlPlane, tmp_path: Path) -> None:
         """With Roles in its namespaces and nothing cluster-wide it looks after these, and these only."""
         mine, other = make_namespace(plane), make_namespace(plane)
+        mine_alone = ("reader", "view", "edit")
         rules = next(
-            d for d in manifest() if d["kind"] == "ClusterRole" and not d["metadata"]["name"].endswith("reader")
+            d for d in manifest() if d["kind"] == "ClusterRole" and not d["metadata"]["name"].endswith(mine_alone)
         )
         namespaced = [
             rule for rule in rules["rules"] if not {"namespaces", "customresourcedefinitions"} & {*rule["resources"]}

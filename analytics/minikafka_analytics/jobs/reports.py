@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from minikafka_analytics.operations import NOTABLE_GAP_SECONDS
-from minikafka_analytics.paths import literally
+from minikafka_analytics.paths import reader
 from minikafka_analytics.stores import Place
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ MEASURES = {
 
 def read(spark: SparkSession, paths: Sequence[Place]) -> DataFrame:
     """One row a run, in the shape of `REPORT`."""
-    reader = spark.read.schema(REPORT).option("multiLine", "true")
-    return reader.json([literally(spark, path) for path in paths]).selectExpr("inline(runs)")
+    read, names = reader(spark, paths)
+    return read.schema(REPORT).option("multiLine", "true").json(names).selectExpr("inline(runs)")
 
 
 def runs(reports: DataFrame) -> DataFrame:

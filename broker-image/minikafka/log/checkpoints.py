@@ -92,7 +92,7 @@ def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
     Raises MalformedCheckpoint naming the missing or bad key.
     """
     values: dict[str, str] = {}
-    for line in data.decode(errors="replace").splitlines():
+    for line in data.decode(errors="replace").split("\n"):
         key, equals, value = line.partition("=")
         if equals and not line.startswith(("#", "!")):
             values[key.strip()] = value.strip()

@@ -167,7 +167,7 @@ def _result(pods: Sequence[Object]) -> _Found | None:
     for ended in _terminated(pods):
         if ended.get("exitCode") == 0:
             return _Found("Passed", "", True)
-        for line in reversed(str(ended.get("message") or "").splitlines()):
+        for line in reversed(str(ended.get("message") or "").split("\n")):
             try:
                 (run,) = json.loads(line)["runs"]
                 return _Found(str(run["verdict"]), str(run.get("sentence") or ""), run.get("agree"))

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -120,20 +120,29 @@ def _zone(name: str | None) -> ZoneInfo:
 
 
 def times(spec: ScheduleSpec, uid: str, begin: datetime, after: datetime) -> Iterator[datetime]:
-    """The schedule's times after one of them (or after any other moment), in order; ``begin`` is when it was made."""
-    if spec.cron is not None:
-        for when in CronSim(spec.cron, after.astimezone(_zone(spec.time_zone))):
-            yield when.astimezone(UTC)
-        return
-    assert spec.interval is not None
-    number = max(
-        0, int((after - begin).total_seconds() // spec.interval.seconds) - 2
-    )  # by jitter it may be one earlier
-    while True:
-        number += 1
-        when = begin + timedelta(seconds=number * spec.interval.seconds + _jitter(spec, uid, number))
+    """Yield the schedule's times after one of them (or after any other moment); ``begin`` is when it was made.
+
+    Each is later than ``after`` and than the one before it, whatever yields them: where clocks are put back, cronsim answers with
+    a wall-clock time of the hour that has passed.
+    """
+    for when in _by_cron(spec, after) if spec.cron is not None else _by_interval(spec, uid, begin, after):
         if when > after:
             yield when
+            after = when
+
+
+def _by_cron(spec: ScheduleSpec, after: datetime) -> Iterator[datetime]:
+    assert spec.cron is not None
+    for when in CronSim(spec.cron, after.astimezone(_zone(spec.time_zone))):
+        yield when.astimezone(UTC)
+
+
+def _by_interval(spec: ScheduleSpec, uid: str, begin: datetime, after: datetime) -> Iterator[datetime]:
+    assert spec.interval is not None
+    seconds = spec.interval.seconds
+    first = max(1, int((after - begin).total_seconds() // seconds) - 1)  # by jitter it may be one earlier
+    for number in count(first):
+        yield begin + timedelta(seconds=number * seconds + _jitter(spec, uid, number))
 
 
 def _jitter(spec: ScheduleSpec, uid: str, number: int) -> int:

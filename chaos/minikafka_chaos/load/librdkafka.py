@@ -10,8 +10,8 @@ from minikafka_chaos.load.load import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS, UNAS
 from minikafka_chaos.record.history import FAIL, INFO, OK
 
 RECONNECT_BACKOFF_MS = 50
-RECONNECT_BACKOFF_MAX_MS = 500
-"""librdkafka's default maximum of 10 s would make a restarted broker look away much longer than it was."""
+RECONNECT_BACKOFF_MAX_MS = 200
+"""With librdkafka's default of 10 s a client stands still for as long when a broker that has just come back leads next."""
 
 HEARTBEATS_A_SESSION = 6
 

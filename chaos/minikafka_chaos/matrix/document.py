@@ -51,7 +51,14 @@ class Axis(Part):
     @model_validator(mode="after")
     def _values_have_names_of_their_own(self) -> Self:
         _refuse_repeated(f"axis {self.name}", [value.name for value in self.values])
+        for value in self.values:
+            _refuse_repeated(f"axis {self.name}: {value.name}: set", [entry.name for entry in value.set])
         return self
+
+    @property
+    def settings(self) -> set[str]:
+        """What its values set."""
+        return {entry.name for value in self.values for entry in value.set}
 
 
 class FaultMix(Part):
@@ -88,6 +95,9 @@ class MatrixSpec(Part):
         cells = math.prod(len(axis.values) for axis in self.axes)
         if cells > CELLS_MAX:
             raise ValueError(f"axes: {cells:,} cells, allowed: at most {CELLS_MAX:,}")
+        for axis, other in itertools.combinations(self.axes, 2):
+            if both := axis.settings & other.settings:
+                raise ValueError(f"axes: {axis.name} and {other.name} both set {min(both)}")
         return self
 
 

@@ -88,7 +88,7 @@ class Results:
         try:
             header, *rest = [json.loads(line) for line in lines]
             trials = [Trial(**line) for line in rest]
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise BadScenario(f"{self.path}: not the results of a matrix: {error}") from error
         for name, value in self._header.items():
             if header.get(name) != value:

@@ -125,7 +125,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
             continue
         try:
             line = json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if raw is rest:
                 break
             raise ValueError(f"line {number} is no JSON: {error}") from error

@@ -39,7 +39,8 @@ class Sample(NamedTuple):
 
 def parse_metrics(text: str, prefixes: tuple[str, ...] = KEPT_PREFIXES) -> list[Sample]:
     """The samples with these name prefixes. Raises ValueError for a line that is none."""
-    kept = "\n".join(line for line in text.splitlines() if line.startswith(prefixes)) + "\n"
+    # Not splitlines: only a newline ends a line, and a group's name may have any of the others (U+2028, a form feed).
+    kept = "\n".join(line for line in text.split("\n") if line.startswith(prefixes)) + "\n"
     families = text_string_to_metric_families(kept)
     return [Sample(sample.name, sample.labels, sample.value) for family in families for sample in family.samples]
 

@@ -98,7 +98,7 @@ def _runner(directory: Path) -> Iterator[ProcessHandle | None]:
     try:
         told = json.loads((directory / RUNNER_FILE).read_text())
         identity, argument = ProcessIdentity(int(told["pid"]), int(told["start_ticks"])), str(told["argument"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         yield None
         return
     handle = process.open_verified(identity, argument)

@@ -95,7 +95,7 @@ def _starts(events: Path) -> Iterator[dict[str, Any]]:
                     continue
                 try:
                     event = json.loads(raw)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 where = {"time": event["time"], "broker": event["broker"], "topic": event.get("topic")}
                 told = event.get("fields") or {}

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.scenario.document_lines import Lines
+
+DEPTH_MAX: Final = 50
+"""Levels of a document: what reads it recurses, and no field is half as deep."""
+VALUES_MAX: Final = 100_000
+"""Values of a document with its aliases in full: aliases of aliases make millions out of a line."""
 
 
 def read_text(path: Path) -> str:
@@ -23,13 +28,29 @@ def read_text(path: Path) -> str:
 def one_document(text: str, origin: str, kind: str) -> tuple[Any, Lines]:
     """The one document of a text and where its fields are. `kind` is what it should hold. Raises BadScenario."""
     try:
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-        lines = Lines(text)
+        nodes = [node for node in _composed(text) if node is not None and node.tag != "tag:yaml.org,2002:null"]
+        if len(nodes) != 1:
+            raise BadScenario(f"{origin}: {len(nodes)} documents, a {kind} is one")
+        _check(nodes[0], origin)
+        return _constructed(nodes[0]), Lines(nodes[0])
     except yaml.YAMLError as error:
         raise BadScenario(f"{origin}: not YAML: {' '.join(str(error).split())}") from error
-    if len(documents) != 1:
-        raise BadScenario(f"{origin}: {len(documents)} documents, a {kind} is one")
-    return documents[0], lines
+    except RecursionError:
+        raise BadScenario(f"{origin}: {_TOO_DEEP}") from None
+
+
+def one_value(text: str, origin: str) -> Any:
+    """The value that a short text of YAML is, such as that of an option. Raises BadScenario."""
+    try:
+        node = yaml.compose(text, yaml.SafeLoader)
+        if node is None:
+            return None
+        _check(node, origin)
+        return _constructed(node)
+    except yaml.YAMLError:
+        raise BadScenario(f"{origin}: the value is not YAML") from None
+    except RecursionError:
+        raise BadScenario(f"{origin}: {_TOO_DEEP}") from None
 
 
 def as_json(document: Any, origin: str) -> str:
@@ -38,3 +59,53 @@ def as_json(document: Any, origin: str) -> str:
         return json.dumps(document)
     except TypeError as error:
         raise BadScenario(f"{origin}: {error}") from error
+
+
+_TOO_DEEP: Final = f"nested too deeply; allowed: {DEPTH_MAX} levels"
+
+
+def _composed(text: str) -> list[yaml.Node | None]:
+    return list(yaml.compose_all(text, yaml.SafeLoader))
+
+
+def _constructed(node: yaml.Node) -> Any:
+    return yaml.SafeLoader("").construct_document(node)
+
+
+def _check(root: yaml.Node, origin: str) -> None:
+    """Refuse what would count silently, or never end: a key twice, levels without end, aliases of aliases."""
+    waiting: list[tuple[yaml.Node, str, int]] = [(root, "", 1)]
+    seen = 0
+    while waiting:
+        node, path, depth = waiting.pop()
+        seen += 1
+        where = f"{origin}:{node.start_mark.line + 1}: {path}" if path else origin
+        if depth > DEPTH_MAX:
+            raise BadScenario(f"{where}: {_TOO_DEEP}")
+        if seen > VALUES_MAX:
+            raise BadScenario(f"{origin}: too many values, with aliases in full; allowed: {VALUES_MAX:,}")
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node, path, origin)
+            waiting += [(value, _below(path, key), depth + 1) for key, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += [
+                (value, f"{path}.{number}" if path else str(number), depth + 1)
+                for number, value in enumerate(node.value)
+            ]
+
+
+def _check_keys(node: yaml.MappingNode, path: str, origin: str) -> None:
+    """Keys are compared as text, which they are in JSON."""
+    first: dict[str, int] = {}
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            continue  # it is refused when the document is constructed
+        merged = key.tag == "tag:yaml.org,2002:merge"
+        name, line = key.value if merged else str(_constructed(key)), key.start_mark.line + 1
+        if name in first:
+            raise BadScenario(f"{origin}:{line}: {_below(path, key)}: given twice, first in line {first[name]}")
+        first[name] = line
+
+
+def _below(path: str, key: yaml.Node) -> str:
+    return f"{path}.{key.value}" if path else str(key.value)

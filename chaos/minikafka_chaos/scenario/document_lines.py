@@ -19,12 +19,9 @@ Path = tuple[str | int, ...]
 class Lines:
     """Where each field of a YAML document is."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, root: yaml.Node) -> None:
         self._lines: dict[Path, int] = {}
-        for node in yaml.compose_all(text):
-            if node is not None:
-                self._walk(node, ())
-                break
+        self._walk(root, ())
 
     def _walk(self, node: yaml.Node, path: Path) -> None:
         self._lines.setdefault(path, node.start_mark.line + 1)

@@ -11,19 +11,21 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from minikafka_chaos.errors import BadScenario
+from minikafka_chaos.scenario.document_files import one_value
 
 CONFIG = "config"
 
 
 def apply(document: Any, settings: Sequence[str], fields: Sequence[str]) -> None:
     """Change the document in place. `fields` are the fields of a spec. Raises BadScenario for what cannot be set."""
+    values: dict[str, str] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not (key and equals):
             raise BadScenario(f"--set {setting}: must be KEY=VALUE")
+        if values.setdefault(key, value) != value:
+            raise BadScenario(f"--set {setting}: {key} is given twice, first as {values[key]!r}")
         spec = document.get("spec") if isinstance(document, dict) else None
         if not isinstance(spec, dict):
             raise BadScenario(f"--set {setting}: the document has no spec")
@@ -48,7 +50,7 @@ def _set(node: dict[str, Any], path: list[str], value: str, setting: str) -> Non
         if not isinstance(child, dict):
             raise BadScenario(f"--set {setting}: {name} has no fields")
         node = child
-    node[path[0]] = _value(value, setting)
+    node[path[0]] = one_value(value, f"--set {setting}")
 
 
 def _named(elements: list[Any], name: str, setting: str) -> dict[str, Any]:
@@ -67,10 +69,3 @@ def _set_config(node: dict[str, Any], name: str, value: str) -> None:
             entry["value"] = value
             return
     entries.append({"name": name, "value": value})
-
-
-def _value(text: str, setting: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise BadScenario(f"--set {setting}: the value is not YAML") from None

@@ -385,7 +385,7 @@ def _cut_at(file: Any, size: int) -> int | None:
         return None
     try:
         json.loads(last)
-    except ValueError:
+    except (ValueError, RecursionError):
         return size - len(last)
     return None
 

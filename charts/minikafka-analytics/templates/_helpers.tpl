@@ -5,7 +5,7 @@
 
 {{- define "minikafka-analytics.selector" -}}
 app.kubernetes.io/name: minikafka-analytics
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "minikafka-analytics.labels" -}}
@@ -16,14 +16,17 @@ app.kubernetes.io/part-of: minikafka
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{/* The reference of an image of the values: by digest where it has one, else by tag. "root" knows the chart's appVersion. */}}
 {{- define "minikafka-analytics.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end }}
+{{- end -}}
 {{- end -}}
 
 {{/* What the pod of every Job has; its containers and volumes come after it. */}}
 {{- define "minikafka-analytics.pod" -}}
 restartPolicy: Never
-serviceAccountName: {{ .Values.serviceAccount.name }}
+serviceAccountName: {{ .Values.serviceAccount.name | quote }}
 enableServiceLinks: false
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
@@ -61,7 +64,7 @@ capabilities:
 {{- define "minikafka-analytics.driver" -}}
 {{- with .root }}
 - name: driver
-  image: "{{ include "minikafka-analytics.image" . }}"
+  image: {{ include "minikafka-analytics.image" (dict "root" . "image" .Values.image) | quote }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   args:
     - analyze
@@ -108,7 +111,7 @@ capabilities:
   emptyDir: {}
 - name: runs
   persistentVolumeClaim:
-    claimName: {{ .Values.runs.claim }}
+    claimName: {{ .Values.runs.claim | quote }}
 {{- end -}}
 
 {{/* Drivers of this chart, and whoever's executors. */}}

@@ -10,7 +10,7 @@
 
 {{- define "minikafka-chaos-network.selector" -}}
 app.kubernetes.io/name: minikafka-chaos-network
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "minikafka-chaos-network.labels" -}}
@@ -37,4 +37,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $_ := set $users (printf "system:serviceaccount:%s:%s" . $.Values.runner.serviceAccountName) . -}}
 {{- end -}}
 {{- $users | toJson -}}
+{{- end -}}
+
+{{/* The reference of an image of the values: by digest where it has one, else by tag. "root" knows the chart's appVersion. */}}
+{{- define "minikafka-chaos-network.image" -}}
+{{- with .image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end }}
+{{- end -}}
 {{- end -}}

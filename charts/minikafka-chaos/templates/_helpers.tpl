@@ -1,6 +1,8 @@
-{{/* The name of everything in the release. */}}
+{{/* The name of everything in the release. A Service's begins with a letter and has no dot, unlike a release's. */}}
 {{- define "minikafka-chaos.name" -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- $name := .Release.Name | replace "." "-" -}}
+{{- if regexMatch "^[0-9]" $name }}{{ $name = printf "minikafka-%s" $name }}{{ end -}}
+{{- $name | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* The name of what belongs to no namespace: releases of two namespaces may have one name. A namespace has no dot. */}}
@@ -10,7 +12,7 @@
 
 {{- define "minikafka-chaos.selector" -}}
 app.kubernetes.io/name: minikafka-chaos
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "minikafka-chaos.labels" -}}
@@ -25,8 +27,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- .Values.serviceAccount.name | default (include "minikafka-chaos.name" .) -}}
 {{- end -}}
 
+{{/* The reference of an image of the values: by digest where it has one, else by tag. "root" knows the chart's appVersion. */}}
 {{- define "minikafka-chaos.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end }}
+{{- end -}}
 {{- end -}}
 
 {{/* The namespaces whose experiments are carried out, as a JSON list. */}}

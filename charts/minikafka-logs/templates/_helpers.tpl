@@ -1,11 +1,13 @@
-{{/* The name of everything in the release. */}}
+{{/* The name of everything in the release. A Service's begins with a letter and has no dot, unlike a release's. */}}
 {{- define "minikafka-logs.name" -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- $name := .Release.Name | replace "." "-" -}}
+{{- if regexMatch "^[0-9]" $name }}{{ $name = printf "minikafka-%s" $name }}{{ end -}}
+{{- $name | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "minikafka-logs.selector" -}}
 app.kubernetes.io/name: minikafka-logs
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "minikafka-logs.labels" -}}
@@ -15,8 +17,11 @@ app.kubernetes.io/part-of: minikafka
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{/* The reference of an image of the values: by digest where it has one, else by tag. "root" knows the chart's appVersion. */}}
 {{- define "minikafka-logs.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end }}
+{{- end -}}
 {{- end -}}
 
 {{- define "minikafka-logs.agentsNamespace" -}}

@@ -1,17 +1,19 @@
-{{/* The name of everything in the release. */}}
+{{/* The name of everything in the release. A Service's begins with a letter and has no dot, unlike a release's. */}}
 {{- define "minikafka-monitoring.name" -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- $name := .Release.Name | replace "." "-" -}}
+{{- if regexMatch "^[0-9]" $name }}{{ $name = printf "minikafka-%s" $name }}{{ end -}}
+{{- $name | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* "prometheus" is whom brokers' NetworkPolicies let in. */}}
 {{- define "minikafka-monitoring.selector" -}}
 app.kubernetes.io/name: prometheus
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "minikafka-monitoring.labels" -}}
 app.kubernetes.io/name: minikafka-monitoring
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/component: monitoring
 app.kubernetes.io/part-of: minikafka
@@ -58,4 +60,9 @@ CLUSTER-kafka-N, and its alerts ask for that: so kubernetes_pod_name is what it 
   (dict "label" "strimzi_io_name" "value" "$2-kafka")
   (dict "label" "strimzi_io_kind" "value" "Kafka")
 | toJson -}}
+{{- end -}}
+
+{{/* The reference of an image of the values: by digest where it has one, else by tag. */}}
+{{- define "minikafka-monitoring.image" -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
 {{- end -}}

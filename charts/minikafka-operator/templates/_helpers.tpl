@@ -1,6 +1,8 @@
-{{/* The name of everything in the release. */}}
+{{/* The name of everything in the release. A Service's begins with a letter and has no dot, unlike a release's. */}}
 {{- define "minikafka-operator.name" -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- $name := .Release.Name | replace "." "-" -}}
+{{- if regexMatch "^[0-9]" $name }}{{ $name = printf "minikafka-%s" $name }}{{ end -}}
+{{- $name | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* The name of what belongs to no namespace: releases of two namespaces may have one name. A namespace has no dot. */}}
@@ -10,7 +12,7 @@
 
 {{- define "minikafka-operator.selector" -}}
 app.kubernetes.io/name: minikafka-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "minikafka-operator.labels" -}}
@@ -94,4 +96,11 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "minikafka-operator.se
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+{{- end -}}
+
+{{/* The reference of an image of the values: by digest where it has one, else by tag. "root" knows the chart's appVersion. */}}
+{{- define "minikafka-operator.image" -}}
+{{- with .image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end }}
+{{- end -}}
 {{- end -}}

@@ -53,11 +53,29 @@ TYPED_KEYS: Final = {
 """Broker settings that have a field of their own."""
 
 
+LIMITED: Final = ("cpu", "memory", "ephemeral-storage")
+"""Resources whose request is held against the limit. For all that there may be the rule would cost the API server too much."""
+
+
 # --- the parts of the spec --------------------------------------------------------------------------------------------
 
 
 class Resources(Part):
     """CPU and memory of a broker, as in a container."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            *(
+                rule(
+                    f"!has(self.requests) || !has(self.limits) || !('{name}' in self.requests) || !('{name}' in self.limits) || "
+                    f"!quantity(string(self.requests['{name}'])).isGreaterThan(quantity(string(self.limits['{name}'])))",
+                    f"spec.brokers.resources.requests.{name} must be at most spec.brokers.resources.limits.{name}",
+                    f".requests['{name}']",
+                )
+                for name in LIMITED
+            )
+        )
+    )
 
     requests: Annotated[
         dict[str, ResourceAmount] | None, Field(max_length=10, description="What the scheduler reserves: cpu, memory.")

@@ -1,8 +1,9 @@
 """From pydantic's JSON schema to what a CustomResourceDefinition takes: OpenAPI v3, structural.
 
 A structural schema (API server: ``apiextensions/schema``) has no references, no unions with null, and a type
-everywhere. Optional fields are fields that are not required; null is not a value. A union whose members are told apart by
-one field (pydantic's discriminator) is one object with the fields of all, and rules that say which member has which.
+everywhere. Optional fields are fields that are not required; null is a value of optional objects only. A union whose
+members are told apart by one field (pydantic's discriminator) is one object with the fields of all, and rules that say
+which member has which.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def structural(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _convert(schema: dict[str, Any], definitions: dict[str, Any], path: str) -> dict[str, Any]:
+    optional = any(one.get("type") == "null" for one in schema.get("anyOf", ()))
     schema = _resolved(schema, definitions, path)
     if "discriminator" in schema:
         schema = _united(schema, definitions, path)
@@ -52,9 +54,17 @@ def _convert(schema: dict[str, Any], definitions: dict[str, Any], path: str) -> 
         raise ValueError(f"{path}: a structural schema needs one type here, not {schema}")
     if made.get("type") == "integer":
         made.setdefault("format", _INT32)
+    if optional and ".status" not in path and _is_nothing_when_empty(made):
+        made["nullable"] = True  # server-side apply makes null of `{}` that takes the place of fields
     if isinstance(made.get("description"), str):
         made["description"] = " ".join(made["description"].split())
     return made
+
+
+def _is_nothing_when_empty(made: dict[str, Any]) -> bool:
+    """Whether an empty object says the same as none: nothing in it is filled in, or has to be there."""
+    filled = any("default" in part for part in made.get("properties", {}).values())
+    return made.get("type") == "object" and not made.get("required") and not filled
 
 
 def _united(schema: dict[str, Any], definitions: dict[str, Any], path: str) -> dict[str, Any]:

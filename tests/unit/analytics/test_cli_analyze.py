@@ -13,7 +13,7 @@ from minikafka_analytics import analyze as analyze_module
 from minikafka_analytics import cli_analyze, session
 from minikafka_analytics.java import JavaMissing
 from minikafka_analytics.run_folder import NoRun, open_runs
-from minikafka_analytics.stores import put_text
+from minikafka_analytics.stores import StorePath, lines, put_text
 
 
 def run(*arguments: object) -> int:
@@ -52,6 +52,16 @@ def test_a_name_that_is_no_text_is_bad_input(tmp_path: Path, name: str, capsys: 
     (folder / "events" / ("0.jsonl" if name == "run" else "b\udcff.jsonl")).write_text("{}\n")
     assert run(folder) == 2
     assert "its name is no UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("in_a_store", [False, True])
+def test_only_a_newline_ends_a_line_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_a_store: bool) -> None:
+    """The journal has text as it is, and some characters of Unicode are ends of lines to others."""
+    text = json.dumps({"kind": "verdict", "summary": "a\u2028b\x85c\x1cd"}, ensure_ascii=False) + "\n{}\n"
+    (tmp_path / "journal.jsonl").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(StorePath, "read_text", lambda _self, **_options: text)
+    journal = StorePath("s3a", "runs", ("journal.jsonl",)) if in_a_store else tmp_path / "journal.jsonl"
+    assert [line.strip() for line in lines(journal) if line.strip()] == text.split("\n")[:2]
 
 
 def test_half_of_a_surrogate_pair_is_written(tmp_path: Path) -> None:

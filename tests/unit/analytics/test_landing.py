@@ -47,6 +47,17 @@ def land(spark: Any, *runs: Path, out: Path) -> tuple[list[str], dict[str, list[
     return sorted(one.file for one in landing.anew), rows, landing
 
 
+def test_a_colon_and_a_letter_of_patterns_in_the_name_of_a_folder(spark: Any, run: Path, tmp_path: Path) -> None:
+    """HADOOP-14217: where Hadoop looks for patterns it takes what stands before a colon for a scheme."""
+    dated = run.rename(run.with_name("run [1] 19:32"))
+    another = shutil.copytree(dated, run.with_name("run {2}"))
+    out = tmp_path / "out: [x]"
+    for _ in ("landed", "read again"):
+        _, rows, _ = land(spark, dated, another, out=out)
+        assert {name: len(each) for name, each in rows.items() if each} == {"history": 4, "events": 4}
+        assert {row["run"] for row in rows["events"]} == {dated.name, another.name}
+
+
 def test_the_second_landing_lands_nothing(spark: Any, run: Path, tmp_path: Path) -> None:
     first, rows, _ = land(spark, run, out=tmp_path / "out")
     assert first == ["events/broker-0.jsonl", "events/broker-1.jsonl", "history.jsonl"]

@@ -121,6 +121,14 @@ def test_a_seed_draws_the_same_faults_in_every_cell_and_heavier_ones_more_often(
         ({"axes": []}, "spec.axes: List should have at least 1 item"),
         ({"axes": [axis("a", "workload.acks", "All"), axis("a", "rounds", "1")]}, "axes: the name a is used twice"),
         ({"axes": [axis("a", "workload.acks", "All", "All")]}, "axis a: the name All is used twice"),
+        (
+            {"axes": [axis("a", "workload.acks", "All"), axis("b", "workload.acks", "Leader")]},
+            "axes: a and b both set workload.acks",
+        ),
+        (
+            {"axes": [{"name": "a", "values": [{"name": "v", "set": [{"name": "rounds", "value": "1"}] * 2}]}]},
+            "axis a: v: set: the name rounds is used twice",
+        ),
         ({"axes": [axis("a", "workload.acks", "Some")]}, "cell a=Some: spec.workload.acks: 'Some' is not"),
         ({"axes": [axis("a", "no.such.key", "1")]}, "cell a=1: spec: cluster.config: no.such.key"),
         ({"axes": [axis("a", "topics.u.partitions", "1")]}, "nothing is named u"),

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from minikafka.protocol.types import TopicPartition
+from minikafka.telemetry.exposition import BrokerCollector
+from minikafka.telemetry.stats import BrokerStats
 from minikafka_chaos.record.observe import (
     SAMPLES_FILE,
     Observer,
@@ -47,6 +49,30 @@ def test_samples_are_parsed_and_strangers_left_out() -> None:
 def test_a_page_that_is_none_is_a_failed_scrape() -> None:
     with pytest.raises(ValueError):
         parse_metrics(TEXT + 'minikafka_broken{topic="t"} not-a-number\n')
+
+
+def test_any_name_of_a_group_leaves_the_page_readable() -> None:
+    """Each of these characters ends a line to somebody (str.splitlines, Java); in the text format only a newline does."""
+    stats = BrokerStats()
+    names = [
+        "\n",
+        "\r",
+        "\r\n",
+        *"\v\f\x1c\x1d\x1e\x85\u2028\u2029",
+        "\x00",
+        "\\",
+        '"',
+        "\\n",
+        "} 1",
+        "# HELP x",
+        " ",
+        "\U0001f600",
+    ]
+    groups = [f"a{name}b" for name in names] + names
+    stats.group_members = {group: number for number, group in enumerate(groups)}
+    samples = parse_metrics(BrokerCollector(stats, lambda: []).render().decode())
+    found = {sample.labels["group"]: sample.value for sample in samples if "group" in sample.labels}
+    assert found == stats.group_members
 
 
 def test_the_status_of_one_replica() -> None:

@@ -48,6 +48,18 @@ def test_the_oldest_kubernetes_knows_selectable_fields() -> None:
     assert "Kubernetes 1.31 or newer is needed" in (ROOT / "docs/kubernetes.md").read_text()
 
 
+def test_an_empty_object_that_means_nothing_may_be_null() -> None:
+    """Server-side apply makes null of `{}` in the place of fields that were applied before. Where `{}` means something (a volume
+    of the default size) null is refused: it would mean that there is none."""
+    found = {path: node for path, node in parts(schema_of(cluster_definition())) if node.get("nullable")}
+    brokers = ("resources", "resources.requests", "resources.limits", "nodeSelector", "metadata", "metadata.labels")
+    assert {".spec.config", *(f".spec.brokers.{name}" for name in brokers)} <= set(found)
+    assert not {".spec.unflushedVolume", ".spec.rack", ".spec.storage", ".status"} & set(found)
+    assert schema_of(topic_definition())["properties"]["spec"]["properties"]["config"]["nullable"]
+    spec = {"config": None, "brokers": {"resources": None, "nodeSelector": None, "metadata": {"labels": None}}}
+    assert ClusterSpec.model_validate(spec).config is None
+
+
 class TestFiles:
     def test_they_are_up_to_date(self) -> None:
         assert main(["--check", "--root", str(ROOT)]) == 0

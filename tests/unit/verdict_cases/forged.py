@@ -170,6 +170,10 @@ CASES = (
     error("a-field-is-given-twice", text(HISTORY, '"seq": 3}', '"seq": 3, "type": "fail"}')),
     error("an-array-for-a-line", raw(HISTORY, lambda told: b"[1]\n" + told)),
     error("a-line-of-zeros", raw(HISTORY, lambda told: told + bytes(50) + b"\n")),
+    error("half-a-pair-of-surrogates", text(HISTORY, '"v1"', '"a\\ud800b"')),
+    error("the-second-half-of-a-pair", text(HISTORY, '"v1"', '"\\\\\\uDE00"')),
+    error("half-a-pair-in-a-field-that-nobody-reads", text(HISTORY, '"seq": 3}', '"seq": 3, "more": ["\\ud83d"]}')),
+    error("half-a-pair-in-the-replicas", third("replica", damage="\ud83d")),
     error("bytes-that-are-no-text", raw(HISTORY, lambda told: told.replace(b'"v1"', b'"a\xffb"'))),
     error("garbage-among-the-replicas", raw(REPLICAS, lambda told: told + b"garbage\n")),
     error("garbage-in-the-journal", raw(JOURNAL, lambda told: b"garbage\n" + told)),
@@ -202,6 +206,7 @@ CASES = (
         for name, value in (
             ("an-escaped-zero", '"a\\u0000b"'),
             ("a-pair-of-surrogates", '"\\ud83d\\ude00"'),
+            ("what-looks-like-half-a-pair", '"\\\\ud800"'),
             ("separators-of-lines", '"a\u2028b\u0085c\\rd"'),
             ("letters-beyond-ascii", '"\u00e9e\u0301\U0001f600"'),
             ("what-looks-like-fields", json.dumps('"value": 5, {"topic": 7}')),

@@ -133,6 +133,15 @@ class TestTheReport:
         assert made.status["report"]["path"] == "try-00000000/report.html"
         assert made.condition("Complete")[:2] == ("True", "Verdict")
 
+    async def test_a_result_is_one_line_whatever_it_says(self) -> None:
+        """A driver prints text as it is, and a line separator of Unicode, say in a scenario's words, ends no line of JSON."""
+        made = await ended(world())
+        sentence = "one\u2028two\x85three"
+        run = {"verdict": "Failed", "agree": False, "sentence": sentence}
+        driver_ends(made, 3, json.dumps({"runs": [run]}, ensure_ascii=False) + "\n")
+        status, reason, says = await reported(made)
+        assert (status, reason) == ("False", "ReportDisagrees") and "Failed" in says
+
     @pytest.mark.parametrize(
         ("code", "message", "says"),
         [

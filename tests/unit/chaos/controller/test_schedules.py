@@ -7,8 +7,9 @@ import json
 import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from minikafka_chaos.controller.api import MissedTime
@@ -51,6 +52,25 @@ class TestTimes:
         found = first(3, march, cron="30 2 * * *", timeZone="Europe/Berlin")
         assert [when.strftime("%d %H:%M") for when in found] == ["27 01:30", "28 01:00", "29 00:30"]
 
+    @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Africa/Cairo", "Antarctica/Troll"])
+    @pytest.mark.parametrize("cron", ["30 2 * * *", "45 1-2 * * *", "15 0,1,23 * * *", "*/20 * * * *", "0 3 * * *"])
+    def test_every_time_is_later_where_clocks_are_put_back_or_forward(self, zone: str, cron: str) -> None:
+        """Asked from any moment on, the times are later than it, and the same as those that were foretold."""
+        spec = spec_of(schedule(cron=cron, timeZone=zone))
+        clock, begin = ZoneInfo(zone), datetime(2026, 1, 1, tzinfo=UTC)
+        days = [begin + timedelta(days=n) for n in range(365)]
+        changes = [
+            day for day in days if day.astimezone(clock).dst() != (day + timedelta(days=1)).astimezone(clock).dst()
+        ]
+        assert len(changes) == 2
+        for day in changes:
+            foretold = list(islice(times(spec, "u-1", begin, day), 80))
+            assert foretold == sorted(set(foretold))
+            for minutes in range(0, 24 * 60, 40):
+                after = day + timedelta(minutes=minutes)
+                found = list(islice(times(spec, "u-1", begin, after), 2))
+                assert found == [when for when in foretold if when > after][:2], after
+
     def test_interval(self) -> None:
         assert first(3, interval={"seconds": 60}) == [BEGIN + timedelta(seconds=60 * n) for n in (1, 2, 3)]
 
@@ -60,7 +80,9 @@ class TestTimes:
         late = [(when - BEGIN).total_seconds() - 60 * (n + 1) for n, when in enumerate(found)]
         assert all(0 <= one <= 30 for one in late) and len(set(late)) > 10
         assert found == first(50, **spec) != first(50, seed=8, **spec)
-        # Asked from any moment on, the times are the same.
+        # Asked from any moment on, the times are the same; no time comes twice, however the jitter falls.
+        every = first(5000, interval={"seconds": 10, "jitterSeconds": 10})
+        assert all(later > earlier for earlier, later in pairwise(every))
         assert first(10, found[20], **spec) == found[21:31]
 
     @pytest.mark.parametrize(
