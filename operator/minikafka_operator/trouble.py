@@ -25,6 +25,8 @@ _IMAGE_REASONS = frozenset(
 CLAIM_SECONDS_MAX = 30
 """Volumes are made within seconds where they are made at all."""
 
+_DISK_FULL = "statuscode: 507"
+
 _WORDS_MAX = 400
 _LAST_LINES = 3
 
@@ -55,6 +57,7 @@ def _trouble(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
         or _storage(observed, broker_id)
         or _unscheduled(pod)
         or _container(observed, pod)
+        or _disk(observed, pod)
         or _slow_storage(observed, broker_id)
     )
 
@@ -143,6 +146,18 @@ def _container(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
     return None
 
 
+def _disk(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
+    """A broker that runs and answers 507 (Insufficient Storage) where it is asked whether it is ready.
+
+    The status is all that a kubelet passes on.
+    """
+    told = [w.message for w in observed.warnings if (w.kind, w.name, w.reason) == (POD.name, pod.name, "Unhealthy")]
+    if told and _DISK_FULL in told[-1]:
+        message = f"{pod.name}: a disk is full; its log says which, and it goes on by itself when there is room"
+        return BrokerTrouble(pod.broker_id, Reason.DISK_FULL, message)
+    return None
+
+
 def _warning(observed: ObservedCluster, kind: str, name: str, *containing: str) -> str:
     """What the last warning about an object says, if it holds one of the words."""
     for warned in reversed(observed.warnings):
@@ -174,6 +189,7 @@ _ORDER = (
     Reason.CONTAINER_NOT_CREATED,
     Reason.BROKER_CRASHING,
     Reason.OUT_OF_MEMORY,
+    Reason.DISK_FULL,
     Reason.UNSCHEDULABLE,
     Reason.FAULT_INJECTED,
 )

@@ -122,8 +122,9 @@ class _Lock:
 class MemoryFileSystem:
     """A simulated disk (see the module). Implements the `FileSystem` protocol; paths are absolute POSIX paths.
 
-    Faults: set `capacity` (bytes, None = endless) for ENOSPC, and in `volumes` that of directories with a file system of
-    their own; `fault_hook(operation, path)` to raise an OSError from any of `append`, `pread`, `truncate`, `fsync`, `fsync_dir`, `rename`, `remove`, `open`, `write_atomic`, `write_again`.
+    Faults: set `capacity` (bytes, None = endless) for ENOSPC, in `volumes` that of directories with a file system of their
+    own, and `fault_hook(operation, path)` to raise an OSError from any of `append`, `pread`, `truncate`, `fsync`, `fsync_dir`,
+    `rename`, `remove`, `open`, `write_atomic`, `write_again`.
     """
 
     def __init__(self, *, capacity: int | None = None) -> None:

@@ -121,7 +121,7 @@ class AppendRoom:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, deque()
-        over = []
+        over: list[WaitingAppend] = []
         for each in waiting:
             (over if each.delayed in overdue or not self._is_led(each) else self._waiting).append(each)
         for each in over:

@@ -14,7 +14,7 @@ BEGUN_ANEW: Final = "event_file_begun_anew"
 """The event that a new file begins with."""
 
 BYTES_DEFAULT: Final = 1 << 30
-BYTES_MIN: Final = 1 << 20
+BYTES_MIN: Final = 1 << 16
 """Below it there would be a moment of a busy broker, and no history."""
 
 

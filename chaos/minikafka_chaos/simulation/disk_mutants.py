@@ -9,7 +9,6 @@ from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.membership.lifecycle import BrokerLifecycle
 from minikafka.protocol.types import TopicPartition
-from minikafka.replication.fetch_loop import FetchLoop
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.offline_logs import OfflineLogs
 
@@ -60,12 +59,6 @@ class _ForgetsTheLimit(LogManager):
             self.unflushed_volume.limit = sys.maxsize
 
 
-class _FollowsWithoutRoom(FetchLoop[HostedPartition]):
-    @staticmethod
-    def _that_fit(partition: HostedPartition, records: memoryview) -> memoryview:
-        return records
-
-
 def _retains_up_to_the_end(partition: HostedPartition, now_ms: int) -> None:
     partition.log.delete_old_segments(now_ms, partition.log.log_end_offset)
 
@@ -80,10 +73,8 @@ DISK_SEEDS = (
             rules_with(offline=_StaysOffline)),
     BugSeed("retain-to-log-end", "retention deletes what is not committed", "Kafka's UnifiedLog.deleteOldSegments",
             rules_with(retain=_retains_up_to_the_end)),
-    BugSeed("forget-unflushed-limit", "a broker does not know how much there may be on its unflushed volume", "27 D28",
+    BugSeed("forget-unflushed-limit", "a broker does not know how much its unflushed volume takes", "found with kubectl",
             rules_with(manager=_ForgetsTheLimit)),
-    BugSeed("follow-without-room", "a follower appends what there is no room for on its unflushed volume", "27 D28",
-            rules_with(fetch_loop=_FollowsWithoutRoom)),
     BugSeed("ready-while-offline", "a broker with offline logs asks to be unfenced", "KIP-112",
             rules_with(lifecycle=_IsReadyWhileOffline)),
 )  # fmt: skip
