@@ -171,4 +171,12 @@ CORE = (
         "if not self.isr.unanswered or self.isr.maximal == set(self.isr.committed):",
         "if True:",
         (f"{REPLICATION}/test_isr.py",)),
+    Bug("m47", "an append does not wait for room on the unflushed volume", "no cluster stops by itself",
+        "replication/append_room.py",
+        "        return bool(self._waiting) or not self._has_room(size)\n", "        return False\n",
+        (f"{REPLICATION}/test_append_room.py",)),
+    Bug("m48", "nothing is flushed ahead of the limit of the unflushed volume", "no cluster stops by itself",
+        "replication/append_room.py",
+        "            self._flush_soon(partition)\n", "            pass\n",
+        (f"{REPLICATION}/test_append_room.py",)),
 )  # fmt: skip

@@ -30,7 +30,7 @@ WELL_SECONDS: Final = 1.0
 """So long nobody had to wait before it is told that nobody has to: where much is written it comes and goes by the millisecond."""
 
 
-class Replicas(Protocol):
+class OnVolume(Protocol):
     """What is needed of :class:`~minikafka.replication.replicas.ReplicaManager`."""
 
     def get(self, topic: str, index: int) -> HostedPartition | None: ...
@@ -66,7 +66,7 @@ class AppendRoom:
     def __init__(
         self,
         volume: UnflushedVolume,
-        replicas: Replicas,
+        replicas: OnVolume,
         clock: Clock,
         append: Callable[[WaitingAppend], None],
         flush_soon: Callable[[HostedPartition], None],
