@@ -244,7 +244,7 @@ class World(SimCluster):
         self.of_processes = self.whole.random() < self.plan.whole or self.rules.of_processes
         kind = WholeBroker if self.of_processes else SimBroker
         self.brokers = {i: kind(self, i) for i in range(1, count + 1)}
-        volumes = Random(f"unflushed volume {seed}")
+        volumes = Random(f"sizeLimit {seed}")
         if volumes.random() < self.plan.small_volume:
             self.unflushed_dir, size = "/unflushed", volumes.choice(UNFLUSHED_PAGES) * PAGE_BYTES
             for broker in self.brokers.values():
