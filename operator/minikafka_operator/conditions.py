@@ -45,6 +45,7 @@ class Reason(StrEnum):
     CONTAINER_NOT_CREATED = "ContainerNotCreated"
     BROKER_CRASHING = "BrokerCrashing"
     OUT_OF_MEMORY = "OutOfMemory"
+    DISK_FULL = "DiskFull"
     FAULT_INJECTED = "FaultInjected"
     POD_NOT_CREATED = "PodNotCreated"
     # Available, ReplicationHealthy

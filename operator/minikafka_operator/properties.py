@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from minikafka.config import BrokerConfig, ConfigError
+from minikafka.log.unflushed_volume import usable_bytes
 
 from minikafka_operator.api.cluster import ClusterSpec
+from minikafka_operator.difference import quantity
 from minikafka_operator.names import (
     CLIENT_PORT,
     EVENTS_PATH,
@@ -25,6 +27,11 @@ OFFSETS_FACTOR_MAX = 3
 
 IN_SYNC_SECONDS_MAX = 600
 """How long a broker that has started may catch up before it counts as ready all the same, and the next may be taken."""
+
+_MADE_OF = {
+    "minikafka.unflushed.max.bytes": "spec.unflushedVolume.sizeLimit",
+    "minikafka.events.max.bytes": "spec.flightRecorder.size",
+}
 
 _ENVIRONMENT = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _STAND_INS = {"POD_IP": "10.0.0.1", "HOST_IP": "10.0.0.2"}
@@ -67,15 +74,22 @@ def broker_properties(spec: ClusterSpec, names: Names, broker_id: int, external:
         "minikafka.metrics.port": str(METRICS_PORT),
         "minikafka.ready.in.sync.timeout.ms": str(IN_SYNC_SECONDS_MAX * 1000),
         "minikafka.events.path": f"{EVENTS_PATH}/broker-{broker_id}.jsonl",
+        "minikafka.events.max.bytes": str(_usable(spec.flight_recorder.size)),
         "default.replication.factor": str(spec.replication.default_factor),
         "min.insync.replicas": str(spec.replication.min_insync_replicas),
         "offsets.topic.replication.factor": str(min(OFFSETS_FACTOR_MAX, spec.replication.default_factor)),
     }
     if spec.unflushed_volume is not None:
         made["minikafka.unflushed.dir"] = UNFLUSHED_PATH
+        made["minikafka.unflushed.max.bytes"] = str(_usable(spec.unflushed_volume.size_limit))
     if spec.rack is not None:
         made["broker.rack"] = "${env:BROKER_RACK}"
     return {**made, **(spec.config or {})}
+
+
+def _usable(size: str) -> int:
+    """How much a broker may write to a volume of this size."""
+    return usable_bytes(int(quantity(size) or 0))
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
@@ -108,5 +122,11 @@ def settings_problems(spec: ClusterSpec, names: Names) -> tuple[str, ...]:
     try:
         BrokerConfig.from_properties(filled)
     except ConfigError as error:
-        return tuple(error.problems)
+        return tuple(_of_spec(problem) for problem in error.problems)
     return ()
+
+
+def _of_spec(problem: str) -> str:
+    """Name the field that a setting is made of, for whoever reads of it has not set it."""
+    field = _MADE_OF.get(problem.partition("=")[0])
+    return f"{field}: {problem}" if field else problem

@@ -28,6 +28,8 @@ CLAIM_SECONDS_MAX = 30
 _UNBOUND = "unbound immediate PersistentVolumeClaims"
 """In the scheduler's message about a pod whose claim should have a volume before it has a node."""
 
+_DISK_FULL = "statuscode: 507"
+
 _WORDS_MAX = 400
 _LAST_LINES = 3
 
@@ -58,6 +60,7 @@ def _trouble(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
         or _storage(observed, broker_id)
         or _unscheduled(observed, pod)
         or _container(observed, pod)
+        or _disk(observed, pod)
         or _slow_storage(observed, broker_id)
         or _not_serving(pod)
     )
@@ -157,6 +160,18 @@ def _container(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
     return None
 
 
+def _disk(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
+    """A broker that runs and answers 507 (Insufficient Storage) where it is asked whether it is ready.
+
+    The status is all that a kubelet passes on.
+    """
+    told = [w.message for w in observed.warnings if (w.kind, w.name, w.reason) == (POD.name, pod.name, "Unhealthy")]
+    if told and _DISK_FULL in told[-1]:
+        message = f"{pod.name}: a disk is full; its log says which, and it goes on by itself when there is room"
+        return BrokerTrouble(pod.broker_id, Reason.DISK_FULL, message)
+    return None
+
+
 def _warning(observed: ObservedCluster, kind: str, name: str, *containing: str) -> str:
     """What the last warning about an object says, if it holds one of the words."""
     for warned in reversed(observed.warnings):
@@ -188,6 +203,7 @@ _ORDER = (
     Reason.CONTAINER_NOT_CREATED,
     Reason.BROKER_CRASHING,
     Reason.OUT_OF_MEMORY,
+    Reason.DISK_FULL,
     Reason.UNSCHEDULABLE,
     Reason.BROKERS_NOT_READY,
     Reason.FAULT_INJECTED,

@@ -171,6 +171,11 @@ class BrokerConfig(BrokerKeys):
                 "allowed: the name of a MiniKafkaCluster"
             )
         unflushed = self.minikafka_unflushed_dir
+        if unflushed and self.minikafka_unflushed_max_bytes < 2 * self.message_max_bytes:
+            yield (
+                f"minikafka.unflushed.max.bytes={self.minikafka_unflushed_max_bytes}: batches would not fit; "
+                f"allowed: at least twice message.max.bytes={self.message_max_bytes}"
+            )
         for directory in self.log_dirs:
             if unflushed and _overlap(Path(unflushed), Path(directory)):
                 yield (

@@ -18,8 +18,14 @@ from minikafka.config.keys import (
     words,
 )
 from minikafka.config.listeners import Endpoint, listener_list, protocol_map
+from minikafka.log.unflushed_volume import usable_bytes
+from minikafka.telemetry.event_file import BYTES_DEFAULT as EVENTS_BYTES_DEFAULT
+from minikafka.telemetry.event_file import BYTES_MIN as EVENTS_BYTES_MIN
 
 CLUSTER_WIDE = Update.CLUSTER_WIDE
+
+UNFLUSHED_VOLUME_BYTES = 256 << 20
+"""What the operator gives a broker unless somebody says otherwise; everywhere else the broker keeps to the same."""
 
 
 class IdentityAndNetwork:
@@ -308,6 +314,14 @@ class MiniKafkaOwn:
         "power loss takes. Without it logs are plain files.",
         allowed="a directory outside log.dirs",
     )
+    minikafka_unflushed_max_bytes = long(
+        usable_bytes(UNFLUSHED_VOLUME_BYTES),
+        1,
+        doc="Most bytes in minikafka.unflushed.dir, of all logs together; less where its file system has no room for them. From "
+        "half of it on logs are flushed, whatever flush.messages and flush.ms say, and appends wait where there is no room. "
+        "A producer's batch may have three quarters of it.",
+        note="at least twice message.max.bytes",
+    )
     minikafka_test_faults_path = optional_text(
         doc="For tests and chaos experiments: a file by which faults of the disk and of the clock are injected while the broker "
         "runs. Without it there are none.",
@@ -336,6 +350,12 @@ class MiniKafkaOwn:
     )
     minikafka_events_path = optional_text(
         doc="File the broker appends its events to, one JSON object a line.", allowed="a file path"
+    )
+    minikafka_events_max_bytes = long(
+        EVENTS_BYTES_DEFAULT,
+        EVENTS_BYTES_MIN,
+        doc="Most bytes of that file and the one before it: at half of it NAME.jsonl becomes NAME.1.jsonl, in place of the one "
+        "that had that name, and a new one begins. The oldest events are lost, and an event says how many bytes were.",
     )
     minikafka_events_stdout = boolean(
         False,

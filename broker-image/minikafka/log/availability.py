@@ -6,12 +6,16 @@ nothing unflushed can be trusted any more: then the log is offline until `LogMan
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from minikafka.log.errors import FsyncFailed, LogDirFailure
+from minikafka.log.errors import CopyRefused, FsyncFailed, LogDirFailure
 from minikafka.log.filesystem import FileSystem
 from minikafka.protocol.types import TopicPartition
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""No room on the disk, or none that is this user's."""
 
 FSYNC_FAILED = "fsync-failed"
 """In the log's directory after a failed fsync: the kernel may take pages for written that are not, and shows them all the same.
@@ -34,16 +38,20 @@ class Availability:
         """Raises LogDirFailure when the log is offline: a new one each time, for a raised one keeps its callers."""
         found = self.failure
         if found is not None:
-            raise LogDirFailure(str(found), permanent=found.permanent, topic_partition=self._topic_partition)
+            raise self._failure(str(found), found.permanent, found.disk_full)
 
     def refused(self, what: str, error: OSError | LogDirFailure, *, permanent: bool = False) -> LogDirFailure:
         """The disk refused, and nothing has changed. The error to raise."""
         problem = f"{self._topic_partition}: {what}: {error}"
-        return LogDirFailure(problem, permanent=permanent, topic_partition=self._topic_partition)
+        full = error.disk_full if isinstance(error, LogDirFailure) else error.errno in FULL
+        return self._failure(problem, permanent, full)
+
+    def _failure(self, problem: str, permanent: bool, disk_full: bool) -> LogDirFailure:
+        return LogDirFailure(problem, permanent=permanent, topic_partition=self._topic_partition, disk_full=disk_full)
 
     def go_offline(self, what: str, error: OSError | LogDirFailure, *, permanent: bool = False) -> LogDirFailure:
         """Something was left half done, or cannot be trusted: refuse everything from now on. The error to raise."""
-        permanent |= isinstance(error, FsyncFailed)
+        permanent = isinstance(error, FsyncFailed) or (permanent and not isinstance(error, CopyRefused))
         if permanent:
             self._note_failed_fsync()
         if self.failure is None or permanent > self.failure.permanent:

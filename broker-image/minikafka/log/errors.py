@@ -96,17 +96,29 @@ class FsyncFailed(OSError):
     """The data of a log could not be made durable. The kernel may have dropped the pages: a second try proves nothing."""
 
 
+class CopyRefused(OSError):
+    """The data file did not take what is on the unflushed volume. Nothing is lost: it is still there."""
+
+
 class LogDirFailure(LogError):
     """The disk refused an operation. `permanent` when nothing that is not yet flushed can be trusted any more.
 
-    `topic_partition` is None where the operation was not that of one log.
+    `topic_partition` is None where the operation was not that of one log. `disk_full`: for a lack of room.
     """
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
-    def __init__(self, message: str, *, permanent: bool, topic_partition: TopicPartition | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        permanent: bool,
+        topic_partition: TopicPartition | None = None,
+        disk_full: bool = False,
+    ) -> None:
         super().__init__(message)
         self.permanent = permanent
+        self.disk_full = disk_full
         self.topic_partition = topic_partition
 
 

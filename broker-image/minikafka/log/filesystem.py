@@ -114,6 +114,9 @@ class FileSystem(Protocol):
     def disk_free(self, path: str) -> int:
         """Bytes left for an unprivileged user."""
 
+    def disk_size(self, path: str) -> int:
+        """Bytes of the whole file system."""
+
     def lock(self, path: str) -> FileLock:
         """Take an exclusive lock that ends with the process. Raises BlockingIOError when another process holds it."""
 
@@ -292,6 +295,10 @@ class RealFileSystem:
     def disk_free(self, path: str) -> int:
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
+
+    def disk_size(self, path: str) -> int:
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize
 
     def lock(self, path: str) -> FileLock:
         import fcntl

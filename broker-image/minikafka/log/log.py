@@ -37,6 +37,7 @@ from minikafka.log.results import AppendInfo, FetchSlice, RecoveryInfo, Timestam
 from minikafka.log.retention import Retention
 from minikafka.log.segment import Segment
 from minikafka.log.truncation import LogTruncator
+from minikafka.log.unflushed_volume import UnflushedVolume
 from minikafka.protocol.records import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -104,17 +105,19 @@ class Log:
         recovery_point: int,
         now_ms: int,
         unflushed_dir: str | None = None,
+        volume: UnflushedVolume | None = None,
         log_start_offset: int = 0,
     ) -> Log:
         """Open the log in directory `dir` (made when absent), recovering it unless the last shutdown was `clean`.
 
         `recovery_point` and `log_start_offset` come from the checkpoints. `unflushed_dir` is the root of the unflushed
-        volume. Raises LogDirFailure, and DataDirRefused for files that are not a log's.
+        volume, and `volume` what is known of it. Raises LogDirFailure, and DataDirRefused for files that are not a log's.
         """
         availability = Availability(fs, dir, topic_partition)
         loader = LogLoader(
             fs, dir, config, clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset,
             tail_directory=None if unflushed_dir is None else f"{unflushed_dir}/{topic_partition}",
+            volume=volume,
         )  # fmt: skip
         try:
             log = Log(fs, dir, topic_partition, config, availability, loader.load())
@@ -548,6 +551,16 @@ class Log:
         `now` is monotonic seconds.
         """
         return self._flusher.is_due(now, self.log_end_offset)
+
+    @property
+    def unflushed_volume(self) -> UnflushedVolume | None:
+        """Where there has to be room for what is appended, None when it goes to the data files at once."""
+        return self.segments.volume
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """What it counts for on the unflushed volume."""
+        return self.segments.held(self._flusher.flushed_offset)
 
     @property
     def owes_flush(self) -> bool:

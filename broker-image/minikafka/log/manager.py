@@ -5,6 +5,7 @@ Single-threaded like `Log`, except that what the `prepare_*` methods return may 
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,6 +21,8 @@ from minikafka.log.errors import DataDirRefused, InconsistentTopicId, LogDirFail
 from minikafka.log.filesystem import FileSystem
 from minikafka.log.log import Log
 from minikafka.log.truncation import interrupted_restart
+from minikafka.log.unflushed import is_tail_directory
+from minikafka.log.unflushed_volume import UnflushedVolume, usable_bytes
 from minikafka.protocol.types import TopicPartition
 
 NAME_BYTES_MAX = 255
@@ -45,6 +48,9 @@ class LogManager:
         self._doomed: dict[str, int] = {}
         self._being_opened: set[TopicPartition] = set()
         self._unflushed_dir: str | None = None
+        self._left_behind: dict[TopicPartition, int] = {}
+        """What counts of deleted logs whose tails could not be removed."""
+        self.unflushed_volume: UnflushedVolume | None = None
         self.logs: dict[TopicPartition, Log] = {}
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -62,10 +68,12 @@ class LogManager:
         config_for: ConfigFor,
         now_ms: int,
         unflushed_dir: str | None = None,
+        unflushed_max_bytes: int = sys.maxsize,
     ) -> LogManager:
         """Open every log in the data directories, recovering those that were not closed cleanly.
 
-        `unflushed_dir` is the root of the unflushed volume (`minikafka.unflushed.dir`). Raises DataDirRefused (one
+        `unflushed_dir` is the root of the unflushed volume (`minikafka.unflushed.dir`), on which there may be
+        `unflushed_max_bytes`, or what its file system has room for. Raises DataDirRefused (one
         clear line, nothing was changed) for a directory of another cluster or node, with foreign files, or locked by
         a live process; LogDirFailure.
         """
@@ -74,6 +82,8 @@ class LogManager:
             for path in log_dirs:
                 directories.append(DataDirectory.open(fs, path.rstrip("/"), MetaProperties(cluster_id, node_id)))
             manager = cls(fs, directories, config_for)
+            if unflushed_dir:
+                manager.unflushed_volume = UnflushedVolume(unflushed_max_bytes)
             manager._load(unflushed_dir, now_ms)
         except BaseException:
             for directory in directories:
@@ -92,17 +102,31 @@ class LogManager:
         try:
             if self._unflushed_dir is not None:
                 self._fs.makedirs(self._unflushed_dir)
+                if self.unflushed_volume is not None:
+                    there_is = usable_bytes(self._fs.disk_size(self._unflushed_dir))
+                    self.unflushed_volume.limit = min(self.unflushed_volume.limit, there_is)
             for directory in self._directories:
                 directory.take_clean_marker()
                 directory.remove_deleted()
                 for topic_partition in directory.partitions():
                     self._open(directory, topic_partition, now_ms, directory.clean)
                 self.high_watermarks.update(directory.high_watermarks.offsets)
+            self._remove_strange_tails()
             self.clean = all(d.clean and not self._lacks(d) for d in self._directories)
             if self.clean:
                 self.previous_broker_epoch = min(directory.previous_broker_epoch for directory in self._directories)
         except OSError as error:
             raise LogDirFailure(f"cannot load the logs: {error}", permanent=False) from error
+
+    def _remove_strange_tails(self) -> None:
+        """Those of logs whose data volume is gone: nobody reads them, and no flush would make room of them."""
+        root = self._unflushed_dir
+        if root is None:
+            return
+        known = {str(topic_partition) for topic_partition in self.logs}
+        for name in self._fs.listdir(root):
+            if name not in known and is_tail_directory(self._fs, f"{root}/{name}"):
+                self._fs.rmtree(f"{root}/{name}")
 
     def _lacks(self, directory: DataDirectory) -> bool:
         """Whether something that was flushed is not there. Then no marker makes it a clean stop: who trusted it would let
@@ -139,6 +163,7 @@ class LogManager:
             recovery_point=recovery_point,
             now_ms=now_ms,
             unflushed_dir=self._unflushed_dir,
+            volume=self.unflushed_volume,
             log_start_offset=directory.log_starts.offsets.get(topic_partition, 0),
         )
         log.report_to(
@@ -197,6 +222,8 @@ class LogManager:
     def replace(self, topic_partition: TopicPartition, log: Log) -> None:
         """Use a log that was opened anew."""
         self._being_opened.discard(topic_partition)
+        if self.unflushed_volume is not None:
+            self.unflushed_volume.shrank(self.logs[topic_partition].unflushed_bytes)  # it is in the data file by now
         self.logs[topic_partition] = log
 
     def reopen(self, topic_partition: TopicPartition, *, now_ms: int) -> Log:
@@ -233,8 +260,7 @@ class LogManager:
         # Before there is a folder: entries are by name, and a crash in between would give an earlier topic's to this one.
         self._forget_offsets(topic_partition)
         try:
-            if self._unflushed_dir is not None:
-                self._fs.rmtree(f"{self._unflushed_dir}/{topic_partition}")  # of a log whose data volume is gone
+            self._remove_tails(topic_partition)  # of a log whose data volume is gone
             self._fs.makedirs(path)
         except OSError as error:
             raise LogDirFailure(f"{topic_partition}: cannot be created: {error}", permanent=False) from error
@@ -274,18 +300,25 @@ class LogManager:
             raise LogDirFailure(f"{topic_partition}: cannot be deleted: {error}", permanent=False) from error
         del self.logs[topic_partition], self._home[topic_partition]
         self.topic_ids.pop(topic_partition, None)
+        self._left_behind[topic_partition] = log.unflushed_bytes
         log.release()
         # The checkpoints on disk forget it with their next write, and `create` sees to it before the name is used again:
         # three files, each fsynced, for each partition of a topic would hold up all others.
         self.high_watermarks.pop(topic_partition, None)
         self._doomed[doomed] = now_ms + log.config.file_delete_delay_ms
         try:
-            if log.segments.tail_directory is not None:
-                self._fs.rmtree(log.segments.tail_directory)
+            self._remove_tails(topic_partition)
         except OSError as error:
             raise LogDirFailure(
                 f"{log.segments.tail_directory}: cannot be removed: {error}", permanent=False
             ) from error
+
+    def _remove_tails(self, topic_partition: TopicPartition) -> None:
+        if self._unflushed_dir is not None:
+            self._fs.rmtree(f"{self._unflushed_dir}/{topic_partition}")
+        held = self._left_behind.pop(topic_partition, 0)
+        if self.unflushed_volume is not None:
+            self.unflushed_volume.shrank(held)
 
     def _forget_offsets(self, topic_partition: TopicPartition) -> None:
         """Durably: a later topic of the same name must not start from these, for recovery would trust what was never flushed."""

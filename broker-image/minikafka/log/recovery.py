@@ -26,6 +26,7 @@ from minikafka.log.segment import Segment, segment_path
 from minikafka.log.segments import SegmentList
 from minikafka.log.truncation import RESTART, forget_restart, interrupted_restart
 from minikafka.log.unflushed import parse_tail_name, restore_tails
+from minikafka.log.unflushed_volume import UnflushedVolume
 from minikafka.protocol.records import CRC_START
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class LogLoader:
         recovery_point: int,
         log_start_offset: int,
         tail_directory: str | None = None,
+        volume: UnflushedVolume | None = None,
     ) -> None:
         self.fs = fs
         self.directory = directory
@@ -77,7 +79,7 @@ class LogLoader:
         self.recovery_point = recovery_point
         self.flushed_until = recovery_point
         self.log_start_offset = log_start_offset
-        self.segments = SegmentList(fs, directory, config, tail_directory)
+        self.segments = SegmentList(fs, directory, config, tail_directory, volume)
         self.epochs = LeaderEpochCache(fs, directory)
         self.producers = ProducerStateManager(fs, directory, config.producer_id_expiration_ms)
         self.flusher: Flusher

@@ -12,6 +12,7 @@ from minikafka.log.errors import CorruptBatch, FsyncFailed
 from minikafka.log.filesystem import Buffer, File, FileSystem
 from minikafka.log.index import OffsetIndex, TimeIndex
 from minikafka.log.unflushed import FileRange, UnflushedFile
+from minikafka.log.unflushed_volume import UnflushedVolume
 from minikafka.protocol.records import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
 
 TAIL_CACHE_BATCHES = 8192
@@ -47,7 +48,13 @@ class Segment:
     )  # fmt: skip
 
     def __init__(
-        self, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, tail_directory: str | None = None
+        self,
+        fs: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        tail_directory: str | None = None,
+        volume: UnflushedVolume | None = None,
     ) -> None:
         self._fs = fs
         self._directory = directory
@@ -56,7 +63,8 @@ class Segment:
         data: File = fs.open_append(segment_path(directory, base_offset, "log"))
         self.unflushed: UnflushedFile | None = None
         if tail_directory is not None:
-            data = self.unflushed = UnflushedFile(fs, data, f"{tail_directory}/{base_offset:020d}.log")
+            prefix = f"{tail_directory}/{base_offset:020d}.log"
+            data = self.unflushed = UnflushedFile(fs, data, prefix, volume or UnflushedVolume())
         self.data = data
         self.size = data.size
         index_bytes = config.segment_index_bytes

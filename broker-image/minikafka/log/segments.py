@@ -10,6 +10,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.errors import CorruptBatch
 from minikafka.log.filesystem import File, FileSystem
 from minikafka.log.segment import Segment, segment_path
+from minikafka.log.unflushed_volume import UnflushedVolume
 from minikafka.protocol.records import RecordBatch
 
 
@@ -25,12 +26,19 @@ class SegmentList(Sequence[Segment]):
     """Oldest first. The last one is `active`: the only one that is written to.
 
     Empty only until a log is opened, and while it begins anew. `tail_directory` is the one on the unflushed volume, if there is
-    one. Methods raise OSError when the disk refuses.
+    one, and `volume` counts what is there. Methods raise OSError when the disk refuses.
     """
 
-    __slots__ = ("_config", "_directory", "_fs", "_new_files", "_segments", "active", "tail_directory")
+    __slots__ = ("_config", "_directory", "_fs", "_new_files", "_segments", "active", "tail_directory", "volume")
 
-    def __init__(self, fs: FileSystem, directory: str, config: LogConfig, tail_directory: str | None = None) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        config: LogConfig,
+        tail_directory: str | None = None,
+        volume: UnflushedVolume | None = None,
+    ) -> None:
         self._fs = fs
         self._directory = directory
         self._config = config
@@ -38,6 +46,7 @@ class SegmentList(Sequence[Segment]):
         self.active: Segment
         self._new_files = False
         self.tail_directory = tail_directory
+        self.volume = volume
 
     def configure(self, config: LogConfig) -> None:
         """Settings of segments that are made from now on."""
@@ -66,6 +75,10 @@ class SegmentList(Sequence[Segment]):
     def size_bytes(self) -> int:
         """Bytes of records, of all segments."""
         return sum([segment.size for segment in self._segments])
+
+    def held(self, offset: int) -> int:
+        """What the segments from the one that holds `offset` on count for on the unflushed volume."""
+        return sum([segment.unflushed.held for segment in self.since(offset) if segment.unflushed is not None])
 
     def number(self, offset: int) -> int:
         """Which segment holds `offset`."""
@@ -129,7 +142,7 @@ class SegmentList(Sequence[Segment]):
             self._fs.remove(segment_path(self._directory, base_offset, suffix))
 
     def _at(self, base_offset: int) -> Segment:
-        return Segment(self._fs, self._directory, base_offset, self._config, self.tail_directory)
+        return Segment(self._fs, self._directory, base_offset, self._config, self.tail_directory, self.volume)
 
     def take_new_files(self) -> bool:
         """Whether the directory has to be fsynced, for somebody who will do it."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 Buffer = bytes | bytearray | memoryview
 
+PAGE_BYTES = 4096
 TORN_SECTOR_BYTES = 512
 RANDOM_IN_A_NAME = re.compile(r"[0-9a-f]{32}(?=-delete)")
 """A torn write garbles at most its last sector: disks write whole sectors."""
@@ -66,7 +67,7 @@ class _Handle:
         fs = self._fs
         fs.fault("append", self._path)
         size = sum(map(len, buffers))
-        room = fs.room()
+        room = fs.room(self._path)
         for buffer in buffers:
             if room is not None and len(buffer) > room:
                 self._inode.data += buffer[:room]  # the kernel takes what fits: a short write, then ENOSPC
@@ -121,12 +122,14 @@ class _Lock:
 class MemoryFileSystem:
     """A simulated disk (see the module). Implements the `FileSystem` protocol; paths are absolute POSIX paths.
 
-    Faults: set `capacity` (bytes, None = endless) for ENOSPC, and `fault_hook(operation, path)` to raise an OSError
-    from any of `append`, `pread`, `truncate`, `fsync`, `fsync_dir`, `rename`, `remove`, `open`, `write_atomic`, `write_again`.
+    Faults: set `capacity` (bytes, None = endless) for ENOSPC, in `volumes` that of directories with a file system of their
+    own, and `fault_hook(operation, path)` to raise an OSError from any of `append`, `pread`, `truncate`, `fsync`, `fsync_dir`,
+    `rename`, `remove`, `open`, `write_atomic`, `write_again`.
     """
 
     def __init__(self, *, capacity: int | None = None) -> None:
         self.capacity = capacity
+        self.volumes: dict[str, int] = {}
         self.fault_hook: Callable[[str, str], None] | None = None
         self.now_ms = 0
         self.generation = 0
@@ -199,14 +202,22 @@ class MemoryFileSystem:
         if self.fault_hook is not None:
             self.fault_hook(operation, path)
 
-    def room(self) -> int | None:
-        if self.capacity is None:
-            return None
-        return max(0, self.capacity - self.used())
+    def room(self, path: str) -> int | None:
+        volume = self._volume(path)
+        if volume is not None:
+            own = self._files.get(path)
+            slack = 0 if own is None else -len(own.data) % PAGE_BYTES
+            return max(0, (self.volumes[volume] - self.used(volume)) // PAGE_BYTES * PAGE_BYTES) + slack
+        return None if self.capacity is None else max(0, self.capacity - self.used())
 
-    def used(self) -> int:
-        """Bytes in all files."""
-        return sum(len(inode.data) for inode in set(self._files.values()))
+    def _volume(self, path: str) -> str | None:
+        return next((volume for volume in self.volumes if path == volume or path.startswith(volume + "/")), None)
+
+    def used(self, volume: str | None = None) -> int:
+        """Bytes in all files, but for those of `volumes`; on one of these files take whole pages, as in a tmpfs."""
+        there = {inode for path, inode in self._files.items() if not self.volumes or self._volume(path) == volume}
+        page = 1 if volume is None else PAGE_BYTES
+        return sum(-(-len(inode.data) // page) * page for inode in there)
 
     def corrupt(self, path: str, position: int, mask: int) -> None:
         """Flip bits of one byte on the disk."""
@@ -278,7 +289,7 @@ class MemoryFileSystem:
     def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
         self.fault("write_atomic", path)
         self._need_dir(posixpath.dirname(path))
-        room = self.room()
+        room = self.room(path)
         if room is not None and len(data) > room:
             raise OSError(errno.ENOSPC, "No space left on device", path)
         inode = _Inode(self.now_ms)
@@ -317,9 +328,14 @@ class MemoryFileSystem:
             else:
                 del self._durable_files[name]
 
-    def disk_free(self, path: str) -> int:  # noqa: ARG002 - one disk, one answer
-        room = self.room()
+    def disk_free(self, path: str) -> int:
+        room = self.room(path)
         return 1 << 40 if room is None else room
+
+    def disk_size(self, path: str) -> int:
+        volume = self._volume(path)
+        capacity = self.capacity if volume is None else self.volumes[volume]
+        return 1 << 40 if capacity is None else capacity
 
     def lock(self, path: str) -> _Lock:
         if path in self.locks:

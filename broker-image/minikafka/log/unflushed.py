@@ -18,8 +18,9 @@ import errno
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from minikafka.log.errors import FsyncFailed
+from minikafka.log.errors import CopyRefused, FsyncFailed
 from minikafka.log.filesystem import Buffer, File, FileSystem
+from minikafka.log.unflushed_volume import PAGE_BYTES, UnflushedVolume
 
 COPY_CHUNK_BYTES = 1 << 20
 
@@ -48,19 +49,26 @@ class _Tail:
     def end(self) -> int:
         return self.start + self.file.size
 
+    @property
+    def held(self) -> int:
+        """What it counts for on the volume."""
+        return self.file.size + PAGE_BYTES
+
 
 class UnflushedFile:
     """A segment's bytes in one data file and any number of tail files, seen as one file.
 
-    `prefix` is the path of the tail files without their start position. All methods raise OSError.
+    `prefix` is the path of the tail files without their start position; `volume` counts what is in them. All methods raise
+    OSError.
     """
 
-    __slots__ = ("_active", "_data", "_fs", "_prefix", "_tails", "flushed_size", "size")
+    __slots__ = ("_active", "_data", "_fs", "_prefix", "_tails", "_volume", "flushed_size", "size")
 
-    def __init__(self, fs: FileSystem, data: File, prefix: str) -> None:
+    def __init__(self, fs: FileSystem, data: File, prefix: str, volume: UnflushedVolume) -> None:
         self._fs = fs
         self._data = data
         self._prefix = prefix
+        self._volume = volume
         self._tails: list[_Tail] = []
         self._active: File | None = None
         self.flushed_size = data.size
@@ -72,9 +80,17 @@ class UnflushedFile:
             path = f"{self._prefix}.{self.size}"
             active = self._active = self._fs.open_append(path)
             self._tails.append(_Tail(active, path, self.size))
+            self._volume.grew(active.size + PAGE_BYTES)
         before = active.size
         active.append(*buffers)
-        self.size += active.size - before
+        grown = active.size - before
+        self.size += grown
+        self._volume.grew(grown)
+
+    @property
+    def held(self) -> int:
+        """What its tails count for on the volume."""
+        return sum([tail.held for tail in self._tails])
 
     def ranges(self, position: int, length: int) -> list[FileRange]:
         """Where the bytes lie now."""
@@ -96,14 +112,16 @@ class UnflushedFile:
 
     def truncate(self, n: int) -> None:
         """Cut to `n` bytes. No flush may be under way."""
+        held = self.held
         while self._tails and self._tails[-1].start >= n:
-            tail = self._tails.pop()
-            self._fs.remove(tail.path)
+            self._fs.remove(self._tails[-1].path)
+            self._tails.pop()
         if self._tails:
             self._tails[-1].file.truncate(n - self._tails[-1].start)
             self._active = self._tails[-1].file
         else:
             self._active = None
+        self._volume.shrank(held - self.held)
         self._fs.fsync_dir(_directory_of(self._prefix))  # a removed tail must not come back after a power loss
         if n < self._data.size:
             self._data.truncate(max(n, 0))
@@ -121,13 +139,16 @@ class UnflushedFile:
 
     def copy(self, tails: Sequence[_Tail]) -> None:
         """Copy tails to the data file and fsync it. Runs on the flush thread; touches nothing that appends or reads
-        touch."""
+        touch. Raises CopyRefused when the data file takes no more, and other OSErrors."""
         data = self._data
-        if data.size != self.flushed_size:
-            data.truncate(self.flushed_size)  # what an earlier copy left that failed
-        for tail in tails:
-            for position in range(0, tail.file.size, COPY_CHUNK_BYTES):
-                data.append(tail.file.pread(COPY_CHUNK_BYTES, position))
+        try:
+            if data.size != self.flushed_size:
+                data.truncate(self.flushed_size)  # what an earlier copy left that failed
+            for tail in tails:
+                for position in range(0, tail.file.size, COPY_CHUNK_BYTES):
+                    data.append(tail.file.pread(COPY_CHUNK_BYTES, position))
+        except OSError as error:
+            raise CopyRefused(*error.args) from error
         data.fsync()
 
     def finish_flush(self, tails: Sequence[_Tail]) -> None:
@@ -136,6 +157,7 @@ class UnflushedFile:
             self._tails.remove(tail)
             self.flushed_size = tail.end
             self._fs.remove(tail.path)
+            self._volume.shrank(tail.held)
 
     def fileno(self) -> int:
         raise OSError(errno.EBADF, "a segment in several files has no single descriptor: use ranges()", self._prefix)
@@ -147,8 +169,9 @@ class UnflushedFile:
 
     def remove(self, data_path: str) -> None:
         """Delete all files; tails first, so that no tail is left without its data file."""
-        for tail in self._tails:
-            self._fs.remove(tail.path)
+        while self._tails:
+            self._fs.remove(self._tails[-1].path)
+            self._volume.shrank(self._tails.pop().held)
         self._fs.remove(data_path)
 
 
@@ -160,6 +183,11 @@ def parse_tail_name(name: str) -> tuple[int, int] | None:
     """(base offset, start position) of a tail file's name, or None."""
     base, dot, start = name.partition(".log.")
     return (int(base), int(start)) if dot and base.isdigit() and start.isdigit() else None
+
+
+def is_tail_directory(fs: FileSystem, path: str) -> bool:
+    """Whether this is a directory with nothing but tail files in it."""
+    return fs.is_dir(path) and all(parse_tail_name(name) is not None for name in fs.listdir(path))
 
 
 def restore_tails(fs: FileSystem, tail_directory: str, data_directory: str) -> int:

@@ -69,6 +69,11 @@ class PartitionResult:
         self.current_leader = current_leader
         self.record_errors = record_errors
 
+    def take(self, other: PartitionResult) -> None:
+        """Be the answer that the other one is."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(other, name))
+
 
 def decode_produce(frame: memoryview, position: int, version: int) -> ProduceRequest:
     """Decode the body of a Produce request.

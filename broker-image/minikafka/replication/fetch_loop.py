@@ -10,6 +10,7 @@ to be given to :meth:`FetchLoop.answered`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -24,6 +25,9 @@ BACKOFF_SECONDS_FIRST = 0.02
 
 IN_FLIGHT_MAX = 2
 """A fetch that is parked at the leader, and one that overtakes it."""
+
+ROOM_SECONDS = 0.02
+"""How soon a partition is asked for again that had no room for all that came."""
 
 Key = tuple[bytes, int]
 """Topic id and partition, as in a Fetch."""
@@ -199,9 +203,12 @@ class FetchLoop(Generic[P]):
         partition = followed.partition
         start = partition.log.log_start_offset
         error, failure = ErrorCode(data.error), None
+        records = self._that_fit(partition, data.records)
+        if len(records) < len(data.records):
+            followed.not_before = now + ROOM_SECONDS
         try:
             outcome = follower.answered(
-                position, error, data.diverging, data.high_watermark, data.log_start_offset, data.records
+                position, error, data.diverging, data.high_watermark, data.log_start_offset, records
             )
         except LogError as refusal:
             outcome, failure = FetchOutcome.BACK_OFF, refusal
@@ -209,14 +216,14 @@ class FetchLoop(Generic[P]):
             followed.broken = True
             self._back_off(key, now)
             return Taken(partition, FetchOutcome.BACK_OFF, position, start, broke=broke)
-        if data.records:
+        if records:
             self._to_the_end(key)
         if outcome is FetchOutcome.APPENDED:
             followed.backoff, followed.trouble = BACKOFF_SECONDS_FIRST, None
             recovered, followed.broken = followed.broken, False
             if not follower.may_ask():
                 self._hold(followed)
-            return Taken(partition, outcome, position, start, len(data.records), recovered=recovered)
+            return Taken(partition, outcome, position, start, len(records), recovered=recovered)
         trouble = None
         if outcome in (FetchOutcome.BACK_OFF, FetchOutcome.OUT_OF_RANGE):
             self._back_off(key, now)
@@ -224,6 +231,20 @@ class FetchLoop(Generic[P]):
             told = error.name if failure is None else str(failure)
             trouble = self._news(followed, Trouble(told, position.offset, isinstance(failure, CorruptBatch)))
         return Taken(partition, outcome, position, start, failure=failure, trouble=trouble)
+
+    @staticmethod
+    def _that_fit(partition: P, records: memoryview) -> memoryview:
+        """What of it there is room for on the unflushed volume; the rest is asked for again."""
+        volume = partition.log.unflushed_volume
+        return records if volume is None else volume.fitting(records)
+
+    @property
+    def room(self) -> int:
+        """Bytes that there is room for, of all that is followed."""
+        for followed in self._followed.values():
+            volume = followed.partition.log.unflushed_volume
+            return sys.maxsize if volume is None else volume.room
+        return sys.maxsize
 
     def leader_range(
         self, partition: P, position: FetchPosition, earliest: int, latest: int, now: float

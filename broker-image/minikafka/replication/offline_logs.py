@@ -89,6 +89,11 @@ class OfflineLogs:
     def __len__(self) -> int:
         return len(self._offline)
 
+    @property
+    def disk_is_full(self) -> bool:
+        """Whether some are offline for a lack of room."""
+        return any(failure.disk_full for failure in self._offline.values())
+
     def __contains__(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self._offline
 

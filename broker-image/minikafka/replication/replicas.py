@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka.log.errors import LogDirFailure, LogError
+from minikafka.log.unflushed_volume import UnflushedVolume
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchPartition, FetchRequest, PartitionData, TopicKey
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication.append_room import AppendRoom, WaitingAppend
 from minikafka.replication.clock import Clock
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import AfterAnswer, AlterPartitionAnswer, IsrProposal
@@ -56,12 +58,20 @@ class ReplicaManager:
         self.hint: Callable[[HostedPartition], tuple[int, int] | None] = lambda _: None
         self.log_failed: Callable[[HostedPartition, LogError], None] = lambda _partition, _error: None
         self.flush_soon: Callable[[HostedPartition], None] = lambda _partition: None
+        self.room: AppendRoom | None = None
+        """Where appends wait for room on the unflushed volume, when there is one."""
         self._ready: list[DelayedFetch] = []
         self._moved: list[HostedPartition] = []
         """Whose high watermark has moved, and who waits for it does not know yet."""
         self._delayed: set[DelayedProduce] = set()
         self._sweeps = False
+        self._clock = clock
         self._now, self._unix_ms, self._later = clock
+
+    def keep_room(self, volume: UnflushedVolume) -> AppendRoom:
+        """Have appends wait where there is no room for them on this volume."""
+        self.room = AppendRoom(volume, self, self._clock, self._append_late, self.flush_soon)
+        return self.room
 
     # -- hosting ------------------------------------------------------------------------------------------------------
 
@@ -109,6 +119,7 @@ class ReplicaManager:
         now_ms = self._unix_ms()
         results: list[tuple[str, list[PartitionResult]]] = []
         delayed: DelayedProduce | None = None
+        room = self.room
         for name, partitions in request.topics:
             parts = self.by_name.get(name)
             traffic = self.traffic.get(name)
@@ -122,6 +133,10 @@ class ReplicaManager:
                     row.append(PartitionResult(index, self._unknown(name, index)))
                 elif name in INTERNAL_TOPICS and not internal:
                     row.append(PartitionResult(index, ErrorCode.INVALID_TOPIC_EXCEPTION))
+                elif room is not None and partition.leader is not None and records and room.must_wait(len(records)):
+                    if delayed is None:
+                        delayed = DelayedProduce(now + request.timeout_ms / 1000, lambda: respond(results))
+                    row.append(self._wait_for_room(room, WaitingAppend(name, index, records, acks, delayed)))
                 else:
                     result, required = self._append(partition, index, records, acks, now_ms, now)
                     row.append(result)
@@ -132,14 +147,45 @@ class ReplicaManager:
                         waiting = partition.producers if acks == -1 else partition.unflushed_producers
                         waiting.append(ProduceWaiter(required, delayed, result))
                 if row[-1].error and records is not None:
-                    self.stats.rejected_bytes += len(records)
-                    if traffic is not None:
-                        traffic.rejected_bytes += len(records)
-        if delayed is None:
+                    self._count_rejected(name, records)
+        if delayed is None or not (delayed.left or delayed.done):
             respond(results)
         else:
             self._delayed.add(delayed)
             self._sweep_later()
+
+    def _wait_for_room(self, room: AppendRoom, append: WaitingAppend) -> PartitionResult:
+        size = len(append.records)
+        if size > room.batch_bytes_max:
+            append.result.error = ErrorCode.MESSAGE_TOO_LARGE
+            append.result.message = f"a batch of {size} bytes; minikafka.unflushed.max.bytes is {room.volume.limit}"
+            return append.result
+        append.delayed.left += 1
+        room.wait(append)
+        return append.result
+
+    def _append_late(self, append: WaitingAppend) -> None:
+        """Append what has waited for room."""
+        partition = self.get(append.topic, append.index)
+        found, required = PartitionResult(append.index, self._unknown(append.topic, append.index)), -1
+        if partition is not None:
+            found, required = self._append(
+                partition, append.index, append.records, append.acks, self._unix_ms(), self._now()
+            )
+        append.result.take(found)
+        if partition is not None and required >= 0:
+            waiting = partition.producers if append.acks == -1 else partition.unflushed_producers
+            waiting.append(ProduceWaiter(required, append.delayed, append.result))
+            return
+        if found.error:
+            self._count_rejected(append.topic, append.records)
+        append.delayed.settle(append.result, ErrorCode.NONE)
+
+    def _count_rejected(self, topic: str, records: memoryview) -> None:
+        self.stats.rejected_bytes += len(records)
+        traffic = self.traffic.get(topic)
+        if traffic is not None:
+            traffic.rejected_bytes += len(records)
 
     def _append(
         self, partition: HostedPartition, index: int, records: memoryview | None, acks: int, now_ms: int, now: float
@@ -202,6 +248,8 @@ class ReplicaManager:
         for delayed in expired:
             self._delayed.discard(delayed)
         overdue = {d for d in expired if not d.done}
+        if self.room is not None:
+            self.room.sweep(overdue)
         if overdue:
             for partition in self.all():
                 for waiting in (partition.producers, partition.unflushed_producers):
@@ -224,6 +272,8 @@ class ReplicaManager:
 
     def flushed(self, partition: HostedPartition) -> None:
         """More of its log is on disk: a leader may count for more, where flush.messages made it wait (R17)."""
+        if self.room is not None:
+            self._later(0.0, self.room.flushed)  # when this flush has given up its claim
         leader = partition.leader
         if leader is None:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 
 from minikafka import __version__
@@ -39,6 +40,8 @@ from minikafka.server.readiness import Readiness
 from minikafka.server.replica_reporter import ReplicaReporter
 from minikafka.server.topic_requests import TopicRequests
 from minikafka.telemetry.exposition import BrokerCollector
+
+DISK_FULL = HTTPStatus.INSUFFICIENT_STORAGE
 
 SHUTDOWN_SECONDS_MAX = 10.0
 """How long a controlled shutdown may take before the broker stops anyway."""
@@ -165,7 +168,9 @@ class Broker:
             config_for=lambda _: config.topic({}).log_config(),
             now_ms=self.clock.unix_ms(),
             unflushed_dir=config.minikafka_unflushed_dir or None,
+            unflushed_max_bytes=config.minikafka_unflushed_max_bytes,
         )
+        self.reporter.watch_volume(self.logs.unflushed_volume)
         self.stats.clean_shutdown = int(self.logs.clean)
         self.stats.recovery_seconds = self.clock.now() - began
         self.offline_logs.logs = self.logs
@@ -197,8 +202,11 @@ class Broker:
                 f"minikafka.metrics.port: cannot listen on {host}:{port} ({error.strerror or error})"
             ) from error
 
-    def _readiness(self) -> tuple[bool, str]:
-        return self._ready_when.probe(self.metadata.image, self.membership.broker_epoch, self.stopping)
+    def _readiness(self) -> tuple[bool | HTTPStatus, str]:
+        ready, reason = self._ready_when.probe(self.metadata.image, self.membership.broker_epoch, self.stopping)
+        if not ready and self.offline_logs.disk_is_full:
+            return DISK_FULL, f"{reason}: a disk is full"  # all that a kubelet tells of a probe is its status
+        return ready, reason
 
     async def stop(self, reason: str = "asked to stop") -> None:
         """Move leaders away, stop serving, flush and close the logs; leaves the clean-shutdown marker."""

@@ -173,7 +173,12 @@ class ClientConnection(FrameProtocol):
             self.broker.context.handler_failed(error)
             self.close()
             return
-        if len(self.slots) > PIPELINE_MAX and not self._paused and self.transport is not None:
+        if len(self.slots) > PIPELINE_MAX:
+            self.pause()
+
+    def pause(self) -> None:
+        """Read nothing more until an answer has left."""
+        if not self._paused and self.transport is not None:
             self._paused = True
             self.transport.pause_reading()
 

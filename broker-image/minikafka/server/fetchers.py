@@ -177,7 +177,8 @@ class ReplicaFetcher:
 
     def _fetch(self, connection: PeerConnection, asked: dict[Key, FetchPosition]) -> None:
         topics: dict[bytes, list[tuple[int, int, int, int, int, int]]] = {}
-        max_part = self._context.config.replica_fetch_max_bytes
+        config, room = self._context.config, max(1, self._loop.room)
+        max_part = min(config.replica_fetch_max_bytes, room)
         for (topic_id, index), position in asked.items():
             topics.setdefault(topic_id, []).append(
                 (
@@ -189,7 +190,6 @@ class ReplicaFetcher:
                     max_part,
                 )
             )
-        config = self._context.config
         correlation = connection.next_correlation()
         frame = encode_follower_fetch(
             correlation,
@@ -198,7 +198,7 @@ class ReplicaFetcher:
             self._broker_epoch(),
             config.replica_fetch_wait_max_ms,
             config.replica_fetch_min_bytes,
-            config.replica_fetch_response_max_bytes,
+            min(config.replica_fetch_response_max_bytes, room),
             list(topics.items()),
         )
         connection.send_frame(correlation, frame, self._answer_to(connection, asked))

@@ -117,6 +117,16 @@ class Housekeeping:
         finally:
             self._flushes.give_up(partition)
 
+    async def empty_unflushed_volume(self) -> None:
+        """Flush all that lies on it. Raises LogDirFailure when that was refused."""
+        partitions = [p for p in self._replicas.all() if p.log.failure is None and p.log.unflushed_bytes]
+        for partition in partitions:
+            self.flush_soon(partition)
+        if self._running:
+            await asyncio.wait(set(self._running))
+        for partition in partitions:
+            partition.log.check_online()
+
     def _tell_flushed(self, partition: HostedPartition) -> None:
         self.flushed(partition)  # which is given later
 
@@ -131,6 +141,7 @@ class Housekeeping:
 
     async def write_checkpoints(self) -> None:
         """All of them, now. Raises LogDirFailure or OSError: the disk takes no writes."""
+        await self.empty_unflushed_volume()  # it may be what was full
         await self._checkpoint_hw()
         await self._checkpoint_recovery()
 

@@ -19,7 +19,8 @@ CONNECTIONS_MAX: Final = 64
 IDLE_SECONDS_MAX: Final = 75.0
 """Without progress for this long (no whole request, or an answer that is not read) a connection is closed."""
 
-Probe = Callable[[], tuple[bool, str]]
+Probe = Callable[[], tuple[bool | HTTPStatus, str]]
+"""Whether it is well, or the status that says in which way it is not, and the reason."""
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
@@ -30,7 +31,8 @@ _METHODS = (b"GET", b"HEAD")
 class MetricsServer:
     """Serves what its callables say: ``metrics`` the page, ``health`` and ``ready`` a verdict with its reason.
 
-    They run on the event loop, so they must be quick. A probe that is not well is answered with 503 and the reason.
+    They run on the event loop, so they must be quick. A probe that is not well is answered with 503, or the status that it
+    gives, and the reason.
     """
 
     def __init__(self, metrics: Callable[[], bytes], health: Probe, ready: Probe) -> None:
@@ -69,7 +71,8 @@ class MetricsServer:
         if probe is None:
             return 404, _TEXT, b"not found; there are /metrics, /healthz and /readyz\n"
         well, reason = probe()
-        return (200 if well else 503), _TEXT, f"{reason}\n".encode()
+        status = well if isinstance(well, HTTPStatus) else HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
+        return int(status), _TEXT, f"{reason}\n".encode()
 
 
 class _Connection(asyncio.Protocol):

@@ -28,7 +28,12 @@ class Machine:
 
     def events(self, config: BrokerConfig) -> EventLog:
         """Where events are told. Raises OSError."""
-        return EventLog(config.minikafka_events_path or None, config.node_id, stdout=config.minikafka_events_stdout)
+        return EventLog(
+            config.minikafka_events_path or None,
+            config.node_id,
+            stdout=config.minikafka_events_stdout,
+            bytes_max=config.minikafka_events_max_bytes,
+        )
 
     def disk(self, config: BrokerConfig, warn: Callable[[str], None]) -> FileSystem:
         """Raises OSError, without the file of injected faults that the configuration names."""

@@ -24,6 +24,10 @@ def observe(broker: Broker) -> list[ReplicaStatus]:
     stats.producer_ids = sum(len(partition.log.producers) for partition in broker.replicas.all())
     stats.disk_read, stats.disk_written = disk_bytes()
     stats.log_dirs = _log_dirs(broker)
+    room = broker.replicas.room
+    if room is not None:
+        stats.unflushed_bytes, stats.unflushed_limit = room.volume.used, room.volume.limit
+        stats.appends_wait_for_room = int(room.is_short)
     coordinator = broker.groups.coordinator
     stats.group_members = coordinator.members()
     stats.groups = len(stats.group_members)

@@ -7,6 +7,7 @@ from typing import Any
 
 from minikafka.log.errors import LogDirFailure, LogError
 from minikafka.log.manager import LogManager
+from minikafka.log.unflushed_volume import UnflushedVolume
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
@@ -51,6 +52,25 @@ class ReplicaReporter:
                     log_end_offset=found.log_end_offset,
                     high_watermark=logs.high_watermarks.get(tp, 0),
                 )
+
+    def watch_volume(self, volume: UnflushedVolume | None) -> None:
+        """Have appends wait for room on this volume, and report it when they do."""
+        if volume is None:
+            return
+        config, room = self._context.config, self._replicas.keep_room(volume)
+        if volume.limit < config.minikafka_unflushed_max_bytes:
+            self._context.warn(
+                f"minikafka.unflushed.max.bytes={config.minikafka_unflushed_max_bytes}: there is room for {volume.limit} "
+                f"only in {config.minikafka_unflushed_dir}; that is the limit"
+            )
+
+        def tell(short: bool, seconds: float) -> None:
+            if short:
+                self._context.events.emit("unflushed_volume_full", bytes=volume.used, limit=volume.limit)
+            else:
+                self._context.events.emit("unflushed_volume_has_room", seconds=round(seconds, 4))
+
+        room.tell = tell
 
     def role_changed(self, partition: HostedPartition) -> None:
         """Report that a replica leads or follows now."""

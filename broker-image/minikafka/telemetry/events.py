@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from minikafka.telemetry.event_file import BEGUN_ANEW, BYTES_DEFAULT, EventFile
 from minikafka.telemetry.standard_output import StandardOutput
 
 
@@ -27,6 +28,7 @@ class Field(NamedTuple):
 
 FIELDS: Mapping[str, Field] = {
     "added": Field("ints", "brokers that joined the ISR"),
+    "bytes": Field("int", "bytes that are there"),
     "clean": Field("bool", "whether it went the safe way"),
     "component": Field("str", "part of the broker concerned"),
     "cluster_id": Field("str", "id of the cluster"),
@@ -42,6 +44,7 @@ FIELDS: Mapping[str, Field] = {
     "keys": Field("strs", "names of the settings that changed"),
     "leader": Field("int", "broker that leads; -1: none"),
     "leader_epoch": Field("int", "leader epoch"),
+    "limit": Field("int", "bytes that may be there"),
     "listeners": Field("strs", "NAME://HOST:PORT it listens on"),
     "log_end_offset": Field("int", "log end offset of this replica"),
     "log_leader_epoch": Field("int", "the latest leader epoch in the log"),
@@ -91,6 +94,11 @@ EVENTS: Mapping[str, EventDeclaration] = {
         ("component", "error"),
     ),
     "component_recovered": EventDeclaration("That part works again.", ("component", "seconds")),
+    BEGUN_ANEW: EventDeclaration(
+        "The file of events was at half of minikafka.events.max.bytes: it has another name now, and in this one the next begin. "
+        "bytes: of the oldest, which are gone; 0: none are.",
+        ("bytes",),
+    ),
     "internal_error": EventDeclaration(
         "An exception that nobody expected: a mistake of this program; at most once a minute for each place.",
         ("error", "place"),
@@ -165,6 +173,12 @@ EVENTS: Mapping[str, EventDeclaration] = {
         ("log_end_offset", "high_watermark"),
         True,
     ),
+    "unflushed_volume_full": EventDeclaration(
+        "Appends wait for room on the unflushed volume: more is written than its disk takes. Told again only after a second in "
+        "which none had to.",
+        ("bytes", "limit"),
+    ),
+    "unflushed_volume_has_room": EventDeclaration("For a second no append had to wait for room.", ("seconds",)),
     "corrupt_batch": EventDeclaration(
         "The leader sent a batch with a wrong checksum or length; once per offset.", ("offset", "error"), True
     ),
@@ -200,12 +214,12 @@ _PYTHON: Mapping[str, Callable[[Any], bool]] = {
 class EventLog:
     """Writes events to a file, and to standard output when ``stdout``. Never raises for a full or broken disk.
 
-    Each event is one ``write`` on a descriptor opened for appending, so a killed broker leaves whole lines.
+    The file and the one before it have ``bytes_max`` together (:class:`EventFile`).
     ``counts`` is how often each event was emitted, ``dropped`` how many could not be written to the file, or to standard
     output.
     """
 
-    __slots__ = ("_broker_id", "_clock", "_file", "_stdout", "_torn", "counts", "dropped")
+    __slots__ = ("_broker_id", "_clock", "_file", "_stdout", "counts", "dropped")
 
     def __init__(
         self,
@@ -213,17 +227,14 @@ class EventLog:
         broker_id: int,
         clock: Callable[[], float] = time.time,
         stdout: bool = False,
+        bytes_max: int = BYTES_DEFAULT,
     ) -> None:
         self._broker_id = broker_id
         self._clock = clock
         self._stdout = StandardOutput() if stdout and sys.__stdout__ is not None else None
-        self._torn = False
         self.counts: dict[str, int] = {}
         self.dropped = 0
-        self._file = -1
-        if path is not None:
-            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._file = EventFile(path, bytes_max) if path is not None else None
 
     def emit(self, event: str, *, topic: str | None = None, partition: int | None = None, **fields: Any) -> None:
         """Record that ``event`` happened now. An undeclared event or field is a bug and fails an assertion."""
@@ -234,8 +245,17 @@ class EventLog:
         )
         assert not declared.partition or (topic is not None and partition is not None), f"event {event}: no partition"
         self.counts[event] = self.counts.get(event, 0) + 1
-        if self._file < 0 and self._stdout is None:
+        if self._file is None and self._stdout is None:
             return
+        data = self._line(event, declared, topic, partition, fields)
+        if self._file is not None:
+            self._append(self._file, data)
+        if self._stdout is not None:
+            self.dropped += not self._stdout.write(data)
+
+    def _line(
+        self, event: str, declared: EventDeclaration, topic: str | None, partition: int | None, fields: dict[str, Any]
+    ) -> bytes:
         line = json.dumps(
             {
                 "time": round(self._clock(), 6),
@@ -247,31 +267,26 @@ class EventLog:
             },
             separators=(",", ":"),
         )
-        data = line.encode() + b"\n"
-        if self._file >= 0:
-            self._append(data)
-        if self._stdout is not None:
-            self.dropped += not self._stdout.write(data)
+        return line.encode() + b"\n"
 
     def close(self) -> None:
         """Close the file, and let standard output go out; later events are only counted."""
         if self._stdout is not None:
             self._stdout.close()
             self._stdout = None
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
-    def _append(self, data: bytes) -> None:
-        if self._torn:  # finish a line that a full disk cut short, so that only that one is unreadable
-            data = b"\n" + data
-        try:
-            written = os.write(self._file, data)
-        except OSError:
-            self.dropped += 1
-            return
-        self._torn = written < len(data)
-        self.dropped += self._torn
+    def _append(self, file: EventFile, data: bytes) -> None:
+        if not file.has_room(len(data)):
+            lost = file.begin_anew()
+            if lost is None:
+                self.dropped += 1
+                return
+            self.counts[BEGUN_ANEW] = self.counts.get(BEGUN_ANEW, 0) + 1
+            file.write(self._line(BEGUN_ANEW, EVENTS[BEGUN_ANEW], None, None, {"bytes": lost}))
+        self.dropped += not file.write(data)
 
 
 def _plain(value: Any) -> Any:

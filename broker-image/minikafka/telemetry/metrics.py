@@ -348,6 +348,24 @@ BROKER_METRICS: tuple[Metric, ...] = (
         "Bytes that this process made storage write, sooner or later (/proc/self/io).",
         source="disk_written",
     ),
+    Metric(
+        "minikafka_unflushed_bytes",
+        GAUGE,
+        "Bytes on the unflushed volume (minikafka.unflushed.dir), each of its files with one page more; 0 without one.",
+        source="unflushed_bytes",
+    ),
+    Metric(
+        "minikafka_unflushed_limit_bytes",
+        GAUGE,
+        "How much there may be: minikafka.unflushed.max.bytes, or what its file system has room for; 0 without one.",
+        source="unflushed_limit",
+    ),
+    Metric(
+        "minikafka_appends_wait_for_room",
+        GAUGE,
+        "1 while appends wait for room on the unflushed volume, or did within the last second.",
+        source="appends_wait_for_room",
+    ),
     Metric("minikafka_waiting_produces", GAUGE, "Produce requests waiting for replicas.", source="waiting_produces"),
     Metric("minikafka_waiting_fetches", GAUGE, "Fetch requests waiting for data.", source="waiting_fetches"),
     Metric(

@@ -130,6 +130,7 @@ class BrokerStats:
         "_bytes_out",
         "_messages_in",
         "active_controller",
+        "appends_wait_for_room",
         "clean_shutdown",
         "cluster_brokers_active",
         "cluster_brokers_fenced",
@@ -179,6 +180,8 @@ class BrokerStats:
         "topics",
         "truncated_records",
         "truncations",
+        "unflushed_bytes",
+        "unflushed_limit",
         "waiting_fetches",
         "waiting_produces",
     )
@@ -210,6 +213,9 @@ class BrokerStats:
         self.handler_seconds = 0.0
         """The event loop's thread at work on what connections brought."""
         # From here on: counted when somebody asks (server/observation.py).
+        self.unflushed_bytes = 0
+        self.unflushed_limit = 0
+        self.appends_wait_for_room = 0
         self.waiting_produces = 0
         self.waiting_fetches = 0
         self.queued_requests = 0

@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from minikafka.log.unflushed_volume import HEAD_ROOM
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.clock import MACHINE_CLOCK
@@ -105,14 +106,25 @@ def manifest(
     }
     if listener is not ClientListener.INTERNAL:
         spec["listeners"] = {"external": {"type": listener.value}}
+    unflushed, events = (
+        config.pop("minikafka.unflushed.max.bytes", None),
+        config.pop("minikafka.events.max.bytes", None),
+    )
+    if events is not None:
+        spec["flightRecorder"] = {"size": _volume_for(int(events))}
     if cluster.unflushed_volume is UnflushedVolume.SEPARATE:
-        spec["unflushedVolume"] = {}
+        spec["unflushedVolume"] = {} if unflushed is None else {"sizeLimit": _volume_for(int(unflushed))}
     return {
         "apiVersion": "minikafka.dev/v1alpha1",
         "kind": "MiniKafkaCluster",
         "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "minikafka-chaos"}},
         "spec": _merged(spec, template or {}),
     }
+
+
+def _volume_for(usable: int) -> str:
+    """The size of a volume of which a broker may use so many bytes."""
+    return str(-(-usable * HEAD_ROOM // (HEAD_ROOM - 1)))
 
 
 class KubernetesGround(BrokerVerbs):

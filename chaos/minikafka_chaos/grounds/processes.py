@@ -22,6 +22,7 @@ from minikafka.local.errors import ClusterError
 from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, faults_path
 from minikafka.local.ports import free_base_port, ports_of, proxy_ports_of
 from minikafka.protocol.types import TopicPartition
+from minikafka.telemetry.event_file import file_before
 
 from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.errors import ToolTrouble
@@ -301,5 +302,7 @@ class ProcessesGround(BrokerVerbs):
         folder.mkdir(parents=True, exist_ok=True)
         with _trouble():
             for broker in self.cluster.info().brokers if self.cluster.exists else ():
-                if Path(broker.events_path).exists():
-                    shutil.copyfile(broker.events_path, folder / f"broker-{broker.id}.jsonl")
+                there, here = Path(broker.events_path), folder / f"broker-{broker.id}.jsonl"
+                for source, copy in ((file_before(there), file_before(here)), (there, here)):
+                    if source.exists():
+                        shutil.copyfile(source, copy)

@@ -138,6 +138,7 @@ class SimBroker:
                 config_for=lambda _: world.log_config({}),
                 now_ms=self.now_ms,
                 unflushed_dir=world.unflushed_dir,
+                unflushed_max_bytes=world.unflushed_max_bytes,
             )
         except (LogError, OSError) as error:
             self.tolerate(error)
@@ -147,6 +148,7 @@ class SimBroker:
             world.gave_up(self)
             return
         self.hosting.host.logs = self.log_dir.policy.logs = self.logs
+        reports.watch_volume(self)
         world.note(f"b{self.id} starts clean={self.logs.clean} " + self._ends())
         world.watcher.started(self)
         world.event(self, "broker_starting", version=__version__, cluster_id=CLUSTER_ID)

@@ -6,6 +6,7 @@ the two is decided here by methods that they override: how long things take, and
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,8 @@ class SimCluster:
     """How long a coordinator reads its log at a time; in virtual time it takes none, so 0 means one batch at a time."""
     data_dir = "/data"
     unflushed_dir: str | None = None
+    unflushed_max_bytes = sys.maxsize
+    """minikafka.unflushed.max.bytes"""
 
     def __init__(self, scheduler: Scheduler, rules: Rules) -> None:
         self.scheduler = scheduler

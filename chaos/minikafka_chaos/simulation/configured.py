@@ -174,6 +174,7 @@ class ConfiguredCluster(SimCluster):
         self.fetch_timeout = config.replica_fetch_wait_max_ms / 1000 + FETCH_PATIENCE_S
         if config.minikafka_unflushed_dir:
             self.unflushed_dir = "/unflushed"
+            self.unflushed_max_bytes = config.minikafka_unflushed_max_bytes
         self.connections = self.network = Connections(self)
         self.events_paths = {broker: folder / f"broker-{broker}" / "events.jsonl" for broker in self._racks}
         self._events = {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 from minikafka.log.errors import LogDirFailure
 from minikafka.log.log import Log
+from minikafka.log.manager import LogManager
 from minikafka.membership.lifecycle import BrokerLifecycle
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.hosted import HostedPartition
@@ -47,6 +50,15 @@ class _IsReadyWhileOffline(BrokerLifecycle):
         super().replicas_settled(leads_in_name_only, False)
 
 
+class _ForgetsTheLimit(LogManager):
+    """What is on the unflushed volume is limited by its file system, and the broker does not know."""
+
+    def _load(self, unflushed_dir: str | None, now_ms: int) -> None:
+        super()._load(unflushed_dir, now_ms)
+        if self.unflushed_volume is not None:
+            self.unflushed_volume.limit = sys.maxsize
+
+
 def _retains_up_to_the_end(partition: HostedPartition, now_ms: int) -> None:
     partition.log.delete_old_segments(now_ms, partition.log.log_end_offset)
 
@@ -61,6 +73,8 @@ DISK_SEEDS = (
             rules_with(offline=_StaysOffline)),
     BugSeed("retain-to-log-end", "retention deletes what is not committed", "Kafka's UnifiedLog.deleteOldSegments",
             rules_with(retain=_retains_up_to_the_end)),
+    BugSeed("forget-unflushed-limit", "a broker does not know how much its unflushed volume takes", "found with kubectl",
+            rules_with(manager=_ForgetsTheLimit)),
     BugSeed("ready-while-offline", "a broker with offline logs asks to be unfenced", "KIP-112",
             rules_with(lifecycle=_IsReadyWhileOffline)),
 )  # fmt: skip

@@ -35,10 +35,22 @@ class Flushing:
         world = self.broker.world
         for partition in self.broker.partitions.values():
             if partition.log.failure is None and world.flush_due(partition.log) and self.flushes.claim(partition):
-                while (job := self.flushes.next(partition)) is not None:
-                    job.run()
-                    self.flushes.done(partition, job)
+                self._run(partition)
         self.broker.later(world.flush_pause(first=False), self.look)
+
+    def empty_unflushed_volume(self) -> None:
+        """Flush all that lies on it. Raises LogDirFailure when that was refused."""
+        partitions = [p for p in self.broker.partitions.values() if p.log.failure is None and p.log.unflushed_bytes]
+        for partition in partitions:
+            if self.flushes.claim(partition):
+                self._run(partition)
+        for partition in partitions:
+            partition.log.check_online()
+
+    def _run(self, partition: HostedPartition) -> None:
+        while (job := self.flushes.next(partition)) is not None:
+            job.run()
+            self.flushes.done(partition, job)
 
     def soon(self, partition: HostedPartition) -> None:
         """Begin a flush unless one is under way (R17)."""

@@ -210,5 +210,7 @@ def wait_for(broker: SimBroker, waiting: Waiting, before: list[tuple[HostedParti
             broker.world.note(f"b{broker.id} {partition.topic_partition} leads append {end}..{now}")
     if waiting.answered or not before:
         return []
-    waiting.parts = [(partition, partition.log.log_end_offset) for partition, _ in before]
+    room = broker.leading.replicas.room
+    if room is None or not room.waiting:  # else it may not be appended yet
+        waiting.parts = [(partition, partition.log.log_end_offset) for partition, _ in before]
     return [waiting]

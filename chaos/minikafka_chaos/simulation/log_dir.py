@@ -81,6 +81,7 @@ class SimLogDir:
 
     def write_checkpoints(self, done: Callable[[Exception | None], None]) -> None:
         try:
+            self.broker.flushing.empty_unflushed_volume()
             self.broker.write_checkpoints()
         except (LogError, OSError) as error:
             done(error)

@@ -28,6 +28,25 @@ def recovered(broker: SimBroker) -> None:
         )
 
 
+def watch_volume(broker: SimBroker) -> None:
+    """Have appends wait for room on the unflushed volume, and say so."""
+    assert broker.logs is not None
+    volume = broker.logs.unflushed_volume
+    if volume is None:
+        return
+
+    def tell(short: bool, seconds: float) -> None:
+        broker.world.note(
+            f"b{broker.id} {volume.used} of {volume.limit} bytes are unflushed: " + ("full" if short else "well")
+        )
+        if short:
+            broker.world.event(broker, "unflushed_volume_full", bytes=volume.used, limit=volume.limit)
+        else:
+            broker.world.event(broker, "unflushed_volume_has_room", seconds=round(seconds, 4))
+
+    broker.leading.replicas.keep_room(volume).tell = tell
+
+
 def role_changed(broker: SimBroker, partition: Partition) -> None:
     """A replica leads or follows in a new term."""
     topic, index = partition.topic_partition

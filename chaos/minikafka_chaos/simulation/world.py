@@ -14,6 +14,7 @@ from minikafka.groups.config import GroupConfig
 from minikafka.groups.placement import OFFSETS_TOPIC
 from minikafka.log.config import FOREVER, LogConfig
 from minikafka.log.log import Log
+from minikafka.log.simulated_disk import PAGE_BYTES
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
 
@@ -117,6 +118,12 @@ UNCLEAN_SHARE = 0.05
 RETENTION_SHARE = 0.1
 """The share of runs in which records get old soon."""
 
+UNFLUSHED_SHARE = 0.1
+"""The share of runs whose brokers have a small unflushed volume."""
+
+UNFLUSHED_PAGES = (3, 4, 6)
+"""What it has room for. Each log there takes a page at least."""
+
 UNHEARD_SHARE = 0.8
 """The share of flips of a leader of which a third replica hears late."""
 
@@ -144,6 +151,7 @@ class Plan:
     whole: float = WHOLE_SHARE
     pipelined: float = PIPELINED_SHARE
     unclean: float = UNCLEAN_SHARE
+    small_volume: float = UNFLUSHED_SHARE
     unheard: float = UNHEARD_SHARE
     passing: bool = True
     """Whether a topic that is deleted and made anew holds records."""
@@ -236,6 +244,11 @@ class World(SimCluster):
         self.of_processes = self.whole.random() < self.plan.whole or self.rules.of_processes
         kind = WholeBroker if self.of_processes else SimBroker
         self.brokers = {i: kind(self, i) for i in range(1, count + 1)}
+        volumes = Random(f"sizeLimit {seed}")
+        if volumes.random() < self.plan.small_volume:
+            self.unflushed_dir, size = "/unflushed", volumes.choice(UNFLUSHED_PAGES) * PAGE_BYTES
+            for broker in self.brokers.values():
+                broker.disk.volumes[self.unflushed_dir] = size
         self.topic = [TopicPartition("t", i) for i in range(random.choice((1, 1, 2)))]
         self.producers: list[Producer | PipelinedProducer] = []
         self.pipelining: PipelinedProducer | None = None

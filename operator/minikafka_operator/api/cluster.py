@@ -35,6 +35,7 @@ OPERATOR_KEYS: Final = (
     "listeners",
     "log.dir",
     "log.dirs",
+    "minikafka.events.max.bytes",
     "minikafka.events.path",
     "minikafka.kubernetes.cluster",
     "minikafka.kubernetes.namespace",
@@ -42,6 +43,7 @@ OPERATOR_KEYS: Final = (
     "minikafka.metrics.host",
     "minikafka.metrics.port",
     "minikafka.unflushed.dir",
+    "minikafka.unflushed.max.bytes",
     "node.id",
 )
 """Broker settings that follow from the rest of the spec, and so cannot be given in ``spec.config``."""
@@ -216,7 +218,12 @@ class UnflushedVolume(Part):
     """A volume in memory for what is written and not flushed: a deleted pod then loses what a power loss would take."""
 
     size_limit: Annotated[
-        Quantity, Field(description="Most bytes that are not flushed. They count towards the broker's memory limit.")
+        Quantity,
+        Field(
+            description="Most bytes that are not flushed, a sixteenth of it as head room: from half of it on brokers flush, and "
+            "appends wait where there is no room. They count towards the broker's memory limit. At least 2.2 times "
+            "message.max.bytes."
+        ),
     ] = "256Mi"
 
 
@@ -249,7 +256,10 @@ class FlightRecorder(Part):
             "HostPath (a directory of the node that user 65532 may write; the restricted Pod Security Standard forbids it)."
         ),
     ] = FlightRecorderType.EMPTY_DIR
-    size: Annotated[Quantity, Field(description="Size of the claim, or limit of the EmptyDir.")] = "1Gi"
+    size: Annotated[
+        Quantity,
+        Field(description="Size of the claim, or limit of the EmptyDir. The oldest events go when it is full."),
+    ] = "1Gi"
     storage_class_name: Annotated[str | None, Field(max_length=253, description="StorageClass of the claim.")] = None
     host_path: Annotated[
         str | None,

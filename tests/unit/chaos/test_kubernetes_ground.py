@@ -194,6 +194,17 @@ class TestUp:
         assert usual["replication"] == {"defaultFactor": 3, "minInsyncReplicas": 2}, "as `minikafka up` has it"
         assert usual["unflushedVolume"] == {}
 
+    def test_limits_are_those_of_the_volumes(self, make: Make) -> None:
+        """27 D28: on one machine they are settings, which the operator makes of the volumes."""
+        limits = {"minikafka.unflushed.max.bytes": 15 << 20, "minikafka.events.max.bytes": 30 << 20}
+        config = [{"name": name, "value": str(value)} for name, value in limits.items()]
+        made = make().manifest(ClusterSpec.model_validate_json(json.dumps({"config": config})))["spec"]
+        assert (made["unflushedVolume"], made["flightRecorder"]) == (
+            {"sizeLimit": str(16 << 20)},
+            {"size": str(32 << 20)},
+        )
+        assert not limits.keys() & made["config"].keys()
+
     def test_where_it_is(self, make: Make) -> None:
         assert make().address == "node:0,node:1,node:2"
         inside = make(listener=ClientListener.INTERNAL)

@@ -120,3 +120,16 @@ def test_what_the_operator_sets_cannot_be_set() -> None:
         "offsets.topic.replication.factor",
         "minikafka.ready.in.sync.timeout.ms",
     }
+
+
+def test_a_broker_knows_how_much_its_volumes_take() -> None:
+    """27 D28: what is left of them is head room."""
+    made = properties(unflushedVolume={"sizeLimit": "16Mi"}, flightRecorder={"size": "32Mi"})
+    assert made["minikafka.unflushed.max.bytes"] == str(15 << 20)
+    assert made["minikafka.events.max.bytes"] == str(30 << 20)
+    assert settings_problems(spec(unflushedVolume={"sizeLimit": "16Mi"}), NAMES) == ()
+
+
+def test_a_volume_that_takes_no_batch_is_refused_by_its_field() -> None:
+    (problem,) = settings_problems(spec(unflushedVolume={"sizeLimit": "1Mi"}), NAMES)
+    assert problem.startswith("spec.unflushedVolume.sizeLimit: minikafka.unflushed.max.bytes=983040: ")

@@ -365,3 +365,13 @@ class TestFaultsOfAnExperiment:
         status = {"containerStatuses": container(state={"waiting": {"reason": "ErrImagePull", "message": "not found"}})}
         world.pods["demo-broker-2"]["status"] = status
         assert told(world)[0] == "ImagePullFailed"
+
+
+def test_a_disk_that_is_full() -> None:
+    """27 D28: the broker runs, and of what its probe answers a kubelet tells the status only."""
+    world = stuck(containerStatuses=container(state={"running": {}}))
+    failed = "Readiness probe failed: HTTP probe failed with statuscode: "
+    world.warnings = [Warned("Pod", "demo-broker-1", "Unhealthy", failed + code) for code in ("503", "507")]
+    assert told(world)[0] == "DiskFull"
+    world.warnings.reverse()
+    assert told(world)[0] == "BrokersNotReady", "that was before"

@@ -57,7 +57,7 @@ class Lab:
         self.now = 100.0
         self.loop: FetchLoop[Any] = FetchLoop(LEADER, BACKOFF_MAX)
         self.followers = [Follower() for _ in range(partitions)]
-        log = SimpleNamespace(log_end_offset=10, log_start_offset=0)
+        log = SimpleNamespace(log_end_offset=10, log_start_offset=0, unflushed_volume=None)
         self.partitions: list[Any] = [
             SimpleNamespace(topic_id=TOPIC_ID, topic_partition=TopicPartition("t", n), follower=follower, log=log)
             for n, follower in enumerate(self.followers)

@@ -141,7 +141,7 @@ async def test_a_leader_whose_disk_is_full_has_others_lead_and_comes_back_by_its
     status, body = await get(old, "/healthz")
     assert (status, "No space left on device" in body) == (503, True)
     assert "minikafka_offline_logs 1" in (await get(old, "/metrics"))[1]
-    assert (await get(old, "/readyz"))[0] == 503
+    assert (await get(old, "/readyz"))[0] == 507
     assert not old.failed.is_set()
 
     disks.refuses = None

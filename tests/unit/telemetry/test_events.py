@@ -248,3 +248,30 @@ def test_nobody_reads_standard_output_any_more() -> None:
         "log = EventLog(None, 1, stdout=True)\nlog.emit('broker_stopped', clean=True)\nos._exit(log.dropped + 40)\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 41
+
+
+def test_the_newest_events_are_kept_within_the_limit(tmp_path: Path) -> None:
+    """27 D28: a log of events that grows without end would fill its volume, and have the pod evicted."""
+    path, limit = tmp_path / "broker-1.jsonl", 20_000
+    log = EventLog(path, 1, bytes_max=limit)
+    for _ in range(1000):
+        log.emit("broker_stopped", clean=True)
+        assert sum(each.stat().st_size for each in tmp_path.iterdir()) <= limit
+    log.close()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["broker-1.1.jsonl", "broker-1.jsonl"]
+    before, now = ([json.loads(line) for line in each.read_text().splitlines()] for each in sorted(tmp_path.iterdir()))
+    assert (before[0]["event"], now[0]["event"]) == ("event_file_begun_anew",) * 2
+    assert now[0]["fields"]["bytes"] > 0, "what is lost is told"
+    assert len(before) + len(now) > limit // 400
+    assert log.dropped == 0
+
+
+def test_a_broker_goes_on_with_the_file_that_it_had(tmp_path: Path) -> None:
+    path = tmp_path / "e.jsonl"
+    for _ in range(2):
+        log = EventLog(path, 1, bytes_max=4_000)
+        for _ in range(10):
+            log.emit("broker_stopped", clean=True)
+        log.close()
+    assert path.stat().st_size < 2_000
+    assert (tmp_path / "e.1.jsonl").exists()

@@ -46,7 +46,10 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
         connection.stats.rejected_bytes += sum(len(records or b"") for _, row in request.topics for _, records in row)
         _answer(connection, slot, header, request, codec.errors_for(request, refused))
         return
-    connection.broker.replicas.produce(request, lambda results: _answer(connection, slot, header, request, results))
+    replicas = connection.broker.replicas
+    replicas.produce(request, lambda results: _answer(connection, slot, header, request, results))
+    if replicas.room is not None and replicas.room.waiting and slot.out is None:
+        connection.pause()  # what is read meanwhile would wait in memory
 
 
 def _answer(

@@ -261,6 +261,8 @@ class WholeBroker(SimBroker):
             "offsets.commit.timeout.ms": world.group_config.offsets_commit_timeout_ms,
             "offsets.topic.num.partitions": world.offsets_partitions,
         }
+        if world.unflushed_dir is not None:
+            settings["minikafka.unflushed.dir"] = world.unflushed_dir
         return BrokerConfig.from_properties({name: str(value) for name, value in settings.items()})
 
 
