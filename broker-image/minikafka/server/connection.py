@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 PRODUCE, FETCH, API_VERSIONS = produce.SPEC.key, fetch.SPEC.key, api_versions.SPEC.key
 PRODUCE_VERSION_MIN = produce.SPEC.min_version
 
-FORWARDED = frozenset({19, 20, 33, 37, 43, 44, 45, 46})
-"""Requests that only the controller can carry out; any broker takes them and passes them on, as in KRaft."""
+FORWARDED = frozenset({19, 20, 37, 43, 45, 46})
+"""Requests that only the controller can carry out; any broker takes them and passes them on, as in KRaft. Of changes of
+settings only what is about topics goes on (:mod:`minikafka.server.api.alter_configs`)."""
 
 NodeEndpoints = list[tuple[int, str, int, str | None]]
 """(id, host, port, rack) of each broker that an answer names."""
