@@ -8,6 +8,7 @@ from typing import Any
 
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import ClusterStore, StoreError
+from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import TopicKey
 from minikafka.replication.clock import Clock
 from minikafka.replication.hosted import HostedPartition
@@ -141,6 +142,11 @@ class MetadataCache:
         """Whether the cluster has such a partition, here or elsewhere."""
         topic = self.image.topics_by_id.get(key) if isinstance(key, bytes) else self.image.topics.get(key)
         return topic is not None and 0 <= index < len(topic.partitions)
+
+    def absent(self, topic: str, index: int) -> ErrorCode:
+        """Why a partition is not on this broker, as whoever asks for it is told: it is elsewhere, or nowhere."""
+        known = self.partition_exists(topic, index)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def leader_hint(self, partition: HostedPartition) -> tuple[int, int] | None:
         """(leader, leader epoch) for a client that came to the wrong broker (KIP-951)."""

@@ -1,8 +1,8 @@
 """ListOffsets, 1 to 10: latest (-1), earliest (-2), largest timestamp (-3), or the first record at or after a time.
 
 What is answered is decided by :mod:`minikafka.replication.offsets`. Replicas are told the log end offset on the inter-broker
-listener; elsewhere they are refused with TOPIC_AUTHORIZATION_FAILED. Tiered storage's timestamps have no meaning here and answer
-with no offset; earliest local (-4) is the earliest.
+listener; elsewhere whoever calls itself one is a client, and told what clients are. Tiered storage's timestamps have no
+meaning here and answer with no offset; earliest local (-4) is the earliest.
 
 A search by time is the only request that looks into batches of clients: one whose records cannot be read is answered with
 CORRUPT_MESSAGE, and UNSUPPORTED_COMPRESSION_TYPE where the package for its codec is missing.
@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
-from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.offsets import list_offset
 from minikafka.server.api.spec import ApiSpec
 
@@ -26,9 +25,7 @@ SPEC = ApiSpec(2, "ListOffsets", 1, 10)
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    replica = request.replica_id >= 0
-    if replica and not ctx.inter_broker:
-        return _refused(request)
+    replica = request.replica_id >= 0 and ctx.inter_broker
     topics = []
     for topic in request.topics:
         rows = []
@@ -36,28 +33,13 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
             hosted = broker.replicas.get(topic.name, part.partition_index)
             row: dict[str, Any] = {"partition_index": part.partition_index}
             if hosted is None:
-                known = broker.metadata.image.partition(topic.name, part.partition_index) is not None
-                row["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                row["error_code"] = broker.metadata.absent(topic.name, part.partition_index)
             else:
                 epoch = getattr(part, "current_leader_epoch", -1)
                 _answer(broker, hosted, epoch, _timestamp(part.timestamp), replica, row)
             rows.append(row)
         topics.append({"name": topic.name, "partitions": rows})
     return {"topics": topics}
-
-
-def _refused(request: Any) -> dict[str, Any]:
-    """A client that calls itself a replica would be told of records above the high watermark."""
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return {
-        "topics": [
-            {
-                "name": t.name,
-                "partitions": [{"partition_index": p.partition_index, "error_code": code} for p in t.partitions],
-            }
-            for t in request.topics
-        ]
-    }
 
 
 def _timestamp(value: Any) -> int:

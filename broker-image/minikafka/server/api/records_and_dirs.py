@@ -7,6 +7,7 @@ DeleteRecords moves the log start on the leader and answers at once with it; fol
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
@@ -21,20 +22,25 @@ if TYPE_CHECKING:
 
 async def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    topics = []
+    # One answer for each partition, as in Kafka: of one that is named twice the last offset counts.
+    wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        rows = []
         for part in topic.partitions:
-            error, low = _delete(broker, topic.name, part.partition_index, part.offset)
-            rows.append({"partition_index": part.partition_index, "low_watermark": low, "error_code": error})
-        topics.append({"name": topic.name, "partitions": rows})
+            wanted.setdefault(topic.name, {})[part.partition_index] = part.offset
+    topics = []
+    for name, offsets in wanted.items():
+        rows = []
+        for index, offset in offsets.items():
+            error, low = _delete(broker, name, index, offset)
+            rows.append({"partition_index": index, "low_watermark": low, "error_code": error})
+        topics.append({"name": name, "partitions": rows})
     return {"topics": topics}
 
 
 def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[ErrorCode, int]:
     hosted = broker.replicas.get(topic, index)
     if hosted is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
+        return broker.metadata.absent(topic, index), -1
     before = hosted.log.log_start_offset
     try:
         error, start = replication.delete_records(hosted, offset)
@@ -48,13 +54,13 @@ def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[ErrorC
 async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     only = None if request.topics is None else {(t.topic, p) for t in request.topics for p in t.partitions}
-    topics: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {path.rstrip("/"): {} for path in broker.config.log_dirs}
     for partition in broker.replicas.all():
         topic, index = partition.topic_partition
         if only is not None and (topic, index) not in only:
             continue
         lag = 0 if partition.leader else max(0, partition.high_watermark - partition.log.log_end_offset)
-        topics.setdefault(topic, []).append(
+        found[os.path.dirname(partition.log.directory)].setdefault(topic, []).append(
             {
                 "partition_index": index,
                 "partition_size": partition.log.size_bytes,
@@ -62,20 +68,23 @@ async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -
                 "is_future_key": False,
             }
         )
-    folder = str(broker.data_dirs[0])
-    found: dict[str, Any] = {"log_dir": os.path.abspath(folder)}
+    return {"error_code": ErrorCode.NONE, "results": [_log_dir(path, topics) for path, topics in found.items()]}
+
+
+def _log_dir(path: str, topics: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
     try:
-        disk = os.statvfs(folder)
+        disk = os.statvfs(path)
     except OSError:  # it is gone, or cannot be looked at: Kafka's answer for such a directory
-        found |= {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "topics": [], "total_bytes": -1, "usable_bytes": -1}
+        error, topics, total, usable = ErrorCode.KAFKA_STORAGE_ERROR, {}, -1, -1
     else:
-        found |= {
-            "error_code": ErrorCode.NONE,
-            "topics": [{"name": t, "partitions": rows} for t, rows in topics.items()],
-            "total_bytes": disk.f_blocks * disk.f_frsize,
-            "usable_bytes": disk.f_bavail * disk.f_frsize,
-        }
-    return {"error_code": ErrorCode.NONE, "results": [found]}
+        error, total, usable = ErrorCode.NONE, disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
+    return {
+        "error_code": error,
+        "log_dir": os.path.abspath(path),
+        "topics": [{"name": topic, "partitions": rows} for topic, rows in topics.items()],
+        "total_bytes": total,
+        "usable_bytes": usable,
+    }
 
 
 SPECS = (
