@@ -54,6 +54,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
                 ],
             }
             for topic in request.topics
+            if topic.partitions
         ]
     }
 

@@ -46,14 +46,25 @@ def _group(broker: Broker, group_id: str, topics: Sequence[Any] | None) -> dict[
     if topics is not None:
         wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
     result = broker.groups.fetch(group_id, wanted)
-    return {"group_id": group_id, "error_code": result.error, "topics": _topics(result)}
+    if result.error is not ErrorCode.NONE:
+        rows = []
+    elif topics is None:
+        rows = _all(result)
+    else:  # row for row as it was asked, as in Kafka
+        rows = [_topic(topic.name, topic.partition_indexes, result) for topic in topics]
+    return {"group_id": group_id, "error_code": result.error, "topics": rows}
 
 
-def _topics(result: FetchResult) -> list[dict[str, Any]]:
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for (topic, index), committed in result.offsets.items():
-        rows.setdefault(topic, []).append(_row(index, committed or NOTHING, ErrorCode.NONE))
-    return [{"name": topic, "partitions": partitions} for topic, partitions in rows.items()]
+def _all(result: FetchResult) -> list[dict[str, Any]]:
+    indexes: dict[str, list[int]] = {}
+    for topic, index in result.offsets:
+        indexes.setdefault(topic, []).append(index)
+    return [_topic(topic, partitions, result) for topic, partitions in indexes.items()]
+
+
+def _topic(name: str, indexes: Sequence[int], result: FetchResult) -> dict[str, Any]:
+    found = [(index, result.offsets[TopicPartition(name, index)]) for index in indexes]
+    return {"name": name, "partitions": [_row(index, row or NOTHING, ErrorCode.NONE) for index, row in found]}
 
 
 def _row(index: int, committed: CommittedOffset, error: ErrorCode) -> dict[str, Any]:
