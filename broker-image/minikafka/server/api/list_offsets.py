@@ -10,10 +10,18 @@ CORRUPT_MESSAGE, and UNSUPPORTED_COMPRESSION_TYPE where the package for its code
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
-from minikafka.replication.offsets import list_offset
+from minikafka.protocol.errors import ErrorCode
+from minikafka.replication.offsets import (
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    list_offset,
+)
 from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
@@ -23,23 +31,30 @@ if TYPE_CHECKING:
 
 SPEC = ApiSpec(2, "ListOffsets", 1, 10)
 
+ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The first version in which each may be asked for; before that UNSUPPORTED_VERSION."""
+
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     replica = request.replica_id >= 0 and ctx.inter_broker
-    topics = []
+    named = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
+    topics: dict[str, dict[int, dict[str, Any]]] = {}  # one answer for each partition, as in Kafka
     for topic in request.topics:
-        rows = []
         for part in topic.partitions:
-            hosted = broker.replicas.get(topic.name, part.partition_index)
-            row: dict[str, Any] = {"partition_index": part.partition_index}
-            if hosted is None:
-                row["error_code"] = broker.metadata.absent(topic.name, part.partition_index)
+            index = part.partition_index
+            row: dict[str, Any] = {"partition_index": index}
+            timestamp = _timestamp(part.timestamp)
+            hosted = broker.replicas.get(topic.name, index)
+            if named[topic.name, index] > 1:
+                row["error_code"] = ErrorCode.INVALID_REQUEST
+            elif ctx.api_version < ASKED_SINCE.get(timestamp, 0):
+                row["error_code"] = ErrorCode.UNSUPPORTED_VERSION
+            elif hosted is None:
+                row["error_code"] = broker.metadata.absent(topic.name, index)
             else:
-                epoch = getattr(part, "current_leader_epoch", -1)
-                _answer(broker, hosted, epoch, _timestamp(part.timestamp), replica, row)
-            rows.append(row)
-        topics.append({"name": topic.name, "partitions": rows})
-    return {"topics": topics}
+                _answer(broker, hosted, getattr(part, "current_leader_epoch", -1), timestamp, replica, row)
+            topics.setdefault(topic.name, {})[index] = row
+    return {"topics": [{"name": name, "partitions": list(rows.values())} for name, rows in topics.items()]}
 
 
 def _timestamp(value: Any) -> int:
