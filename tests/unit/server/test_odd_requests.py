@@ -15,7 +15,7 @@ from tests.unit.server.in_process import Cluster, running, until
 
 LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 2, 3, 19, 20, 21, 23
 DESCRIBE_CONFIGS, ALTER_CONFIGS, LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS, INCREMENTAL = 32, 33, 35, 37, 43, 44
-REASSIGN, DESCRIBE_CLUSTER = 45, 60
+REASSIGN, DESCRIBE_CLUSTER, ALTER_LOG_DIRS = 45, 60, 34
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 STRANGE = UUID(int=5)
@@ -266,6 +266,21 @@ async def test_log_dirs_are_all_told(cluster: Cluster, tmp_path: Path) -> None:
     assert sorted(map(len, one.values())) == [0, 1]
 
 
+async def test_replicas_are_where_they_are(cluster: Cluster, tmp_path: Path) -> None:
+    """What kafka-reassign-partitions prints for a rollback names the directories that there are."""
+
+    async def placed(path: str, topic: str = "t", index: int = 0) -> ErrorCode:
+        dirs = [{"path": path, "topics": [{"name": topic, "partitions": [index]}]}]
+        (row,) = (await ask(cluster, ALTER_LOG_DIRS, 2, dirs=dirs)).results
+        return codes(row.partitions)[0]
+
+    here = next(folder for folder in ("a", "b") if (tmp_path / folder / "t-0").is_dir())
+    assert await placed(f"{tmp_path}/{here}") is ErrorCode.NONE
+    assert await placed(f"{tmp_path}/{'ab'.replace(here, '')}") is ErrorCode.INVALID_REQUEST
+    assert await placed(f"{tmp_path}/c") is ErrorCode.LOG_DIR_NOT_FOUND
+    assert await placed(f"{tmp_path}/a", index=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 async def test_rows_are_answered_as_kafka_has_them(cluster: Cluster) -> None:
     part = {"partition_index": 0, "offset": 0}
     twice = [
@@ -285,6 +300,24 @@ async def test_rows_are_answered_as_kafka_has_them(cluster: Cluster) -> None:
     moves = [{"name": "t", "partitions": [row]}, {"name": "t", "partitions": []}]
     answer = await ask(cluster, REASSIGN, 0, topics=moves, timeout=1000)
     assert [len(t.partitions) for t in answer.responses] == [1, 0]
+
+
+async def test_list_offsets(cluster: Cluster) -> None:
+    async def told(version: int, *timestamps: int) -> list[ErrorCode]:
+        rows = [{"partition_index": 0, "timestamp": t, "current_leader_epoch": -1} for t in timestamps]
+        topics = [{"name": "t", "partitions": rows}, {"name": "t", "partitions": []}]
+        answer = await ask(cluster, LIST_OFFSETS, version, topics=topics, replica_id=-1, isolation_level=0)
+        assert len(answer.topics) == 1
+        return codes(answer.topics[0].partitions)
+
+    assert await told(7, -1, -2) == [ErrorCode.INVALID_REQUEST], "a partition that is named twice"
+    for timestamp, since in ((-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9)):
+        for version in (since - 1, since):
+            if version:
+                assert await told(version, timestamp) == [
+                    ErrorCode.NONE if version == since else ErrorCode.UNSUPPORTED_VERSION
+                ]
+    assert await told(10, -6) == [ErrorCode.UNSUPPORTED_VERSION]
 
 
 async def test_an_endpoint_that_nobody_knows(cluster: Cluster) -> None:

@@ -1,7 +1,10 @@
-"""DeleteRecords 0 to 2 and DescribeLogDirs 1 to 4.
+"""DeleteRecords 0 to 2, DescribeLogDirs 1 to 4 and AlterReplicaLogDirs 1 to 2.
 
 DeleteRecords moves the log start on the leader and answers at once with it; followers take it over with their next fetch
 (Kafka waits for them: a known difference, docs/limits.md).
+
+AlterReplicaLogDirs moves nothing: a replica that is where it is wanted is NONE, as what kafka-reassign-partitions prints for
+a rollback wants it, and INVALID_REQUEST elsewhere.
 """
 
 from __future__ import annotations
@@ -87,7 +90,31 @@ def _log_dir(path: str, topics: Mapping[str, list[dict[str, Any]]]) -> dict[str,
     }
 
 
+async def alter_replica_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                code = _placed(broker, directory.path, topic.name, index)
+                rows.setdefault(topic.name, []).append({"partition_index": index, "error_code": code})
+    return {"results": [{"topic_name": topic, "partitions": partitions} for topic, partitions in rows.items()]}
+
+
+def _placed(broker: Broker, path: str, topic: str, index: int) -> ErrorCode:
+    """Whether a replica is where it is wanted: nothing moves between directories."""
+    if os.path.abspath(path) not in map(os.path.abspath, broker.config.log_dirs):
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    hosted = broker.replicas.get(topic, index)
+    if hosted is None:  # who moves a partition tells its directory first, and asks again until the replica is there
+        known = broker.metadata.partition_exists(topic, index)
+        return ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    here = os.path.abspath(os.path.dirname(hosted.log.directory))
+    return ErrorCode.NONE if here == os.path.abspath(path) else ErrorCode.INVALID_REQUEST
+
+
 SPECS = (
+    (ApiSpec(34, "AlterReplicaLogDirs", 1, 2), alter_replica_log_dirs),
     (ApiSpec(21, "DeleteRecords", 0, 2), delete_records),
     (ApiSpec(35, "DescribeLogDirs", 1, 4), describe_log_dirs),
 )
