@@ -281,6 +281,8 @@ class GroupCoordinator:
     ) -> None:
         """OffsetDelete (KIP-496): offsets of topics that no member is subscribed to."""
         error, group = self._existing(group_id)
+        if not group_id:
+            error = ErrorCode.INVALID_GROUP_ID
         if group is not None and group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             error = ErrorCode.NON_EMPTY_GROUP
         if group is None or error is not ErrorCode.NONE:

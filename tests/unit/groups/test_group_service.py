@@ -215,7 +215,7 @@ async def test_list_groups(version: int) -> None:
             assert group.group_state == "Stable"
             assert (await broker.ask("ListGroups", version, states_filter=["Empty"])).groups == ()
         if version >= 5:
-            assert group.group_type == "Classic"
+            assert group.group_type == "classic"
 
 
 @pytest.mark.parametrize("version", versions("DeleteGroups"))
