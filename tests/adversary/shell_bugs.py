@@ -136,7 +136,7 @@ SHELL = (
         (f"{WIRE}/test_acknowledgement.py",)),
     Bug("s34", "ListOffsets shows the log end to a client that calls itself a replica", "R3",
         "server/api/list_offsets.py",
-        "    if replica and not ctx.inter_broker:\n", "    if False:\n",
+        "    replica = request.replica_id >= 0 and ctx.inter_broker\n", "    replica = request.replica_id >= 0\n",
         (f"{SERVER}/test_forged_requests.py",)),
     Bug("s35", "requests of brokers are served to clients", "R15, KIP-631", "server/connection.py",
         "        if spec.inter_broker and not self.inter_broker:\n", "        if False:\n",

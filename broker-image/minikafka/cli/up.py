@@ -14,7 +14,7 @@ from minikafka.cli.output import print_json, print_table
 from minikafka.local.cluster import READY_TIMEOUT, LocalCluster
 from minikafka.local.errors import BadRequest, ClusterError
 from minikafka.local.layout import ClusterInfo
-from minikafka.local.ports import HOST
+from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET
 
 _WATCH_SECONDS = 1.0
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -27,6 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base-port", type=arguments.whole_number(1, 65535), metavar="PORT", help="of the first broker; default 19092"
     )
+    for what, of, above in (
+        ("replication", "where brokers reach each other", INTER_BROKER_PORT_OFFSET),
+        ("metrics", "of /metrics, /healthz and /readyz", METRICS_PORT_OFFSET),
+    ):
+        parser.add_argument(
+            f"--{what}-base-port",
+            type=arguments.whole_number(1, 65535),
+            metavar="PORT",
+            help=f"{of}, for the first broker; default {above} above --base-port",
+        )
     parser.add_argument(
         "--config",
         action="append",
@@ -99,6 +109,8 @@ def _up(cluster: LocalCluster, args: argparse.Namespace) -> ClusterInfo:
             args.brokers,
             args.base_port,
             arguments.settings(args.config),
+            replication_base_port=args.replication_base_port,
+            metrics_base_port=args.metrics_base_port,
             racks=args.racks,
             unflushed=False if args.no_unflushed_dir else None,
             timeout=args.timeout,
@@ -115,10 +127,17 @@ def show(info: ClusterInfo, *, as_json: bool) -> None:
         print_json(info.as_json())
         return
     rows = [
-        (broker.id, broker.pid, f"{HOST}:{broker.port}", f"http://{HOST}:{broker.metrics_port}/metrics", broker.rack)
+        (
+            broker.id,
+            broker.pid,
+            f"{HOST}:{broker.port}",
+            f"{HOST}:{broker.replication_port}",
+            f"http://{HOST}:{broker.metrics_port}/metrics",
+            broker.rack,
+        )
         for broker in info.brokers
     ]
-    print_table(("#broker", "#pid", "address", "metrics", "rack"), rows)
+    print_table(("#broker", "#pid", "address", "replication", "metrics", "rack"), rows)
     print(f"bootstrap {info.bootstrap}")
 
 

@@ -160,11 +160,6 @@ class BrokerConfig(BrokerKeys):
                 f"group.min.session.timeout.ms={self.group_min_session_timeout_ms}: above the maximum; "
                 f"allowed: at most group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
             )
-        if self.message_max_bytes > self.socket_request_max_bytes:
-            yield (
-                f"message.max.bytes={self.message_max_bytes}: does not fit into a request; "
-                f"allowed: at most socket.request.max.bytes={self.socket_request_max_bytes}"
-            )
         if self.metadata_store.kind == "kubernetes" and not self.minikafka_kubernetes_cluster:
             yield (
                 "minikafka.kubernetes.cluster: required with minikafka.metadata.store=kubernetes; "
@@ -191,6 +186,11 @@ class BrokerConfig(BrokerKeys):
             yield (
                 f"broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms} is more than half of "
                 f"broker.session.timeout.ms={self.broker_session_timeout_ms}: one lost heartbeat fences the broker"
+            )
+        if self.message_max_bytes > self.socket_request_max_bytes:
+            yield (
+                f"message.max.bytes={self.message_max_bytes} is above socket.request.max.bytes="
+                f"{self.socket_request_max_bytes}: larger requests close the connection, whatever is in them"
             )
         if self.minikafka_truncation_mode == "high_watermark":
             yield "minikafka.truncation.mode=high_watermark loses acknowledged records by design (KIP-101)"

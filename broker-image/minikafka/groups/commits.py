@@ -132,7 +132,7 @@ class Commits:
         """Remove offsets past offsets.retention.minutes, and the group when nothing is left (KIP-211)."""
         expired = self._expired(group, now)
         if expired or self._is_forgettable(group):
-            self.remove(group, expired, "expired", now, lambda _error, _at: None)
+            self.remove(group, expired, now, lambda _error, _at: None, group_goes="expired")
 
     def _expired(self, group: Group, now: Now) -> list[TopicPartition]:
         retention = self._config.offsets_retention_ms
@@ -154,18 +154,30 @@ class Commits:
         return group.state is GroupState.EMPTY and not group.pending and group.offsets.idle
 
     def remove(
-        self, group: Group, partitions: Iterable[TopicPartition], reason: str, now: Now, finished: Finished
+        self,
+        group: Group,
+        partitions: Iterable[TopicPartition],
+        now: Now,
+        finished: Finished,
+        *,
+        group_goes: str | None = None,
     ) -> None:
-        """Delete offsets; the group goes too when it is Empty and has nothing left afterwards."""
+        """Delete offsets.
+
+        Args:
+            group_goes: why the group goes, too, when it is Empty and has nothing left afterwards. None: it stays until offsets
+                are next looked over for their expiry, as in Kafka; its owner may be about to delete it, or to commit again.
+        """
         known = group.offsets.all()
         changes: dict[TopicPartition, CommittedOffset | None] = {tp: None for tp in partitions if tp in known}
-        last = group.state is GroupState.EMPTY and not group.pending and len(changes) == len(known)
+        empty = group.state is GroupState.EMPTY and not group.pending and len(changes) == len(known)
+        reason = group_goes if empty else None
         # a group of generation 0 never had a record of its own
-        tombstone: list[GroupRecord] = [(group_key(group.group_id), None)] if last and group.generation > 0 else []
+        tombstone: list[GroupRecord] = [(group_key(group.group_id), None)] if reason and group.generation > 0 else []
 
         def done(error: ErrorCode, at: Now) -> None:
             # a member or a commit that came meanwhile has its record after the tombstone, and keeps the group alive
-            if error is ErrorCode.NONE and last and self._is_forgettable(group):
+            if error is ErrorCode.NONE and reason is not None and self._is_forgettable(group):
                 self._gone(group, reason, at)
             finished(error, at)
 

@@ -281,6 +281,8 @@ class GroupCoordinator:
     ) -> None:
         """OffsetDelete (KIP-496): offsets of topics that no member is subscribed to."""
         error, group = self._existing(group_id)
+        if not group_id:
+            error = ErrorCode.INVALID_GROUP_ID
         if group is not None and group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             error = ErrorCode.NON_EMPTY_GROUP
         if group is None or error is not ErrorCode.NONE:
@@ -294,7 +296,7 @@ class GroupCoordinator:
         free = [tp for tp, code in results.items() if code is ErrorCode.NONE]
         answer = _once(lambda code: respond(ErrorCode.NONE, results | dict.fromkeys(free, removal_error(code))))
         if free:
-            self._commits.remove(group, free, "its last offset was deleted", now, lambda code, _at: answer(code))
+            self._commits.remove(group, free, now, lambda code, _at: answer(code))
         else:
             answer(ErrorCode.NONE)
 
@@ -303,7 +305,7 @@ class GroupCoordinator:
         for group in list(self._groups.values()):
             gone = [tp for tp in group.offsets.all() if tp.topic in topics]
             if gone:
-                self._commits.remove(group, gone, "its last topic was deleted", now, lambda _error, _at: None)
+                self._commits.remove(group, gone, now, lambda _error, _at: None)
 
     # -- administration -----------------------------------------------------------------------------
 
@@ -319,7 +321,8 @@ class GroupCoordinator:
             timer.cancel()
         group.pending.clear()
         answer = _once(lambda code: respond(removal_error(code)))
-        self._commits.remove(group, list(group.offsets.all()), "deleted", now, lambda code, _at: answer(code))
+        everything = list(group.offsets.all())
+        self._commits.remove(group, everything, now, lambda code, _at: answer(code), group_goes="deleted")
 
     def describe_group(self, group_id: str) -> GroupDescription:
         """DescribeGroups, one group; an unknown one is `Dead`."""

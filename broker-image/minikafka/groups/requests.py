@@ -141,4 +141,5 @@ class GroupListing(NamedTuple):
     group_id: str
     protocol_type: str
     state: str
-    group_type: str = "Classic"
+    group_type: str = "classic"
+    """As Kafka 4.3 writes it."""

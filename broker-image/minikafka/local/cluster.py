@@ -35,7 +35,7 @@ from minikafka.local.layout import (
     write_record,
 )
 from minikafka.local.locking import lock_within
-from minikafka.local.ports import HOST, ports_of, require_free
+from minikafka.local.ports import HOST, require_free
 from minikafka.local.process import ProcessHandle
 
 BROKER_COMMAND = (sys.executable, "-P", "-m", "minikafka.cli", "broker", "--config")
@@ -56,6 +56,8 @@ _LOG_TAIL_BYTES = 4096
 
 FIELD_WORDS = {
     "base_port": "base port",
+    "replication_base_port": "replication base port",
+    "metrics_base_port": "metrics base port",
     "unflushed": "unflushed directory",
     "first_id": "first broker id",
     "proxied": "proxied listeners",
@@ -82,6 +84,8 @@ class LocalCluster:
         base_port: int | None = None,
         config: Mapping[str, str] | None = None,
         *,
+        replication_base_port: int | None = None,
+        metrics_base_port: int | None = None,
         racks: Sequence[str] | None = None,
         unflushed: bool | None = None,
         first_id: int | None = None,
@@ -91,10 +95,10 @@ class LocalCluster:
     ) -> ClusterInfo:
         """Start every broker that does not run, and wait until all are ready.
 
-        On new data, None means 3 brokers, base port 19092, no racks, an unflushed directory, ids from 1 on, no proxies, and no
-        injected faults (the last two: see `ClusterRecord`). On data that has a
-        cluster, None means what is recorded, and anything else must agree with it; ``config`` is merged into what is
-        recorded, which needs the brokers down when it changes something.
+        On new data, None means 3 brokers, base port 19092 (the replication ports 500, the metrics ports 1000 above it), no
+        racks, an unflushed directory, ids from 1 on, no proxies, and no injected faults (the last two: see `ClusterRecord`).
+        On data that has a cluster, None means what is recorded, and anything else must agree with it; ``config`` is merged
+        into what is recorded, which needs the brokers down when it changes something.
 
         Raises:
             BadRequest: the arguments are wrong or contradict the record. Nothing was changed.
@@ -104,6 +108,8 @@ class LocalCluster:
         asked: dict[str, Any] = {
             "brokers": brokers,
             "base_port": base_port,
+            "replication_base_port": replication_base_port,
+            "metrics_base_port": metrics_base_port,
             "racks": list(racks) if racks else None,
             "unflushed": unflushed,
             "first_id": first_id,
@@ -114,7 +120,7 @@ class LocalCluster:
         with self._lock():
             record = self._agreed(asked, config or {})
             dead = [broker for broker in record.ids if pids.find(self.data, broker) is None]
-            require_free(port for broker in dead for port in ports_of(record.port(broker)))
+            require_free(port for broker in dead for port in record.ports(broker))
             write_record(self.data, record)
             started = []
             try:
@@ -138,7 +144,7 @@ class LocalCluster:
         record = self._record(broker)
         with self._lock():
             if pids.find(self.data, broker) is None:
-                require_free(ports_of(record.port(broker)))
+                require_free(record.ports(broker))
                 self._spawn(record, broker)
         return self.broker(broker)
 
@@ -264,7 +270,7 @@ class LocalCluster:
             )
         else:
             for name, value in wanted.items():
-                recorded = getattr(old, name)
+                recorded = old.base_ports.get(name, getattr(old, name))
                 if value != recorded:
                     words = FIELD_WORDS.get(name, name)
                     raise BadRequest(f"{words}: {self.data} was made with {_shown(recorded)}, not {_shown(value)}")

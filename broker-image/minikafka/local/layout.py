@@ -58,6 +58,7 @@ class BrokerInfo:
     id: int
     pid: int | None
     port: int
+    replication_port: int
     metrics_port: int
     data_dir: str
     unflushed_dir: str | None
@@ -75,8 +76,8 @@ class ClusterInfo:
     brokers: list[BrokerInfo]
 
     def as_json(self) -> dict[str, Any]:
-        """What `minikafka up --json` prints (the fields that INTERFACES fixes, and no others of a broker)."""
-        names = ("id", "pid", "port", "metrics_port", "data_dir")
+        """What `minikafka up --json` prints."""
+        names = ("id", "pid", "port", "replication_port", "metrics_port", "data_dir")
         return {
             "bootstrap": self.bootstrap,
             "cluster_id": self.cluster_id,
@@ -98,6 +99,9 @@ class ClusterRecord:
     """People count from 1; scenarios, which run on Kubernetes as well, from 0."""
     proxied: list[str] = field(default_factory=list)
     """Listeners whose advertised port is that of a proxy before them, which is not the cluster's own concern."""
+    replication_base_port: int | None = None
+    metrics_base_port: int | None = None
+    """Of the first broker, as `base_port` is; None: :data:`INTER_BROKER_PORT_OFFSET` and :data:`METRICS_PORT_OFFSET` above it."""
     faults: bool = False
     """Whether each broker looks into a file of injected faults (minikafka.test.faults.path)."""
 
@@ -110,9 +114,25 @@ class ClusterRecord:
         """The listener's port of a broker."""
         return self.base_port + broker - self.first_id
 
+    def replication_port(self, broker: int) -> int:
+        """The port at which brokers reach a broker."""
+        base = self.replication_base_port
+        return broker - self.first_id + (self.base_port + INTER_BROKER_PORT_OFFSET if base is None else base)
+
     def metrics_port(self, broker: int) -> int:
         """The port of a broker's /metrics, /healthz and /readyz."""
-        return self.port(broker) + METRICS_PORT_OFFSET
+        base = self.metrics_base_port
+        return broker - self.first_id + (self.base_port + METRICS_PORT_OFFSET if base is None else base)
+
+    def ports(self, broker: int) -> tuple[int, int, int]:
+        """All that a broker listens on."""
+        return self.port(broker), self.replication_port(broker), self.metrics_port(broker)
+
+    @property
+    def base_ports(self) -> dict[str, int]:
+        """The ports of the first broker by the fields of this record, whether chosen or not."""
+        first = self.first_id
+        return {"replication_base_port": self.replication_port(first), "metrics_base_port": self.metrics_port(first)}
 
     def rack(self, broker: int) -> str | None:
         """The rack of a broker: the names are dealt round when there are fewer than brokers."""
@@ -138,11 +158,7 @@ def check(record: ClusterRecord) -> None:
         raise BadRequest(f"brokers: {record.brokers} is not between 1 and {BROKERS_MAX}")
     if record.first_id not in (0, 1):
         raise BadRequest(f"first broker id: {record.first_id} is neither 0 nor 1")
-    last = 65535 - METRICS_PORT_OFFSET - record.brokers + 1
-    if not 1 <= record.base_port <= last:
-        raise BadRequest(
-            f"base port: {record.base_port} is not between 1 and {last} (the metrics ports are 1000 above)"
-        )
+    _check_ports(record)
     for rack in record.racks or ():
         if not rack or rack != rack.strip():
             raise BadRequest(f"racks: {','.join(record.racks or ())!r} has an empty name or one with blanks around it")
@@ -155,6 +171,37 @@ def check(record: ClusterRecord) -> None:
             )
         if "\n" in value or "\r" in value:
             raise BadRequest(f"config: the value of {key} has a line break")
+
+
+def _check_ports(record: ClusterRecord) -> None:
+    """Every port exists, and none is two brokers', or has two uses."""
+    first = record.ids[0]
+    for words, chosen, port, offset in (
+        ("base port", record.base_port, record.port(first), 0),
+        (
+            "replication base port",
+            record.replication_base_port,
+            record.replication_port(first),
+            INTER_BROKER_PORT_OFFSET,
+        ),
+        ("metrics base port", record.metrics_base_port, record.metrics_port(first), METRICS_PORT_OFFSET),
+    ):
+        last = 65535 - record.brokers + 1
+        if 1 <= port <= last:
+            continue
+        if chosen is None:
+            raise BadRequest(
+                f"base port: {record.base_port} is not between 1 and {last - offset} "
+                f"(the {words.removesuffix(' base port')} ports are {offset} above)"
+            )
+        raise BadRequest(f"{words}: {port} is not between 1 and {last}")
+    taken: dict[int, str] = {}
+    for broker in record.ids:
+        for words, port in zip(("client", "replication", "metrics"), record.ports(broker), strict=True):
+            use = f"the {words} port of broker {broker}"
+            if port in taken:
+                raise BadRequest(f"ports: {port} would be {taken[port]} and {use}")
+            taken[port] = use
 
 
 def broker_dir(data: Path, broker: int) -> Path:
@@ -179,6 +226,7 @@ def broker_info(data: Path, record: ClusterRecord, broker: int, pid: int | None)
         id=broker,
         pid=pid,
         port=record.port(broker),
+        replication_port=record.replication_port(broker),
         metrics_port=record.metrics_port(broker),
         data_dir=str(folder / "data"),
         unflushed_dir=str(folder / "unflushed") if record.unflushed else None,
@@ -196,7 +244,7 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
     """
     info = broker_info(data, record, broker, None)
     replicas = min(3, record.brokers)
-    ports = {CLIENTS: info.port, INTER_BROKER: info.port + INTER_BROKER_PORT_OFFSET}
+    ports = {CLIENTS: info.port, INTER_BROKER: info.replication_port}
     told = {name: port + (PROXY_PORT_OFFSET if name in record.proxied else 0) for name, port in ports.items()}
     values = {
         "node.id": str(broker),

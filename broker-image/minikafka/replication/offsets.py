@@ -12,7 +12,9 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
-"""Instead of a timestamp. What is below belongs to tiered storage, and answers with no offset."""
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+"""Instead of a timestamp. The last two belong to tiered storage, and answer with no offset."""
 
 TO_HIGH_WATERMARK: Final = -1
 """Instead of an offset: delete all that is committed."""

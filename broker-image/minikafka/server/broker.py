@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 
 from minikafka import __version__
 from minikafka.config import BrokerConfig, ConfigError
@@ -235,6 +234,7 @@ class Broker:
         """Stop without asking anybody; True when all logs were flushed and closed."""
         self.listeners.close()
         await self.housekeeping.stop()
+        self.topics.stop()
         self.offline_logs.stop()
         self._log_dir.stop()
         self.alter_sender.stop()
@@ -292,7 +292,3 @@ class Broker:
     @property
     def broker_epoch(self) -> int:
         return self.membership.broker_epoch
-
-    @property
-    def data_dirs(self) -> list[Path]:
-        return [Path(d) for d in self.config.log_dirs]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import ClusterStore, StoreError
+from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import TopicKey
 from minikafka.replication.clock import Clock
 from minikafka.replication.hosted import HostedPartition
@@ -152,6 +153,11 @@ class MetadataCache:
         """The id of the topic with this name; None: there is none."""
         topic = self.image.topics.get(name)
         return None if topic is None else topic.topic_id
+
+    def absent(self, topic: str, index: int) -> ErrorCode:
+        """Why a partition is not on this broker, as whoever asks for it is told: it is elsewhere, or nowhere."""
+        known = self.partition_exists(topic, index)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def leader_hint(self, partition: HostedPartition) -> tuple[int, int] | None:
         """(leader, leader epoch) for a client that came to the wrong broker (KIP-951)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from minikafka.config import BrokerConfig
 from minikafka.controller.topics import NewTopic
 from minikafka.metadata.image import TopicState
@@ -13,6 +15,8 @@ from minikafka.server.metadata_cache import MetadataCache
 
 CREATE_TOPICS_VERSION = 7
 CALL_TIMEOUT_MS = 5_000
+CREATED_AT_ONCE_MAX = 1_000
+"""Of topics that clients make by asking for them; more are begun when clients ask again."""
 
 
 class TopicRequests:
@@ -28,6 +32,12 @@ class TopicRequests:
         self._config = config
         self._membership = membership
         self._metadata = metadata
+        self._being_created: dict[str, asyncio.Task[bool]] = {}
+
+    def stop(self) -> None:
+        """Give up what :meth:`create_soon` has begun."""
+        for task in self._being_created.values():
+            task.cancel()
 
     def require_controller(self) -> ControllerRole:
         """The controller role of this broker; raises KafkaError NOT_CONTROLLER when another broker has it."""
@@ -75,6 +85,25 @@ class TopicRequests:
         if code:
             raise KafkaError(code, answer.topics[0].error_message or "")
         await self._metadata.caught_up()
+
+    def create_soon(self, desired: NewTopic) -> None:
+        """Create a topic without waiting for it; one that is being created already is left alone."""
+        name = desired.name
+        if name not in self._being_created and len(self._being_created) < CREATED_AT_ONCE_MAX:
+            supervisor = self._membership.context.supervisor
+            self._being_created[name] = task = supervisor.once("creation of topics on demand", self._create, desired)
+            task.add_done_callback(lambda _: self._being_created.pop(name))
+
+    async def _create(self, desired: NewTopic) -> None:
+        try:
+            await self.create_anywhere(desired)
+        except KafkaError as refused:
+            if refused.code not in (
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+                ErrorCode.NOT_CONTROLLER,
+            ):  # another's; asked for again
+                line = f"topic {desired.name!r} was not created on demand: {refused}"
+                self._membership.context.warn_rarely(f"creation of {desired.name}", line)
 
     async def delete(self, name: str) -> ErrorCode:
         """Delete a topic; raises KafkaError NOT_CONTROLLER."""

@@ -238,6 +238,9 @@ def test_delete_offsets_refusals() -> None:
     waiting = Waiting()
     lab.coordinator.delete_offsets("nobody", [LEDGER], waiting, lab.now)
     assert waiting.answer == (ErrorCode.GROUP_ID_NOT_FOUND, {})
+    waiting = Waiting()
+    lab.coordinator.delete_offsets("", [LEDGER], waiting, lab.now)
+    assert waiting.answer == (ErrorCode.INVALID_GROUP_ID, {})
     lab.stable_one(protocol_type="connect")
     waiting = Waiting()
     lab.coordinator.delete_offsets(GROUP, [LEDGER], waiting, lab.now)
@@ -253,6 +256,29 @@ def test_offsets_go_with_their_topic() -> None:
     assert lab.committed() is None
     assert lab.committed(AUDIT) == 2
     assert lab.successor().committed() is None
+
+
+@pytest.mark.parametrize("how", ["OffsetDelete", "its topic is deleted"])
+def test_a_group_outlives_its_last_offset(how: str) -> None:
+    """Until offsets are looked over for their expiry: who cleans up step by step deletes the group next, and is told NONE."""
+    lab = Lab()
+    for deleted_by_hand in (True, False):
+        lab.commit(1)
+        if how == "OffsetDelete":
+            waiting = Waiting()
+            lab.coordinator.delete_offsets(GROUP, [LEDGER], waiting, lab.now)
+            assert waiting.answer == (ErrorCode.NONE, {LEDGER: ErrorCode.NONE})
+        else:
+            lab.coordinator.forget_topics(["ledger"], lab.now)
+        assert lab.committed() is None
+        assert lab.coordinator.describe_group(GROUP).exists
+        if deleted_by_hand:
+            answer = Waiting()
+            lab.coordinator.delete_group(GROUP, answer, lab.now)
+            assert answer.answer is ErrorCode.NONE
+        else:
+            lab.wait(1_000)
+        assert not lab.coordinator.describe_group(GROUP).exists
 
 
 def test_delete_group() -> None:

@@ -8,8 +8,18 @@ from pathlib import Path
 
 import pytest
 from minikafka.config import BrokerConfig
+from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import BadRequest
-from minikafka.local.layout import BROKERS_MAX, ClusterRecord, check, new_cluster_id, properties
+from minikafka.local.layout import (
+    BROKERS_MAX,
+    ClusterInfo,
+    ClusterRecord,
+    broker_info,
+    check,
+    new_cluster_id,
+    properties,
+    write_record,
+)
 from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, free_base_port, ports_of, proxy_ports_of
 
 
@@ -26,6 +36,46 @@ def test_clients_and_brokers_have_a_listener_each(tmp_path: Path) -> None:
         assert config.inter_broker_listener == brokers.name == "REPLICATION"
         assert (clients.port, brokers.port, config.minikafka_metrics_port) == ports_of(clients.port)
         assert config.advertised_listeners == config.listeners
+
+
+def test_ports_can_be_chosen(tmp_path: Path) -> None:
+    made = replace(record(), replication_base_port=30000, metrics_base_port=31000)
+    check(made)
+    config = BrokerConfig.from_properties(properties(tmp_path, made, 2))
+    assert [each.port for each in config.listeners] == [19093, 30001]
+    assert config.minikafka_metrics_port == 31001
+    assert made.ports(2) == (19093, 30001, 31001)
+    told = ClusterInfo(made.bootstrap, made.cluster_id, [broker_info(tmp_path, made, 2, None)]).as_json()["brokers"][0]
+    assert (told["port"], told["replication_port"], told["metrics_port"]) == made.ports(2)
+
+
+@pytest.mark.parametrize(
+    ("ports", "said"),
+    [
+        (
+            {"replication_base_port": 19094},
+            "ports: 19094 would be the replication port of broker 1 and the client port of",
+        ),
+        ({"metrics_base_port": 65534}, "metrics base port: 65534 is not between 1 and 65533"),
+        ({"replication_base_port": 0}, "replication base port: 0 is not between 1 and 65533"),
+        ({"base_port": 64600}, r"base port: 64600 is not between 1 and 64533 \(the metrics ports are 1000 above\)"),
+        (
+            {"base_port": 65100, "metrics_base_port": 9000},
+            r"base port: 65100 .* 1 and 65033 \(the replication ports are 500",
+        ),
+    ],
+)
+def test_ports_that_cannot_be(ports: dict[str, int], said: str) -> None:
+    with pytest.raises(BadRequest, match=said):
+        check(replace(record(), **ports))
+
+
+def test_a_cluster_may_be_told_the_ports_it_has(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path)
+    write_record(tmp_path, record())
+    assert cluster._agreed({"metrics_base_port": 20092, "replication_base_port": 19592}, {}) == cluster._agreed({}, {})
+    with pytest.raises(BadRequest, match=f"metrics base port: {tmp_path} was made with 20092, not 9000"):
+        cluster._agreed({"metrics_base_port": 9000}, {})
 
 
 def test_a_proxied_listener_is_advertised_where_its_proxy_is(tmp_path: Path) -> None:

@@ -104,8 +104,8 @@ class TestProblems:
             assert [line for line in found if line.startswith(name) and "allowed: " in line]
 
     def test_settings_that_contradict_each_other(self) -> None:
-        (line,) = settings_problems(spec(config={"message.max.bytes": "200000000"}), NAMES)
-        assert "socket.request.max.bytes" in line
+        (line,) = settings_problems(spec(config={"replica.socket.timeout.ms": "400"}), NAMES)
+        assert "replica.fetch.wait.max.ms" in line
 
     def test_variables_of_the_pod(self) -> None:
         assert settings_problems(spec(config={"minikafka.truncation.mode": "${env:MODE}"}), NAMES)

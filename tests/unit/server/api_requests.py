@@ -158,7 +158,10 @@ SPECIAL: Mapping[ApiKey, tuple[Values, ...]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (RETENTION,),
     ApiKey.JOIN_GROUP: ({"group_instance_id": "static"},),
     ApiKey.LEAVE_GROUP: ({"member_id": NOBODY},),
-    ApiKey.LIST_OFFSETS: ({"partitions": INNER, "timestamp": -3, "replica_id": -1, "current_leader_epoch": -1},),
+    ApiKey.LIST_OFFSETS: (
+        {"partitions": INNER, "timestamp": -3, "replica_id": -1, "current_leader_epoch": -1},
+        {"partitions": INNER, "timestamp": -1, "replica_id": -1, "current_leader_epoch": -1},
+    ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ({"partition_indexes": [1]},),
     ApiKey.METADATA: ({"topic_id": None}, {}),
     ApiKey.OFFSET_COMMIT: ({"partitions": INNER, **COMMIT},),

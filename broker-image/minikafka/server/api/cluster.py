@@ -22,15 +22,17 @@ if TYPE_CHECKING:
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-BROKERS = 1
-"""``EndpointType``: 2 would be controllers."""
+BROKERS, CONTROLLERS = 1, 2
+"""``endpoint_type`` of DescribeCluster (KIP-919)."""
 
 
 async def describe_cluster(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     fenced_too = getattr(request, "include_fenced_brokers", False)
-    if getattr(request, "endpoint_type", BROKERS) != BROKERS:
+    endpoint_type = getattr(request, "endpoint_type", BROKERS)
+    if endpoint_type != BROKERS:
+        known = endpoint_type == CONTROLLERS
         return {
-            "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": "this is a broker, not a controller listener",
             "endpoint_type": BROKERS,
             "cluster_id": broker.metadata.image.cluster_id,

@@ -1,23 +1,34 @@
-"""DescribeConfigs 1 to 4, AlterConfigs 0 to 2, IncrementalAlterConfigs 0 to 1, for topics and brokers.
+"""DescribeConfigs 1 to 4; AlterConfigs and IncrementalAlterConfigs are in :mod:`minikafka.server.api.alter_configs`.
 
-Topic settings are written by the controller. Dynamic broker settings are not taken yet: they are refused with INVALID_CONFIG.
-Of list settings APPEND and SUBTRACT are supported.
+Topics and brokers have settings. Groups, client metrics and broker loggers have none here: Kafka answers with theirs, and
+here the list is empty. An empty list of keys asks for all of them, as null does.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from minikafka.config import TOPIC_KEYS, Alteration, ConfigError, altered
+from minikafka.controller.topics import check_topic_name
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import ApiSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
-TOPIC, BROKER = 2, 4
+
+class ResourceType(IntEnum):
+    """What has settings (Kafka's ``ConfigResource.Type``)."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
@@ -36,35 +47,62 @@ async def describe(broker: Broker, ctx: RequestContext, request: Any) -> dict[st
         }
         try:
             entries = _entries(broker, resource.resource_type, resource.resource_name, keys)
-            result["configs"] = [_entry(entry, synonyms, documentation) for entry in entries]
+            result["configs"] = [described(entry, synonyms, documentation) for entry in entries]
         except KafkaError as error:
             result["error_code"], result["error_message"] = error.code, str(error)
         results.append(result)
     return {"results": results}
 
 
-def _entries(broker: Broker, kind: int, name: str, keys: Any) -> Any:
-    if kind == TOPIC:
+def _entries(broker: Broker, kind: int, name: str, keys: Collection[str] | None) -> Any:
+    keys = list(dict.fromkeys(keys)) if keys else None
+    check_resource(kind, name, broker.broker_id)
+    if kind == ResourceType.TOPIC:
         topic = broker.metadata.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         return broker.config.describe_topic(topic.configs, keys)
-    if kind == BROKER:
-        if name and name != str(broker.broker_id):
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"this is broker {broker.broker_id}; ask broker {name!r} for its settings"
-            )
+    if kind == ResourceType.BROKER:
         return broker.config.describe(keys, cluster_default=not name)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {kind} has no settings here (2 topic, 4 broker)")
+    return ()
 
 
-def _entry(entry: Any, synonyms: bool, documentation: bool) -> dict[str, Any]:
+def check_resource(kind: int, name: str, broker_id: int) -> None:
+    """Whether such a resource can be asked of this broker.
+
+    Raises:
+        KafkaError: there is no such kind, or the name cannot be one of its names.
+    """
+    if kind not in set(ResourceType):
+        allowed = ", ".join(f"{each.value} {each.name}" for each in ResourceType)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {kind} is unknown; allowed: {allowed}")
+    if kind == ResourceType.TOPIC:
+        check_topic_name(name)
+    elif kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        if name != str(broker_id) and (name or kind == ResourceType.BROKER_LOGGER):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {broker_id}; ask broker {name!r} itself")
+    elif not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the name of a {ResourceType(kind).name} is empty")
+
+
+def topic_settings(broker: Broker, overrides: Mapping[str, str]) -> list[dict[str, Any]]:
+    """All settings of a topic with these overrides, as CreateTopics tells them (KIP-525)."""
+    return [_setting(entry) for entry in broker.config.describe_topic(overrides)]
+
+
+def _setting(entry: Any) -> dict[str, Any]:
     return {
         "name": entry.name,
         "value": entry.value,
         "read_only": entry.read_only,
         "config_source": int(entry.source),
         "is_sensitive": entry.is_sensitive,
+    }
+
+
+def described(entry: Any, synonyms: bool, documentation: bool) -> dict[str, Any]:
+    """One setting, as DescribeConfigs tells it."""
+    return _setting(entry) | {
         "synonyms": [{"name": s.name, "value": s.value, "source": int(s.source)} for s in entry.synonyms]
         if synonyms
         else [],
@@ -73,71 +111,4 @@ def _entry(entry: Any, synonyms: bool, documentation: bool) -> dict[str, Any]:
     }
 
 
-async def alter(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    """AlterConfigs replaces everything."""
-    del ctx
-
-    def wanted(resource: Any, _old: dict[str, str]) -> dict[str, str]:
-        return {c.name: c.value for c in resource.configs if c.value is not None}
-
-    return await _alter_all(broker, request, wanted)
-
-
-async def alter_incrementally(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    """IncrementalAlterConfigs changes what it names (KIP-339)."""
-    del ctx
-
-    def wanted(resource: Any, old: dict[str, str]) -> dict[str, str]:
-        in_force = {e.name: e.value for e in broker.config.describe_topic(old) if e.value is not None}
-        changes = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
-        return altered(old, changes, TOPIC_KEYS, in_force)
-
-    return await _alter_all(broker, request, wanted)
-
-
-async def _alter_all(broker: Broker, request: Any, wanted: Any) -> dict[str, Any]:
-    responses = []
-    for resource in request.resources:
-        response: dict[str, Any] = {
-            "error_code": ErrorCode.NONE,
-            "error_message": None,
-            "resource_type": resource.resource_type,
-            "resource_name": resource.resource_name,
-        }
-        try:
-            await _alter_one(broker, resource, wanted, request.validate_only)
-        except KafkaError as error:
-            response["error_code"], response["error_message"] = error.code, str(error)
-        responses.append(response)
-    return {"responses": responses}
-
-
-async def _alter_one(broker: Broker, resource: Any, wanted: Any, validate_only: bool) -> None:
-    name = resource.resource_name
-    if resource.resource_type == BROKER:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG, "settings of a running broker cannot be changed yet; set them in its file"
-        )
-    if resource.resource_type != TOPIC:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
-    role = broker.topics.require_controller()
-
-    def decide(controller: Any) -> None:
-        topic = controller.image.topics.get(name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
-        try:
-            configs = wanted(resource, dict(topic.configs))
-        except ConfigError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-        controller.topics.set_configs(name, configs, validate_only)
-
-    await role.submit(decide)
-    await broker.metadata.caught_up()
-
-
-SPECS = (
-    (ApiSpec(ApiKey.DESCRIBE_CONFIGS, 1, 4), describe),
-    (ApiSpec(ApiKey.ALTER_CONFIGS, 0, 2, controller_only=True), alter),
-    (ApiSpec(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, controller_only=True), alter_incrementally),
-)
+SPECS = ((ApiSpec(ApiKey.DESCRIBE_CONFIGS, 1, 4), describe),)

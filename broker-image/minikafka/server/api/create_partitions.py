@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol.api_keys import ApiKey
@@ -17,11 +18,14 @@ SPEC = ApiSpec(ApiKey.CREATE_PARTITIONS, 0, 3, controller_only=True, unread={"ti
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
+    named = Counter(topic.name for topic in request.topics)
     results = []
-    for topic in request.topics:
+    for topic in {topic.name: topic for topic in request.topics}.values():  # one answer for each name, as in Kafka
         result: dict[str, Any] = {"name": topic.name, "error_code": ErrorCode.NONE, "error_message": None}
         rows = None if topic.assignments is None else [tuple(a.broker_ids) for a in topic.assignments]
         try:
+            if named[topic.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named twice")
             role = broker.topics.require_controller()
             name, count, validate = topic.name, topic.count, request.validate_only
             await role.submit(lambda c: c.topics.grow(name, count, rows, validate))  # noqa: B023

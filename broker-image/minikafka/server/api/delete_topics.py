@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
@@ -15,25 +17,50 @@ if TYPE_CHECKING:
 SPEC = ApiSpec(ApiKey.DELETE_TOPICS, 1, 6, controller_only=True, unread={"timeout": ANSWERED_WHEN_DONE})
 
 
+Wish = tuple[str | None, UUID | None]
+"""A topic by name, or by id."""
+
+
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    wanted = [(t.name, t.topic_id) for t in getattr(request, "topics", ())]
+    wanted: list[Wish] = [(t.name, t.topic_id) for t in getattr(request, "topics", ())]
     wanted += [(name, None) for name in getattr(request, "topic_names", ())]
+    topics = {wish: _topic(broker, *wish) for wish in wanted}
+    named = Counter(topic for wish in wanted if (topic := topics[wish]) is not None)
+    again = Counter(wanted)
     responses = []
-    for name, topic_id in wanted:
-        response: dict[str, Any] = {"name": name, "topic_id": topic_id, "error_message": None}
-        if topic_id is not None:
-            topic = broker.metadata.image.topics_by_id.get(topic_id.bytes)
-            if topic is None:
-                responses.append({**response, "name": None, "error_code": ErrorCode.UNKNOWN_TOPIC_ID})
-                continue
-            name = response["name"] = topic.name
+    for wish, topic in topics.items():  # one answer for each, as in Kafka
+        response: dict[str, Any] = {"name": wish[0], "topic_id": wish[1], "error_message": None}
         try:
-            response["error_code"] = await broker.topics.delete(name)
+            if again[wish] > 1 or (topic is not None and named[topic] > 1):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic is named twice in one request")
+            _check(*wish, topic)
+            assert topic is not None
+            response |= {"name": topic[0], "topic_id": topic[1]}
+            response["error_code"] = await broker.topics.delete(topic[0])
+            if response["error_code"]:
+                response["error_message"] = f"topic {topic[0]!r} was not deleted: {response['error_code'].name}"
         except KafkaError as error:
             response["error_code"], response["error_message"] = error.code, str(error)
         responses.append(response)
     return {"responses": responses}
+
+
+def _topic(broker: Broker, name: str | None, topic_id: UUID | None) -> tuple[str, UUID] | None:
+    """Name and id of the topic that is meant; None when there is none."""
+    image = broker.metadata.image
+    topic = image.topics_by_id.get(topic_id.bytes) if topic_id is not None else image.topics.get(name or "")
+    return None if topic is None else (topic.name, topic.topic_id)
+
+
+def _check(name: str | None, topic_id: UUID | None, topic: tuple[str, UUID] | None) -> None:
+    """Raises KafkaError for what names no topic."""
+    if (name is None) == (topic_id is None):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "give either the name or the id of a topic")
+    if topic is None and topic_id is not None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
 
 
 SPECS = ((SPEC, handle),)

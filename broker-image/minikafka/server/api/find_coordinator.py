@@ -1,7 +1,8 @@
 """FindCoordinator, 0 to 6: which broker coordinates a group; many groups at once from version 4 on (KIP-699).
 
-The first request creates ``__consumer_offsets``. Transactions (key type 1) and share groups (2) are not there yet:
-INVALID_REQUEST, which clients report at once instead of trying again.
+The first request creates ``__consumer_offsets``. Transactions (key type 1) are not there yet:
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as InitProducerId answers, which is the end for a transactional client; after
+INVALID_REQUEST librdkafka would ask again until its time is over. Other kinds of coordinators: INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 SPEC = ApiSpec(ApiKey.FIND_COORDINATOR, 0, 6)
 
-GROUP = 0
-KEY_TYPES = {1: "transactions", 2: "share groups"}
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+KEY_TYPES = {TRANSACTION: "transactions", SHARE: "share groups"}
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
@@ -35,6 +36,8 @@ async def _find(broker: Broker, ctx: RequestContext, kind: int, key: str) -> dic
     message = None
     if kind != GROUP:
         code, node, host, port = ErrorCode.INVALID_REQUEST, -1, "", -1
+        if kind == TRANSACTION:
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         message = f"{KEY_TYPES.get(kind, f'key type {kind}')}: not supported by this broker"
     else:
         code, node, host, port = await broker.groups.find(key, ctx.listener)

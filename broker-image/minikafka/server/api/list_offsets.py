@@ -1,8 +1,8 @@
 """ListOffsets, 1 to 11: latest (-1), earliest (-2), largest timestamp (-3), or the first record at or after a time.
 
 What is answered is decided by :mod:`minikafka.replication.offsets`. Replicas are told the log end offset on the inter-broker
-listener; elsewhere they are refused with TOPIC_AUTHORIZATION_FAILED. Tiered storage's timestamps have no meaning here and answer
-with no offset; earliest local (-4) is the earliest.
+listener; elsewhere whoever calls itself one is a client, and told what clients are. Tiered storage's timestamps have no
+meaning here and answer with no offset; earliest local (-4) is the earliest.
 
 A search by time is the only request that looks into batches of clients: one whose records cannot be read is answered with
 CORRUPT_MESSAGE, and UNSUPPORTED_COMPRESSION_TYPE where the package for its codec is missing.
@@ -10,12 +10,19 @@ CORRUPT_MESSAGE, and UNSUPPORTED_COMPRESSION_TYPE where the package for its code
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
-from minikafka.replication.offsets import list_offset
+from minikafka.replication.offsets import (
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    list_offset,
+)
 from minikafka.server.api.spec import NO_TRANSACTIONS, ApiSpec
 
 if TYPE_CHECKING:
@@ -30,40 +37,30 @@ SPEC = ApiSpec(
     unread={"isolation_level": NO_TRANSACTIONS, "timeout": "only looking into tiered storage could take long"},
 )
 
+ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The first version in which each may be asked for; before that UNSUPPORTED_VERSION."""
+
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
-    replica = request.replica_id >= 0
-    if replica and not ctx.inter_broker:
-        return _refused(request)
-    topics = []
+    replica = request.replica_id >= 0 and ctx.inter_broker
+    named = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
+    topics: dict[str, dict[int, dict[str, Any]]] = {}  # one answer for each partition, as in Kafka
     for topic in request.topics:
-        rows = []
         for part in topic.partitions:
-            hosted = broker.replicas.get(topic.name, part.partition_index)
-            row: dict[str, Any] = {"partition_index": part.partition_index}
-            if hosted is None:
-                known = broker.metadata.image.partition(topic.name, part.partition_index) is not None
-                row["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            index = part.partition_index
+            row: dict[str, Any] = {"partition_index": index}
+            timestamp = _timestamp(part.timestamp)
+            hosted = broker.replicas.get(topic.name, index)
+            if named[topic.name, index] > 1:
+                row["error_code"] = ErrorCode.INVALID_REQUEST
+            elif ctx.api_version < ASKED_SINCE.get(timestamp, 0):
+                row["error_code"] = ErrorCode.UNSUPPORTED_VERSION
+            elif hosted is None:
+                row["error_code"] = broker.metadata.absent(topic.name, index)
             else:
-                epoch = getattr(part, "current_leader_epoch", -1)
-                _answer(broker, hosted, epoch, _timestamp(part.timestamp), replica, row)
-            rows.append(row)
-        topics.append({"name": topic.name, "partitions": rows})
-    return {"topics": topics}
-
-
-def _refused(request: Any) -> dict[str, Any]:
-    """A client that calls itself a replica would be told of records above the high watermark."""
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return {
-        "topics": [
-            {
-                "name": t.name,
-                "partitions": [{"partition_index": p.partition_index, "error_code": code} for p in t.partitions],
-            }
-            for t in request.topics
-        ]
-    }
+                _answer(broker, hosted, getattr(part, "current_leader_epoch", -1), timestamp, replica, row)
+            topics.setdefault(topic.name, {})[index] = row
+    return {"topics": [{"name": name, "partitions": list(rows.values())} for name, rows in topics.items()]}
 
 
 def _timestamp(value: Any) -> int:

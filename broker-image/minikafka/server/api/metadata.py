@@ -1,6 +1,8 @@
-"""Metadata, 0 to 13: brokers, controller, topics with leaders and ISR; creates topics on demand when that is allowed.
+"""Metadata, 0 to 13: brokers, controller, topics with leaders and ISR.
 
-Topics may be asked for by id from version 12 on. Authorized operations are not reported (no ACLs yet).
+Where topics are created on demand, one that is not there is answered UNKNOWN_TOPIC_OR_PARTITION at once, and its creation
+begins: other topics of the request need not wait for the store. Topics may be asked for by id from version 12 on.
+Authorized operations are not reported (no ACLs yet).
 
 A broker that was fenced a moment ago is still listed, other than in KRaft: librdkafka takes a broker that vanishes from the
 list apart, and its partitions then have no leader for it until its next refresh, one to two seconds later (measured: the gap
@@ -10,6 +12,7 @@ after kill -9 falls from up to 1.9 s to 0.2 s).
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from minikafka.controller.topics import NewTopic, check_topic_name
 from minikafka.metadata.image import NO_LEADER, TopicState
@@ -30,18 +33,20 @@ SPEC = ApiSpec(
     unset={"cluster_authorized_operations": NO_ACLS, "topics.topic_authorized_operations": NO_ACLS},
 )
 
+NULLABLE_NAME, BY_ID = 10, 12
+
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     version = ctx.api_version
     asked = request.topics
     await broker.metadata.wait_for_successors(_leaders(broker, asked))
-    topics: list[dict[str, Any]] = []
     if asked is None or (version == 0 and not asked):
         topics = [describe(broker, ctx.listener, topic) for _, topic in sorted(broker.metadata.image.topics.items())]
+    elif version >= NULLABLE_NAME and any(_is_malformed(topic, version) for topic in asked):
+        return {"brokers": [], "controller_id": -1, "topics": [_refused(topic, version) for topic in asked]}
     else:
         create = getattr(request, "allow_auto_topic_creation", True) and broker.config.auto_create_topics_enable
-        for wanted in asked:
-            topics.append(await _one(broker, ctx.listener, wanted, create))
+        topics = _found(broker, ctx.listener, asked, create)
     return {
         "brokers": [
             {"node_id": b.broker_id, "host": address[0], "port": address[1], "rack": b.rack}
@@ -61,18 +66,38 @@ def _leaders(broker: Broker, asked: Any) -> set[int]:
     image = broker.metadata.image
     if asked is None:
         return {p.leader for t in image.topics.values() for p in t.partitions}
+    ids = (getattr(t, "topic_id", None) for t in asked)
     topics = [image.topics.get(t.name or "") for t in asked]
+    topics += [image.topics_by_id.get(i.bytes) for i in ids if i is not None]
     return {p.leader for t in topics if t is not None for p in t.partitions}
 
 
-async def _one(broker: Broker, listener: str, wanted: Any, create: bool) -> dict[str, Any]:
-    topic_id = getattr(wanted, "topic_id", None)
-    if topic_id is not None:
-        topic = broker.metadata.image.topics_by_id.get(topic_id.bytes)
-        if topic is None:
-            return {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": topic_id, "partitions": []}
-        return describe(broker, listener, topic)
-    name = wanted.name or ""
+def _is_malformed(topic: Any, version: int) -> bool:
+    """Versions 10 and 11 have a field for an id, and are not to use it (KAFKA-10774)."""
+    return (topic.name is None and topic.topic_id is None) or (version < BY_ID and topic.topic_id is not None)
+
+
+def _refused(topic: Any, version: int) -> dict[str, Any]:
+    name = topic.name or "" if version < BY_ID else topic.name
+    return {"error_code": ErrorCode.INVALID_REQUEST, "name": name, "topic_id": topic.topic_id, "partitions": []}
+
+
+def _found(broker: Broker, listener: str, asked: Any, create: bool) -> list[dict[str, Any]]:
+    """Each topic once, however often it is named; where one is named by its id, only ids count, as in Kafka."""
+    ids = dict.fromkeys(i for t in asked if (i := getattr(t, "topic_id", None)) is not None)
+    if ids:
+        return [_by_id(broker, listener, topic_id) for topic_id in ids]
+    return [_by_name(broker, listener, name, create) for name in dict.fromkeys(t.name for t in asked)]
+
+
+def _by_id(broker: Broker, listener: str, topic_id: UUID) -> dict[str, Any]:
+    topic = broker.metadata.image.topics_by_id.get(topic_id.bytes)
+    if topic is None:
+        return {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": topic_id, "partitions": []}
+    return describe(broker, listener, topic)
+
+
+def _by_name(broker: Broker, listener: str, name: str, create: bool) -> dict[str, Any]:
     topic = broker.metadata.image.topics.get(name)
     if topic is not None:
         return describe(broker, listener, topic)
@@ -80,15 +105,9 @@ async def _one(broker: Broker, listener: str, wanted: Any, create: bool) -> dict
     try:
         check_topic_name(name)
         if create and name not in INTERNAL_TOPICS:
-            await broker.topics.create_anywhere(NewTopic(name))
-            error = ErrorCode.LEADER_NOT_AVAILABLE
+            broker.topics.create_soon(NewTopic(name))  # the client asks again, as one of Kafka does
     except KafkaError as refused:
         error = refused.code
-        if error in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NOT_CONTROLLER):  # somebody else's, or soon
-            error = ErrorCode.LEADER_NOT_AVAILABLE
-    topic = broker.metadata.image.topics.get(name)
-    if topic is not None:
-        return describe(broker, listener, topic)
     return {"error_code": error, "name": name, "partitions": []}
 
 

@@ -64,6 +64,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
                 ],
             }
             for topic, name in zip(request.topics, names, strict=True)
+            if topic.partitions
         ]
     }
 

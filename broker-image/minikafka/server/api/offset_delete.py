@@ -28,19 +28,12 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     if error is not ErrorCode.NONE:
         return {"error_code": error, "topics": []}
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    rows: dict[str, list[dict[str, Any]]] = {}  # one for each topic, as in Kafka
+    for topic in request.topics:
+        for row in topic.partitions:
+            code = results.get(TopicPartition(topic.name, row.partition_index), unknown)
+            rows.setdefault(topic.name, []).append({"partition_index": row.partition_index, "error_code": code})
     return {
         "error_code": error,
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": row.partition_index,
-                        "error_code": results.get(TopicPartition(topic.name, row.partition_index), unknown),
-                    }
-                    for row in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ],
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in rows.items()],
     }

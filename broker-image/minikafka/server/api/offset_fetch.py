@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from minikafka.groups.records import NO_EPOCH, CommittedOffset
+from minikafka.groups.requests import FetchResult
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
@@ -57,11 +58,13 @@ def _by_name(broker: Broker, group_id: str, topics: Sequence[Any] | None) -> dic
     if topics is not None:
         wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
     result = broker.groups.fetch(group_id, wanted)
-    rows = _rows(result.offsets)
-    return {
-        "error_code": result.error,
-        "topics": [{"name": topic, "partitions": partitions} for topic, partitions in rows.items()],
-    }
+    if result.error is not ErrorCode.NONE:
+        rows = []
+    elif topics is None:
+        rows = _all(result)
+    else:  # row for row as it was asked, as in Kafka
+        rows = [_topic(topic.name, topic.partition_indexes, result) for topic in topics]
+    return {"error_code": result.error, "topics": rows}
 
 
 def _by_id(broker: Broker, group_id: str, topics: Sequence[Any] | None) -> dict[str, Any]:
@@ -104,6 +107,18 @@ def _rows(offsets: Any) -> dict[str, list[dict[str, Any]]]:
     for (topic, index), committed in offsets.items():
         rows.setdefault(topic, []).append(_row(index, committed or NOTHING, ErrorCode.NONE))
     return rows
+
+
+def _all(result: FetchResult) -> list[dict[str, Any]]:
+    indexes: dict[str, list[int]] = {}
+    for topic, index in result.offsets:
+        indexes.setdefault(topic, []).append(index)
+    return [_topic(topic, partitions, result) for topic, partitions in indexes.items()]
+
+
+def _topic(name: str, indexes: Sequence[int], result: FetchResult) -> dict[str, Any]:
+    found = [(index, result.offsets[TopicPartition(name, index)]) for index in indexes]
+    return {"name": name, "partitions": [_row(index, row or NOTHING, ErrorCode.NONE) for index, row in found]}
 
 
 def _row(index: int, committed: CommittedOffset, error: ErrorCode) -> dict[str, Any]:

@@ -24,8 +24,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
             hosted = broker.replicas.get(topic.topic, part.partition)
             row: dict[str, Any] = {"partition": part.partition}
             if hosted is None:
-                known = broker.metadata.image.partition(topic.topic, part.partition) is not None
-                row["error_code"] = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                row["error_code"] = broker.metadata.absent(topic.topic, part.partition)
             else:
                 row["error_code"] = hosted.check_leader(getattr(part, "current_leader_epoch", -1))
                 if row["error_code"] is ErrorCode.NONE:

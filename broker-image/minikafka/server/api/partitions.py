@@ -13,6 +13,7 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.api.spec import ANSWERED_WHEN_DONE, ApiSpec
 
 if TYPE_CHECKING:
+    from minikafka.controller.controller import Controller
     from minikafka.server.broker import Broker
     from minikafka.server.connection import RequestContext
 
@@ -21,30 +22,44 @@ PREFERRED, UNCLEAN = 0, 1
 
 async def elect(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    kind = getattr(request, "election_type", PREFERRED)
-    if kind not in (PREFERRED, UNCLEAN):
-        return {"error_code": ErrorCode.INVALID_REQUEST, "replica_election_results": []}
-    election = Election.PREFERRED if kind == PREFERRED else Election.UNCLEAN
     everything = request.topic_partitions is None
     if everything:
-        wanted = [(t.name, i) for t in broker.metadata.image.topics.values() for i in range(len(t.partitions))]
+        wanted = [(t.name, range(len(t.partitions))) for t in broker.metadata.image.topics.values()]
     else:
-        wanted = [(t.topic, i) for t in request.topic_partitions for i in t.partitions]
+        wanted = [(t.topic, t.partitions) for t in request.topic_partitions]
+    kind = getattr(request, "election_type", PREFERRED)
+    if kind not in (PREFERRED, UNCLEAN):
+        return _elected(
+            ErrorCode.INVALID_REQUEST, [(t, [(i, ErrorCode.INVALID_REQUEST) for i in p]) for t, p in wanted]
+        )
+    election = Election.PREFERRED if kind == PREFERRED else Election.UNCLEAN
+
+    def decide(controller: Controller) -> list[tuple[str, list[tuple[int, ErrorCode]]]]:
+        return [(t, [(i, controller.partitions.elect(t, i, election)) for i in p]) for t, p in wanted]
+
     try:
-        role = broker.topics.require_controller()
-        codes = await role.submit(lambda c: [c.partitions.elect(topic, index, election) for topic, index in wanted])
+        results = await broker.topics.require_controller().submit(decide)
     except KafkaError as error:
-        return {"error_code": error.code, "replica_election_results": []}
+        return _elected(error.code, [])
     await broker.metadata.caught_up()
-    results: dict[str, list[dict[str, Any]]] = {}
-    for (topic, index), code in zip(wanted, codes, strict=True):
-        if everything and code is ErrorCode.ELECTION_NOT_NEEDED:
-            continue
-        row = {"partition_id": index, "error_code": code, "error_message": None if not code else code.name}
-        results.setdefault(topic, []).append(row)
+    if everything:
+        results = [(t, [row for row in rows if row[1] is not ErrorCode.ELECTION_NOT_NEEDED]) for t, rows in results]
+    return _elected(ErrorCode.NONE, results)
+
+
+def _elected(error: ErrorCode, results: list[tuple[str, list[tuple[int, ErrorCode]]]]) -> dict[str, Any]:
     return {
-        "error_code": ErrorCode.NONE,
-        "replica_election_results": [{"topic": t, "partition_result": rows} for t, rows in results.items()],
+        "error_code": error,
+        "replica_election_results": [
+            {
+                "topic": topic,
+                "partition_result": [
+                    {"partition_id": index, "error_code": code, "error_message": None if not code else code.name}
+                    for index, code in rows
+                ],
+            }
+            for topic, rows in results
+        ],
     }
 
 
@@ -67,15 +82,15 @@ async def alter_reassignments(broker: Broker, ctx: RequestContext, request: Any)
             "responses": [],
         }
     await broker.metadata.caught_up()
-    responses: dict[str, list[dict[str, Any]]] = {}
-    for (topic, index, *_), code in zip(wanted, codes, strict=True):
-        row = {"partition_index": index, "error_code": code, "error_message": None if not code else code.name}
-        responses.setdefault(topic, []).append(row)
+    answered = (
+        {"partition_index": index, "error_code": code, "error_message": None if not code else code.name}
+        for (_, index, *_), code in zip(wanted, codes, strict=True)
+    )
     return {
         "error_code": ErrorCode.NONE,
         "error_message": None,
         "allow_replication_factor_change": allow_factor_change,
-        "responses": [{"name": t, "partitions": rows} for t, rows in responses.items()],
+        "responses": [{"name": t.name, "partitions": [next(answered) for _ in t.partitions]} for t in request.topics],
     }
 
 

@@ -1,12 +1,16 @@
-"""DeleteRecords 0 to 2 and DescribeLogDirs 1 to 5.
+"""DeleteRecords 0 to 2, DescribeLogDirs 1 to 5 and AlterReplicaLogDirs 1 to 2.
 
 DeleteRecords moves the log start on the leader and answers at once with it; followers take it over with their next fetch
 (Kafka waits for them: a known difference, docs/limits.md).
+
+AlterReplicaLogDirs moves nothing: a replica that is where it is wanted is NONE, as what kafka-reassign-partitions prints for
+a rollback wants it, and INVALID_REQUEST elsewhere.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from minikafka.log.errors import LogError
@@ -22,20 +26,25 @@ if TYPE_CHECKING:
 
 async def delete_records(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    topics = []
+    # One answer for each partition, as in Kafka: of one that is named twice the last offset counts.
+    wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        rows = []
         for part in topic.partitions:
-            error, low = _delete(broker, topic.name, part.partition_index, part.offset)
-            rows.append({"partition_index": part.partition_index, "low_watermark": low, "error_code": error})
-        topics.append({"name": topic.name, "partitions": rows})
+            wanted.setdefault(topic.name, {})[part.partition_index] = part.offset
+    topics = []
+    for name, offsets in wanted.items():
+        rows = []
+        for index, offset in offsets.items():
+            error, low = _delete(broker, name, index, offset)
+            rows.append({"partition_index": index, "low_watermark": low, "error_code": error})
+        topics.append({"name": name, "partitions": rows})
     return {"topics": topics}
 
 
 def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[ErrorCode, int]:
     hosted = broker.replicas.get(topic, index)
     if hosted is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
+        return broker.metadata.absent(topic, index), -1
     before = hosted.log.log_start_offset
     try:
         error, start = replication.delete_records(hosted, offset)
@@ -49,13 +58,13 @@ def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[ErrorC
 async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
     only = None if request.topics is None else {(t.topic, p) for t in request.topics for p in t.partitions}
-    topics: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {path.rstrip("/"): {} for path in broker.config.log_dirs}
     for partition in broker.replicas.all():
         topic, index = partition.topic_partition
         if only is not None and (topic, index) not in only:
             continue
         lag = 0 if partition.leader else max(0, partition.high_watermark - partition.log.log_end_offset)
-        topics.setdefault(topic, []).append(
+        found[os.path.dirname(partition.log.directory)].setdefault(topic, []).append(
             {
                 "partition_index": index,
                 "partition_size": partition.log.size_bytes,
@@ -63,23 +72,51 @@ async def describe_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -
                 "is_future_key": False,
             }
         )
-    folder = str(broker.data_dirs[0])
-    found: dict[str, Any] = {"log_dir": os.path.abspath(folder), "is_cordoned": False}
+    return {"error_code": ErrorCode.NONE, "results": [_log_dir(path, topics) for path, topics in found.items()]}
+
+
+def _log_dir(path: str, topics: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
     try:
-        disk = os.statvfs(folder)
+        disk = os.statvfs(path)
     except OSError:  # it is gone, or cannot be looked at: Kafka's answer for such a directory
-        found |= {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "topics": [], "total_bytes": -1, "usable_bytes": -1}
+        error, topics, total, usable = ErrorCode.KAFKA_STORAGE_ERROR, {}, -1, -1
     else:
-        found |= {
-            "error_code": ErrorCode.NONE,
-            "topics": [{"name": t, "partitions": rows} for t, rows in topics.items()],
-            "total_bytes": disk.f_blocks * disk.f_frsize,
-            "usable_bytes": disk.f_bavail * disk.f_frsize,
-        }
-    return {"error_code": ErrorCode.NONE, "results": [found]}
+        error, total, usable = ErrorCode.NONE, disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
+    return {
+        "error_code": error,
+        "log_dir": os.path.abspath(path),
+        "is_cordoned": False,
+        "topics": [{"name": topic, "partitions": rows} for topic, rows in topics.items()],
+        "total_bytes": total,
+        "usable_bytes": usable,
+    }
+
+
+async def alter_replica_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
+    del ctx
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                code = _placed(broker, directory.path, topic.name, index)
+                rows.setdefault(topic.name, []).append({"partition_index": index, "error_code": code})
+    return {"results": [{"topic_name": topic, "partitions": partitions} for topic, partitions in rows.items()]}
+
+
+def _placed(broker: Broker, path: str, topic: str, index: int) -> ErrorCode:
+    """Whether a replica is where it is wanted: nothing moves between directories."""
+    if os.path.abspath(path) not in map(os.path.abspath, broker.config.log_dirs):
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    hosted = broker.replicas.get(topic, index)
+    if hosted is None:  # who moves a partition tells its directory first, and asks again until the replica is there
+        known = broker.metadata.partition_exists(topic, index)
+        return ErrorCode.REPLICA_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    here = os.path.abspath(os.path.dirname(hosted.log.directory))
+    return ErrorCode.NONE if here == os.path.abspath(path) else ErrorCode.INVALID_REQUEST
 
 
 SPECS = (
+    (ApiSpec(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2), alter_replica_log_dirs),
     (
         ApiSpec(
             ApiKey.DELETE_RECORDS, 0, 2, unread={"timeout": "the answer comes when the leader has moved its log start"}

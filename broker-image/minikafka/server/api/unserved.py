@@ -12,7 +12,6 @@ _NO_USERS = "there are no users: listeners are PLAINTEXT only"
 _NO_ACLS = "there are no ACLs"
 _NO_QUOTAS = "there are no quotas"
 _NO_RAFT = "metadata is in a cluster store, not in a Raft log"
-_ONE_PLACE = "nothing moves between data directories"
 _NEW_GROUPS = "the new consumer group protocol (KIP-848) is not there; clients use the classic one"
 _SHARE_GROUPS = "there are no share groups (KIP-932)"
 _STREAMS_GROUPS = "there are no streams groups (KIP-1071); Kafka Streams uses the classic protocol"
@@ -28,7 +27,6 @@ APIS: Mapping[ApiKey, str] = {
     ApiKey.DESCRIBE_ACLS: _NO_ACLS,
     ApiKey.CREATE_ACLS: _NO_ACLS,
     ApiKey.DELETE_ACLS: _NO_ACLS,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: _ONE_PLACE,
     ApiKey.SASL_AUTHENTICATE: _PLAINTEXT,
     ApiKey.CREATE_DELEGATION_TOKEN: _NO_USERS,
     ApiKey.RENEW_DELEGATION_TOKEN: _NO_USERS,

@@ -1,0 +1,372 @@
+"""Requests of every API that MiniKafka serves to clients: one in order for each, and what can be odd about it.
+
+:func:`requests` has, for an API and a version, the request in order and its variants: each list empty, null and with all
+of its elements twice, each text empty, null and naming nothing that exists, each number -1 and 99, each switch the other
+way round. One that could do something names a thing of its own (:data:`FRESH`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from types import NoneType
+from typing import Any, get_args, get_origin
+from uuid import UUID
+
+from minikafka.protocol import messages
+
+TOPIC, ONE, GROUP, FRESH = "TOPIC", "TOPIC-one", "TOPIC-group", "FRESH"
+"""What values name: a topic with a replica on each of the brokers 1, 2 and 3, led by 1; a topic with one, on broker 1; a
+group with a committed offset and no members; and something made for this request alone."""
+NOBODY = "nobody-made-this"
+METADATA, OFFSET_COMMIT, JOIN_GROUP = 3, 8, 11
+TOPIC_ID = UUID(int=1)
+"""Stands for the id of :data:`TOPIC`."""
+STRANGE_ID = UUID(int=0x1234)
+COORDINATOR = 0
+"""Instead of a broker's id: whoever coordinates the group."""
+TIMEOUTS = {"timeout", "max_wait", "transaction_timeout", "session_timeout", "rebalance_timeout"}
+"""Not varied: brokers wait for as long as they are told to."""
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request in order, with the values for all versions of its API.
+
+    ``at``: the broker that is asked. ``made``: what :data:`FRESH` is before: ``topic``, ``group``, or nothing.
+    """
+
+    api_key: int
+    title: str
+    values: Values
+    at: int = 1
+    made: str = ""
+
+
+def _one(topic: str, **partition: Any) -> dict[str, Any]:
+    return {"name": topic, "partitions": [partition]}
+
+
+def _resource(kind: int, name: str, **more: Any) -> dict[str, Any]:
+    return {"resource_type": kind, "resource_name": name, **more}
+
+
+def _setting(name: str, value: str | None, operation: int = 0) -> dict[str, Any]:
+    return {"name": name, "value": value, "config_operation": operation}
+
+
+def _new(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": [], **more}
+
+
+def _creation(*topics: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"topics": topics, "timeout": 10_000, "validate_only": False, **more}
+
+
+_CONSUMER = {"replica_id": -1, "replica_state": {"replica_id": -1, "replica_epoch": -1}}
+_LATEST = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+_OFFSET = {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": -1, "committed_metadata": ""}
+_COMMIT = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+_FETCH = {**_CONSUMER, "max_wait": 10, "min_bytes": 1, "max_bytes": 100_000, "isolation_level": 0, "session_id": 0,
+          "session_epoch": -1, "forgotten_topics_data": [], "rack_id": ""}  # fmt: skip
+_FETCHED = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "last_fetched_epoch": -1,
+            "log_start_offset": -1, "partition_max_bytes": 100_000}  # fmt: skip
+
+
+def _fetch(offset: int) -> dict[str, Any]:
+    topic = {"topic": TOPIC, "topic_id": TOPIC_ID, "partitions": [_FETCHED | {"fetch_offset": offset}]}
+    return _FETCH | {"topics": [topic]}
+
+
+def _metadata(*names: str, create: bool = False) -> dict[str, Any]:
+    return {"topics": [{"topic_id": None, "name": n} for n in names], "allow_auto_topic_creation": create}
+
+
+def _group_offsets(group: str) -> dict[str, Any]:
+    topics = [{"name": TOPIC, "topic_id": TOPIC_ID, "partition_indexes": [0]}]
+    one = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics}
+    return {"group_id": group, "topics": topics, "require_stable": False, "groups": [one]}
+
+
+IN_ORDER = (
+    Request(1, "Fetch", _fetch(0)),
+    *(Request(1, f"Fetch from {offset}", _fetch(offset)) for offset in (2, 3, 99)),
+    Request(1, "Fetch at a follower", _fetch(0), at=2),
+    Request(2, "ListOffsets", {"replica_id": -1, "isolation_level": 0, "topics": [_one(TOPIC, **_LATEST)]}),
+    *(
+        Request(2, f"ListOffsets {what}", {"replica_id": -1, "topics": [_one(TOPIC, **_LATEST | {"timestamp": when})]})
+        for what, when in (("earliest", -2), ("max", -3), ("then", 1_700_000_000_400), ("never", 2**50))
+    ),
+    Request(2, "ListOffsets at a follower", {"replica_id": -1, "topics": [_one(TOPIC, **_LATEST)]}, at=2),
+    Request(2, "ListOffsets without a replica", {"replica_id": -1, "topics": [_one(ONE, **_LATEST)]}, at=2),
+    Request(2, "ListOffsets of a replica", {"replica_id": 2, "topics": [_one(TOPIC, **_LATEST)]}),
+    Request(3, "Metadata", _metadata(TOPIC)),
+    Request(3, "Metadata of two", _metadata(TOPIC, ONE)),
+    Request(3, "Metadata by id", {"topics": [{"topic_id": TOPIC_ID, "name": None}]}),
+    Request(3, "Metadata by a strange id", {"topics": [{"topic_id": STRANGE_ID, "name": None}]}),
+    Request(3, "Metadata by id and name", {"topics": [{"topic_id": TOPIC_ID, "name": NOBODY}]}),
+    Request(3, "Metadata with creation", _metadata(FRESH, "bad name!", create=True)),
+    Request(8, "OffsetCommit", {"group_id": GROUP, **_COMMIT, "topics": [_one(TOPIC, **_OFFSET)]}, at=COORDINATOR),
+    Request(9, "OffsetFetch", _group_offsets(GROUP), at=COORDINATOR),
+    Request(9, "OffsetFetch of nobody", _group_offsets(NOBODY), at=COORDINATOR),
+    Request(10, "FindCoordinator", {"key": GROUP, "key_type": 0, "coordinator_keys": [GROUP]}),
+    *(
+        Request(10, f"FindCoordinator of kind {kind}", {"key": GROUP, "key_type": kind, "coordinator_keys": [GROUP]})
+        for kind in (1, 2, 3)
+    ),
+    Request(
+        11,
+        "JoinGroup",
+        {
+            "group_id": FRESH,
+            "session_timeout": 10_000,
+            "rebalance_timeout": 10_000,
+            "member_id": "",
+            "group_instance_id": None,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b"\0\0\0\0\0\0\0\0\0\0"}],
+            "reason": None,
+        },
+        at=COORDINATOR,
+    ),
+    Request(12, "Heartbeat", {"group_id": GROUP, "generation_id": 1, "member_id": NOBODY}, at=COORDINATOR),
+    Request(
+        13,
+        "LeaveGroup",
+        {"group_id": GROUP, "member_id": NOBODY, "members": [{"member_id": NOBODY, "group_instance_id": None}]},
+        at=COORDINATOR,
+    ),
+    Request(
+        14,
+        "SyncGroup",
+        {
+            "group_id": GROUP,
+            "generation_id": 1,
+            "member_id": NOBODY,
+            "group_instance_id": None,
+            "protocol_type": "consumer",
+            "protocol_name": "range",
+            "assignments": [{"member_id": NOBODY, "assignment": b""}],
+        },
+        at=COORDINATOR,
+    ),
+    Request(15, "DescribeGroups", {"groups": [GROUP, NOBODY], "include_authorized_operations": False}, at=COORDINATOR),
+    Request(16, "ListGroups", {"states_filter": ["Dead"], "types_filter": ["classic"]}, at=COORDINATOR),
+    Request(18, "ApiVersions", {"client_software_name": "compare", "client_software_version": "1"}),
+    Request(19, "CreateTopics", _creation(_new(FRESH, configs=[_setting("retention.ms", "3600000")]))),
+    Request(19, "CreateTopics, only asked", _creation(_new(FRESH), validate_only=True)),
+    Request(19, "CreateTopics, there", _creation(_new(TOPIC))),
+    Request(19, "CreateTopics, bad name", _creation(_new("bad name!"))),
+    Request(
+        19,
+        "CreateTopics, assigned",
+        _creation(
+            _new(
+                FRESH,
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[{"partition_index": 0, "broker_ids": [1, 2]}],
+            )
+        ),
+    ),
+    Request(19, "CreateTopics, bad setting", _creation(_new(FRESH, configs=[_setting("no.such", "1")]))),
+    Request(
+        20,
+        "DeleteTopics",
+        {"topics": [{"name": FRESH, "topic_id": None}], "topic_names": [FRESH], "timeout": 10_000},
+        made="topic",
+    ),
+    Request(20, "DeleteTopics by a strange id", {"topics": [{"name": None, "topic_id": STRANGE_ID}], "timeout": 1000}),
+    Request(
+        20,
+        "DeleteTopics by id and name",
+        {"topics": [{"name": NOBODY, "topic_id": STRANGE_ID}], "topic_names": [NOBODY], "timeout": 1000},
+    ),
+    Request(21, "DeleteRecords", {"topics": [_one(TOPIC, partition_index=0, offset=0)], "timeout": 10_000}),
+    Request(21, "DeleteRecords beyond", {"topics": [_one(TOPIC, partition_index=0, offset=50)], "timeout": 10_000}),
+    Request(
+        21, "DeleteRecords without a replica", {"topics": [_one(ONE, partition_index=0, offset=0)], "timeout": 9}, at=2
+    ),
+    Request(
+        21, "DeleteRecords at a follower", {"topics": [_one(TOPIC, partition_index=0, offset=0)], "timeout": 9}, at=2
+    ),
+    Request(22, "InitProducerId", {"transactional_id": None, "transaction_timeout": 1000}),
+    Request(
+        23,
+        "OffsetForLeaderEpoch",
+        {
+            "replica_id": -1,
+            "topics": [
+                {"topic": TOPIC, "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]}
+            ],
+        },
+    ),
+    *(
+        Request(
+            32,
+            f"DescribeConfigs of {kind} {name!r}",
+            {
+                "resources": [_resource(kind, name, configuration_keys=keys)],
+                "include_synonyms": False,
+                "include_documentation": False,
+            },
+        )
+        for kind, name, keys in (
+            (2, TOPIC, ["retention.ms", "no.such"]),
+            (2, NOBODY, ["retention.ms"]),
+            (4, "1", ["log.retention.ms"]),
+            (4, "", ["log.retention.ms"]),
+            (4, "2", ["log.retention.ms"]),
+            (4, NOBODY, ["log.retention.ms"]),
+            (8, "1", ["root"]),
+            (8, "2", ["root"]),
+            (16, NOBODY, ["interval.ms"]),
+            (32, NOBODY, ["consumer.session.timeout.ms"]),
+            (0, NOBODY, []),
+            (77, NOBODY, []),
+        )
+    ),
+    *(
+        Request(
+            33,
+            f"AlterConfigs of {kind}",
+            {"resources": [_resource(kind, name, configs=configs)], "validate_only": validate},
+            made=made,
+        )
+        for kind, name, configs, validate, made in (
+            (2, FRESH, [_setting("retention.ms", "3600000")], False, "topic"),
+            (4, "1", [], True, ""),
+            (4, "", [], True, ""),
+            (16, FRESH, [], True, ""),
+            (32, FRESH, [], True, ""),
+            (8, "1", [], True, ""),
+            (77, FRESH, [], True, ""),
+        )
+    ),
+    *(
+        Request(
+            44,
+            f"IncrementalAlterConfigs of {kind}{what}",
+            {"resources": [_resource(kind, name, configs=configs)], "validate_only": False},
+            made=made,
+        )
+        for what, kind, name, configs, made in (
+            ("", 2, FRESH, [_setting("retention.ms", "3600000")], "topic"),
+            (", deletion of what is not set", 2, FRESH, [_setting("retention.ms", None, 1)], "topic"),
+            (", deletion of what is not known", 2, FRESH, [_setting("no.such", None, 1)], "topic"),
+            (", deletion of a throttle", 2, FRESH, [_setting("leader.replication.throttled.replicas", "", 1)], "topic"),
+            (", no value", 2, FRESH, [_setting("retention.ms", None)], "topic"),
+            (", deletion of a throttle", 4, "1", [_setting("leader.replication.throttled.rate", None, 1)], ""),
+            (", deletion of what is not set", 4, "1", [_setting("log.cleaner.threads", "1", 1)], ""),
+            (", deletion of what is not known", 4, "1", [_setting("no.such", None, 1)], ""),
+            (", deletion of what cannot be changed", 4, "1", [_setting("broker.session.timeout.ms", None, 1)], ""),
+            (" default, deletion of a throttle", 4, "", [_setting("leader.replication.throttled.rate", None, 1)], ""),
+            (", nothing", 4, "1", [], ""),
+            (", nothing", 4, "2", [], ""),
+            (", nothing", 4, NOBODY, [], ""),
+            (", nothing", 8, "1", [], ""),
+            (", nothing", 16, FRESH, [], ""),
+            (", nothing", 32, FRESH, [], ""),
+            (", nothing", 77, FRESH, [], ""),
+        )
+    ),
+    Request(34, "AlterReplicaLogDirs", {"dirs": [{"path": NOBODY, "topics": [{"name": TOPIC, "partitions": [0]}]}]}),
+    Request(35, "DescribeLogDirs", {"topics": [{"topic": TOPIC, "partitions": [0]}]}),
+    Request(37, "CreatePartitions", _creation({"name": FRESH, "count": 2, "assignments": None}), made="topic"),
+    Request(37, "CreatePartitions, fewer", _creation({"name": TOPIC, "count": 1, "assignments": None})),
+    Request(
+        37,
+        "CreatePartitions, assigned",
+        _creation({"name": FRESH, "count": 2, "assignments": [{"broker_ids": [1]}]}),
+        made="topic",
+    ),
+    Request(42, "DeleteGroups", {"groups_names": [FRESH]}, at=COORDINATOR, made="group"),
+    Request(43, "ElectLeaders", {"election_type": 0, "topic_partitions": [{"topic": TOPIC, "partitions": [0]}]}),
+    Request(
+        45,
+        "AlterPartitionReassignments",
+        {
+            "timeout": 1000,
+            "allow_replication_factor_change": True,
+            "topics": [{"name": FRESH, "partitions": [{"partition_index": 0, "replicas": [1]}]}],
+        },
+        made="topic",
+    ),
+    Request(
+        46,
+        "ListPartitionReassignments",
+        {"timeout": 1000, "topics": [{"name": TOPIC, "partition_indexes": [0]}]},
+    ),
+    Request(
+        47,
+        "OffsetDelete",
+        {"group_id": GROUP, "topics": [_one(TOPIC, partition_index=1)]},
+        at=COORDINATOR,
+    ),
+    Request(60, "DescribeCluster", {"include_cluster_authorized_operations": False, "endpoint_type": 1}),
+    Request(
+        75,
+        "DescribeTopicPartitions",
+        {"topics": [{"name": TOPIC}], "response_partition_limit": 10, "cursor": None},
+    ),
+    Request(
+        75,
+        "DescribeTopicPartitions from a cursor",
+        {
+            "topics": [{"name": TOPIC}],
+            "response_partition_limit": 10,
+            "cursor": {"topic_name": TOPIC, "partition_index": 0},
+        },
+    ),
+)
+
+
+def requests(api_key: int, version: int) -> Iterator[Request]:
+    """All requests of one API, with values for one version; their titles tell them apart."""
+    entity_type = messages.request_type(api_key, version)
+    for request in IN_ORDER:
+        if request.api_key == api_key:
+            yield request
+            for what, values in _variants(entity_type, request.values):
+                if not _makes_somebody(api_key, version, values):
+                    yield replace(request, title=f"{request.title}: {what}", values=values)
+
+
+def _makes_somebody(api_key: int, version: int, values: Values) -> bool:
+    """Whether what is called :data:`NOBODY` would be there afterwards."""
+    if api_key == METADATA:
+        return version < 4 and NOBODY in str(values)
+    return api_key in (OFFSET_COMMIT, JOIN_GROUP) and bool(values["group_id"] == NOBODY)
+
+
+def _variants(entity_type: Any, values: Values, path: str = "") -> Iterator[tuple[str, Values]]:
+    """(what is odd, the values) of everything that can be odd in one place."""
+    for field in fields(entity_type):
+        if field.name not in values or field.name in TIMEOUTS:
+            continue
+        at, now = f"{path}{field.name}", values[field.name]
+        for what, odd in _odd(field.type, now, at):
+            yield what, {**values, field.name: odd}
+
+
+def _odd(declared: Any, now: Any, at: str) -> Iterator[tuple[str, Any]]:
+    nullable = NoneType in get_args(declared)
+    inner = next((each for each in get_args(declared) if each is not NoneType), None) if nullable else declared
+    if nullable and now is not None:
+        yield f"{at} null", None
+    if get_origin(inner) is tuple:
+        if now:
+            yield f"{at} empty", ()
+            yield f"{at} twice", (*now, *now)
+            for what, odd in _odd(get_args(inner)[0], now[0], f"{at}[0]"):
+                yield what, (odd, *now[1:])
+    elif is_dataclass(inner) and now is not None:
+        yield from _variants(inner, now, f"{at}.")
+    elif isinstance(now, bool):
+        yield f"{at} {not now}", not now
+    elif isinstance(now, str):
+        yield from ((f"{at} {odd!r}", odd) for odd in ("", NOBODY) if odd != now)
+    elif isinstance(now, int):
+        yield from ((f"{at} {odd}", odd) for odd in (-1, 99) if odd != now)

@@ -1,0 +1,387 @@
+"""What is asked twice, of nobody, of another broker, or for nothing: answered as Apache Kafka 4.3 answers it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from minikafka.protocol.errors import ErrorCode
+from minikafka.server.broker import Broker
+
+from tests.unit.server.in_process import Cluster, running, until
+
+LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 2, 3, 19, 20, 21, 23
+DESCRIBE_CONFIGS, ALTER_CONFIGS, LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS, INCREMENTAL = 32, 33, 35, 37, 43, 44
+REASSIGN, DESCRIBE_CLUSTER, ALTER_LOG_DIRS = 45, 60, 34
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE = 0, 1
+STRANGE = UUID(int=5)
+THROTTLE = "leader.replication.throttled.rate"
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """One broker with two data directories; the topic ``t`` has two partitions."""
+    both = f"{tmp_path}/a,{tmp_path}/b"
+    async with running(tmp_path, 1, log_dirs=both, auto_create_topics_enable="true") as cluster:
+        await cluster.create("t", partitions=2)
+        yield cluster
+
+
+async def ask(cluster: Cluster, api_key: int, version: int, broker: int = 1, **values: Any) -> Any:
+    connection = await cluster.connect(cluster.brokers[broker], "CLIENT")
+    try:
+        return await connection.request(api_key, version, values)
+    finally:
+        connection.close()
+
+
+def codes(rows: Any) -> list[ErrorCode]:
+    return [ErrorCode(int(row.error_code)) for row in rows]
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+async def described(cluster: Cluster, kind: int, name: str, keys: list[str] | None) -> tuple[ErrorCode, list[str]]:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    (row,) = (await ask(cluster, DESCRIBE_CONFIGS, 4, resources=[resource])).results
+    return ErrorCode(int(row.error_code)), [entry.name for entry in row.configs]
+
+
+async def test_describe_configs(cluster: Cluster) -> None:
+    for kind, name in ((TOPIC, "t"), (BROKER, "1")):
+        everything = await described(cluster, kind, name, None)
+        assert len(everything[1]) > 10
+        assert await described(cluster, kind, name, []) == everything
+    assert (await described(cluster, TOPIC, "t", ["retention.ms"] * 2))[1] == ["retention.ms"]
+    for kind, name, code in (
+        (LOGGER, "1", ErrorCode.NONE),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "m", ErrorCode.NONE),
+        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", ErrorCode.NONE),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
+        (77, "1", ErrorCode.INVALID_REQUEST),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+    ):
+        assert await described(cluster, kind, name, None) == (code, []), (kind, name)
+
+
+def change(kind: int, name: str, *changes: tuple[str, str | None, int]) -> dict[str, Any]:
+    configs = [{"name": n, "value": v, "config_operation": o} for n, v, o in changes]
+    return {"resource_type": kind, "resource_name": name, "configs": configs}
+
+
+SET_RETENTION = ("retention.ms", "5", SET)
+
+
+async def altered(
+    cluster: Cluster, *resources: Mapping[str, Any], api: int = INCREMENTAL, broker: int = 1
+) -> list[ErrorCode]:
+    version, asked = (1, list(resources)) if api == INCREMENTAL else (2, [_replaced(r) for r in resources])
+    answer = await ask(cluster, api, version, broker, resources=asked, validate_only=False)
+    return codes(answer.responses)
+
+
+def _replaced(resource: dict[str, Any]) -> dict[str, Any]:
+    """As AlterConfigs has it, whose settings have no operation."""
+    configs = [{"name": row["name"], "value": row["value"]} for row in resource["configs"]]
+    return resource | {"configs": configs}
+
+
+async def test_a_change_of_nothing_is_no_error(cluster: Cluster) -> None:
+    """kafka-reassign-partitions removes throttles that nobody has set, at the end of --verify and of --cancel."""
+    for resource in (
+        change(BROKER, "1", (THROTTLE, None, DELETE)),
+        change(BROKER, "", (THROTTLE, "", DELETE)),
+        change(BROKER, "1", ("broker.session.timeout.ms", None, DELETE), ("no.such", None, DELETE)),
+        change(BROKER, "1"),
+        change(LOGGER, "1"),
+        change(CLIENT_METRICS, "m", ("interval.ms", None, DELETE)),
+        change(GROUP, "g", ("consumer.session.timeout.ms", None, DELETE)),
+        change(TOPIC, "t", ("leader.replication.throttled.replicas", "", DELETE), ("retention.ms", None, DELETE)),
+    ):
+        assert await altered(cluster, resource) == [ErrorCode.NONE], resource
+    assert await altered(cluster, change(BROKER, "1"), api=ALTER_CONFIGS) == [ErrorCode.NONE]
+
+
+async def test_changes_that_are_refused(cluster: Cluster) -> None:
+    nonsense, unchangeable = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
+    for resource, code in (
+        (change(BROKER, "1", (THROTTLE, "5", SET)), unchangeable),
+        (change(BROKER, "", (THROTTLE, "5", SET)), unchangeable),
+        (change(BROKER, "", ("min.insync.replicas", None, DELETE)), unchangeable),  # the controller has set it
+        (change(BROKER, "2", (THROTTLE, None, DELETE)), nonsense),
+        (change(GROUP, "g", ("consumer.session.timeout.ms", "1", SET)), unchangeable),
+        (change(GROUP, ""), nonsense),
+        (change(77, "1"), nonsense),
+        (change(TOPIC, "", SET_RETENTION), nonsense),
+        (change(TOPIC, "t", SET_RETENTION, ("retention.ms", None, DELETE)), nonsense),
+        (change(TOPIC, "t", ("retention.ms", None, SET)), nonsense),
+        (change(TOPIC, "t", ("retention.ms", "5", 9)), nonsense),
+        (change(TOPIC, "nobody", SET_RETENTION), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ):
+        assert await altered(cluster, resource) == [code], resource
+    for api in (INCREMENTAL, ALTER_CONFIGS):
+        once, other = change(TOPIC, "t", SET_RETENTION), change(BROKER, "1")
+        assert await altered(cluster, once, other, once, api=api) == [nonsense, ErrorCode.NONE, nonsense]
+    for resource, code in (
+        (change(TOPIC, "t", ("retention.ms", None, SET)), nonsense),
+        (change(BROKER, "1", (THROTTLE, "5", SET)), unchangeable),
+        (change(BROKER, ""), unchangeable),  # it would remove what the controller has set
+        (change(LOGGER, "1"), nonsense),
+    ):
+        assert await altered(cluster, resource, api=ALTER_CONFIGS) == [code], resource
+    assert cluster.brokers[1].metadata.image.topics["t"].configs == {}
+
+
+# -- topics -----------------------------------------------------------------------------------------------------------
+
+
+def new(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": [], **more}
+
+
+async def created(cluster: Cluster, version: int, *topics: dict[str, Any], validate_only: bool = False) -> Any:
+    answer = await ask(cluster, CREATE_TOPICS, version, topics=topics, timeout=10_000, validate_only=validate_only)
+    return answer.topics
+
+
+async def test_create_topics_tells_the_settings(cluster: Cluster) -> None:
+    """KIP-525, also where it is only asked."""
+    override = [{"name": "retention.ms", "value": "3600000"}]
+    for name, validate_only in (("asked", True), ("made", False)):
+        for version in (5, 7):
+            (row,) = await created(
+                cluster, version, new(f"{name}{version}", configs=override), validate_only=validate_only
+            )
+            settings = {entry.name: entry for entry in row.configs}
+            assert set(settings) == {e.name for e in cluster.brokers[1].config.describe_topic({})}
+            assert (settings["retention.ms"].value, settings["retention.ms"].config_source) == ("3600000", 1)
+            assert (settings["segment.bytes"].value, settings["segment.bytes"].config_source) == ("1073741824", 5)
+            assert (row.num_partitions, row.replication_factor) == (1, 1)
+
+
+async def test_topics_named_twice(cluster: Cluster) -> None:
+    """One answer, and nothing is done."""
+    assert codes(await created(cluster, 7, new("x"), new("y"), new("x"))) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    more = {"name": "t", "count": 3, "assignments": None}
+    answer = await ask(cluster, CREATE_PARTITIONS, 3, topics=[more, more], timeout=1000, validate_only=False)
+    assert codes(answer.results) == [ErrorCode.INVALID_REQUEST]
+    answer = await ask(cluster, DELETE_TOPICS, 5, topic_names=["t", "y", "t"], timeout=1000)
+    assert codes(answer.responses) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    topic_id = cluster.brokers[1].metadata.image.topics["t"].topic_id
+    for wishes in (
+        [{"name": None, "topic_id": topic_id}] * 2,
+        [{"name": "t", "topic_id": None}] * 2,
+        [{"name": "t", "topic_id": None}, {"name": None, "topic_id": topic_id}],
+        [{"name": "t", "topic_id": topic_id}],
+        [{"name": None, "topic_id": None}],
+    ):
+        answer = await ask(cluster, DELETE_TOPICS, 6, topics=wishes, timeout=1000)
+        assert set(codes(answer.responses)) == {ErrorCode.INVALID_REQUEST}, wishes
+        assert len(answer.responses) == len({str(wish) for wish in wishes})
+    assert set(cluster.brokers[1].metadata.image.topics) == {"t"}
+    assert cluster.brokers[1].metadata.image.partition("t", 2) is None
+
+
+async def test_topics_that_are_not_there(cluster: Cluster) -> None:
+    wishes = [
+        {"name": "nobody", "topic_id": None},
+        {"name": None, "topic_id": STRANGE},
+        {"name": "t", "topic_id": None},
+    ]
+    answer = await ask(cluster, DELETE_TOPICS, 6, topics=wishes, timeout=1000)
+    assert codes(answer.responses) == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NONE,
+    ]
+    assert all(answer.responses[n].error_message for n in (0, 1))
+    assert answer.responses[2].topic_id is not None
+
+
+async def test_a_setting_without_a_value(cluster: Cluster) -> None:
+    configs = [{"name": "retention.ms", "value": None}]
+    assert codes(await created(cluster, 7, new("x", configs=configs))) == [ErrorCode.INVALID_CONFIG]
+    assert "x" not in cluster.brokers[1].metadata.image.topics
+
+
+# -- Metadata ---------------------------------------------------------------------------------------------------------
+
+
+async def listed(cluster: Cluster, version: int, *topics: tuple[str | None, UUID | None], create: bool = False) -> Any:
+    wishes = [{"name": name, "topic_id": topic_id} for name, topic_id in topics]
+    answer = await ask(cluster, METADATA, version, topics=wishes, allow_auto_topic_creation=create)
+    return [(row.name, ErrorCode(int(row.error_code))) for row in answer.topics]
+
+
+async def test_metadata_has_each_topic_once(cluster: Cluster) -> None:
+    topic_id = cluster.brokers[1].metadata.image.topics["t"].topic_id
+    for version in (1, 12):
+        assert await listed(cluster, version, ("t", None), ("t", None)) == [("t", ErrorCode.NONE)]
+    assert await listed(cluster, 12, (None, topic_id), (None, topic_id)) == [("t", ErrorCode.NONE)]
+    assert await listed(cluster, 12, ("nobody", None), (None, topic_id)) == [("t", ErrorCode.NONE)], "only ids count"
+    assert await listed(cluster, 12, (None, STRANGE)) == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
+@pytest.mark.parametrize("version", [10, 11])
+async def test_versions_that_cannot_ask_by_id(cluster: Cluster, version: int) -> None:
+    """They have the field (KAFKA-10774). The answer cannot be without a name there."""
+    for wish in ((None, STRANGE), ("t", STRANGE), (None, None)):
+        assert await listed(cluster, version, wish) == [(wish[0] or "", ErrorCode.INVALID_REQUEST)]
+
+
+async def test_a_topic_on_demand_is_made_after_the_answer(cluster: Cluster) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for _ in range(2):
+        told = await listed(cluster, 12, ("x", None), ("t", None), ("bad name!", None), create=True)
+        if told[0][1] is ErrorCode.NONE:
+            break
+        assert told == [("x", unknown), ("t", ErrorCode.NONE), ("bad name!", ErrorCode.INVALID_TOPIC_EXCEPTION)]
+    broker: Broker = cluster.brokers[1]
+    await until(lambda: "x" in broker.metadata.image.topics)
+    assert await listed(cluster, 12, ("x", None)) == [("x", ErrorCode.NONE)]
+    await until(lambda: not broker.topics._being_created)
+
+
+# -- partitions -------------------------------------------------------------------------------------------------------
+
+
+async def test_log_dirs_are_all_told(cluster: Cluster, tmp_path: Path) -> None:
+    async def told(topics: Any) -> dict[str, list[tuple[str, list[int]]]]:
+        results = (await ask(cluster, LOG_DIRS, 4, topics=topics)).results
+        assert set(codes(results)) == {ErrorCode.NONE}
+        return {
+            r.log_dir: [(t.name, sorted(p.partition_index for p in t.partitions)) for t in r.topics] for r in results
+        }
+
+    found = await told(None)
+    assert set(found) == {f"{tmp_path}/a", f"{tmp_path}/b"}
+    for folder, topics in found.items():
+        ((name, (index,)),) = topics
+        assert (Path(folder) / f"{name}-{index}").is_dir()
+    assert list((await told([])).values()) == [[], []]
+    one = await told([{"topic": "t", "partitions": [1]}])
+    assert sorted(map(len, one.values())) == [0, 1]
+
+
+async def test_replicas_are_where_they_are(cluster: Cluster, tmp_path: Path) -> None:
+    """What kafka-reassign-partitions prints for a rollback names the directories that there are."""
+
+    async def placed(path: str, topic: str = "t", index: int = 0) -> ErrorCode:
+        dirs = [{"path": path, "topics": [{"name": topic, "partitions": [index]}]}]
+        (row,) = (await ask(cluster, ALTER_LOG_DIRS, 2, dirs=dirs)).results
+        return codes(row.partitions)[0]
+
+    here = next(folder for folder in ("a", "b") if (tmp_path / folder / "t-0").is_dir())
+    assert await placed(f"{tmp_path}/{here}") is ErrorCode.NONE
+    assert await placed(f"{tmp_path}/{'ab'.replace(here, '')}") is ErrorCode.INVALID_REQUEST
+    assert await placed(f"{tmp_path}/c") is ErrorCode.LOG_DIR_NOT_FOUND
+    assert await placed(f"{tmp_path}/a", index=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_rows_are_answered_as_kafka_has_them(cluster: Cluster) -> None:
+    part = {"partition_index": 0, "offset": 0}
+    twice = [
+        {"name": "t", "partitions": [part, part]},
+        {"name": "t", "partitions": [part]},
+        {"name": "t", "partitions": []},
+    ]
+    answer = await ask(cluster, DELETE_RECORDS, 2, topics=twice, timeout=1000)
+    assert [[p.partition_index for p in t.partitions] for t in answer.topics] == [[0]]
+    wanted = [{"topic": "t", "partitions": [0]}, {"topic": "t", "partitions": [1]}]
+    answer = await ask(cluster, ELECT_LEADERS, 2, election_type=0, topic_partitions=wanted, timeout=1000)
+    found = [[p.partition_id for p in t.partition_result] for t in answer.replica_election_results]
+    assert found == [[0], [1]]
+    answer = await ask(cluster, ELECT_LEADERS, 2, election_type=9, topic_partitions=wanted, timeout=1000)
+    assert codes([answer, *answer.replica_election_results[0].partition_result]) == [ErrorCode.INVALID_REQUEST] * 2
+    row = {"partition_index": 0, "replicas": [1]}
+    moves = [{"name": "t", "partitions": [row]}, {"name": "t", "partitions": []}]
+    answer = await ask(cluster, REASSIGN, 0, topics=moves, timeout=1000)
+    assert [len(t.partitions) for t in answer.responses] == [1, 0]
+
+
+async def test_list_offsets(cluster: Cluster) -> None:
+    async def told(version: int, *timestamps: int) -> list[ErrorCode]:
+        rows = [{"partition_index": 0, "timestamp": t, "current_leader_epoch": -1} for t in timestamps]
+        topics = [{"name": "t", "partitions": rows}, {"name": "t", "partitions": []}]
+        answer = await ask(cluster, LIST_OFFSETS, version, topics=topics, replica_id=-1, isolation_level=0)
+        assert len(answer.topics) == 1
+        return codes(answer.topics[0].partitions)
+
+    assert await told(7, -1, -2) == [ErrorCode.INVALID_REQUEST], "a partition that is named twice"
+    for timestamp, since in ((-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9)):
+        for version in (since - 1, since):
+            if version:
+                assert await told(version, timestamp) == [
+                    ErrorCode.NONE if version == since else ErrorCode.UNSUPPORTED_VERSION
+                ]
+    assert await told(10, -6) == [ErrorCode.UNSUPPORTED_VERSION]
+
+
+async def test_an_endpoint_that_nobody_knows(cluster: Cluster) -> None:
+    for kind, code in (
+        (1, ErrorCode.NONE),
+        (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+        (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+    ):
+        answer = await ask(cluster, DESCRIBE_CLUSTER, 1, endpoint_type=kind)
+        assert int(answer.error_code) == code
+
+
+async def test_a_broker_without_the_replica(tmp_path: Path) -> None:
+    """And one that is not the controller: what it can judge of settings it does, the rest goes on."""
+    async with running(tmp_path, 2) as cluster:
+        await cluster.has_controller()
+        leads = cluster.controller.broker_id
+        other = 3 - leads
+        answer = await ask(
+            cluster,
+            CREATE_TOPICS,
+            7,
+            leads,
+            topics=[new("t", num_partitions=-1, replication_factor=-1,
+                        assignments=[{"partition_index": 0, "broker_ids": [leads]}])],
+            timeout=10_000,
+            validate_only=False,
+        )  # fmt: skip
+        assert codes(answer.topics) == [ErrorCode.NONE]
+        await until(lambda: "t" in cluster.brokers[other].metadata.image.topics)
+        for index, code in ((0, ErrorCode.NOT_LEADER_OR_FOLLOWER), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)):
+            for api, version, row, more in (
+                (DELETE_RECORDS, 2, {"offset": 0}, {"timeout": 9}),
+                (
+                    LIST_OFFSETS,
+                    7,
+                    {"timestamp": -1, "current_leader_epoch": -1},
+                    {"replica_id": -1, "isolation_level": 0},
+                ),
+            ):
+                topics = [{"name": "t", "partitions": [{"partition_index": index, **row}]}]
+                answer = await ask(cluster, api, version, other, topics=topics, **more)
+                assert codes(answer.topics[0].partitions) == [code]
+            epochs = [
+                {"topic": "t", "partitions": [{"partition": index, "current_leader_epoch": -1, "leader_epoch": 0}]}
+            ]
+            answer = await ask(cluster, OFFSET_FOR_LEADER_EPOCH, 4, other, replica_id=-1, topics=epochs)
+            assert codes(answer.topics[0].partitions) == [code]
+        resources = (
+            change(BROKER, str(other), (THROTTLE, None, DELETE)),
+            change(BROKER, str(leads), (THROTTLE, None, DELETE)),
+            change(TOPIC, "t", SET_RETENTION),
+            change(TOPIC, "nobody", SET_RETENTION),
+        )
+        assert await altered(cluster, *resources, broker=other) == [
+            ErrorCode.NONE,
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert cluster.brokers[other].metadata.image.topics["t"].configs == {"retention.ms": "5"}
