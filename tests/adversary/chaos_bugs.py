@@ -39,7 +39,7 @@ CHAOS = (
         "    gone = {*out, *targets}\n", "    gone = {*targets}\n",
         (f"{UNIT}/test_budget.py",)),
     Bug("c04", "the Lease is given back while faults are on", "Healing", f"{CONTROLLER}/healing.py",
-        "    if left:\n        return _undo(o, left)\n    if topics.open", "    if topics.open",
+        "    if left:\n        return _undo(o, left)\n    if (o.lease", "    if (o.lease",
         (f"{UNIT}/test_experiments.py",)),
     Bug("c05", "a fault in a pod whose agent does not answer counts as over", "Healing", f"{CONTROLLER}/healing.py",
         "    return expires is None or now > expires + timedelta(seconds=EXPIRY_MARGIN_SECONDS)\n",

@@ -29,7 +29,7 @@ ENDING: Final = frozenset((Verb.KILL, Verb.TERMINATE, Verb.RESTART, Verb.POWER_L
 
 
 @dataclass(frozen=True)
-class Missing:
+class NotBack:
     """A broker that is not back."""
 
     fault: Mapping[str, Any]
@@ -42,14 +42,14 @@ class Missing:
         return f"broker {fault['broker']} ({fault['verb']}, step {fault['step']}, over at {fault['recoveredAt']})"
 
 
-def missing(o: ObservedExperiment, status: Mapping[str, Any]) -> list[Missing]:
+def missing(o: ObservedExperiment, status: Mapping[str, Any]) -> list[NotBack]:
     """Find them. A cluster of the experiment's own goes as a whole; of one that is gone nobody is missed."""
     cluster = o.cluster
     if cluster is None or o.own_cluster is not None or deleting(cluster) or o.cluster_is_another:
         return []
     replicas = int(cluster["spec"]["brokers"]["replicas"])
     return [
-        Missing(faults[-1], _is_late(faults[-1], o))
+        NotBack(faults[-1], _is_late(faults[-1], o))
         for broker, faults in sorted(_taken(status).items())
         if 0 <= broker < replicas and not _is_back(faults, o.brokers.get(broker), o)
     ]
@@ -91,12 +91,12 @@ def _seconds_over(fault: Mapping[str, Any], o: ObservedExperiment) -> float:
     return 0.0 if over is None else (o.now - over) / timedelta(seconds=1)
 
 
-def told(found: list[Missing]) -> str:
+def told(found: list[NotBack]) -> str:
     """A sentence for the condition Healed, which stays the same while nothing changes; empty when all are back."""
     return "; ".join(_sentences(found))
 
 
-def _sentences(found: list[Missing]) -> Iterator[str]:
+def _sentences(found: list[NotBack]) -> Iterator[str]:
     for late, says in ((False, "not ready again yet"), (True, f"not ready again within {BACK_SECONDS_MAX} s")):
         if brokers := [str(each) for each in found if each.late is late]:
             yield f"no fault is on; {says}: {', '.join(brokers)}"
