@@ -81,12 +81,8 @@ class Objects:
 
     def raw(self, path: str) -> str:
         """What the API server answers to a GET of a path, such as one that it passes on to a pod."""
-        client = _client(self.kubeconfig).client
-        answer = self._send(
-            lambda: client.call_api(
-                path, "GET", auth_settings=["BearerToken"], _preload_content=False, _request_timeout=REQUEST_SECONDS_MAX
-            )
-        )
+        client = _client(self.kubeconfig)
+        answer = self._send(lambda: client.request("get", path, header_params={"Accept": "*/*"}, **_RAW))
         text: str = answer.data.decode()
         return text
 
@@ -146,7 +142,7 @@ class Objects:
             raise
         except DynamicApiError as error:
             raise ObjectsError(f"{error.status} {error.summary()}") from error
-        except (ApiException, HTTPError, OSError, ResourceNotFoundError) as error:
+        except (HTTPError, OSError, ResourceNotFoundError) as error:
             raise ObjectsError(str(error)) from error
 
 

@@ -10,6 +10,8 @@ from tests.e2e.broker_cluster import BrokerCluster
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, eventually
 from tests.e2e.objects import Object
 
+pytestmark = pytest.mark.xdist_group("test_stories")  # their process is the first to have nothing to do
+
 TOLD_SECONDS_MAX = 360
 ONE_BROKER = {"brokers": {"replicas": 1}, "replication": {"defaultFactor": 1, "minInsyncReplicas": 1}}
 

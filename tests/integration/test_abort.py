@@ -151,6 +151,7 @@ def proxies(running: Running) -> list[int]:
     return [pid for pid in command_lines_with(folder) if b"links.proxy" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
+@pytest.mark.full
 def test_after_kill_9_of_the_runner_no_proxy_and_no_lock_is_left(parted: Running) -> None:
     assert len(proxies(parted)) == 1
     parted.runner.kill()

@@ -283,6 +283,7 @@ def test_a_gate_that_does_not_hold(pod: Pod, until: Until) -> None:
     assert "it does not hold" in pod.kubelet.log
 
 
+@pytest.mark.full
 def test_bad_requests(pod: Pod, until: Until) -> None:
     before = pod.ask("state")["pids"]
     for arguments, word in (

@@ -86,6 +86,7 @@ def test_up_refuses_in_one_line(run_cli: Any, data: Path) -> None:
     assert f"port {base} is in use by process {LocalCluster(data).pid(1)} (" in other.stderr
 
 
+@pytest.mark.full
 def test_config_and_racks_reach_the_brokers(run_cli: Any, data: Path) -> None:
     shown = up(
         run_cli,

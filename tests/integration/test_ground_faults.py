@@ -16,8 +16,6 @@ from minikafka_chaos.run.runner import RunResult, run_scenario
 from minikafka_chaos.scenario.scenario import Scenario, parse_scenario
 from minikafka_chaos.verdict.verdict import Outcome
 
-from tests.forms import in_full
-
 pytestmark = pytest.mark.slow
 
 SECONDS_MAX = 180
@@ -181,7 +179,8 @@ def test_a_broker_whose_fsync_failed_gives_up_and_is_started_again(tmp_path: Pat
     assert started.count(1) == 2
 
 
-@pytest.mark.parametrize("mode", ["Torn", *in_full(["Garbage"])])
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["Torn", "Garbage"])
 def test_a_power_loss_that_leaves_a_part_is_survived(tmp_path: Path, mode: str) -> None:
     """The log ends in the middle of a batch, or in garbage: recovery cuts that, and the others have what is missing."""
     steps = [

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from minikafka.local.cluster import LocalCluster
@@ -16,6 +17,7 @@ GROUP = "survivors"
 SECONDS_MAX = 120.0
 
 
+@pytest.mark.full
 def test_committed_offsets_survive_their_coordinator(
     cluster: LocalCluster, call_cli: Callable[..., Any], until: Callable[..., Any]
 ) -> None:

@@ -15,13 +15,14 @@ from minikafka_chaos.scenario import library
 from minikafka_chaos.verdict.gaps import gaps_around
 from minikafka_chaos.verdict.verdict import Outcome
 
-KILLS = int(os.environ.get("MINIKAFKA_TEST_KILLS", "2"))
+KILLS = int(os.environ.get("MINIKAFKA_TEST_KILLS", "6"))
 """`make full` kills twenty times, which is what the scenario asks for."""
 
 GAP_WITHIN_S = 0.5
 """The gap that belongs to a kill begins at most this long after it."""
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_nothing_is_lost_when_the_leader_is_killed_again_and_again(
     tmp_path: Path, record_property: Callable[[str, object], None]

@@ -21,7 +21,7 @@ from minikafka_chaos.scenario.scenario import ScenarioSpec, TopicSpec, WorkloadS
 from minikafka_chaos.verdict.claims import LINE_KIND, Terms
 from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge_run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 TP = TopicPartition("kept", 0)
 RECORDS, DELETED = 12, 5

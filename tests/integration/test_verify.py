@@ -47,6 +47,7 @@ def test_a_healthy_cluster_passes_and_is_left_as_it_was(
     assert main([*arguments, "--out", str(out)]) == 2  # never two runs in one history
 
 
+@pytest.mark.full
 def test_acks_0_proves_nothing(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["verify", "--bootstrap", cluster.bootstrap, "--acks", "0", "--seconds", "2", "--json"]
     assert main([*arguments, *READ_DEADLINE]) == 3
@@ -71,6 +72,7 @@ def delete_some_records(bootstrap: str, deleted: list[int], over: threading.Even
     consumer.close()
 
 
+@pytest.mark.full
 def test_records_that_somebody_deletes_meanwhile_are_not_passed_over(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

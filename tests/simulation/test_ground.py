@@ -155,7 +155,7 @@ def test_nothing_is_lost_under_load(tmp_path: Path, name: str, faults: int, seed
 # -- a seed is a run ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["kip-101-divergence.high-watermark", "last-replica-standing.fence"])
+@pytest.mark.parametrize("name", ["kip-101-divergence.high-watermark", *in_full(["last-replica-standing.fence"])])
 def test_the_same_seed_makes_the_same_files(tmp_path: Path, name: str) -> None:
     scenario = library.find(name)
     digests = []
@@ -290,6 +290,7 @@ def test_a_controller_that_is_cut_off_gives_way_to_one_that_is_heard(tmp_path: P
     assert (0, brokers.CUT_OFF) in ended
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", [2, *in_full([4, 5])])
 def test_a_controller_in_the_minority_leaves_the_lease_to_the_majority(tmp_path: Path, seed: int) -> None:
     """Seen on Kubernetes, whose API a broker reaches that reaches no other broker: the two of the minority took the lease from
@@ -380,6 +381,7 @@ def test_a_follower_that_hears_nothing_leaves_the_isr_until_its_time_is_over(tmp
     assert ended["deaf"][1] - made == pytest.approx(10, abs=0.1)
 
 
+@pytest.mark.full
 def test_a_lossy_link_slows_and_loses_nothing(tmp_path: Path) -> None:
     lossy = {"verb": "Loss", "target": LEADER, "parameters": {"percent": 20}}
     steps = [wait("load", acked("load")), {"name": "lossy", "fault": lossy}, wait("goes-on", acked("lossy"))]
@@ -478,6 +480,7 @@ def test_what_is_old_goes_and_is_not_lost(tmp_path: Path) -> None:
     assert '"log_start_advanced"' in told and "deleted" in verdict.summary, verdict.summary
 
 
+@pytest.mark.full
 def test_a_part_of_what_is_unflushed_is_not_lost_here(tmp_path: Path) -> None:
     torn = {"name": "torn", "fault": {"verb": "PowerLoss", "target": LEADER, "parameters": {"mode": "Torn"}}}
     with pytest.raises(NotSupported, match=r"step torn: parameters\.mode Torn: not on this ground; allowed: All"):

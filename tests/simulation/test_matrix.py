@@ -131,6 +131,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.full
 def test_a_matrix_is_its_document_seeds_and_code_whoever_does_the_work(
     small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

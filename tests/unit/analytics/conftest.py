@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,8 @@ class Analysed:
     report: dict[str, Any]
     expected: dict[str, Expected]
     html: str
+    points: Mapping[str, Any]
+    """What the page's plots were drawn of, by run."""
     parquet: Path
 
     def run(self, name: str) -> dict[str, Any]:
@@ -88,12 +90,21 @@ def spark(java: None) -> Iterator[object]:
 @pytest.fixture(scope="session")
 def analysed(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Analysed:
     """Every variant, analysed together."""
-    from minikafka_analytics.analyze import analyze
+    from minikafka_analytics import analyze as analyze_module
 
+    drawn: list[Mapping[str, Any]] = []
+
+    def page(report: dict[str, Any], points: Mapping[str, Any]) -> str:
+        drawn.append(points)
+        return page_of(report, points)
+
+    page_of = analyze_module.page
     root = tmp_path_factory.mktemp("runs")
     expected = {name: write_run(root / name, **options) for name, options in VARIANTS.items()}
     for name in ("journal.jsonl", "metrics/samples.jsonl", *(f"events/broker-{n}.jsonl" for n in (1, 2, 3))):
         (root / "history-only" / name).unlink()
-    paths = analyze([root / name for name in VARIANTS], root / "comparison")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(analyze_module, "page", page)
+        paths = analyze_module.analyze([root / name for name in VARIANTS], root / "comparison")
     report = json.loads(paths.json.read_text(encoding="utf-8"))
-    return Analysed(report, expected, paths.html.read_text(encoding="utf-8"), paths.parquet)
+    return Analysed(report, expected, paths.html.read_text(encoding="utf-8"), *drawn, paths.parquet)

@@ -14,7 +14,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -163,14 +163,12 @@ DAMAGES: tuple[Callable[[Path], None], ...] = (
 )
 
 
-def write_runs(parent: Path, names: Container[str] | None = None) -> list[Path]:
-    """The recorded runs, and damaged copies of the one with a loss; all of them, or those of these names."""
+def write_runs(parent: Path) -> list[Path]:
+    """The recorded runs, and damaged copies of the one with a loss."""
     runs = []
     for recorded, damages in (("data-loss", DAMAGES), ("no-loss", (whole,))):
         for damage in damages:
             run = parent / f"{recorded} {damage.__name__}"
-            if names is not None and run.name not in names:
-                continue
             shutil.copytree(GOLDEN / recorded, run)
             damage(run)
             runs.append(run)
@@ -210,11 +208,11 @@ def _rounded(value: Any) -> Any:
     return [_rounded(inner) for inner in value] if isinstance(value, list) else value
 
 
-def analysed(parent: Path, names: Container[str] | None = None) -> dict[str, dict[str, Any]]:
-    """The report of each of these runs, by name; of all, or of those of these names."""
+def analysed(parent: Path) -> dict[str, dict[str, Any]]:
+    """The report of each of these runs, by name."""
     from minikafka_analytics.analyze import analyze
 
-    paths = analyze(write_runs(parent / "runs", names), parent / "out")
+    paths = analyze(write_runs(parent / "runs"), parent / "out")
     return {run["id"]: run for run in json.loads(paths.json.read_text(encoding="utf-8"))["runs"]}
 
 

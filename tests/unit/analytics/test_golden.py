@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 from golden_runs import DAMAGES, analysed, expected, tables
 
-from tests.forms import in_full
-
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 WHOLE = "data-loss whole"
 NAMES = [*(f"data-loss {damage.__name__}" for damage in DAMAGES), "no-loss whole"]
-FEW = (WHOLE, "data-loss flapping", "no-loss whole")
-"""Those of `make test`: test_analysis.py has damaged runs, too."""
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +23,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(spark: object, folder: Path, request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
+def found(spark: object, folder: Path) -> dict[str, dict[str, Any]]:
     """The report of each run; `spark` is lent to the analysis."""
-    return analysed(folder, NAMES if request.config.getoption("--full") else FEW)
+    return analysed(folder)
 
 
 def test_every_run_is_expected() -> None:
     assert list(expected()) == NAMES
 
 
-@pytest.mark.parametrize("name", [*FEW, *in_full(name for name in NAMES if name not in FEW)])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_tables_of_a_recorded_run(found: dict[str, dict[str, Any]], name: str) -> None:
     given, wanted = tables(found[name]), expected()[name]
     assert {table for table in wanted if given.get(table) != wanted[table]} == set()
@@ -56,7 +52,6 @@ def test_the_story_of_kip_101(found: dict[str, dict[str, Any]]) -> None:
     assert kept["truncations"] == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("damage", "verdict", "said"),
     [
@@ -98,7 +93,6 @@ def test_a_follower_that_is_stuck_and_an_isr_that_flaps_between_two_scrapes(foun
     assert any("No scrape saw 3 of 4 ISR shrinks" in line for line in run["unknowns"])
 
 
-@pytest.mark.full
 def test_the_page_tells_of_stalls_of_flapping_and_of_use(found: dict[str, dict[str, Any]], folder: Path) -> None:
     rows = (folder / "out" / "report.html").read_text(encoding="utf-8").split("<tr>")
     told = {" ".join(html.unescape(re.sub("<[^>]*>", " ", row.split("</table>")[0])).split()) for row in rows}
@@ -113,7 +107,6 @@ def test_the_page_tells_of_stalls_of_flapping_and_of_use(found: dict[str, dict[s
         assert wanted in told, sorted(row for row in told if row[:8] == wanted[:8])
 
 
-@pytest.mark.full
 def test_what_brokers_used_by_counters_that_are_known(found: dict[str, dict[str, Any]]) -> None:
     """0.1 s of processor time and 4 flushes of 5 ms every half second; broker 1 began anew once, and says so by its counters."""
     run = found["data-loss counted"]
@@ -128,7 +121,6 @@ def test_what_brokers_used_by_counters_that_are_known(found: dict[str, dict[str,
     assert len(missing) == 1
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "damage", ["skewed", "counters_reset", "counted", "without_faults", "unscraped", "without_events"]
 )

@@ -14,6 +14,8 @@ import pytest
 from conftest import Analysed
 from synthetic_run import KILL_AT, POWER_LOSS_AT, STARTED_AT
 
+from tests.forms import in_full
+
 pytestmark = pytest.mark.timeout(900)
 
 DEADLINE_S = 300
@@ -114,7 +116,7 @@ def looked_at(html: str, width: int, scratch: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module", params=[390, 1300])
+@pytest.fixture(scope="module", params=[390, *in_full([1300])])
 def seen(
     request: pytest.FixtureRequest, analysed: Analysed, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:

@@ -99,6 +99,7 @@ def land(spark: Any, out: Path, *runs: Path) -> tuple[list[tuple[str, str]], dic
     return sorted((one.run, one.file) for one in landing.anew), rows
 
 
+@pytest.mark.full
 def test_the_second_landing_in_a_store_lands_nothing(spark: Any, run: Path, tmp_path: Path) -> None:
     first, rows = land(spark, tmp_path / "out", run)
     assert [file for _, file in first] == ["events/broker-0.jsonl", "events/broker-1.jsonl", "history.jsonl"]
