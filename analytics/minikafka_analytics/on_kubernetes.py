@@ -145,11 +145,15 @@ def settings_for(pod: Object, template: Path) -> dict[str, str]:
 
 
 def executor_prefix(name: str) -> str:
-    """What the names of executors begin with: the driver pod's name; of a long one, its own last part stays."""
+    """What the names of executors begin with: the driver pod's name; of a long one, its own last part stays.
+
+    Without dots, which a pod's name may have: Spark makes the pod's host name of it, which must have none.
+    """
+    name = name.replace(".", "-")
     if len(name) <= PREFIX_MAX:
         return name
     own = name[-6:]  # "-abcde", by which two pods of one Job differ
-    return name[: PREFIX_MAX - len(own)].rstrip("-.") + own
+    return name[: PREFIX_MAX - len(own)].rstrip("-") + own
 
 
 def driver_container(pod: Object) -> Object:

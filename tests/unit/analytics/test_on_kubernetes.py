@@ -107,6 +107,12 @@ def test_two_drivers_with_long_names_have_executors_of_their_own() -> None:
     assert made[0] != made[1] and all(len(prefix) <= 47 for prefix in made)
 
 
+def test_executors_of_an_experiment_with_dots_in_its_name_have_host_names() -> None:
+    """`name.setting.yaml` of the library: the API server refused `spec.hostname` of their executors."""
+    assert executor_prefix("kip-101.high-watermark-report-abcde") == "kip-101-high-watermark-report-abcde"
+    assert "." not in executor_prefix("a." * 40 + "report-abcde")
+
+
 @pytest.mark.parametrize("path", ["/runs", "/runs/demo-1", "/runs/demo-1/parquet"])
 def test_a_folder_on_a_claim(path: str) -> None:
     must_be_on_a_volume(driver(), Path(path))
