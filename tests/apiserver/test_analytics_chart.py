@@ -59,7 +59,7 @@ def test_every_value_is_documented_and_in_the_schema() -> None:
     for number, line in enumerate(lines):
         if line and (line[0].isalpha() or (line.startswith("  ") and line[2].isalpha())):
             above = lines[number - 1].strip()
-            inner = above.endswith((":", "minikafka/analytics")) or above.startswith(("repository", "tag"))
+            inner = above.endswith((":", "minikafka/analytics")) or above.startswith(("repository", "tag", "digest"))
             assert above.startswith("#") or inner or "resources:" in "\n".join(lines[number - 8 : number]), line
 
 
