@@ -7,10 +7,17 @@ formats that were removed by KIP-896, so they answer UNSUPPORTED_VERSION, as Apa
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.records import ATTRIBUTES_POSITION, COMPRESSION_MASK, TRANSACTIONAL_FLAG, Codec
+from minikafka.protocol.records import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL_FLAG,
+    Codec,
+)
 from minikafka.protocol.wire import MalformedRequest, compact_string, legacy_string, read_uvarint, skip_tags, uvarint
 
 MIN_SUPPORTED = 3
@@ -225,26 +232,20 @@ def _encode_result(out: bytearray, version: int, result: PartitionResult) -> Non
 
 def has_transactional_records(request: ProduceRequest) -> bool:
     """Whether a batch says that it belongs to a transaction. Only the first of each partition counts: there may be no other."""
-    for _, partitions in request.topics:
-        for _, records in partitions:
-            if (
-                records is not None
-                and len(records) > ATTRIBUTES_POSITION
-                and records[ATTRIBUTES_POSITION] & TRANSACTIONAL_FLAG
-            ):
-                return True
-    return False
+    return any(attributes & TRANSACTIONAL_FLAG for attributes in _attributes(request))
 
 
 def has_zstd_records(request: ProduceRequest) -> bool:
     """Whether the batch of a partition is compressed by zstd."""
-    return any(
-        records is not None
-        and len(records) > ATTRIBUTES_POSITION
-        and records[ATTRIBUTES_POSITION] & COMPRESSION_MASK == Codec.ZSTD
-        for _, partitions in request.topics
-        for _, records in partitions
-    )
+    return any(attributes & COMPRESSION_MASK == Codec.ZSTD for attributes in _attributes(request))
+
+
+def _attributes(request: ProduceRequest) -> Iterator[int]:
+    """The lower attributes of each partition's batch; none of what is no batch: the log says what is wrong with that."""
+    for _, partitions in request.topics:
+        for _, records in partitions:
+            if records is not None and len(records) > ATTRIBUTES_POSITION and records[MAGIC_POSITION] == MAGIC:
+                yield records[ATTRIBUTES_POSITION]
 
 
 def errors_for(request: ProduceRequest, code: ErrorCode) -> list[tuple[str, list[PartitionResult]]]:

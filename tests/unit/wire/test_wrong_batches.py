@@ -7,7 +7,7 @@ from typing import Any
 
 from minikafka.metadata.image import PartitionState
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.records import TRANSACTIONAL_FLAG, Codec, Record, build_batch
+from minikafka.protocol.records import MAGIC_POSITION, TRANSACTIONAL_FLAG, Codec, Record, build_batch
 
 from tests.interop.raw_client import ProducerState, record_batch
 from tests.unit.wire.client import ALL, PRODUCE, Client
@@ -34,6 +34,19 @@ async def test_a_transactional_batch_without_a_transactional_id(stage: Stage) ->
         assert row.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     (row,) = await sent(client, record_batch([b"a"]))
     assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 0)
+
+
+async def test_what_is_no_batch_has_no_attributes(stage: Stage) -> None:
+    """Where a batch has its attributes, other bytes have other things."""
+    await stage.start()
+    await stage.partition(ALONE)
+    client = await stage.client()
+    for bits in (TRANSACTIONAL_FLAG, Codec.ZSTD):
+        for magic, error in ((1, ErrorCode.INVALID_RECORD), (90, ErrorCode.CORRUPT_MESSAGE)):
+            batch = bytearray(record_batch([b"x"], attributes=bits))
+            batch[MAGIC_POSITION] = magic
+            (row,) = await sent(client, bytes(batch), version=6)
+            assert row.error_code == error
 
 
 async def test_zstd_before_the_version_that_has_it(stage: Stage) -> None:
