@@ -147,10 +147,7 @@ class Side:
 
     def ask(self, api_key: int, version: int, values: Any, broker: int = 1) -> Any:
         """The decoded answer, or what went wrong instead of one, as a string."""
-        try:
-            body = messages.encode_request(api_key, version, values)
-        except (TypeError, ValueError, struct.error) as error:
-            return f"cannot be encoded: {error}"
+        body = messages.encode_request(api_key, version, values)
         flexible = messages.is_flexible(api_key, version)
         with RawConnection(self.brokers[broker], ANSWER_SECONDS_MAX) as connection:
             try:
@@ -193,6 +190,8 @@ def flatten(value: Any, placeholders: dict[str, str], path: str = "") -> Iterato
 
 def _identity(element: Any, number: int, placeholders: dict[str, str]) -> object:
     """How an element of a list is found again in the other answer."""
+    if isinstance(element, str):
+        return placeholders.get(element, element)
     for name in KEYED_BY:
         found = getattr(element, name, None)
         if found is not None:

@@ -52,6 +52,28 @@ DECLARED = (
     Declared("a negative size counts as 0", "^Fetch.*max_bytes -1", ""),
     Declared("a client that calls itself a replica", "^Fetch.*replica_(id|state)", ""),
     Declared("no fetch sessions", "^Fetch.*session_", ""),
+    Declared("consumers are served by the leader", "^Fetch at a follower", r"responses\["),
+    Declared("no list of aborted transactions with an error", "^Fetch.*partition ", "aborted_transactions$"),
+    Declared("the leader is named with more errors", "^Fetch.*current_leader_epoch 99", r"current_leader\."),
+    Declared(
+        "how far the log reaches is told with a diverging epoch, too",
+        "^Fetch.*last_fetched_epoch 99",
+        "(high_watermark|last_stable_offset|log_start_offset)$",
+        theirs="-1",
+    ),
+    Declared(
+        "neither a name nor an id is INVALID_REQUEST", "^Metadata.*(name|topic_id) null", r"^(error_code$|topics\[)"
+    ),
+    Declared(
+        "no Raft log: offsets are revisions of the store",
+        "^DescribeQuorum",
+        "(leader_id|leader_epoch|offset|high_watermark|timestamp)$",
+    ),
+    Declared("each has names of its own for listeners", "^DescribeQuorum", r"nodes\[.*listeners\["),
+    Declared("topics that are not there are answered as often as asked", "^OffsetCommit by a strange id.*twice", ""),
+    Declared("a topic without partitions is not answered", "^OffsetCommit by a strange id.*partitions empty", ""),
+    Declared("an empty name is that of no topic", "^DescribeTopicPartitions.*name ''", "error_code$", "3", "-1"),
+    Declared("what comes before the cursor is not answered", "^DescribeTopicPartitions from.*name ''", r"topics\[\]"),
     Declared("the same mistake made twice is told once", "^DeleteTopics by id and name: topics twice", " #2"),
 )
 

@@ -35,7 +35,8 @@ Values = Mapping[str, Any]
 class Request:
     """A request in order, with the values for all versions of its API.
 
-    ``at``: the broker that is asked. ``made``: what :data:`FRESH` is before: ``topic``, ``group``, or nothing.
+    ``at``: the broker that is asked. ``made``: what :data:`FRESH` is before: ``topic``, ``group``, or nothing. ``since``: the
+    first version that can say this.
     """
 
     api_key: int
@@ -43,6 +44,7 @@ class Request:
     values: Values
     at: int = 1
     made: str = ""
+    since: int = 0
 
 
 def _one(topic: str, **partition: Any) -> dict[str, Any]:
@@ -53,7 +55,11 @@ def _resource(kind: int, name: str, **more: Any) -> dict[str, Any]:
     return {"resource_type": kind, "resource_name": name, **more}
 
 
-def _setting(name: str, value: str | None, operation: int = 0) -> dict[str, Any]:
+def _setting(name: str, value: str | None) -> dict[str, Any]:
+    return {"name": name, "value": value}
+
+
+def _change(name: str, value: str | None, operation: int = 0) -> dict[str, Any]:
     return {"name": name, "value": value, "config_operation": operation}
 
 
@@ -85,9 +91,9 @@ def _metadata(*names: str, create: bool = False) -> dict[str, Any]:
 
 
 def _group_offsets(group: str) -> dict[str, Any]:
-    topics = [{"name": TOPIC, "topic_id": TOPIC_ID, "partition_indexes": [0]}]
-    one = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics}
-    return {"group_id": group, "topics": topics, "require_stable": False, "groups": [one]}
+    topic = {"name": TOPIC, "partition_indexes": [0]}
+    one = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": [topic | {"topic_id": TOPIC_ID}]}
+    return {"group_id": group, "topics": [topic], "require_stable": False, "groups": [one]}
 
 
 IN_ORDER = (
@@ -104,13 +110,38 @@ IN_ORDER = (
     Request(2, "ListOffsets of a replica", {"replica_id": 2, "topics": [_one(TOPIC, **_LATEST)]}),
     Request(3, "Metadata", _metadata(TOPIC)),
     Request(3, "Metadata of two", _metadata(TOPIC, ONE)),
-    Request(3, "Metadata by id", {"topics": [{"topic_id": TOPIC_ID, "name": None}]}),
-    Request(3, "Metadata by a strange id", {"topics": [{"topic_id": STRANGE_ID, "name": None}]}),
-    Request(3, "Metadata by id and name", {"topics": [{"topic_id": TOPIC_ID, "name": NOBODY}]}),
+    Request(3, "Metadata by id", {"topics": [{"topic_id": TOPIC_ID, "name": None}]}, since=10),
+    Request(
+        3,
+        "Metadata by a strange id",
+        {"topics": [{"topic_id": STRANGE_ID, "name": None}], "allow_auto_topic_creation": False},
+        since=10,
+    ),
+    Request(
+        3,
+        "Metadata by id and name",
+        {"topics": [{"topic_id": TOPIC_ID, "name": NOBODY}], "allow_auto_topic_creation": False},
+        since=10,
+    ),
     Request(3, "Metadata with creation", _metadata(FRESH, "bad name!", create=True)),
-    Request(8, "OffsetCommit", {"group_id": GROUP, **_COMMIT, "topics": [_one(TOPIC, **_OFFSET)]}, at=COORDINATOR),
+    *(
+        Request(
+            8,
+            f"OffsetCommit{what}",
+            {"group_id": GROUP, **_COMMIT, "topics": [_one(TOPIC, **_OFFSET) | {"topic_id": topic_id}]},
+            at=COORDINATOR,
+        )
+        for what, topic_id in (("", TOPIC_ID), (" by a strange id", STRANGE_ID))
+    ),
     Request(9, "OffsetFetch", _group_offsets(GROUP), at=COORDINATOR),
     Request(9, "OffsetFetch of nobody", _group_offsets(NOBODY), at=COORDINATOR),
+    Request(
+        9,
+        "OffsetFetch by a strange id",
+        {"groups": [{"group_id": GROUP, "topics": [{"topic_id": STRANGE_ID, "partition_indexes": [0]}]}]},
+        at=COORDINATOR,
+        since=10,
+    ),
     Request(10, "FindCoordinator", {"key": GROUP, "key_type": 0, "coordinator_keys": [GROUP]}),
     *(
         Request(10, f"FindCoordinator of kind {kind}", {"key": GROUP, "key_type": kind, "coordinator_keys": [GROUP]})
@@ -253,16 +284,16 @@ IN_ORDER = (
             made=made,
         )
         for what, kind, name, configs, made in (
-            ("", 2, FRESH, [_setting("retention.ms", "3600000")], "topic"),
-            (", deletion of what is not set", 2, FRESH, [_setting("retention.ms", None, 1)], "topic"),
-            (", deletion of what is not known", 2, FRESH, [_setting("no.such", None, 1)], "topic"),
-            (", deletion of a throttle", 2, FRESH, [_setting("leader.replication.throttled.replicas", "", 1)], "topic"),
-            (", no value", 2, FRESH, [_setting("retention.ms", None)], "topic"),
-            (", deletion of a throttle", 4, "1", [_setting("leader.replication.throttled.rate", None, 1)], ""),
-            (", deletion of what is not set", 4, "1", [_setting("log.cleaner.threads", "1", 1)], ""),
-            (", deletion of what is not known", 4, "1", [_setting("no.such", None, 1)], ""),
-            (", deletion of what cannot be changed", 4, "1", [_setting("broker.session.timeout.ms", None, 1)], ""),
-            (" default, deletion of a throttle", 4, "", [_setting("leader.replication.throttled.rate", None, 1)], ""),
+            ("", 2, FRESH, [_change("retention.ms", "3600000")], "topic"),
+            (", deletion of what is not set", 2, FRESH, [_change("retention.ms", None, 1)], "topic"),
+            (", deletion of what is not known", 2, FRESH, [_change("no.such", None, 1)], "topic"),
+            (", deletion of a throttle", 2, FRESH, [_change("leader.replication.throttled.replicas", "", 1)], "topic"),
+            (", no value", 2, FRESH, [_change("retention.ms", None)], "topic"),
+            (", deletion of a throttle", 4, "1", [_change("leader.replication.throttled.rate", None, 1)], ""),
+            (", deletion of what is not set", 4, "1", [_change("log.cleaner.threads", "1", 1)], ""),
+            (", deletion of what is not known", 4, "1", [_change("no.such", None, 1)], ""),
+            (", deletion of what cannot be changed", 4, "1", [_change("broker.session.timeout.ms", None, 1)], ""),
+            (" default, deletion of a throttle", 4, "", [_change("leader.replication.throttled.rate", None, 1)], ""),
             (", nothing", 4, "1", [], ""),
             (", nothing", 4, "2", [], ""),
             (", nothing", 4, NOBODY, [], ""),
@@ -275,7 +306,9 @@ IN_ORDER = (
     Request(34, "AlterReplicaLogDirs", {"dirs": [{"path": NOBODY, "topics": [{"name": TOPIC, "partitions": [0]}]}]}),
     Request(35, "DescribeLogDirs", {"topics": [{"topic": TOPIC, "partitions": [0]}]}),
     Request(37, "CreatePartitions", _creation({"name": FRESH, "count": 2, "assignments": None}), made="topic"),
-    Request(37, "CreatePartitions, fewer", _creation({"name": TOPIC, "count": 1, "assignments": None})),
+    Request(
+        37, "CreatePartitions, fewer", _creation({"name": TOPIC, "count": 1, "assignments": None}, validate_only=True)
+    ),
     Request(
         37,
         "CreatePartitions, assigned",
@@ -305,7 +338,46 @@ IN_ORDER = (
         {"group_id": GROUP, "topics": [_one(TOPIC, partition_index=1)]},
         at=COORDINATOR,
     ),
+    Request(
+        55, "DescribeQuorum", {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
+    ),
+    *(
+        Request(
+            57,
+            f"UpdateFeatures to {level} of {feature}",
+            {
+                "timeout": 1000,
+                "feature_updates": [
+                    {"feature": feature, "max_version_level": level, "allow_downgrade": False, "upgrade_type": 1}
+                ],
+                "validate_only": True,
+            },
+        )
+        for level, feature in ((1, NOBODY), (0, NOBODY))
+    ),
     Request(60, "DescribeCluster", {"include_cluster_authorized_operations": False, "endpoint_type": 1}),
+    *(
+        Request(61, f"DescribeProducers{what}", {"topics": [{"name": topic, "partition_indexes": [0]}]}, at=at)
+        for what, topic, at in (("", TOPIC, 1), (" at a follower", TOPIC, 2), (" without a replica", ONE, 2))
+    ),
+    Request(64, "UnregisterBroker", {"broker_id": 98}),
+    Request(
+        66,
+        "ListTransactions",
+        {
+            "state_filters": ["Ongoing"],
+            "producer_id_filters": [5],
+            "duration_filter": -1,
+            "transactional_id_pattern": "t",
+        },
+    ),
+    Request(
+        66,
+        "ListTransactions, bad pattern",
+        {"state_filters": [], "producer_id_filters": [], "duration_filter": -1, "transactional_id_pattern": "("},
+        since=2,
+    ),
+    *(Request(74, f"ListConfigResources of {kind}", {"resource_types": [kind]}) for kind in (4, 8, 16, 32)),
     Request(
         75,
         "DescribeTopicPartitions",
@@ -327,7 +399,7 @@ def requests(api_key: int, version: int) -> Iterator[Request]:
     """All requests of one API, with values for one version; their titles tell them apart."""
     entity_type = messages.request_type(api_key, version)
     for request in IN_ORDER:
-        if request.api_key == api_key:
+        if request.api_key == api_key and version >= request.since:
             yield request
             for what, values in _variants(entity_type, request.values):
                 if not _makes_somebody(api_key, version, values):
@@ -337,7 +409,7 @@ def requests(api_key: int, version: int) -> Iterator[Request]:
 def _makes_somebody(api_key: int, version: int, values: Values) -> bool:
     """Whether what is called :data:`NOBODY` would be there afterwards."""
     if api_key == METADATA:
-        return version < 4 and NOBODY in str(values)
+        return NOBODY in str(values) and (version < 4 or values.get("allow_auto_topic_creation", True))
     return api_key in (OFFSET_COMMIT, JOIN_GROUP) and bool(values["group_id"] == NOBODY)
 
 

@@ -393,7 +393,8 @@ class ReplicaManager:
         """Why a partition is not hosted here."""
         if self.exists(key, index):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.UNKNOWN_TOPIC_ID if type(key) is bytes else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        strange = type(key) is bytes and not self.exists(key, 0)
+        return ErrorCode.UNKNOWN_TOPIC_ID if strange else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _read_partition(
         self, partition: HostedPartition, asked: FetchPartition, follower: bool, left: int, first: bool

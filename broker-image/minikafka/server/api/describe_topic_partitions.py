@@ -19,6 +19,9 @@ SPEC = ApiSpec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, unset={"topics.topic_auth
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     names = sorted({t.name for t in request.topics}) or sorted(broker.metadata.image.topics)
     cursor = request.cursor
+    if cursor is not None and (not cursor.topic_name or cursor.partition_index < 0):
+        refused = [{"error_code": ErrorCode.INVALID_REQUEST, "name": name, "partitions": []} for name in names]
+        return {"topics": refused, "next_cursor": None}
     left = max(1, request.response_partition_limit)
     topics: list[dict[str, Any]] = []
     for name in names:
@@ -26,7 +29,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
         if cursor is not None and name < cursor.topic_name:
             continue
         if cursor is not None and name == cursor.topic_name:
-            first = max(cursor.partition_index, 0)
+            first = cursor.partition_index
         topic = broker.metadata.image.topics.get(name)
         if topic is None:
             topics.append({"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "name": name, "partitions": []})

@@ -83,14 +83,17 @@ def _voter(broker_id: int, progress: MetadataProgress) -> dict[str, Any]:
 
 def _of_no_quorum(request: Any) -> dict[str, Any]:
     """Kafka's answer to a question about anything but the one partition of the metadata."""
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    error = {
+        "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "error_message": "there is no quorum of this partition",
+    }
     return {
         "error_code": ErrorCode.NONE,
         "error_message": None,
         "topics": [
             {
                 "topic_name": topic.topic_name,
-                "partitions": [{"partition_index": p.partition_index, "error_code": error} for p in topic.partitions],
+                "partitions": [{"partition_index": p.partition_index, **error} for p in topic.partitions],
             }
             for topic in request.topics
         ],

@@ -94,13 +94,17 @@ def _log_dir(path: str, topics: Mapping[str, list[dict[str, Any]]]) -> dict[str,
 
 async def alter_replica_log_dirs(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     del ctx
-    rows: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, dict[int, ErrorCode]] = {}  # one answer for each partition, as in Kafka
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
-                code = _placed(broker, directory.path, topic.name, index)
-                rows.setdefault(topic.name, []).append({"partition_index": index, "error_code": code})
-    return {"results": [{"topic_name": topic, "partitions": partitions} for topic, partitions in rows.items()]}
+                found.setdefault(topic.name, {})[index] = _placed(broker, directory.path, topic.name, index)
+    return {
+        "results": [
+            {"topic_name": topic, "partitions": [{"partition_index": i, "error_code": c} for i, c in codes.items()]}
+            for topic, codes in found.items()
+        ]
+    }
 
 
 def _placed(broker: Broker, path: str, topic: str, index: int) -> ErrorCode:

@@ -45,9 +45,8 @@ def _producers(broker: Broker, topic: str, index: int) -> dict[str, Any]:
         return {"error_code": error.code, "error_message": str(error), "active_producers": []}
     hosted = broker.replicas.get(topic, index)
     if hosted is None:
-        known = broker.metadata.image.partition(topic, index) is not None
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return {"error_code": code, "error_message": None, "active_producers": []}
+        code = broker.metadata.absent(topic, index)
+        return {"error_code": code, "error_message": f"{topic}-{index} is not on this broker", "active_producers": []}
     return {
         "error_code": ErrorCode.NONE,
         "error_message": None,
