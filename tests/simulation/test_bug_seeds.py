@@ -75,6 +75,7 @@ QUICK = {
     "checkpoint-log-ends": {"B3 StrongIsr", "B14 offsets", *LOST_BEFORE_ELECTED},
     "retain-to-log-end": {"B14 offsets", "B20 DeletedByRequest", "E1 no exception"},
     "ready-while-offline": STUCK,
+    "forget-unflushed-limit": ("E1 no exception",),
     "sqlite-commit-unfenced": {"B13 epochs"},
     "sqlite-changes-latest": {"B9 ValidControllerState", *STUCK},
     "sqlite-renew-for-anybody": {"B28 OneController", "B13 epochs", *STUCK},
