@@ -56,7 +56,14 @@ def test_up_starts_all_and_tells_where(cluster: LocalCluster) -> None:
         (2, base + 1, base + 1001),
     ]
     assert all(b.pid and alive(b.pid) for b in info.brokers)
-    assert info.as_json()["brokers"][0].keys() == {"id", "pid", "port", "metrics_port", "data_dir"}
+    assert info.as_json()["brokers"][0].keys() == {
+        "id",
+        "pid",
+        "port",
+        "replication_port",
+        "metrics_port",
+        "data_dir",
+    }
     assert (cluster.data / "broker-1" / "pid").read_text() == f"{info.brokers[0].pid}\n"
     assert cluster.state(1) == "up"
 

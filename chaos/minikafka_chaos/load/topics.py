@@ -63,7 +63,7 @@ def create_new_topic(bootstrap: str, plan: TopicPlan, deadline_s: float) -> str:
     """
     values = {
         "topics": [_as_request(plan)],
-        "timeout_ms": int(REQUEST_TIMEOUT_S * 1000),
+        "timeout": int(REQUEST_TIMEOUT_S * 1000),
         "validate_only": False,
     }
     deadline = time.monotonic() + deadline_s
