@@ -30,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if measured is None:
                 measured = Path(folder) / "bill.jsonl"
                 code = measure(measured, options.paths)
-            page.save({**page.load(), **page.by_file(map(json.loads, measured.read_text().splitlines()))})
+            found = page.by_file(map(json.loads, measured.read_text().splitlines()))
+            bill = page.load()
+            page.save({**bill, **{file: {**bill.get(file, {}), **forms} for file, forms in found.items()}})
     page.PAGE.write_text(page.page(page.load()), encoding="utf-8")
     return code
 
