@@ -19,10 +19,10 @@ from minikafka_chaos.simulation.bug_seed import BugSeed, rules_with
 
 
 class _RemembersTheLastBatch(LeaderState):
-    def append(self, records: memoryview, now_ms: int, now: float) -> AppendInfo:
+    def append(self, records: memoryview, now_ms: int, now: float, *ahead: Any) -> AppendInfo:
         for _, state in self.partition.log.producers:
             del state.batches[:-1]
-        return super().append(records, now_ms, now)
+        return super().append(records, now_ms, now, *ahead)
 
 
 class _ReadsTheLastBatch(LogManager):
@@ -39,7 +39,8 @@ class _ReadsTheLastBatch(LogManager):
 class _TrustsHeaders(LeaderState):
     """Looks into the records, and believes the header all the same."""
 
-    def append(self, records: memoryview, now_ms: int, now: float) -> AppendInfo:
+    def append(self, records: memoryview, now_ms: int, now: float, *ahead: Any) -> AppendInfo:
+        del ahead
         log = self.partition.log
         said = records.tobytes()
         largest_timestamp(records, HEADER.unpack_from(records), log.config, now_ms)
@@ -49,10 +50,10 @@ class _TrustsHeaders(LeaderState):
 class _TrustsRecords(LeaderState):
     """Takes what the records of a batch are not."""
 
-    def append(self, records: memoryview, now_ms: int, now: float) -> AppendInfo:
+    def append(self, records: memoryview, now_ms: int, now: float, *ahead: Any) -> AppendInfo:
         said = bytearray(records)
         try:
-            return super().append(records, now_ms, now)
+            return super().append(records, now_ms, now, *ahead)
         except InvalidRecord:
             return _as_it_came(self, memoryview(said), now_ms, now)
 
