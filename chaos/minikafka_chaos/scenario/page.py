@@ -19,10 +19,11 @@ SIMULATION_ONLY = "minikafka.dev/simulation-only"
 
 HEAD = """# Scenarios
 
-Written by a command; do not edit. Each is a document in `chaos/scenarios`: `minikafka chaos run NAME [--set KEY=VALUE]
-[--ground GROUND]`. The verdict is always found, never told: it comes from what clients were told and from the replicas' logs
-([verdicts.md](verdicts.md)). *Expected* is what the document says beforehand; a run that finds something else ends with exit
-code 1. *May come* is what is there with one load and not with another.
+Made from the documents in `chaos/scenarios` by `make docs`; do not edit. `minikafka chaos list` has them in short, and
+`minikafka chaos run NAME [--set KEY=VALUE] [--ground GROUND]` runs one. The verdict is always found, never told: it comes from
+what clients were told and from the replicas' logs ([verdicts.md](verdicts.md)). *Expected* is what the document says
+beforehand; a run that finds something else ends with exit code 1. *May come* is what is there with one load and not with
+another.
 
 """
 
