@@ -13,7 +13,7 @@ import pytest
 from minikafka_chaos.grounds.simulation import SimulationGround
 from minikafka_chaos.run.runner import run_scenario
 from minikafka_chaos.scenario import library
-from minikafka_chaos.scenario.page import SHOWS, SOURCE, annotation, missing
+from minikafka_chaos.scenario.page import SHOWS, SOURCE, TITLE, TITLE_CHARACTERS_MAX, annotation, missing
 from minikafka_chaos.scenario.scenario import ExpectSpec
 from minikafka_chaos.scenario.variants import NAMES
 from minikafka_chaos.verdict.expectation import difference
@@ -46,6 +46,7 @@ def test_a_scenario_says_where_it_is_from_and_what_it_shows(name: str) -> None:
     scenario = library.find(name)
     assert annotation(scenario, SOURCE)
     assert annotation(scenario, SHOWS)
+    assert 0 < len(annotation(scenario, TITLE)) <= TITLE_CHARACTERS_MAX
     assert scenario.spec.expect or name in LOADS
 
 

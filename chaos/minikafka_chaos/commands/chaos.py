@@ -99,15 +99,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from minikafka_chaos.scenario import library
+    from minikafka_chaos.scenario import listing
 
-    scenarios = [library.find(name) for name in library.names()]
     if args.json:
-        rows = [{"name": s.name, "description": s.spec.description, "steps": len(s.spec.steps)} for s in scenarios]
-        print(json.dumps(rows, indent=2))
-        return 0
-    for scenario in scenarios:
-        print(f"{scenario.name}\n    {scenario.spec.description}")
+        print(json.dumps([each.as_json() for each in listing.scenarios()], indent=2))
+    else:
+        print(listing.table(listing.scenarios()))
+        print("\nminikafka chaos show NAME tells the story; docs/scenarios.md where it is from.")
     return 0
 
 

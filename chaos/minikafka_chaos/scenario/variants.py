@@ -23,6 +23,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     story: tuple(f"{story}.{suffix}" for suffix in values) for story, (_, values) in VARIANTS.items()
 }
 """Story -> the names of its variants."""
+STORY_OF = {name: story for story, names in NAMES.items() for name in names}
+"""Variant -> its story."""
 
 
 def variant(story: str, text: str, suffix: str) -> str:
