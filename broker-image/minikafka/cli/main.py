@@ -11,14 +11,12 @@ import difflib
 import errno
 import importlib
 import os
-import signal
 import sys
-import threading
 from collections.abc import Sequence
-from types import FrameType
 from typing import NamedTuple, NoReturn, Protocol, cast
 
 from minikafka.cli import exits
+from minikafka.cli.ctrl_c import CtrlC
 from minikafka.cli.exits import CommandError
 
 
@@ -83,7 +81,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code. Never raises, except ``SystemExit`` for ``--help``."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = f"minikafka {arguments[0]}" if arguments and arguments[0] in SUBCOMMANDS else "minikafka"
-    interrupts = _count_interrupts()
+    with CtrlC() as ctrl_c:
+        return _ended(name, arguments, ctrl_c)
+
+
+def _ended(name: str, arguments: list[str], ctrl_c: CtrlC) -> int:
     try:
         try:
             code = _dispatch(arguments)
@@ -101,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _let_go()
         return exits.BROKEN_PIPE
     except Exception as error:
-        if interrupts:
+        if ctrl_c.came:
             # Raised inside C code (an extension that is being imported, a client's callback), it may come out as anything.
             _let_go()
             return exits.INTERRUPTED
@@ -112,20 +114,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         what = " ".join(str(error).split())
         hint = "MINIKAFKA_TRACEBACK=1 shows where"
         return _fail(f"{name}: internal error: {type(error).__name__}: {what} ({hint})", exits.UNKNOWN)
-
-
-def _count_interrupts() -> list[int]:
-    """A list that gets a member with each Ctrl-C, which goes on to be a ``KeyboardInterrupt`` as always."""
-    seen: list[int] = []
-
-    def interrupted(number: int, frame: FrameType | None) -> None:
-        seen.append(number)
-        signal.default_int_handler(number, frame)
-
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, interrupted)
-    return seen
 
 
 def _fail(line: str, code: int) -> int:

@@ -264,6 +264,22 @@ class TestOutputThatNobodyTakes:
         assert self.ended(tmp_path, what, no_reader) == (130, "")
         assert self.ended(tmp_path, what, full) == (130, "")
 
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_interrupted_where_an_exception_is_swallowed(self, tmp_path: Path, full: int, times: int) -> None:
+        """In the callback of a weak reference, as each import has one: Python prints what that raises, and goes on."""
+        (tmp_path / "callback.py").write_text(
+            "import signal, threading, weakref\n\nclass Lock:\n    pass\n\n"
+            f"for _ in range({times}):\n    lock = Lock()\n"
+            "    seen = weakref.ref(lock, lambda _: signal.raise_signal(signal.SIGINT))\n    del lock\n"
+            "threading.Event().wait(600)\n"
+        )
+        assert self.ended(tmp_path, "import callback", full) == (130, "")
+
+    def test_what_else_is_swallowed_is_printed(self, tmp_path: Path, full: int) -> None:
+        what = "import weakref; made = type('X', (), {})(); seen = weakref.ref(made, lambda _: 1 / 0); del made"
+        code, told = self.ended(tmp_path, what, full)
+        assert code == 0 and "ZeroDivisionError" in told
+
     def test_it_ends_well(self, tmp_path: Path, no_reader: int, full: int) -> None:
         assert self.ended(tmp_path, self.PRINTS, no_reader) == (exits.BROKEN_PIPE, "")
         told = "minikafka status: no space left on the device that it writes to\n"
