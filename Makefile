@@ -8,7 +8,7 @@ RUN := .venv/bin/python
 .PHONY: constraints clean scenarios
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: ## break three brokers on this machine, judge what was lost, write runs/<id>/report.html
 	@tools/venv demo
