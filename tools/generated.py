@@ -53,6 +53,19 @@ def schema(title: str, model: type[BaseModel]) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
+def matrix_schema() -> str:
+    """Make the schema of a matrix, which has a scenario in it: what is the same is in the scenario's schema only, beside it."""
+    document = json.loads(schema("A durability matrix of MiniKafka", MatrixDocument))
+    scenario = json.loads(schema("", Scenario))["$defs"]
+    shared = [name for name, definition in document["$defs"].items() if scenario.get(name) == definition]
+    for name in shared:
+        del document["$defs"][name]
+    text = json.dumps(document, indent=2)
+    for name in shared:
+        text = text.replace(f'"#/$defs/{name}"', f'"scenario.schema.json#/$defs/{name}"')
+    return text + "\n"
+
+
 def _variant(story: str, suffix: str) -> str:
     return variants.variant(story, (ROOT / SCENARIOS / f"{story}.yaml").read_text(encoding="utf-8"), suffix)
 
@@ -71,7 +84,7 @@ TABLE: dict[str, Producer] = {
     "docs/events.md": events_page,
     "docs/faults.md": {"verbs": fault_tables.verb_table, "grounds": fault_tables.ground_table},
     "docs/matrix-report.schema.json": partial(schema, "The result of a durability matrix", MatrixReport),
-    "docs/matrix.schema.json": partial(schema, "A durability matrix of MiniKafka", MatrixDocument),
+    "docs/matrix.schema.json": matrix_schema,
     "docs/metrics.md": metrics_page,
     "docs/report.schema.json": lambda: json.dumps(report_schema(), indent=1) + "\n",
     "docs/rules.md": rules_map.current_page,

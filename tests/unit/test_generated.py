@@ -5,9 +5,13 @@ That they are as declared is `make check`'s to say.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import jsonschema
 import pytest
+import referencing
+import yaml
 from minikafka.telemetry.marked_page import replaced
 
 from tools.generated import ROOT, TABLE, Producer, bring_up_to_date
@@ -50,6 +54,19 @@ def test_a_page_without_its_part_cannot_be_made(page: str, tmp_path: Path) -> No
         (told,) = bring_up_to_date(tmp_path, {"page.md": {"rows": str}}, write=write)
         assert told.startswith("page.md cannot be made: the page has no lines")
     assert (tmp_path / "page.md").read_text() == page
+
+
+def test_the_schema_of_a_matrix_finds_what_is_in_the_scenarios() -> None:
+    texts = {name: (ROOT / "docs" / name).read_text() for name in ("matrix.schema.json", "scenario.schema.json")}
+    schemas = {name: referencing.Resource.from_contents(json.loads(text)) for name, text in texts.items()}
+    registry = referencing.Registry().with_resources(schemas.items())
+    matrix = jsonschema.Draft202012Validator(schemas["matrix.schema.json"].contents, registry=registry)
+    for path in (ROOT / "chaos/matrices").glob("*.yaml"):
+        document = yaml.safe_load(path.read_text())
+        matrix.validate(document)
+        document["spec"]["experiment"]["workload"]["acks"] = "Leeder"
+        with pytest.raises(jsonschema.ValidationError, match="'Leeder' is not one of"):
+            matrix.validate(document)
 
 
 def test_the_table_has_every_file_that_is_generated() -> None:
