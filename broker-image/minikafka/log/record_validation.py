@@ -65,7 +65,9 @@ def largest_timestamp(
 ) -> int:
     """Validate the records of a batch whose header and CRC have been checked; returns the largest timestamp in milliseconds.
 
-    `ahead` is what `walk_ahead` has found in this batch. Raises InvalidRecord, InvalidTimestamp, RecordTooLarge, UnsupportedCodec.
+    `ahead` is what `walk_ahead` has found in this batch.
+
+    Raises InvalidRecord, InvalidTimestamp, RecordTooLarge, UnsupportedCodec.
     """
     attributes = header[5]
     if ahead is not None:

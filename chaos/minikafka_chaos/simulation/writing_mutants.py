@@ -88,7 +88,8 @@ class _LosesTheErrorOfOne(ReplicaManager):
         self,
         request: ProduceRequest,
         respond: Callable[[list[tuple[str, list[PartitionResult]]]], None],
-        internal: bool = False,
+        *args: Any,
+        **more: Any,
     ) -> None:
         def told(results: list[tuple[str, list[PartitionResult]]]) -> None:
             rows = [row for _, rows in results for row in rows]
@@ -98,7 +99,8 @@ class _LosesTheErrorOfOne(ReplicaManager):
                     row.error, row.base_offset = 0, offset
             respond(results)
 
-        super().produce(request, told if sum(len(rows) for _, rows in request.topics) > 1 else respond, internal)
+        several = sum(len(rows) for _, rows in request.topics) > 1
+        super().produce(request, told if several else respond, *args, **more)
 
 
 class _KeepsOffsetsOfTheName(LogManager):

@@ -20,9 +20,7 @@ async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str,
     names = sorted({t.name for t in request.topics}) or sorted(broker.metadata.image.topics)
     cursor = request.cursor
     if cursor is not None and (
-        not cursor.topic_name
-        or cursor.partition_index < 0
-        or (request.topics and cursor.topic_name not in names)
+        not cursor.topic_name or cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)
     ):
         refused = [{"error_code": ErrorCode.INVALID_REQUEST, "name": name, "partitions": []} for name in names]
         return {"topics": refused, "next_cursor": None}
