@@ -1,29 +1,57 @@
-"""Tells what happens to the replicas of a broker: counts it, and has it in the event log."""
+"""Reports what happens to the replicas of a broker, sans I/O: counts it, and has it in the event log.
+
+Brokers and simulated brokers report by the same class, so the events of a simulated run are those of a real one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from minikafka.log.errors import LogDirFailure, LogError
 from minikafka.log.manager import LogManager
 from minikafka.log.unflushed_volume import UnflushedVolume
 from minikafka.protocol.types import TopicPartition
+from minikafka.replication.clock import Clock
+from minikafka.replication.fetch_loop import Taken
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
-from minikafka.replication.replicas import ReplicaManager
-from minikafka.server.context import BrokerContext
+from minikafka.replication.replicas import IsrAnswered, ReplicaManager
+
+if TYPE_CHECKING:
+    from minikafka.telemetry.stats import BrokerStats
+
+
+class Events(Protocol):
+    """An event log."""
+
+    def emit(self, event: str, *, topic: str | None = None, partition: int | None = None, **fields: Any) -> None: ...
+
+
+class ReportContext(Protocol):
+    """What the reporter needs of :class:`~minikafka.server.context.BrokerContext`."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def stats(self) -> BrokerStats: ...
+    @property
+    def events(self) -> Events: ...
+
+    def warn(self, line: str) -> None: ...
+
+    def warn_rarely(self, key: str, line: str) -> bool: ...
 
 
 class ReplicaReporter:
-    """Of one broker.
+    """Reports on the replicas of one broker.
 
     Args:
         context: whose counters and events.
         replicas: the hosted replicas.
     """
 
-    def __init__(self, context: BrokerContext, replicas: ReplicaManager) -> None:
+    def __init__(self, context: ReportContext, replicas: ReplicaManager) -> None:
         self._context = context
         self._replicas = replicas
         self.log_dir_failed: Callable[[TopicPartition, LogDirFailure], None] = lambda *_: None
@@ -33,7 +61,7 @@ class ReplicaReporter:
 
     def recovered(self, logs: LogManager) -> None:
         """Report how each log was found at start."""
-        for tp, log in logs.logs.items():
+        for tp, log in sorted(logs.logs.items()):
             found = log.recovery
             self._context.events.emit(
                 "log_recovered",
@@ -57,12 +85,7 @@ class ReplicaReporter:
         """Have appends wait for room on this volume, and report it when they do."""
         if volume is None:
             return
-        config, room = self._context.config, self._replicas.keep_room(volume)
-        if volume.limit < config.minikafka_unflushed_max_bytes:
-            self._context.warn(
-                f"minikafka.unflushed.max.bytes={config.minikafka_unflushed_max_bytes}: there is room for {volume.limit} "
-                f"only in {config.minikafka_unflushed_dir}; that is the limit"
-            )
+        room = self._replicas.keep_room(volume)
 
         def tell(short: bool, seconds: float) -> None:
             if short:
@@ -152,6 +175,12 @@ class ReplicaReporter:
         came = self._replicas.isr_answered(proposal, answer)
         if came is None:
             return False
+        self.isr_settled(proposal, came)
+        self._replicas.flush_ready()
+        return came.again
+
+    def isr_settled(self, proposal: IsrProposal, came: IsrAnswered) -> None:
+        """Report what came of the controller's answer."""
         if came.error:
             self._context.stats.failed_isr_updates += 1
             if not came.again:
@@ -167,8 +196,23 @@ class ReplicaReporter:
                 )
         elif came.isr != came.isr_before:
             self.isr_changed(came.partition, came.isr_before, came.isr)
-        self._replicas.flush_ready()
-        return came.again
+
+    # -- fetching -----------------------------------------------------------------------------------------------------------
+
+    def fetched(self, taken: Taken[HostedPartition], leader_id: int) -> None:
+        """Report what a follower has made of the leader's answer, but for what its own log has refused."""
+        partition, trouble = taken.partition, taken.trouble
+        if trouble is not None:
+            topic, index = partition.topic_partition
+            where: dict[str, Any] = {"topic": topic, "partition": index}
+            if trouble.is_corrupt:
+                self._context.events.emit("corrupt_batch", **where, offset=trouble.offset, error=trouble.error)
+            else:
+                self._context.events.emit("replica_fetch_failed", **where, leader=leader_id, error=trouble.error)
+        if partition.follower is not None and partition.follower.truncations:
+            self.truncated(partition)
+        if partition.log.log_start_offset != taken.log_start_before:
+            self.log_start_moved(partition, taken.log_start_before, f"leader {leader_id} deleted them")
 
     # -- disks --------------------------------------------------------------------------------------------------------------
 
