@@ -34,7 +34,7 @@ CANCEL_SECONDS = 0.05
 def warm_up(spark: SparkSession) -> None:
     """Analyse a run of a few lines, which asks all that is asked of others."""
     from minikafka_analytics.analyze import analyze
-    from minikafka_analytics.archive import write_tiny_run
+    from minikafka_analytics.tiny_run import write_tiny_run
 
     @contextmanager
     def lent(*_: object) -> Iterator[SparkSession]:

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from minikafka_analytics import manifest as manifests
-from minikafka_analytics.archive import GENERATED_BYTES
 from minikafka_analytics.manifest import Manifest
 from minikafka_analytics.parsing import Source, columns_of, refused, sources, typed
 from minikafka_analytics.paths import reader, uri, with_names
 from minikafka_analytics.run_folder import NoRun, RunFolder
 from minikafka_analytics.schemas import QUARANTINE, QUARANTINED, TABLES, Landed
 from minikafka_analytics.session import generating
+from minikafka_analytics.spark_settings import GENERATED_BYTES
 from minikafka_analytics.stores import Place, remove
 
 if TYPE_CHECKING:

@@ -31,6 +31,9 @@ LOCAL = {
     "spark.sql.autoBroadcastJoinThreshold": "64m",
     "spark.sql.parquet.compression.codec": "zstd",
 }
+GENERATED_BYTES = 1 << 20
+"""A file of this size or more is landed by generated code, also where all else is interpreted: parsing a line costs more
+than any question asks of it."""
 SMALL_BYTES = 128 << 20
 SMALL = {
     # Adaptive plans plan what runs for milliseconds again after each stage.
