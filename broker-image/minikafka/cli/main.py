@@ -51,7 +51,7 @@ SUBCOMMANDS = {
     "verify": Subcommand(
         "minikafka_chaos.commands.verify", "workload and verdict on any Kafka-compatible cluster", "chaos"
     ),
-    "analyze": Subcommand("minikafka_analytics.cli_analyze", "Spark analysis and report of runs", "analytics"),
+    "analyze": Subcommand("minikafka_analytics.commands.analyze", "Spark analysis and report of runs", "analytics"),
 }
 
 _WIDTH = max(map(len, SUBCOMMANDS)) + 2

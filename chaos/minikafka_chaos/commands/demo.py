@@ -22,7 +22,7 @@ from minikafka_chaos.errors import BadScenario, ToolTrouble
 from minikafka_chaos.record.journal import CLUSTER_FOLDER
 
 if TYPE_CHECKING:
-    from minikafka_analytics.ahead import Ahead
+    from minikafka_analytics.commands.ahead import Ahead
     from rich.console import Console
 
     from minikafka_chaos.run.interrupts import Interrupts
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
     Where the analysis comes to another verdict than the verifier, or to other counts, that is said first, and the code is 3.
     """
-    from minikafka_analytics.ahead import Ahead
+    from minikafka_analytics.commands.ahead import Ahead
 
     from minikafka_chaos.grounds.processes import ProcessesGround
     from minikafka_chaos.run.interrupts import Interrupts
@@ -110,7 +110,7 @@ def _analyse(
 
     What goes wrong here is one line: the verdict stands without. So it does where a signal comes.
     """
-    from minikafka_analytics.ahead import AnalysisFailed
+    from minikafka_analytics.commands.ahead import AnalysisFailed
 
     began = time.monotonic()
     try:

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from minikafka_analytics import aftermath
+from minikafka_analytics.behaviour import aftermath
 
 Record = dict[str, Any]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from children import DEADLINE_S, has_ended, until_ended
-from minikafka_analytics.ahead import Ahead, Analysed, AnalysisFailed
+from minikafka_analytics.commands.ahead import Ahead, Analysed, AnalysisFailed
 
 KIB = 1 << 10
 ANSWERS = """

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 from children import DEADLINE_S
-from minikafka_analytics import ahead_worker, priority
-from minikafka_analytics.ahead_worker import Order, WarmSpark
-from minikafka_analytics.jvm import SparkDidNotStart
-from minikafka_analytics.spark_settings import SMALL_BYTES
+from minikafka_analytics.commands import ahead_worker, priority
+from minikafka_analytics.commands.ahead_worker import Order, WarmSpark
+from minikafka_analytics.spark.jvm import SparkDidNotStart
+from minikafka_analytics.spark.settings import SMALL_BYTES
 from synthetic_run import write_run
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -181,7 +181,7 @@ def test_warming_up_is_cut_off_by_an_order(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_priority_is_given_back_to_all_of_the_process() -> None:
     code = (
         "import os, threading, time\n"
-        "from minikafka_analytics import priority\n"
+        "from minikafka_analytics.commands import priority\n"
         "before, usual = os.nice(0), priority.lower()\n"
         "low = os.nice(0)\n"
         "seen = []\n"
@@ -205,7 +205,7 @@ def test_a_priority_is_given_back_to_all_of_the_process() -> None:
 BESIDE = """
 import sys
 from pathlib import Path
-from minikafka_analytics.ahead import Ahead
+from minikafka_analytics.commands.ahead import Ahead
 with Ahead() as ahead:
     ahead.begin(1 << 20)
     for number in range(200):  # whoever judges meanwhile goes on telling, and none of it is lost

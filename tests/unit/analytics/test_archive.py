@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
-from minikafka_analytics import archive
-from minikafka_analytics.java import Java
-from minikafka_analytics.run_folder import open_runs
-from minikafka_analytics.schemas import TABLES
-from minikafka_analytics.tiny_run import write_tiny_run
+from minikafka_analytics.commands.tiny_run import write_tiny_run
+from minikafka_analytics.landing.run_folder import open_runs
+from minikafka_analytics.landing.schemas import TABLES
+from minikafka_analytics.spark import archive
+from minikafka_analytics.spark.java import Java
 
 JAVA = Java(Path("/usr/lib/jvm/java-17"), 17)
 

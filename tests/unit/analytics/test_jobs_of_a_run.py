@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka_analytics import replicas
-from minikafka_analytics.jobs import isr, lag, resources, scrapes
+from minikafka_analytics.behaviour import isr, lag, replicas, resources, scrapes
 
 pytestmark = pytest.mark.timeout(900)
 

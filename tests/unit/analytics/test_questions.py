@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from minikafka_analytics.questions import Questions
+from minikafka_analytics.spark.questions import Questions
 
 DEADLINE_S = 60
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from children import analyse, java_of, write_small_run
-from minikafka_analytics import cli_analyze, jvm, trouble
-from minikafka_analytics.java import Java
-from minikafka_analytics.stores import StoreFailed
+from minikafka_analytics.commands import analyze as analyze_command
+from minikafka_analytics.spark import jvm, trouble
+from minikafka_analytics.spark.java import Java
+from minikafka_analytics.storage.stores import StoreFailed
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
@@ -176,6 +177,6 @@ def test_a_full_disk(spark: object, tmp_path: Path, capfd: pytest.CaptureFixture
         pytest.skip("this system has no /dev/full")
     (run / ".report.json.new").symlink_to(full)
     parser = argparse.ArgumentParser()
-    cli_analyze.add_arguments(parser)
-    assert cli_analyze.run(parser.parse_args([str(run)])) == 3
+    analyze_command.add_arguments(parser)
+    assert analyze_command.run(parser.parse_args([str(run)])) == 3
     assert capfd.readouterr().err == f"minikafka analyze: {run}: No space left on device\n"
