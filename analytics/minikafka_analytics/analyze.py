@@ -22,13 +22,13 @@ from minikafka_analytics.landing.run_folder import RunFolder, open_runs
 from minikafka_analytics.landing.schemas import HISTORY, JOURNAL, REPLICAS, TABLES, Landed
 from minikafka_analytics.report import document
 from minikafka_analytics.report.page import page
+from minikafka_analytics.spark.failures import in_one_line
 from minikafka_analytics.spark.on_kubernetes import executors_like_this_pod
 from minikafka_analytics.spark.questions import Questions, Record
 from minikafka_analytics.spark.session import cancelling, reached, spark_session, spilling_to
 from minikafka_analytics.spark.settings import is_local, of_few_bytes
 from minikafka_analytics.spark.sql import query
 from minikafka_analytics.spark.steps import Steps
-from minikafka_analytics.spark.trouble import in_one_line
 from minikafka_analytics.storage.stores import Place, absolute, make_folder, put_text
 
 if TYPE_CHECKING:

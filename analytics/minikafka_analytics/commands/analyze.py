@@ -197,10 +197,10 @@ class _Refused(Exception):
 def _tried(make: Callable[[], T], out: Place) -> T:
     """What `make` gives, which writes into `out`; raises _Refused for all that an analysis may raise."""
     from minikafka_analytics.landing.run_folder import NoRun
+    from minikafka_analytics.spark.failures import SparkFailed
     from minikafka_analytics.spark.java import JavaMissing
     from minikafka_analytics.spark.jvm import SparkDidNotStart
     from minikafka_analytics.spark.on_kubernetes import BadMaster
-    from minikafka_analytics.spark.trouble import SparkFailed
 
     try:
         return make()

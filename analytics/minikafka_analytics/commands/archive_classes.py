@@ -12,9 +12,9 @@ from pathlib import Path
 from minikafka_analytics.analyze import analyze
 from minikafka_analytics.commands.tiny_run import write_tiny_run
 from minikafka_analytics.spark.archive import archive_of
+from minikafka_analytics.spark.failures import SparkFailed
 from minikafka_analytics.spark.java import JavaMissing, find_java
 from minikafka_analytics.spark.jvm import SparkDidNotStart
-from minikafka_analytics.spark.trouble import SparkFailed
 
 
 def main() -> int:

@@ -17,9 +17,9 @@ from minikafka import __version__
 from minikafka_analytics.comparison import outcomes, outliers, recovery, reports
 from minikafka_analytics.formatting import count, seconds
 from minikafka_analytics.landing.pending import HISTORY, REPORT
+from minikafka_analytics.spark.failures import in_one_line
 from minikafka_analytics.spark.on_kubernetes import executors_like_this_pod
 from minikafka_analytics.spark.session import reached, spark_session, spilling_to
-from minikafka_analytics.spark.trouble import in_one_line
 from minikafka_analytics.storage.stores import Place, absolute, make_folder, put_text
 
 if TYPE_CHECKING:

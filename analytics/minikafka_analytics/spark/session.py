@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from minikafka_analytics.spark import jvm
 from minikafka_analytics.spark.archive import archived
+from minikafka_analytics.spark.failures import while_it_lives
 from minikafka_analytics.spark.java import Java, find_java
 from minikafka_analytics.spark.on_kubernetes import DEFAULTS, IN_CLUSTER, MASTER, is_kubernetes
 from minikafka_analytics.spark.settings import (
@@ -32,7 +33,6 @@ from minikafka_analytics.spark.settings import (
     settings_for,
     small,
 )
-from minikafka_analytics.spark.trouble import while_it_lives
 from minikafka_analytics.storage.scratch import ScratchFolder
 from minikafka_analytics.storage.stores import Place, in_store
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from children import analyse, java_of, write_small_run
 from minikafka_analytics.commands import analyze as analyze_command
-from minikafka_analytics.spark import jvm, trouble
+from minikafka_analytics.spark import failures, jvm
 from minikafka_analytics.spark.java import Java
 from minikafka_analytics.storage.stores import StoreFailed
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -38,14 +38,14 @@ OUT = Path("/out")
     ],
 )  # fmt: skip
 def test_each_failure_has_its_line(said: str, told: str) -> None:
-    line = trouble.advice(said, OUT)
+    line = failures.advice(said, OUT)
     assert told in line
     assert "\n" not in line
 
 
 @pytest.mark.parametrize("error", [PySparkException, Py4JError, ConnectionRefusedError])
 def test_what_spark_raises_becomes_a_line(error: type[Exception], tmp_path: Path) -> None:
-    with pytest.raises(trouble.SparkFailed, match="maxResultSize=4g"), trouble.in_one_line(tmp_path):
+    with pytest.raises(failures.SparkFailed, match="maxResultSize=4g"), failures.in_one_line(tmp_path):
         raise error("bigger than spark.driver.maxResultSize")
 
 
@@ -98,13 +98,13 @@ MET = [
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("error", MET, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize(
-    "guard", [lambda: trouble.in_one_line(OUT), trouble.while_it_lives], ids=["in_one_line", "lives"]
+    "guard", [lambda: failures.in_one_line(OUT), failures.while_it_lives], ids=["in_one_line", "lives"]
 )
 def test_a_jvm_that_has_ended_is_told_whatever_met_it(
     monkeypatch: pytest.MonkeyPatch, guard: Any, error: Exception, how: str
 ) -> None:
     use(monkeypatch, ENDS[how], answers=False)
-    with pytest.raises(trouble.SparkFailed) as told, guard():
+    with pytest.raises(failures.SparkFailed) as told, guard():
         raise error
     assert str(told.value).startswith("Spark's JVM ended while it worked (") and how in str(told.value)
 
@@ -115,27 +115,27 @@ def test_it_is_told_where_the_first_question_of_a_session_meets_it(monkeypatch: 
     def spilling() -> None:
         raise Py4JError("An error occurred while calling o20.getConf")
 
-    with pytest.raises(trouble.SparkFailed, match="killed by SIGKILL"), trouble.in_one_line(OUT, spilling):
+    with pytest.raises(failures.SparkFailed, match="killed by SIGKILL"), failures.in_one_line(OUT, spilling):
         pass
 
 
 @pytest.mark.parametrize(
-    "guard", [lambda: trouble.in_one_line(OUT), trouble.while_it_lives], ids=["in_one_line", "lives"]
+    "guard", [lambda: failures.in_one_line(OUT), failures.while_it_lives], ids=["in_one_line", "lives"]
 )
 def test_of_a_jvm_that_lives_nothing_is_said(monkeypatch: pytest.MonkeyPatch, guard: Any) -> None:
     use(monkeypatch, Process(None, lingers=True), answers=True)
     for error in (StoreFailed("s3a://runs: access denied"), OSError(28, "No space left on device"), AssertionError()):
         with pytest.raises(type(error)), guard():
             raise error
-    with pytest.raises(trouble.SparkFailed, match=r"Spark failed: Py4JError: .*o113\.read"), trouble.in_one_line(OUT):
+    with pytest.raises(failures.SparkFailed, match=r"Spark failed: Py4JError: .*o113\.read"), failures.in_one_line(OUT):
         raise Py4JError("An error occurred while calling o113.read")
-    with pytest.raises(trouble.SparkFailed, match="a result of the verdict"), trouble.while_it_lives():
-        raise trouble.SparkFailed("a result of the verdict")
+    with pytest.raises(failures.SparkFailed, match="a result of the verdict"), failures.while_it_lives():
+        raise failures.SparkFailed("a result of the verdict")
 
 
 def test_why_it_ended_is_told_where_spark_has_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, Process(-signal.SIGABRT), answers=False)
-    with pytest.raises(trouble.SparkFailed, match="the disk is full"), trouble.in_one_line(OUT):
+    with pytest.raises(failures.SparkFailed, match="the disk is full"), failures.in_one_line(OUT):
         raise Py4JError("java.io.IOException: No space left on device")
 
 
@@ -149,7 +149,7 @@ def test_one_that_is_killed_while_spark_starts(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.full
 def test_an_answer_that_is_too_large(java: None, tmp_path: Path) -> None:
     ended = analyse(write_small_run(tmp_path / "run"), "--conf", "spark.driver.maxResultSize=1k")
-    assert (ended.code, ended.err) == (3, f"minikafka analyze: {trouble.RESULT_TOO_LARGE}\n")
+    assert (ended.code, ended.err) == (3, f"minikafka analyze: {failures.RESULT_TOO_LARGE}\n")
 
 
 @pytest.mark.full
@@ -164,7 +164,7 @@ def test_a_jvm_that_is_killed(java: None, tmp_path: Path) -> None:
         return ready
 
     ended = analyse(run, meanwhile=kill_the_jvm)
-    killed = trouble.JVM_GONE.format("killed by SIGKILL, as the kernel does where memory is short")
+    killed = failures.JVM_GONE.format("killed by SIGKILL, as the kernel does where memory is short")
     assert (ended.code, ended.err) == (3, f"minikafka analyze: {killed}\n")
 
 
