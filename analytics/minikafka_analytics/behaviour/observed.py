@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minikafka_analytics.behaviour import blindness, usage
-from minikafka_analytics.behaviour.aftermath import Blame
+from minikafka_analytics.behaviour.fault_impact import Blame
 from minikafka_analytics.formatting import brokers, count, seconds, these
 
 Record = dict[str, Any]

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any, NamedTuple
 
-from minikafka_analytics.behaviour import aftermath
-from minikafka_analytics.behaviour.aftermath import LEFT_WITHIN_SECONDS
+from minikafka_analytics.behaviour import fault_impact
+from minikafka_analytics.behaviour.fault_impact import LEFT_WITHIN_SECONDS
 from minikafka_analytics.behaviour.observed import observed
 from minikafka_analytics.behaviour.operations import NOTABLE_GAP_SECONDS
 from minikafka_analytics.formatting import brokers, fault_name
@@ -147,7 +147,7 @@ def _run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         "anomalies": since(found["examples"], "invoked_at", "completed_at"),
         "coverage": _sorted(found["coverage"], "topic", "partition"),
         "faults": faults,
-        "fault_kinds": aftermath.by_kind(faults),
+        "fault_kinds": fault_impact.by_kind(faults),
         "gaps": _gaps(since(found["gaps"], "began", "ended")),
         "elections": _sorted(
             since(found["terms"], "began", "elected_at", "took_office_at", "until", "time", "next_led_from"), "began"
@@ -254,7 +254,7 @@ def _left_out(found: Mapping[str, list[Record]]) -> tuple[dict[str, list[Record]
 def _told(found: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
     """The events, gaps and silences of a run, each with the faults that go with it; times are unix seconds."""
     faults = sorted(found["faults"], key=lambda row: row["number"])
-    blame = aftermath.Blame(faults)
+    blame = fault_impact.Blame(faults)
     terms = [
         {**row, "id": number, "time": row["began"], "concerned": [_concerned(row)]}
         for number, row in enumerate(_sorted(found["terms"], "began", "topic", "partition"), 1)
@@ -266,9 +266,11 @@ def _told(found: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
     return {
         "terms": blame.told(terms),
         **{name: blame.told(found[name]) for name in ("isr", "truncations", "returns")},
-        "gaps": [{**row, "faults": aftermath.overlapping(faults, row["began"], row["ended"])} for row in found["gaps"]],
+        "gaps": [
+            {**row, "faults": fault_impact.overlapping(faults, row["began"], row["ended"])} for row in found["gaps"]
+        ],
         "silences": [
-            {**row, "faults": aftermath.overlapping(of_broker[row["broker"]], row["began"], row["ended"])}
+            {**row, "faults": fault_impact.overlapping(of_broker[row["broker"]], row["began"], row["ended"])}
             for row in found["silences"]
         ],
     }
@@ -291,8 +293,8 @@ def _faults(faults: list[Record], found: Mapping[str, list[Record]], until: floa
         for row in found["faults"]
         if (inf if row["ended"] is None else row["ended"]) + LEFT_WITHIN_SECONDS <= until
     }
-    noticed = aftermath.noticed(found["faults"], found["events"])
-    recoveries = aftermath.recoveries(found["faults"], found["terms"], found["isr"], found["pauses"])
+    noticed = fault_impact.noticed(found["faults"], found["events"])
+    recoveries = fault_impact.recoveries(found["faults"], found["terms"], found["isr"], found["pauses"])
     watched = {(row["topic"], row["partition"]) for row in found["partitions"] if row["watched"]}
     of_fault: dict[int, list[Record]] = defaultdict(list)
     for row in recoveries:
