@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minikafka_analytics.behaviour import blindness, usage
+from minikafka_analytics.behaviour import scrape_gaps, usage
 from minikafka_analytics.behaviour.fault_impact import Blame
 from minikafka_analytics.formatting import brokers, count, seconds, these
 
@@ -26,7 +26,7 @@ def observed(found: Mapping[str, list[Record]], began: float, until: float) -> t
     """
     scraped = usage.by_broker(found["counted"])
     told, left_out = usage.usage(scraped, found["faults"], found["clocks"][0]) if found["clocks"] else ([], {})
-    blind = blindness.blindness(found, scraped, until)
+    blind = scrape_gaps.blindness(found, scraped, until)
     resources, not_told = most_odd(told)
     return {
         "stalls": _stalls(found["stalls"], Blame(found["faults"]), began),

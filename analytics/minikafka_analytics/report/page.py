@@ -17,9 +17,9 @@ from markupsafe import Markup
 
 from minikafka_analytics import formatting
 from minikafka_analytics.behaviour import isr, usage
-from minikafka_analytics.behaviour.blindness import SEEN_BY
 from minikafka_analytics.behaviour.fault_impact import BLAMED_FOR_SECONDS
 from minikafka_analytics.behaviour.operations import NOTABLE_GAP_SECONDS
+from minikafka_analytics.behaviour.scrape_gaps import SEEN_BY
 from minikafka_analytics.report import charts
 
 Record = dict[str, Any]

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from minikafka_analytics.behaviour.blindness import SEEN_BY
 from minikafka_analytics.behaviour.isr import WITHIN_SECONDS
 from minikafka_analytics.behaviour.lag import FOLLOWER, HIGH_WATERMARK
+from minikafka_analytics.behaviour.scrape_gaps import SEEN_BY
 from minikafka_analytics.behaviour.usage import MEASURES
 from minikafka_analytics.landing.schemas import SCHEMA_VERSION
 

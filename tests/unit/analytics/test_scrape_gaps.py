@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka_analytics.behaviour.blindness import FENCED_BROKER, ISR_SHRINK, LEADER_CHANGE, blindness
 from minikafka_analytics.behaviour.observed import unseen
+from minikafka_analytics.behaviour.scrape_gaps import FENCED_BROKER, ISR_SHRINK, LEADER_CHANGE, blindness
 
 CLOCK = {"began": 0.0, "ended": 100.0, "silence": 3.0, "scraped_until": 100.0}
 LANE = {"topic": "t", "partition": 0}
