@@ -26,8 +26,8 @@ from minikafka_analytics.storage.scratch import ScratchFolder
 if TYPE_CHECKING:
     from types import TracebackType
 
-COMMAND = (sys.executable, "-P", "-m", "minikafka_analytics.commands.ahead_worker")
-SCRATCH = "minikafka-ahead-"
+COMMAND = (sys.executable, "-P", "-m", "minikafka_analytics.commands.prewarm_worker")
+SCRATCH = "minikafka-prewarm-"
 SAID = "worker.output"
 
 _Process = subprocess.Popen[str]
@@ -49,7 +49,7 @@ class Analysed(NamedTuple):
     differ: str | None
 
 
-class Ahead:
+class PrewarmedAnalysis:
     """One analysis by a process of its own, which `begin` starts before it is wanted, or else `analyze`.
 
     At the end of a `with` block that process is gone, with its JVM and all temporary files, however far it was. Where this
@@ -62,7 +62,7 @@ class Ahead:
         self._scratch: ScratchFolder | None = None
         self._answered = False
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> PrewarmedAnalysis:
         return self
 
     def __exit__(

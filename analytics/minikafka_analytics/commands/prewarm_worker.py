@@ -1,9 +1,9 @@
-"""The process that `ahead.Ahead` starts: Spark, warmed up for an analysis that is asked for later.
+"""The process that `prewarm.PrewarmedAnalysis` starts: Spark, warmed up for an analysis that is asked for later.
 
-`python -m minikafka_analytics.commands.ahead_worker [BYTES]` starts Spark for about so many bytes and warms it up until it reads
-one line of standard input, `{"run": FOLDER, "out": FOLDER}`; without BYTES it starts Spark when it has read that. Its answer is
-one line of standard output: `html`, `json` and `differ` (how the two judges differ, or null), or `failed`, one line that says
-why. It ends, and all that it has started, at once when its standard input does: who asked is gone.
+`python -m minikafka_analytics.commands.prewarm_worker [BYTES]` starts Spark for about so many bytes and warms it up until it
+reads one line of standard input, `{"run": FOLDER, "out": FOLDER}`; without BYTES it starts Spark when it has read that. Its
+answer is one line of standard output: `html`, `json` and `differ` (how the two judges differ, or null), or `failed`, one line
+that says why. It ends, and all that it has started, at once when its standard input does: who asked is gone.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 from children import DEADLINE_S
-from minikafka_analytics.commands import ahead_worker, priority
-from minikafka_analytics.commands.ahead_worker import Order, WarmSpark
+from minikafka_analytics.commands import prewarm_worker, priority
+from minikafka_analytics.commands.prewarm_worker import Order, WarmSpark
 from minikafka_analytics.spark.jvm import SparkDidNotStart
 from minikafka_analytics.spark.settings import SMALL_BYTES
 from synthetic_run import write_run
@@ -63,8 +63,8 @@ class Sparks:
 @pytest.fixture
 def sparks(monkeypatch: pytest.MonkeyPatch) -> Sparks:
     found = Sparks()
-    monkeypatch.setattr(ahead_worker, "spark_session", found.session)
-    monkeypatch.setattr(ahead_worker.jvm, "is_alive", lambda: True)
+    monkeypatch.setattr(prewarm_worker, "spark_session", found.session)
+    monkeypatch.setattr(prewarm_worker.jvm, "is_alive", lambda: True)
     return found
 
 
@@ -118,7 +118,7 @@ def test_it_is_stopped_when_its_analysis_fails(sparks: Sparks) -> None:
 
 def test_a_jvm_that_is_gone_ends_the_process(sparks: Sparks, monkeypatch: pytest.MonkeyPatch) -> None:
     warm = WarmSpark(KIB, order(), nothing)
-    monkeypatch.setattr(ahead_worker.jvm, "is_alive", lambda: False)
+    monkeypatch.setattr(prewarm_worker.jvm, "is_alive", lambda: False)
     with pytest.raises(SystemExit, match="JVM ended"), warm.session("local[*]", None, KIB):
         raise AssertionError("there is no Spark")
 
@@ -166,8 +166,8 @@ def test_warming_up_is_cut_off_by_an_order(monkeypatch: pytest.MonkeyPatch) -> N
         how.append(spark.sparkContext.cancelled.wait(DEADLINE_S))
         raise RuntimeError("Job 1 cancelled as part of cancellation of all jobs")
 
-    monkeypatch.setattr(ahead_worker, "spark_session", started)
-    monkeypatch.setattr(ahead_worker.jvm, "is_alive", lambda: True)
+    monkeypatch.setattr(prewarm_worker, "spark_session", started)
+    monkeypatch.setattr(prewarm_worker.jvm, "is_alive", lambda: True)
     came, gone = threading.Event(), threading.Event()
     with open(reading, "rb", buffering=0) as stream:
         orders = Order(stream, came.set, gone.set)
@@ -205,15 +205,15 @@ def test_a_priority_is_given_back_to_all_of_the_process() -> None:
 BESIDE = """
 import sys
 from pathlib import Path
-from minikafka_analytics.commands.ahead import Ahead
-with Ahead() as ahead:
-    ahead.begin(1 << 20)
+from minikafka_analytics.commands.prewarm import PrewarmedAnalysis
+with PrewarmedAnalysis() as analysis:
+    analysis.begin(1 << 20)
     for number in range(200):  # whoever judges meanwhile goes on telling, and none of it is lost
         print("judging", number, flush=True)
     sys.stdin.readline()
-    run, before = Path(sys.argv[1]), ahead._process.pid
-    found = ahead.analyze(run, run)
-    print(found.html.name, found.json.name, found.differ, ahead._process.pid == before)
+    run, before = Path(sys.argv[1]), analysis._process.pid
+    found = analysis.analyze(run, run)
+    print(found.html.name, found.json.name, found.differ, analysis._process.pid == before)
 """
 
 
@@ -251,7 +251,7 @@ def test_a_real_one(java: None, tmp_path: Path, killed: bool) -> None:
 def until_warming(scratch: Path) -> int:
     """The process id of the JVM, once the run of a few lines is there that it is warmed up with."""
     deadline = time.monotonic() + DEADLINE_S
-    while not list(scratch.glob("minikafka-ahead-*/minikafka-warm-up-*/run")):
+    while not list(scratch.glob("minikafka-prewarm-*/minikafka-warm-up-*/run")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     (found,) = [pid for pid in processes_with(scratch) if (Path("/proc") / str(pid) / "comm").read_text() == "java\n"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from children import DEADLINE_S, has_ended, until_ended
-from minikafka_analytics.commands.ahead import Ahead, Analysed, AnalysisFailed
+from minikafka_analytics.commands.prewarm import Analysed, AnalysisFailed, PrewarmedAnalysis
 
 KIB = 1 << 10
 ANSWERS = """
@@ -59,17 +59,17 @@ def command(code: str, log: Path) -> list[str]:
 
 
 def test_the_process_that_was_begun_answers(log: Path, tmp_path: Path) -> None:
-    with Ahead(command(DOES, log)) as ahead:
-        ahead.begin(30 * KIB)
-        found = ahead.analyze(tmp_path / "run", tmp_path / "out")
+    with PrewarmedAnalysis(command(DOES, log)) as analysis:
+        analysis.begin(30 * KIB)
+        found = analysis.analyze(tmp_path / "run", tmp_path / "out")
         assert found == Analysed(tmp_path / "run", tmp_path / "out", None)
     ((_, size, scratch),) = told(log)
-    assert size == str(30 * KIB) and scratch.startswith("minikafka-ahead-")
+    assert size == str(30 * KIB) and scratch.startswith("minikafka-prewarm-")
 
 
 def test_without_a_beginning_one_is_started_for_its_analysis(log: Path, tmp_path: Path) -> None:
-    with Ahead(command(DOES, log)) as ahead:
-        ahead.analyze(tmp_path, tmp_path)
+    with PrewarmedAnalysis(command(DOES, log)) as analysis:
+        analysis.analyze(tmp_path, tmp_path)
     assert [len(line) for line in told(log)] == [2], "without a size"
 
 
@@ -81,8 +81,8 @@ def test_what_nobody_asks_is_ended_at_once_with_all_that_it_started(log: Path, t
         "with log.open('a') as file: print(child.pid, file=file)\n"
         f"Path({str(begun)!r}).touch(); child.wait()"
     )
-    with Ahead(command(code, log)) as ahead:
-        ahead.begin(KIB)
+    with PrewarmedAnalysis(command(code, log)) as analysis:
+        analysis.begin(KIB)
         until_there(begun)
     assert len(told(log)) == 2
     until_ended(told(log)[1][0])
@@ -90,44 +90,44 @@ def test_what_nobody_asks_is_ended_at_once_with_all_that_it_started(log: Path, t
 
 def test_one_that_was_killed_while_it_warmed_up_is_followed_by_another(log: Path, tmp_path: Path) -> None:
     code = ANSWERS + "if len(sys.argv) > 2: os.kill(os.getpid(), 9)\n" + DOES.removeprefix(ANSWERS)
-    with Ahead(command(code, log)) as ahead:
-        ahead.begin(KIB)
-        assert ahead.analyze(tmp_path, tmp_path).differ is None
+    with PrewarmedAnalysis(command(code, log)) as analysis:
+        analysis.begin(KIB)
+        assert analysis.analyze(tmp_path, tmp_path).differ is None
     assert [len(line) for line in told(log)] == [3, 2]
 
 
 def test_why_there_is_no_report_is_one_line(log: Path, tmp_path: Path) -> None:
     says = ANSWERS + "sys.stdin.readline(); print(json.dumps({'failed': 'the disk is full'}), flush=True)"
-    with Ahead(command(says, log)) as ahead, pytest.raises(AnalysisFailed, match=r"^the disk is full$"):
-        ahead.analyze(tmp_path, tmp_path)
+    with PrewarmedAnalysis(command(says, log)) as analysis, pytest.raises(AnalysisFailed, match=r"^the disk is full$"):
+        analysis.analyze(tmp_path, tmp_path)
     dies = ANSWERS + "sys.stdin.readline(); raise MemoryError('no memory is left')"
-    with Ahead(command(dies, log)) as ahead:
-        ahead.begin(KIB)
+    with PrewarmedAnalysis(command(dies, log)) as analysis:
+        analysis.begin(KIB)
         with pytest.raises(AnalysisFailed, match=r"without an answer: MemoryError: no memory is left$"):
-            ahead.analyze(tmp_path, tmp_path)
+            analysis.analyze(tmp_path, tmp_path)
 
 
 def test_half_an_answer_is_none(log: Path, tmp_path: Path) -> None:
     half = ANSWERS + "sys.stdin.readline(); print('{\"html\": ', end='', flush=True)"
-    with Ahead(command(half, log)) as ahead, pytest.raises(AnalysisFailed, match="it said nothing"):
-        ahead.analyze(tmp_path, tmp_path)
+    with PrewarmedAnalysis(command(half, log)) as analysis, pytest.raises(AnalysisFailed, match="it said nothing"):
+        analysis.analyze(tmp_path, tmp_path)
 
 
 def test_what_cannot_be_started_is_told_by_the_analysis(log: Path, tmp_path: Path) -> None:
-    with Ahead([str(tmp_path / "no-python")]) as ahead:
-        ahead.begin(KIB)  # raises nothing: whoever judges meanwhile has no use for Spark
+    with PrewarmedAnalysis([str(tmp_path / "no-python")]) as analysis:
+        analysis.begin(KIB)  # raises nothing: whoever judges meanwhile has no use for Spark
         with pytest.raises(AnalysisFailed, match=r"could not be started: .*No such file"):
-            ahead.analyze(tmp_path, tmp_path)
+            analysis.analyze(tmp_path, tmp_path)
     assert told(log) == []
 
 
 def test_a_folder_for_temporary_files_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
-    with Ahead() as ahead:
-        ahead.begin(KIB)
+    with PrewarmedAnalysis() as analysis:
+        analysis.begin(KIB)
         with pytest.raises(AnalysisFailed, match=r"could not be started: .*Not a directory"):
-            ahead.analyze(tmp_path, tmp_path)
+            analysis.analyze(tmp_path, tmp_path)
 
 
 def test_a_signal_during_the_analysis_ends_it(log: Path, tmp_path: Path) -> None:
@@ -139,16 +139,16 @@ def test_a_signal_during_the_analysis_ends_it(log: Path, tmp_path: Path) -> None
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
-    with Ahead(command(waits, log)) as ahead:
-        ahead.begin(KIB)
+    with PrewarmedAnalysis(command(waits, log)) as analysis:
+        analysis.begin(KIB)
         with pytest.raises(KeyboardInterrupt):
-            ahead.analyze(tmp_path, tmp_path)
+            analysis.analyze(tmp_path, tmp_path)
 
 
 def test_what_one_that_was_killed_has_left_is_removed_by_the_next(log: Path, tmp_path: Path) -> None:
-    left = Path(tempfile.gettempdir()) / "minikafka-ahead-000000000000"
+    left = Path(tempfile.gettempdir()) / "minikafka-prewarm-000000000000"
     (left / "minikafka-warm-up-x").mkdir(parents=True)
     (left / ".in-use").touch()
-    with Ahead(command(DOES, log)) as ahead:
-        ahead.analyze(tmp_path, tmp_path)
+    with PrewarmedAnalysis(command(DOES, log)) as analysis:
+        analysis.analyze(tmp_path, tmp_path)
     assert not left.exists()
