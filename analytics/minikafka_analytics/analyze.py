@@ -98,7 +98,7 @@ def _analyze(
             *JUDGED,
             *(table for table in TABLES if table not in JUDGED),
         ):  # what takes longest waits for these
-            ask.have(table.name, partial(_land, steps, spark, landing, table))
+            ask.add_table(table.name, partial(_land, steps, spark, landing, table))
         answers = queries.answer_all(ask) | told_by(landing.manifests)
         # Stopping Spark is waiting. A store is written by way of Spark's own JVM, so not while it stops.
         writing = beside.submit(_write, runs, answers, ask.asked(), paths) if isinstance(out, Path) else None

@@ -45,8 +45,8 @@ class Questions:
         self._step_threads.shutdown(cancel_futures=True)
         self._answer_threads.shutdown(cancel_futures=True)
 
-    def have(self, name: str, make: Callable[[], DataFrame]) -> None:
-        """A step that needs no other, and that `make` lands by itself."""
+    def add_table(self, name: str, make: Callable[[], DataFrame]) -> None:
+        """Add a step that needs no other, and that `make` lands by itself."""
         self._when(self._step_threads, (), make, self._step(name))
 
     def step(self, name: str, make: Make, *needs: str, few: bool = False) -> None:
