@@ -15,6 +15,7 @@ from minikafka_analytics.landing.run_folder import RunFolder
 from minikafka_analytics.landing.schemas import SCHEMA_VERSION
 from minikafka_analytics.report.journal import words
 from minikafka_analytics.report.run import broken_lines, of_run
+from minikafka_analytics.report.settings import differing
 
 Record = dict[str, Any]
 
@@ -35,7 +36,7 @@ def report(
         "generator": f"minikafka {version}",
         "generated_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "runs": documents,
-        "differing_settings": _differing([document["settings"] for document in documents]),
+        "differing_settings": differing([document["settings"] for document in documents]),
         "asked": list(asked),
     }
 
@@ -68,8 +69,3 @@ def series(answers: Mapping[str, list[Record]], run: Record) -> Record:
         name: [{**row, "time": row["time"] - began} for row in _of(answers[name], run["id"])]
         for name in ("series", "lag", "exposure")
     }
-
-
-def _differing(settings: Sequence[dict[str, str]]) -> list[str]:
-    names = list(dict.fromkeys(name for each in settings for name in each))
-    return [name for name in names if len({each.get(name) for each in settings}) > 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,10 +16,9 @@ from minikafka_analytics.formatting import brokers, fault_name
 from minikafka_analytics.judge import judgement
 from minikafka_analytics.landing.run_folder import RunFolder, unanswered
 from minikafka_analytics.report.journal import words
+from minikafka_analytics.report.settings import settings_of
 
 Record = dict[str, Any]
-
-LONGEST_SETTING = 200  # characters of one value in the table of settings
 
 ALIASES = {"acked": "acknowledged", "unknown_present": "unknown_but_there", "expired": "deleted"}
 """Names of counts in reports from before the rules named them."""
@@ -50,7 +48,7 @@ def of_run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         **_changes(found, began),
         **_replication(found, clock),
         **told_beside,
-        "settings": _settings(scenario, found["workloads"]),
+        "settings": settings_of(scenario, found["workloads"]),
         "left_out": left_out.rows | not_told,
         "files": _files(folder, found, began),
     }
@@ -390,33 +388,3 @@ def _scenario(told: Record) -> Record:
     metadata = document.get("metadata") if isinstance(document, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
     return {"name": name, "version": told.get("version"), "ground": told.get("ground")}
-
-
-def _settings(scenario: Record, workloads: list[Record]) -> dict[str, str]:
-    """Everything the scenario fixed and the clients used, as dotted names, in the document's order."""
-    flat: dict[str, str] = {}
-    for key in ("ground", "seed"):
-        if scenario.get(key) is not None:
-            flat[key] = str(scenario[key])
-    document = scenario.get("scenario") or {}
-    spec = document.get("spec", document) if isinstance(document, dict) else {}
-    for part in ("cluster", "topics", "workload", "rounds", "recovery"):
-        if spec.get(part) is not None:
-            _flatten(part, spec[part], flat)
-    for row in workloads[:1]:
-        _flatten("client", json.loads(row["settings"]), flat)
-    return flat
-
-
-def _flatten(name: str, value: object, into: dict[str, str]) -> None:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            _flatten(f"{name}.{key}", inner, into)
-    elif isinstance(value, list) and value and all(isinstance(entry, dict) and "name" in entry for entry in value):
-        for entry in value:  # a list of named objects stands for a map (Kubernetes' API conventions)
-            rest = {key: inner for key, inner in entry.items() if key != "name"}
-            plain = rest["value"] if set(rest) == {"value"} else rest
-            _flatten(f"{name}.{entry['name']}", plain, into)
-    elif value not in (None, [], {}):
-        text = value if isinstance(value, str) else json.dumps(value)
-        into[name] = text if len(text) <= LONGEST_SETTING else text[: LONGEST_SETTING - 1] + "…"

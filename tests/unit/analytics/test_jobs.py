@@ -1,4 +1,4 @@
-"""The jobs over many runs, on tables small enough to be counted by hand."""
+"""What is asked of many runs, on tables small enough to be counted by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs that ask a run's tables, on tables small enough to be counted by hand."""
+"""What is asked of a run's tables, on tables small enough to be counted by hand."""
 
 from __future__ import annotations
 
