@@ -8,7 +8,7 @@ RUN := .venv/bin/python
 .PHONY: constraints clean scenarios
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: ## break three brokers on this machine, judge what was lost, write runs/<id>/report.html
 	@tools/venv demo
@@ -62,7 +62,7 @@ kind: ## a kind cluster on this machine with the operator in it, and what to do 
 kind-down: ## remove the cluster of `make kind`
 	@tools/kind down
 
-check: venv ## format, lint, types, import contracts, generated docs
+check: venv ## format, lint, types, import contracts, generated files
 	@tools/check
 
 bench: venv ## side by side with Apache Kafka on this machine; ARGS=--full for the long form
@@ -91,17 +91,8 @@ judges: venv ## simulated runs judged by the verifier and by Spark; RUNS=1000 fo
 format: venv ## let ruff put files in form
 	@.venv/bin/ruff check --fix --quiet . ; .venv/bin/ruff format .
 
-docs: venv ## write the generated pages in docs/ anew
-	@$(RUN) -m minikafka.telemetry.docs --write
-	@$(RUN) -m minikafka.server.api.docs --write
-	@$(RUN) -m tools.dashboards --write
-	@$(RUN) -m minikafka_chaos.simulation.docs --write
-	@$(RUN) -m minikafka_chaos.commands.generated_files --write
-	@$(RUN) -m minikafka_operator.crds --write
-	@$(RUN) -m minikafka_analytics.report.schema --write
-	@$(RUN) -m minikafka_chaos.controller.crds --write
-	@$(RUN) tools/rules_map.py --write
-	@$(RUN) -m tests.adversary --page
+docs: venv ## write the generated files anew (tools/generated.py has the table)
+	@$(RUN) -m tools.generated --write
 
 constraints: ## resolve the pinned versions anew
 	@tools/constraints

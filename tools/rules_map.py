@@ -1,17 +1,15 @@
 """``docs/rules.md``: where each rule of replication is kept, and which tests name it.
 
-``python tools/rules_map.py --write`` makes the page; ``--check`` fails (exit 1) when it is not what it would be, when a
-rule R1 to R18 has no code or no test, or when a bug seed has no test. A place in the code keeps a rule when its docstring or
-a comment names it; a test shows it when the docstring of the test, its class or its file does.
+``make docs`` writes the page, but not where a rule R1 to R18 has no code or no test, or a bug seed has no test. A place in
+the code keeps a rule when its docstring or a comment names it; a test shows it when the docstring of the test, its class or
+its file does.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import io
 import re
-import sys
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "rules.md"
 CODE = ("broker-image/minikafka", "chaos/minikafka_chaos")
 TESTS = ("tests",)
 SEEDS_MODULES = tuple(f"chaos/minikafka_chaos/simulation/{name}.py" for name in ("mutants", "shell_mutants"))
@@ -129,7 +126,7 @@ def page(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, list[
     lines = [
         "# Rules, where they are kept and where they are shown",
         "",
-        "Made by `python tools/rules_map.py --write` from the docstrings and comments that name a rule; do not edit. R1 to R18",
+        "Made from the docstrings and comments that name a rule by `make docs`; do not edit. R1 to R18",
         "are the rules of the articles behind this project; KIP and KAFKA numbers are Kafka's proposals and issues.",
         "",
         "## R1 to R18",
@@ -222,29 +219,14 @@ def problems(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, l
     return missing
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the page."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--write", action="store_true", help="make the page")
-    what.add_argument("--check", action="store_true", help="exit 1 when the page is old or something is missing")
-    args = parser.parse_args(arguments)
+def current_page() -> str:
+    """Make the page. ValueError: a rule R1 to R18 has no code or no test, or a bug seed has no test."""
     code = collect(CODE, comments=True)
     tests: dict[str, dict[str, list[str]]] = {}
     for name, by_file in collect(TESTS, comments=False).items():
         kept = {file: tests_only(places) for file, places in by_file.items() if Path(file).name.startswith("test_")}
         if any(kept.values()):
             tests[name] = {file: places for file, places in kept.items() if places}
-    text = page(code, tests)
-    missing = problems(code, tests)
-    if args.write:
-        PAGE.write_text(text, encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        missing.append(f"{PAGE.relative_to(ROOT)} is not what it would be: python tools/rules_map.py --write")
-    for line in missing:
-        print(line, file=sys.stderr)
-    return 1 if missing else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    if missing := problems(code, tests):
+        raise ValueError("\n".join(missing))
+    return page(code, tests)

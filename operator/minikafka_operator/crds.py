@@ -1,15 +1,11 @@
 """The CustomResourceDefinitions, made from the models in ``minikafka_operator.api``.
 
-``python -m minikafka_operator.crds --write`` makes the files, ``--check`` fails (exit 1) when one is not what it would
-be. They are written twice: for ``kubectl apply`` and for the Helm chart, which cannot reach outside its folder.
+``make docs`` writes them to ``crds/``. Charts have links to the files there, which helm follows, also when it packs a chart.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
 
 import yaml
@@ -20,7 +16,7 @@ from minikafka_operator.api.cluster import Cluster
 from minikafka_operator.api.schema import structural
 from minikafka_operator.api.topic import Topic
 
-FOLDERS: Final = (Path("crds"), Path("charts/minikafka-operator/files/crds"))
+MODELS: Final = "operator/minikafka_operator/api"
 
 
 def column(name: str, path: str, kind: str = "string", description: str = "", priority: int = 0) -> dict[str, Any]:
@@ -156,51 +152,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def as_text(definition: dict[str, Any], made_by: str) -> str:
-    """The file that holds a definition. ``made_by`` names the models and the command."""
+def as_text(definition: dict[str, Any], models: str) -> str:
+    """Write the file that holds a definition. ``models`` says where these are."""
     body = yaml.dump(definition, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
-    return f"# Made from the models in {made_by}; do not edit.\n{body}"
-
-
-def keep(
-    arguments: Sequence[str] | None,
-    module: str,
-    models: str,
-    folders: Sequence[Path],
-    definitions: Mapping[str, dict[str, Any]],
-) -> int:
-    """The command of a module that makes CRDs: write the files, or compare them.
-
-    Exit codes: 0 all files are as declared (or were written), 1 some are not, 2 bad input.
-    """
-    command = f"python -m {module} --write"
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description="Generated CRDs.")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--check", action="store_true", help="compare, change nothing")
-    what.add_argument("--write", action="store_true", help="make the files")
-    parser.add_argument("--root", type=Path, default=Path(), help="the project's root (default: here)")
-    options = parser.parse_args(arguments)
-    if not (options.root / "charts").is_dir():
-        print(f"--root={options.root}: there is no charts/ in it; allowed: the project's root", file=sys.stderr)
-        return 2
-    stale = 0
-    for folder in (options.root / folder for folder in folders):
-        if options.write:
-            folder.mkdir(parents=True, exist_ok=True)
-        for name, made in definitions.items():
-            path, text = folder / name, as_text(made, f"{models} by '{command}'")
-            if options.write:
-                path.write_text(text, encoding="utf-8")
-            elif not path.is_file() or path.read_text(encoding="utf-8") != text:
-                print(f"{path} is not what is declared: run {command}", file=sys.stderr)
-                stale = 1
-    return stale
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 all files are as declared (or were written), 1 some are not, 2 bad input."""
-    return keep(arguments, "minikafka_operator.crds", "operator/minikafka_operator/api", FOLDERS, documents())
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return f"# Made from the models in {models} by `make docs`; do not edit.\n{body}"

@@ -28,7 +28,11 @@ class OperatorOptions(ProcessOptions):
 
 def parse(arguments: Sequence[str] | None) -> OperatorOptions:
     """Exits with 2 and one line on bad input."""
-    parser = argparse.ArgumentParser(prog=MANAGER, description="Makes MiniKafka clusters on Kubernetes.")
+    parser = argparse.ArgumentParser(
+        prog=MANAGER,
+        description="Makes MiniKafka clusters on Kubernetes.",
+        epilog="example: minikafka-operator --broker-image minikafka/broker --namespace lab",
+    )
     parser.add_argument(
         "--broker-image",
         default=os.environ.get("MINIKAFKA_BROKER_IMAGE", ""),

@@ -33,9 +33,6 @@ def parser() -> argparse.ArgumentParser:
         "--workers", type=_count, default=os.cpu_count() or 1, metavar="N", help="bugs at once (default: cores)"
     )
     made.add_argument("--write", action="store_true", help="put what was found on record and into docs/adversary.md")
-    made.add_argument(
-        "--page", action="store_true", help="write docs/adversary.md anew from what is on record, and end"
-    )
     made.add_argument("--list", action="store_true", help="print the bugs and end")
     return made
 
@@ -73,9 +70,6 @@ def tell(bug: Bug, found: results.Found, seconds: float) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    if options.page:
-        results.write_page()
-        return ALL_NOTICED
     try:
         bugs = chosen(options.bugs)
         if options.list:

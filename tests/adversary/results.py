@@ -73,7 +73,7 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
     lines = [
         "# Planted bugs, and what notices them",
         "",
-        "Made by `make adversary ARGS=--write` from `tests/adversary`; do not edit.",
+        "Made from `tests/adversary` by `make docs`; do not edit. `make adversary ARGS=--write` finds it out anew.",
         "",
         "`make adversary` puts one mistake at a time into a copy of the source and runs the tests on it: first the few files",
         "that should notice at once, then whole suites, until one fails. A bug that no suite notices ends it with exit code 1.",

@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 from minikafka_operator.names import Names
 
+from tests.apiserver.charts import rendered
 from tests.apiserver.control_plane import ControlPlane, free_port
 from tests.apiserver.controller_word import ControllerWord
 from tests.apiserver.waiting import until_now
@@ -138,10 +139,10 @@ def apply(plane: ControlPlane, documents: Sequence[Mapping[str, Any]]) -> None:
 
 def manifest() -> list[dict[str, Any]]:
     """What ``kubectl apply -k deploy/all-namespaces`` makes, without the CRDs, which are there."""
-    folder = ROOT / "deploy/all-namespaces"
-    documents = [*yaml.safe_load_all((folder / "namespace.yaml").read_text())]
-    documents += yaml.safe_load_all((folder / "operator.yaml").read_text())
-    return [document for document in documents if document["kind"] != "CustomResourceDefinition"]
+    chart = ROOT / "charts/minikafka-operator"
+    name = "minikafka-operator"
+    documents = rendered(name, chart, name, "--set=watch.allNamespaces=true", "--set=crds.install=false")
+    return [*yaml.safe_load_all((ROOT / "deploy/namespace.yaml").read_text()), *documents]
 
 
 class Cluster:

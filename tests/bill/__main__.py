@@ -1,6 +1,6 @@
 """``python -m tests.bill [FILE OR FOLDER...]``: run tests, also those marked full, and put on record what each file cost.
 
-``--page`` writes docs/tests.md anew from what is on record; ``--add FILE`` takes what ``pytest --bill FILE`` has measured.
+``--add FILE`` takes what ``pytest --bill FILE`` has measured. The page, docs/tests.md, is written anew.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tests.bill import page
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make bill", description="Measure what each test file costs.")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files or folders of tests (default: all)")
-    parser.add_argument("--page", action="store_true", help="write docs/tests.md from what is on record, and end")
     parser.add_argument("--add", type=Path, metavar="FILE", help="take what was measured into FILE, and end")
     options = parser.parse_args(arguments)
     code = 0
-    if not options.page:
-        with tempfile.TemporaryDirectory() as folder:
-            measured = options.add
-            if measured is None:
-                measured = Path(folder) / "bill.jsonl"
-                code = measure(measured, options.paths)
-            page.save({**page.load(), **page.by_file(map(json.loads, measured.read_text().splitlines()))})
+    with tempfile.TemporaryDirectory() as folder:
+        measured = options.add
+        if measured is None:
+            measured = Path(folder) / "bill.jsonl"
+            code = measure(measured, options.paths)
+        found = page.by_file(map(json.loads, measured.read_text().splitlines()))
+        bill = page.load()
+        page.save({**bill, **{file: {**bill.get(file, {}), **forms} for file, forms in found.items()}})
     page.PAGE.write_text(page.page(page.load()), encoding="utf-8")
     return code
 

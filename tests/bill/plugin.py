@@ -93,7 +93,7 @@ class Bill:
         return report
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        if self._is_worker:
+        if self._is_worker or not hasattr(report, "cpu_seconds"):  # xdist reports a worker that crashed
             return
         cost = self._costs.setdefault(report.nodeid.partition("@")[0], [0.0, 0.0])
         cost[0] += report.cpu_seconds

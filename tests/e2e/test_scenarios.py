@@ -10,10 +10,10 @@ KIP-101 have tests of their own.
 from __future__ import annotations
 
 import pytest
-from minikafka_chaos.commands.generated_files import TOLD
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.page import SIMULATION_ONLY, annotation, missing
 from minikafka_chaos.scenario.scenario import Scenario
+from minikafka_chaos.scenario.variants import NAMES
 
 from tests.e2e.chaos_lab import Lab
 from tests.e2e.machine import say
@@ -31,7 +31,7 @@ SHORTER = {"kill-leader": "rounds=3"}
 
 def able() -> list[str]:
     """The scenarios that Kubernetes supports."""
-    made = {f"{story}.{suffix}" for story, (_, files) in TOLD.items() for suffix in files}
+    made = {name for names in NAMES.values() for name in names}
     scenarios = [library.find(name) for name in library.names() if name not in made]
     return [
         each.name for each in scenarios if not missing(each, "kubernetes") and not annotation(each, SIMULATION_ONLY)

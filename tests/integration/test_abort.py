@@ -16,8 +16,6 @@ import pytest
 from minikafka.local.cluster import LocalCluster
 from minikafka_chaos.record.journal import read_journal
 
-pytestmark = pytest.mark.slow
-
 MINIKAFKA = (sys.executable, "-m", "minikafka.cli")
 SECONDS_MAX = 90.0
 

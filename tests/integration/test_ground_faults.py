@@ -16,8 +16,6 @@ from minikafka_chaos.run.runner import RunResult, run_scenario
 from minikafka_chaos.scenario.scenario import Scenario, parse_scenario
 from minikafka_chaos.verdict.verdict import Outcome
 
-pytestmark = pytest.mark.slow
-
 SECONDS_MAX = 180
 LEADER = {"type": "Leader", "topic": "t"}
 

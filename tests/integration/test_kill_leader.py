@@ -23,7 +23,6 @@ GAP_WITHIN_S = 0.5
 
 
 @pytest.mark.full
-@pytest.mark.slow
 def test_nothing_is_lost_when_the_leader_is_killed_again_and_again(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -6,15 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from minikafka_chaos.commands.generated_files import TOLD
 from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.run.runner import run_scenario
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.page import SIMULATION_ONLY, annotation, missing
 from minikafka_chaos.scenario.scenario import ExpectSpec
+from minikafka_chaos.scenario.variants import NAMES
 from minikafka_chaos.verdict.expectation import difference
-
-pytestmark = pytest.mark.slow
 
 CHOSEN = ("commit-before-processing", "disk-full", "kip-279")
 """Those that no other ground can do, and one under two settings; the stories have tests of their own."""
@@ -24,7 +22,7 @@ def wanted() -> list[tuple[str, ExpectSpec]]:
     """(scenario, what it expects) for those that are to be tried."""
     names = CHOSEN
     if os.environ.get("MINIKAFKA_TEST_SCENARIOS") == "all":
-        made = {f"{story}.{suffix}" for story, (_, files) in TOLD.items() for suffix in files}
+        made = {name for names in NAMES.values() for name in names}
         names = tuple(name for name in library.names() if name not in made)
     scenarios = [library.find(name) for name in names]
     able = [each for each in scenarios if not missing(each, "processes") and not annotation(each, SIMULATION_ONLY)]

@@ -16,8 +16,6 @@ from minikafka_chaos.scenario import library
 from minikafka_chaos.verdict.anomalies import AnomalyKind, Severity
 from minikafka_chaos.verdict.verdict import Outcome, Verdict
 
-pytestmark = pytest.mark.slow
-
 
 def verdict_of(name: str, directory: Path) -> Verdict:
     ground = ProcessesGround(directory / "cluster")

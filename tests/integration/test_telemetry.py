@@ -51,7 +51,7 @@ from tests.interop.raw_client import (
     request,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 Until = Callable[..., Any]
 Labels = tuple[tuple[str, str], ...]

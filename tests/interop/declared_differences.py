@@ -53,8 +53,19 @@ DECLARED = (
     Declared("a client that calls itself a replica", "^Fetch.*replica_(id|state)", ""),
     Declared("no fetch sessions", "^Fetch.*session_", ""),
     Declared("consumers are served by the leader", "^Fetch at a follower", r"responses\["),
-    Declared("no list of aborted transactions with an error", "^Fetch.*partition ", "aborted_transactions$"),
-    Declared("the leader is named with more errors", "^Fetch.*current_leader_epoch 99", r"current_leader\."),
+    Declared("no list of aborted transactions with an error", "^Fetch", "aborted_transactions$", "None", "a list"),
+    Declared(
+        "the leader is named with more errors", "^Fetch.*current_leader_epoch 99", r"(current_leader\.|node_endpoints)"
+    ),
+    Declared("consumers are served by the leader, which is named", "^Fetch at a follower", "node_endpoints"),
+    Declared("the first batch comes whole, and batches say when they were written", "^Fetch.*bytes 99", "records$"),
+    Declared(
+        "a topic asked for twice is answered twice; Kafka joins the two", "^Fetch.*topics twice", r"responses\[1\]$"
+    ),
+    Declared("which broker coordinates a group is where the cluster has put it", "^FindCoordinator", "node_id$"),
+    Declared(
+        "the one coordinates what the other does not", "^DescribeGroups", r"nobody-made-this.*(error_|group_state)"
+    ),
     Declared(
         "how far the log reaches is told with a diverging epoch, too",
         "^Fetch.*last_fetched_epoch 99",

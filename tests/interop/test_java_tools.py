@@ -168,6 +168,7 @@ def offsets(cluster: Cluster, topic: str, group: str) -> list[str]:
     return list(row.groups())
 
 
+@pytest.mark.full
 def test_a_group_is_rewound_and_deleted(cluster: Cluster, topic: str, group: str) -> None:
     cluster.create(topic, 1)
     cluster.produce(topic, [str(n) for n in range(20)])

@@ -139,7 +139,7 @@ SLOW = {
     "hear-old-incarnation",
     "ready-after-loss",
 }
-"""Mistakes that need a rare constellation; `python -m minikafka_chaos.simulation.docs --write --measure` searches for them."""
+"""Mistakes that need a rare constellation; `python -m minikafka_chaos.simulation.docs` searches for them."""
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ import pytest
 from minikafka.cli.main import main
 from minikafka.controller import brokers
 from minikafka.telemetry.events import problem
-from minikafka_chaos.commands.generated_files import TOLD
 from minikafka_chaos.errors import NotSupported
 from minikafka_chaos.grounds.simulation import SimulationGround
 from minikafka_chaos.record.history import POLL, read_history
@@ -27,6 +26,7 @@ from minikafka_chaos.record.journal import read_journal
 from minikafka_chaos.run.runner import RunResult, run_scenario
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.scenario import Scenario, parse_scenario
+from minikafka_chaos.scenario.variants import VARIANTS
 from minikafka_chaos.verdict.anomalies import AnomalyKind, Severity
 from minikafka_chaos.verdict.expectation import difference
 from minikafka_chaos.verdict.verdict import Outcome, Verdict
@@ -119,7 +119,7 @@ LOADS = ("demo", "kill-leader", "soak")
 
 def test_the_stories_and_loads_are_there() -> None:
     """The others are tried in test_library.py, each under every setting that it expects something of."""
-    assert {*STORIES, *LOADS, *TOLD} <= set(library.names())
+    assert {*STORIES, *LOADS, *VARIANTS} <= set(library.names())
 
 
 @pytest.mark.parametrize("name", STORIES)

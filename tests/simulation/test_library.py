@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_chaos.commands.generated_files import TOLD
 from minikafka_chaos.grounds.simulation import SimulationGround
 from minikafka_chaos.run.runner import run_scenario
 from minikafka_chaos.scenario import library
-from minikafka_chaos.scenario.page import SHOWS, SOURCE, annotation, missing
+from minikafka_chaos.scenario.page import SHOWS, SOURCE, TITLE, TITLE_CHARACTERS_MAX, annotation, missing
 from minikafka_chaos.scenario.scenario import ExpectSpec
+from minikafka_chaos.scenario.variants import NAMES
 from minikafka_chaos.verdict.expectation import difference
 from minikafka_chaos.verdict.verdict import Outcome
 
 SEEDS = range(1, 1 + int(os.environ.get("MINIKAFKA_TEST_SEEDS", "1")))
 LOADS = ("demo", "kill-leader", "soak")
 """These expect nothing beyond Passed; tests/simulation/test_ground.py tries them."""
-MADE = {f"{story}.{suffix}" for story, (_, files) in TOLD.items() for suffix in files}
+MADE = {name for names in NAMES.values() for name in names}
 NAMES = [name for name in library.names() if name not in (*LOADS, *MADE)]
 
 
@@ -46,6 +46,7 @@ def test_a_scenario_says_where_it_is_from_and_what_it_shows(name: str) -> None:
     scenario = library.find(name)
     assert annotation(scenario, SOURCE)
     assert annotation(scenario, SHOWS)
+    assert 0 < len(annotation(scenario, TITLE)) <= TITLE_CHARACTERS_MAX
     assert scenario.spec.expect or name in LOADS
 
 

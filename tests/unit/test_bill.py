@@ -1,4 +1,4 @@
-"""The bill of the tests: its page is that of what is on record, and no planted bug is left to `make full`."""
+"""The bill of the tests: files are summed up by form, and no planted bug is left to `make full`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ from tests.bill import page
 from tests.bill.page import Cost
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_the_page_is_of_what_is_on_record() -> None:
-    assert page.PAGE.read_text(encoding="utf-8") == page.page(page.load()), "run: python -m tests.bill --page"
 
 
 def test_tests_are_summed_up_by_file_and_form() -> None:

@@ -1,1 +1,1 @@
-"""The Grafana dashboards of charts/minikafka-monitoring, as code; see ``__main__``."""
+"""The Grafana dashboards of charts/minikafka-monitoring, as code; see ``pages``."""

@@ -1,17 +1,11 @@
-"""The JSON schema of `report.json`: every key of the document, declared once.
+"""The JSON schema of `report.json`: every key of the document, declared once; `make docs` writes docs/report.schema.json.
 
-`python -m minikafka_analytics.report.schema --write` writes docs/report.schema.json, `--check` fails (exit 1) when the file is
-not what is declared here. Keys of a version are only ever added to, so the published schema allows keys that it does not know;
-`schema(closed=True)` does not, and the tests hold every report they make to it.
+Keys of a version are only ever added to, so the published schema allows keys that it does not know; `schema(closed=True)` does
+not, and the tests hold every report they make to it.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from minikafka_analytics.behaviour.isr import WITHIN_SECONDS
@@ -21,9 +15,6 @@ from minikafka_analytics.behaviour.usage import MEASURES
 from minikafka_analytics.landing.schemas import SCHEMA_VERSION
 
 Schema = dict[str, Any]
-
-PAGE = "docs/report.schema.json"
-COMMAND = "python -m minikafka_analytics.report.schema"
 
 
 def _of(kind: str, about: str) -> Schema:
@@ -557,25 +548,3 @@ def _closed(part: Any) -> Any:
         return part
     inner = {key: _closed(value) for key, value in part.items()}
     return inner | {"additionalProperties": False} if "required" in part else inner
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0, or 1 when the file is not what is declared."""
-    parser = argparse.ArgumentParser(prog=COMMAND, description="docs/report.schema.json")
-    choice = parser.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--write", action="store_true", help="write the file anew")
-    choice.add_argument("--check", action="store_true", help="say whether it is what is declared")
-    options = parser.parse_args(arguments)
-    path = Path(__file__).parents[3] / PAGE
-    new = json.dumps(schema(), indent=1) + "\n"
-    if options.write:
-        path.write_text(new, encoding="utf-8")
-        return 0
-    if not path.is_file() or path.read_text(encoding="utf-8") != new:
-        print(f"{PAGE} is not what the report has: run {COMMAND} --write (make docs)")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -37,8 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_AgentParser)
 
-    def verb(name: str, summary: str) -> argparse.ArgumentParser:
-        made = verbs.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+    def verb(name: str, summary: str, options: str = "") -> argparse.ArgumentParser:
+        description, example = summary[0].upper() + summary[1:] + ".", f"{parser.prog} {name} {options}".rstrip()
+        made = verbs.add_parser(name, help=summary, description=description, example=example)
         made.add_argument(
             "--config",
             type=Path,
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (AgentVerb.TERMINATE, "SIGTERM, and hold what is started next at the gate"),
         (AgentVerb.PAUSE, "SIGSTOP"),
     ):
-        made = verb(name, summary)
+        made = verb(name, summary, "--id one --seconds 5")
         made.add_argument("--id", required=True, help="name of the fault; a repetition does nothing more")
         end = made.add_mutually_exclusive_group(required=True)
         end.add_argument("--until", type=float, metavar="T", help="when it ends by itself, Unix seconds")
@@ -71,15 +72,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("recover", "end all faults, or one"),
     ):
         verb(end_verb, summary).add_argument("--id", help="the fault; without it all that there are")
-    wipe = verb(AgentVerb.WIPE_UNFLUSHED, "lose what a held broker had not flushed")
+    wipe = verb(AgentVerb.WIPE_UNFLUSHED, "lose what a held broker had not flushed", "--id one")
     wipe.add_argument("--id", required=True, help="name of the fault; a repetition does nothing more")
     wipe.add_argument(
         "--mode", choices=list(PowerLossMode), default=PowerLossMode.ALL, help="how much is lost (default all)"
     )
     wipe.add_argument("--seed", type=int, default=0, metavar="N", help="chooses where torn logs end (default 0)")
-    volume = verb(AgentVerb.WIPE_VOLUME, "lose a held broker's disk")
+    volume = verb(AgentVerb.WIPE_VOLUME, "lose a held broker's disk", "--id one")
     volume.add_argument("--id", required=True, help="name of the fault; a repetition does nothing more")
-    checkpoint = verb("checkpoint", "a file beside the partitions' folders, as text")
+    checkpoint = verb("checkpoint", "a file beside the partitions' folders, as text", "replication-offset-checkpoint")
     checkpoint.add_argument("name", metavar="NAME", help="such as replication-offset-checkpoint")
     logs = verb("logs", "a held broker's partition folders, as a tar in base64")
     logs.add_argument("--topic", action="append", default=[], metavar="NAME", help="only of this topic (repeatable)")

@@ -33,16 +33,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the actions and their options."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    listing = actions.add_parser("list", help="groups and their states", description="Groups and their states.")
+    listing = actions.add_parser(
+        "list", help="groups and their states", description="Groups and their states.", example="minikafka groups list"
+    )
     _common(listing, group=False)
 
-    describe = actions.add_parser("describe", help="members, offsets, lag", description="Members, offsets and lag.")
+    describe = actions.add_parser(
+        "describe",
+        help="members, offsets, lag",
+        description="Members, offsets and lag.",
+        example="minikafka groups describe billing",
+    )
     _common(describe)
 
     reset = actions.add_parser(
         "reset-offsets",
         help="move a group to another place",
         description="Move a group without members to another place in its partitions; only shown, unless --execute.",
+        example="minikafka groups reset-offsets billing --topic orders --to-earliest --execute",
     )
     _common(reset)
     reset.add_argument(
@@ -62,7 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     doing.add_argument("--dry-run", action="store_true", help="only show it (default)")
     doing.add_argument("--execute", action="store_true", help="do it")
 
-    delete = actions.add_parser("delete", help="forget a group and its offsets", description="Forget a group.")
+    delete = actions.add_parser(
+        "delete",
+        help="forget a group and its offsets",
+        description="Forget a group.",
+        example="minikafka groups delete billing",
+    )
     _common(delete)
 
 

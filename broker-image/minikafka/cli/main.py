@@ -11,50 +11,104 @@ import difflib
 import errno
 import importlib
 import os
-import signal
 import sys
-import threading
 from collections.abc import Sequence
-from types import FrameType
 from typing import NamedTuple, NoReturn, Protocol, cast
 
 from minikafka.cli import exits
+from minikafka.cli.ctrl_c import CtrlC
 from minikafka.cli.exits import CommandError
 
 
 class Subcommand(NamedTuple):
-    """Where a subcommand lives, its line in the help, and the extra of the distribution that it needs."""
+    """Where a subcommand lives, its line in the help, and an example of it."""
 
     module: str
     summary: str
+    example: str
     extra: str | None = None
+    """Of the distribution, where it needs one."""
+    offered: bool = True
+    """False: no person calls it, so the help of all commands leaves it out."""
 
 
 SUBCOMMANDS = {
     "demo": Subcommand(
-        "minikafka_chaos.commands.demo", "a cluster, a workload, faults, a verdict: all in one go", "chaos"
+        "minikafka_chaos.commands.demo",
+        "a cluster, a workload, faults, a verdict: all in one go",
+        "minikafka demo --seconds 60",
+        "chaos",
     ),
-    "up": Subcommand("minikafka.cli.up", "start a cluster of brokers on this machine"),
-    "down": Subcommand("minikafka.cli.down", "stop a cluster that up started; its data stays"),
-    "status": Subcommand("minikafka.cli.status", "brokers, controller, and every replica of every partition"),
-    "topic": Subcommand("minikafka.cli.topic", "create, list, describe, delete, alter topics"),
-    "produce": Subcommand("minikafka.cli.produce", "send the lines of standard input as records"),
-    "consume": Subcommand("minikafka.cli.consume", "print records as lines"),
-    "groups": Subcommand("minikafka.cli.groups", "consumer groups: list, describe, reset-offsets, delete"),
-    "dump-log": Subcommand("minikafka.cli.dump_log", "batches, epochs and CRC verdicts of log files"),
-    "broker": Subcommand("minikafka.cli.broker", "run one broker in the foreground"),
-    "agent": Subcommand("minikafka.agent.command", "break the broker of the same pod, and end what was broken"),
-    "chaos": Subcommand("minikafka_chaos.commands.chaos", "run, list and show scenarios of faults", "chaos"),
+    "up": Subcommand(
+        "minikafka.cli.up",
+        "start a cluster of brokers on this machine",
+        "minikafka up --data /tmp/kafka --brokers 3 --detach",
+    ),
+    "down": Subcommand(
+        "minikafka.cli.down", "stop a cluster that up started; its data stays", "minikafka down --data /tmp/kafka"
+    ),
+    "status": Subcommand(
+        "minikafka.cli.status",
+        "brokers, controller, and every replica of every partition",
+        "minikafka status --check",
+    ),
+    "topic": Subcommand(
+        "minikafka.cli.topic",
+        "create, list, describe, delete, alter topics",
+        "minikafka topic create orders --partitions 3",
+    ),
+    "produce": Subcommand(
+        "minikafka.cli.produce", "send the lines of standard input as records", "seq 5 | minikafka produce orders"
+    ),
+    "consume": Subcommand(
+        "minikafka.cli.consume", "print records as lines", "minikafka consume orders --from-beginning --until-end"
+    ),
+    "groups": Subcommand(
+        "minikafka.cli.groups",
+        "consumer groups: list, describe, reset-offsets, delete",
+        "minikafka groups describe billing",
+    ),
+    "dump-log": Subcommand(
+        "minikafka.cli.dump_log",
+        "batches, epochs and CRC verdicts of log files",
+        "minikafka dump-log /tmp/kafka/broker-0/data/orders-0 --summary",
+    ),
+    "broker": Subcommand(
+        "minikafka.cli.broker",
+        "run one broker in the foreground",
+        "minikafka broker --config server.properties --override node.id=1",
+    ),
+    "agent": Subcommand(
+        "minikafka.agent.command",
+        "break the broker of the same pod, and end what was broken",
+        "minikafka agent state",
+        offered=False,  # the container chaos-agent of a pod runs it
+    ),
+    "chaos": Subcommand(
+        "minikafka_chaos.commands.chaos", "run, list and show scenarios of faults", "minikafka chaos list", "chaos"
+    ),
     "simulate": Subcommand(
-        "minikafka_chaos.commands.simulate", "random schedules in simulation, all invariants", "chaos"
+        "minikafka_chaos.commands.simulate",
+        "random schedules in simulation, all invariants",
+        "minikafka simulate --seeds 1..50",
+        "chaos",
     ),
     "verify": Subcommand(
-        "minikafka_chaos.commands.verify", "workload and verdict on any Kafka-compatible cluster", "chaos"
+        "minikafka_chaos.commands.verify",
+        "workload and verdict on any Kafka-compatible cluster",
+        "minikafka verify --bootstrap 127.0.0.1:19092 --acks all --seconds 20",
+        "chaos",
     ),
-    "analyze": Subcommand("minikafka_analytics.commands.analyze", "Spark analysis and report of runs", "analytics"),
+    "analyze": Subcommand(
+        "minikafka_analytics.commands.analyze",
+        "Spark analysis and report of runs",
+        "minikafka analyze runs/20260101-120000-demo",
+        "analytics",
+    ),
 }
 
-_WIDTH = max(map(len, SUBCOMMANDS)) + 2
+OFFERED = {name: subcommand for name, subcommand in SUBCOMMANDS.items() if subcommand.offered}
+_WIDTH = max(map(len, OFFERED)) + 2
 
 
 class SubcommandModule(Protocol):
@@ -68,11 +122,19 @@ class SubcommandModule(Protocol):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that answers bad input with one line, and takes no abbreviated options."""
+    """An argument parser that answers bad input with one line, and takes no abbreviated options.
 
-    def __init__(self, **options: object) -> None:
+    Its help ends with an example, a whole line for a shell.
+    """
+
+    def __init__(self, *, example: str = "", **options: object) -> None:
         options.setdefault("allow_abbrev", False)
         super().__init__(**options)  # type: ignore[arg-type]
+        self.example = example
+
+    def format_help(self) -> str:
+        """Make the help; the example is not wrapped, so that it can be copied."""
+        return super().format_help() + (f"\nexample:\n  {self.example}\n" if self.example else "")
 
     def error(self, message: str) -> NoReturn:
         """Bad input: exit code 2."""
@@ -83,7 +145,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code. Never raises, except ``SystemExit`` for ``--help``."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = f"minikafka {arguments[0]}" if arguments and arguments[0] in SUBCOMMANDS else "minikafka"
-    interrupts = _count_interrupts()
+    with CtrlC() as ctrl_c:
+        return _ended(name, arguments, ctrl_c)
+
+
+def _ended(name: str, arguments: list[str], ctrl_c: CtrlC) -> int:
     try:
         try:
             code = _dispatch(arguments)
@@ -101,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _let_go()
         return exits.BROKEN_PIPE
     except Exception as error:
-        if interrupts:
+        if ctrl_c.came:
             # Raised inside C code (an extension that is being imported, a client's callback), it may come out as anything.
             _let_go()
             return exits.INTERRUPTED
@@ -112,20 +178,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         what = " ".join(str(error).split())
         hint = "MINIKAFKA_TRACEBACK=1 shows where"
         return _fail(f"{name}: internal error: {type(error).__name__}: {what} ({hint})", exits.UNKNOWN)
-
-
-def _count_interrupts() -> list[int]:
-    """A list that gets a member with each Ctrl-C, which goes on to be a ``KeyboardInterrupt`` as always."""
-    seen: list[int] = []
-
-    def interrupted(number: int, frame: FrameType | None) -> None:
-        seen.append(number)
-        signal.default_int_handler(number, frame)
-
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, interrupted)
-    return seen
 
 
 def _fail(line: str, code: int) -> int:
@@ -162,23 +214,35 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"minikafka {__version__}")
         return exits.OK
     if first not in SUBCOMMANDS:
-        close = difflib.get_close_matches(first, SUBCOMMANDS, n=1)
+        close = difflib.get_close_matches(first, OFFERED, n=1)
         hint = f"did you mean {close[0]}?" if close else "see minikafka --help"
         raise exits.bad_input(f"there is no command {first!r}: {hint}")
     subcommand = SUBCOMMANDS[first]
     try:
-        module = cast("SubcommandModule", importlib.import_module(subcommand.module))
-        parser = Parser(
-            prog=f"minikafka {first}", description=subcommand.summary[0].upper() + subcommand.summary[1:] + "."
-        )
-        module.add_arguments(parser)
-        return module.run(parser.parse_args(arguments[1:]))
+        args = parser_of(first).parse_args(arguments[1:])
+        return _module(subcommand).run(args)
     except ModuleNotFoundError as error:  # at the top of the module, or where it imports what it needs only now
         package, _, module_of_ours = (error.name or "").partition(".")
         if subcommand.extra is None or (module_of_ours and package.startswith("minikafka")):
             raise
         extra = subcommand.extra
         raise exits.bad_input(f"needs the extra {extra!r}: pip install 'minikafka[{extra}]' ({error})") from error
+
+
+def _module(subcommand: Subcommand) -> SubcommandModule:
+    return cast("SubcommandModule", importlib.import_module(subcommand.module))
+
+
+def parser_of(name: str) -> Parser:
+    """Make the parser of a subcommand, whose module is imported."""
+    subcommand = SUBCOMMANDS[name]
+    parser = Parser(
+        prog=f"minikafka {name}",
+        description=subcommand.summary[0].upper() + subcommand.summary[1:] + ".",
+        example=subcommand.example,
+    )
+    _module(subcommand).add_arguments(parser)
+    return parser
 
 
 def _help() -> str:
@@ -188,10 +252,13 @@ def _help() -> str:
         "A Kafka-compatible replicated log that is made to be broken.",
         "",
     ]
-    lines += [f"  {name:<{_WIDTH}}{subcommand.summary}" for name, subcommand in SUBCOMMANDS.items()]
+    lines += [f"  {name:<{_WIDTH}}{subcommand.summary}" for name, subcommand in OFFERED.items()]
     lines += [
         "",
         "minikafka COMMAND --help tells more. --json prints data for programs.",
         "Exit codes: 0 ok, 1 the answer is no, 2 bad input, 3 could not tell.",
+        "",
+        "example:",
+        "  minikafka demo",
     ]
     return "\n".join(lines)

@@ -22,7 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the actions and their options."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    create = actions.add_parser("create", help="make a topic", description="Make a topic.")
+    create = actions.add_parser(
+        "create",
+        help="make a topic",
+        description="Make a topic.",
+        example="minikafka topic create orders --partitions 2 --config min.insync.replicas=2",
+    )
     _common(create)
     create.add_argument("--partitions", type=arguments.whole_number(1, _PARTITIONS_MAX), help="default: num.partitions")
     create.add_argument(
@@ -37,22 +42,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _settings(create, "--config")
     create.add_argument("--if-not-exists", action="store_true", help="a topic that exists is fine")
 
-    listing = actions.add_parser("list", help="names of topics", description="Names of topics, one a line.")
+    listing = actions.add_parser(
+        "list",
+        help="names of topics",
+        description="Names of topics, one a line.",
+        example="minikafka topic list --exclude-internal",
+    )
     _common(listing, topic=False)
     listing.add_argument("--exclude-internal", action="store_true", help="leave out __consumer_offsets and its like")
 
     describe = actions.add_parser(
-        "describe", help="partitions, leaders, ISRs, settings", description="Describe topics."
+        "describe",
+        help="partitions, leaders, ISRs, settings",
+        description="Describe topics.",
+        example="minikafka topic describe orders",
     )
     _common(describe, many=True)
     describe.add_argument("--under-replicated-partitions", action="store_true", help="only those")
     describe.add_argument("--unavailable-partitions", action="store_true", help="only those without a leader")
 
-    delete = actions.add_parser("delete", help="delete topics and their records", description="Delete topics.")
+    delete = actions.add_parser(
+        "delete",
+        help="delete topics and their records",
+        description="Delete topics.",
+        example="minikafka topic delete orders",
+    )
     _common(delete, many=True)
     delete.add_argument("--if-exists", action="store_true", help="a topic that does not exist is fine")
 
-    alter = actions.add_parser("alter", help="add partitions, change settings", description="Alter a topic.")
+    alter = actions.add_parser(
+        "alter",
+        help="add partitions, change settings",
+        description="Alter a topic.",
+        example="minikafka topic alter orders --config retention.ms=3600000",
+    )
     _common(alter)
     alter.add_argument("--partitions", type=arguments.whole_number(1, _PARTITIONS_MAX), help="new total; only more")
     alter.add_argument(

@@ -6,7 +6,8 @@ import argparse
 import signal
 import sys
 import time
-from typing import Any
+from collections.abc import Sequence
+from types import FrameType
 
 from minikafka.cli import arguments, exits
 from minikafka.cli.exits import CommandError
@@ -70,7 +71,16 @@ def run(args: argparse.Namespace) -> int:
     cluster = LocalCluster(args.data)
     before = _running(cluster)
     # Closing the terminal, or a supervisor's stop, must not leave brokers behind either.
-    handlers = {number: signal.signal(number, _interrupt) for number in _ENDING}
+    came: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        """End, once: a second Ctrl-C while the brokers shut down must not leave some of them running."""
+        for ending in _ENDING:
+            signal.signal(ending, signal.SIG_IGN)
+        came.append(number)
+        raise KeyboardInterrupt
+
+    handlers = {number: signal.signal(number, interrupt) for number in _ENDING}
     ready = False
     try:
         info = _up(cluster, args)
@@ -78,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
         show(info, as_json=args.json)
         if args.detach:
             return exits.OK
-        return _watch(cluster, quiet=args.json)
+        _watch(cluster, came, quiet=args.json)
+        return _bring_down(cluster, quiet=args.json)
     except (KeyboardInterrupt, BrokenPipeError):
         if args.detach or not (ready or _running(cluster) - before):
             raise  # interrupted while starting: what was started is stopped again
@@ -94,13 +105,6 @@ def _running(cluster: LocalCluster) -> set[int]:
         return {broker.pid for broker in cluster.info().brokers if broker.pid is not None}
     except ClusterError:  # nothing there yet, or nothing that can be read: `up` says so
         return set()
-
-
-def _interrupt(_number: int, _frame: Any) -> None:
-    """End, once: a second Ctrl-C while the brokers shut down must not leave some of them running."""
-    for number in _ENDING:
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def _up(cluster: LocalCluster, args: argparse.Namespace) -> ClusterInfo:
@@ -141,12 +145,15 @@ def show(info: ClusterInfo, *, as_json: bool) -> None:
     print(f"bootstrap {info.bootstrap}")
 
 
-def _watch(cluster: LocalCluster, *, quiet: bool) -> int:
-    """Say what becomes of the brokers, until interrupted."""
+def _watch(cluster: LocalCluster, came: Sequence[int], *, quiet: bool) -> None:
+    """Say what becomes of the brokers, until interrupted.
+
+    ``came`` has the signal also where its exception was swallowed, in a callback of a weak reference; no other comes then.
+    """
     if not quiet:
         print("Ctrl-C brings them down", flush=True)
     states = {broker.id: "up" for broker in cluster.info().brokers}
-    while True:
+    while not came:
         time.sleep(_WATCH_SECONDS)
         for broker, before in states.items():
             states[broker] = cluster.state(broker)

@@ -10,7 +10,7 @@ from minikafka.config.topic import TOPIC_KEYS
 _INTRODUCTION = """\
 # Configuration
 
-Made from the declarations in `minikafka/config/` by `python -m minikafka.telemetry.docs --write`; do not edit.
+Made from the declarations in `minikafka/config/` by `make docs`; do not edit.
 
 A broker reads a file in Java's properties format (`minikafka broker --config FILE`); `minikafka up --config KEY=VALUE`
 writes such files. Names, types, defaults and ranges are those of Apache Kafka 4.3; the last column says where not.

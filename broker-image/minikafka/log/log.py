@@ -31,7 +31,7 @@ from minikafka.log.errors import (
 )
 from minikafka.log.filesystem import File, FileSystem
 from minikafka.log.flushing import FlushJob
-from minikafka.log.record_validation import largest_timestamp
+from minikafka.log.record_validation import RecordsAhead, largest_timestamp
 from minikafka.log.recovery import LoadedLog, LogLoader
 from minikafka.log.results import AppendInfo, FetchSlice, RecoveryInfo, TimestampOffset
 from minikafka.log.retention import Retention
@@ -177,11 +177,18 @@ class Log:
     # -- append
 
     def append_as_leader(
-        self, records: memoryview | bytearray, leader_epoch: int, now_ms: int, *, internal: bool = False
+        self,
+        records: memoryview | bytearray,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        internal: bool = False,
+        ahead: RecordsAhead | None = None,
     ) -> AppendInfo:
         """Append one batch of a client, stamping offset and epoch in place in the given, writable buffer.
 
-        `internal` allows several batches, control batches and any base offset: for what brokers themselves write.
+        `internal` allows several batches, control batches and any base offset: for what brokers themselves write. `ahead` is what
+        `walk_ahead` has found in the batch.
         Raises CorruptBatch, UnsupportedMagic, UnsupportedCodec, InvalidRecord, InvalidTimestamp, RecordTooLarge,
         RecordListTooLarge, OutOfOrderSequence, InvalidProducerEpoch, FencedLeaderEpoch, LogDirFailure; nothing of that batch is
         then written.
@@ -208,7 +215,7 @@ class Log:
             validation.refuse_client_batch(view, self._max_message_bytes)
         if crc32c(view[CRC_START:]) != crc:
             raise CorruptBatch("the CRC of the batch does not match")
-        max_timestamp = largest_timestamp(view, header, self.config, now_ms)
+        max_timestamp = largest_timestamp(view, header, self.config, now_ms, ahead)
         return self._append_one(view, size, header, max_timestamp, leader_epoch, now_ms)
 
     def _append_one(

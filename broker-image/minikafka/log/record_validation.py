@@ -33,19 +33,48 @@ from minikafka.protocol.records import (
     read_header,
 )
 
+RecordsAhead = tuple[int, int, int, int, int] | LogError
+"""What is known of a batch before it is appended: the fields of a :class:`~minikafka.protocol.record_walk.Walked`, or what it is
+refused with."""
+
 DECOMPRESSED_RATIO_MAX = 8
 """A batch may hold so many times `max.message.bytes` when decompressed, where that is more than 64 MiB."""
 ERRORS_SHOWN = 3
 """Kafka's message shows as many; the answer lists them all."""
 
 
-def largest_timestamp(view: memoryview, header: tuple[int, ...], config: LogConfig, now_ms: int) -> int:
+def walk_ahead(view: memoryview, config: LogConfig) -> RecordsAhead | None:
+    """Find what `largest_timestamp` needs of a compressed batch, before the batch is appended and in any thread.
+
+    Returns the error that it has to raise where the batch cannot be decompressed; None where there is no compressed batch.
+    """
+    if len(view) < HEADER_BYTES:
+        return None
+    header = read_header(view)
+    if not header.attributes & COMPRESSION_MASK:
+        return None
+    try:
+        body = _decompressed(view, header.attributes & COMPRESSION_MASK, config)
+    except LogError as error:
+        return error
+    return walk_records(body, 0, header.records_count, header.base_timestamp)
+
+
+def largest_timestamp(
+    view: memoryview, header: tuple[int, ...], config: LogConfig, now_ms: int, ahead: RecordsAhead | None = None
+) -> int:
     """Validate the records of a batch whose header and CRC have been checked; returns the largest timestamp in milliseconds.
+
+    `ahead` is what `walk_ahead` has found in this batch.
 
     Raises InvalidRecord, InvalidTimestamp, RecordTooLarge, UnsupportedCodec.
     """
     attributes = header[5]
-    if attributes & COMPRESSION_MASK:
+    if ahead is not None:
+        if isinstance(ahead, LogError):
+            raise ahead
+        problem, index, largest, smallest, keyless = ahead
+    elif attributes & COMPRESSION_MASK:
         body = _decompressed(view, attributes & COMPRESSION_MASK, config)
         problem, index, largest, smallest, keyless = walk_records(body, 0, header[12], header[7])
     else:

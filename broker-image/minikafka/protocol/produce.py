@@ -240,12 +240,26 @@ def has_zstd_records(request: ProduceRequest) -> bool:
     return any(attributes & COMPRESSION_MASK == Codec.ZSTD for attributes in _attributes(request))
 
 
+def large_compressed_batches(request: ProduceRequest, bytes_min: int) -> list[tuple[str, int, memoryview]]:
+    """Topic, partition and records of each compressed batch of at least so many bytes."""
+    return [
+        (topic, index, records)
+        for topic, index, records in _batches(request)
+        if len(records) >= bytes_min and records[ATTRIBUTES_POSITION] & COMPRESSION_MASK
+    ]
+
+
 def _attributes(request: ProduceRequest) -> Iterator[int]:
-    """The lower attributes of each partition's batch; none of what is no batch: the log says what is wrong with that."""
-    for _, partitions in request.topics:
-        for _, records in partitions:
+    """The lower attributes of each partition's batch."""
+    return (records[ATTRIBUTES_POSITION] for _, _, records in _batches(request))
+
+
+def _batches(request: ProduceRequest) -> Iterator[tuple[str, int, memoryview]]:
+    """Topic, partition and records where these begin as a batch; the log says what is wrong with what is none."""
+    for topic, partitions in request.topics:
+        for index, records in partitions:
             if records is not None and len(records) > ATTRIBUTES_POSITION and records[MAGIC_POSITION] == MAGIC:
-                yield records[ATTRIBUTES_POSITION]
+                yield topic, index, records
 
 
 def errors_for(request: ProduceRequest, code: ErrorCode) -> list[tuple[str, list[PartitionResult]]]:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
+from minikafka.log.record_validation import RecordsAhead
 from minikafka.log.unflushed_volume import PAGE_BYTES, UnflushedVolume
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.produce import PartitionResult
@@ -41,14 +42,23 @@ class OnVolume(Protocol):
 class WaitingAppend:
     """One partition's batch of a :class:`DelayedProduce`, which is not appended yet. It has its own copy of the records."""
 
-    __slots__ = ("acks", "delayed", "index", "records", "result", "topic")
+    __slots__ = ("acks", "ahead", "delayed", "index", "records", "result", "topic")
 
-    def __init__(self, topic: str, index: int, records: memoryview, acks: int, delayed: DelayedProduce) -> None:
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        records: memoryview,
+        acks: int,
+        delayed: DelayedProduce,
+        ahead: RecordsAhead | None = None,
+    ) -> None:
         self.topic = topic
         self.index = index
         self.records = memoryview(bytearray(records))
         self.acks = acks
         self.delayed = delayed
+        self.ahead = ahead
         self.result = PartitionResult(index, ErrorCode.NONE)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from minikafka.log.log import AppendInfo
+from minikafka.log.record_validation import RecordsAhead
 from minikafka.metadata.image import RECOVERED, PartitionState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.isr import (
@@ -149,9 +150,9 @@ class LeaderState:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return ErrorCode.NONE
 
-    def append(self, records: memoryview, now_ms: int, now: float) -> AppendInfo:
+    def append(self, records: memoryview, now_ms: int, now: float, ahead: RecordsAhead | None = None) -> AppendInfo:
         """Append a client's batch and advance the high watermark (R4). Raises the log's typed errors."""
-        info = self.partition.log.append_as_leader(records, self.epoch, now_ms)
+        info = self.partition.log.append_as_leader(records, self.epoch, now_ms, ahead=ahead)
         if not self.remotes or len(self.isr.maximal) == 1:
             self.maybe_advance_high_watermark(now)
         return info

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka.log.errors import LogDirFailure, LogError
+from minikafka.log.record_validation import RecordsAhead
 from minikafka.log.unflushed_volume import UnflushedVolume
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchPartition, FetchRequest, PartitionData, TopicKey
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 """Written by the broker itself only."""
+
+NOTHING_AHEAD: Mapping[int, RecordsAhead] = {}
 
 SWEEP_SECONDS = 0.05
 """How late an expired produce may be answered."""
@@ -112,8 +115,12 @@ class ReplicaManager:
         request: ProduceRequest,
         respond: Callable[[list[tuple[str, list[PartitionResult]]]], None],
         internal: bool = False,
+        ahead: Mapping[int, RecordsAhead] = NOTHING_AHEAD,
     ) -> None:
-        """Append and answer, at once or when the high watermark allows it (R16)."""
+        """Append and answer, at once or when the high watermark allows it (R16).
+
+        `ahead` is what is known of the request's batches already, by the `id` of their view.
+        """
         acks = request.acks
         now = self._now()
         now_ms = self._unix_ms()
@@ -136,9 +143,11 @@ class ReplicaManager:
                 elif room is not None and partition.leader is not None and records and room.must_wait(len(records)):
                     if delayed is None:
                         delayed = DelayedProduce(now + request.timeout_ms / 1000, lambda: respond(results))
-                    row.append(self._wait_for_room(room, WaitingAppend(name, index, records, acks, delayed)))
+                    known = ahead.get(id(records)) if ahead else None
+                    row.append(self._wait_for_room(room, WaitingAppend(name, index, records, acks, delayed, known)))
                 else:
-                    result, required = self._append(partition, index, records, acks, now_ms, now)
+                    known = ahead.get(id(records)) if ahead else None
+                    result, required = self._append(partition, index, records, acks, now_ms, now, known)
                     row.append(result)
                     if required >= 0:
                         if delayed is None:
@@ -170,7 +179,7 @@ class ReplicaManager:
         found, required = PartitionResult(append.index, self._unknown(append.topic, append.index)), -1
         if partition is not None:
             found, required = self._append(
-                partition, append.index, append.records, append.acks, self._unix_ms(), self._now()
+                partition, append.index, append.records, append.acks, self._unix_ms(), self._now(), append.ahead
             )
         append.result.take(found)
         if partition is not None and required >= 0:
@@ -188,7 +197,14 @@ class ReplicaManager:
             traffic.rejected_bytes += len(records)
 
     def _append(
-        self, partition: HostedPartition, index: int, records: memoryview | None, acks: int, now_ms: int, now: float
+        self,
+        partition: HostedPartition,
+        index: int,
+        records: memoryview | None,
+        acks: int,
+        now_ms: int,
+        now: float,
+        ahead: RecordsAhead | None,
     ) -> tuple[PartitionResult, int]:
         """(result, offset that must be safe before it is answered, or -1).
 
@@ -203,7 +219,7 @@ class ReplicaManager:
         if records is None or len(records) == 0:
             return PartitionResult(index, ErrorCode.INVALID_RECORD, message="no record batch in the request"), -1
         try:
-            info = leader.append(records, now_ms, now)
+            info = leader.append(records, now_ms, now, ahead)
         except LogError as error:
             self._disk_refused(partition, error)
             return PartitionResult(index, error.code, message=str(error), record_errors=error.record_errors), -1

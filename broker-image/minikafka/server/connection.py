@@ -97,7 +97,6 @@ class ClientConnection(FrameProtocol):
         self._cold: deque[tuple[Slot, RequestHeader, bytes]] = deque()
         self._cold_task: asyncio.Task[None] | None = None
         self.waiting_fetch = fetch.WaitingFetch(broker.clock.now)
-        self._paused = False
         self._last_request = time.perf_counter()
         self._busy_since = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -178,9 +177,7 @@ class ClientConnection(FrameProtocol):
 
     def pause(self) -> None:
         """Read nothing more until an answer has left."""
-        if not self._paused and self.transport is not None:
-            self._paused = True
-            self.transport.pause_reading()
+        self.stop_reading("unanswered")
 
     @property
     def is_waiting(self) -> bool:
@@ -218,9 +215,8 @@ class ClientConnection(FrameProtocol):
                 ready = first.ready or now
                 times.response_queued += now - ready
                 times.remote += ready - first.parked
-        if self._paused and len(slots) <= PIPELINE_MAX // 2 and self.transport is not None:
-            self._paused = False
-            self.transport.resume_reading()
+        if len(slots) <= PIPELINE_MAX // 2:
+            self.go_on_reading("unanswered")
         if parts:
             self.send(parts)
 

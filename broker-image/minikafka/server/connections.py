@@ -53,6 +53,11 @@ class ConnectionRegistry:
         self._heartbeats = HeartbeatConnections[Connection]()
         self._ended = False
 
+    @property
+    def ended(self) -> bool:
+        """Whether the broker has closed all of them and takes no more."""
+        return self._ended
+
     def __len__(self) -> int:
         return len(self._open)
 

@@ -2,7 +2,8 @@
 
 Reading: a ``BufferedProtocol`` lets the kernel write straight into one buffer a connection; frames are handed on as views
 of it. Writing: bytes and file ranges go straight to the socket (``send`` with MSG_MORE, ``sendfile``), in order; only what
-the socket does not take is kept, and while something is kept nothing more is read (back-pressure).
+the socket does not take is kept, and while something is kept nothing more is read (back-pressure). A subclass may hold the
+frames: those that were read stay where they are until it releases them.
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._write_at = 0
         self._out: deque[Any] = deque()
         self._blocked = False
+        self._held = False
+        self._mute: set[str] = set()
+        """Why nothing is read."""
         self.transport: asyncio.Transport | None = None
         self.socket: socket.socket | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -63,7 +67,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     # -- for subclasses ------------------------------------------------------------------------------------------------
 
     def frame_received(self, frame: memoryview) -> None:
-        """One frame without its length; the view is valid until this returns."""
+        """One frame without its length; the view is valid until this returns, or until frames that it holds are released."""
         raise NotImplementedError
 
     def batch_received(self) -> None:
@@ -107,6 +111,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._write_at += nbytes
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        """Give every whole frame to the subclass, up to one at which it holds them."""
         read_at, write_at, view = self._read_at, self._write_at, self._view
         while write_at - read_at >= 4:
             size = int.from_bytes(view[read_at : read_at + 4], "big", signed=True)
@@ -121,9 +129,40 @@ class FrameProtocol(asyncio.BufferedProtocol):
             if self.socket is None:
                 return
             read_at = end
+            if self._held:
+                self._read_at = read_at
+                self.batch_received()
+                return
         self._read_at = read_at
         self._make_room()
         self.batch_received()
+
+    def hold_frames(self) -> None:
+        """Hand on no frame after this one, and leave its bytes where they are, until `release_frames`."""
+        self._held = True
+        self.stop_reading("held")
+
+    def release_frames(self) -> None:
+        """Hand on the frames that were held, and those to come."""
+        self._held = False
+        if self.socket is None:
+            return
+        self._hand_on()
+        if not self._held:
+            self.go_on_reading("held")
+
+    def stop_reading(self, reason: str) -> None:
+        """Read nothing from the socket until every reason for it is gone."""
+        if not self._mute and self.transport is not None:
+            self.transport.pause_reading()
+        self._mute.add(reason)
+
+    def go_on_reading(self, reason: str) -> None:
+        """This reason is gone."""
+        if reason in self._mute:
+            self._mute.remove(reason)
+            if not self._mute and self.transport is not None:
+                self.transport.resume_reading()
 
     def _make_room(self) -> None:
         """Keep the unread bytes at the front, in a buffer that holds the frame they begin."""
@@ -220,16 +259,16 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def _block(self) -> None:
         if not self._blocked:
-            assert self.loop is not None and self.socket is not None and self.transport is not None
+            assert self.loop is not None and self.socket is not None
             self._blocked = True
             self.loop.add_writer(self.socket.fileno(), self._writable)
-            self.transport.pause_reading()
+            self.stop_reading("blocked")
 
     def _unblock(self) -> None:
-        assert self.loop is not None and self.socket is not None and self.transport is not None
+        assert self.loop is not None and self.socket is not None
         self._blocked = False
         self.loop.remove_writer(self.socket.fileno())
-        self.transport.resume_reading()
+        self.go_on_reading("blocked")
 
     def _writable(self) -> None:
         if self.socket is not None:

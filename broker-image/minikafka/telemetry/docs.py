@@ -1,18 +1,7 @@
-"""The generated pages of the documentation: ``docs/metrics.md``, ``docs/events.md``, ``docs/configuration.md``,
-and the table of anomalies in ``docs/verdicts.md``.
+"""``docs/metrics.md``, ``docs/events.md`` and the table of anomalies in ``docs/verdicts.md``, made from the declarations."""
 
-``python -m minikafka.telemetry.docs --write`` makes them, ``--check`` fails (exit 1) when one is not what it would be.
-"""
-
-import argparse
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-
-from minikafka.config.docs import configuration_page
 from minikafka.telemetry.anomalies import DECLARATIONS, DIVERGENCE, GROUPS, LOSS, ORDER, AnomalyKind
 from minikafka.telemetry.events import EVENTS, FIELDS
-from minikafka.telemetry.marked_page import replaced
 from minikafka.telemetry.metrics import (
     BROKER_METRICS,
     BUILD_INFO,
@@ -38,10 +27,6 @@ from minikafka.telemetry.metrics import (
     Metric,
 )
 from minikafka.telemetry.stats import DURATION_BOUNDS
-
-VERDICTS_PAGE = "verdicts.md"
-_MODULE = "minikafka.telemetry.docs"
-_COMMAND = f"python -m {_MODULE} --write"
 
 _TYPES = {
     "int": "integer",
@@ -90,7 +75,7 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        f"Made from the declarations in `minikafka/telemetry/metrics.py` by `{_COMMAND}`; do not edit.",
+        "Made from the declarations in `minikafka/telemetry/metrics.py` by `make docs`; do not edit.",
         "",
         "Each broker answers `http://HOST:METRICS_PORT/metrics` (`minikafka.metrics.port`) in Prometheus' format,",
         "`/healthz` (200 while all of its parts work, else 503 with a line for each that does not) and `/readyz`",
@@ -116,7 +101,7 @@ def events_page() -> str:
     lines = [
         "# Events",
         "",
-        f"Made from the declarations in `minikafka/telemetry/events.py` by `{_COMMAND}`; do not edit.",
+        "Made from the declarations in `minikafka/telemetry/events.py` by `make docs`; do not edit.",
         "",
         "Each broker appends its events to `minikafka.events.path`, one JSON object a line; with",
         "`minikafka.events.stdout=true` the same lines go to standard output too ([logs.md](logs.md)):",
@@ -140,9 +125,6 @@ def events_page() -> str:
         lines.append(f"| `{name}` | {_TYPES[field.type]} | {field.doc} |")
     lines.append("")
     return "\n".join(lines)
-
-
-PAGES = {"metrics.md": metrics_page, "events.md": events_page, "configuration.md": configuration_page}
 
 
 def anomaly_tables() -> str:
@@ -170,50 +152,3 @@ def anomaly_tables() -> str:
                 "",
             ]
     return "\n".join(lines).strip()
-
-
-def verdicts_page(docs: Path) -> str | None:
-    """``docs/verdicts.md``, whose table of anomalies alone is generated."""
-    path = docs / VERDICTS_PAGE
-    return replaced(path.read_text(encoding="utf-8"), "anomalies", anomaly_tables()) if path.is_file() else None
-
-
-Pages = Mapping[str, Callable[[Path], str | None]]
-"""How to make each page, from the folder of the pages; None where the rest of it, written by hand, is missing."""
-
-
-def generate(pages: Pages, module: str, arguments: Sequence[str] | None) -> int:
-    """Write or compare pages, as the command line says.
-
-    Exit codes: 0 all pages are as declared (or were written), 1 some are not, 2 bad input.
-    """
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description="Generated documentation.")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--check", action="store_true", help="compare, change nothing")
-    what.add_argument("--write", action="store_true", help="make the pages")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="directory of the pages (default: docs)")
-    options = parser.parse_args(arguments)
-    if not options.docs.is_dir():
-        print(f"--docs={options.docs}: no such directory; allowed: the project's docs", file=sys.stderr)
-        return 2
-    stale = 0
-    for name, make in pages.items():
-        path, page = options.docs / name, make(options.docs)
-        if page is None:
-            continue
-        if options.write:
-            path.write_text(page, encoding="utf-8")
-        elif not path.is_file() or path.read_text(encoding="utf-8") != page:
-            print(f"{path} is not what is declared: run python -m {module} --write", file=sys.stderr)
-            stale = 1
-    return stale
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """See :func:`generate`."""
-    pages: dict[str, Callable[[Path], str | None]] = {name: lambda _, page=page: page() for name, page in PAGES.items()}  # type: ignore[misc]
-    return generate(pages | {VERDICTS_PAGE: verdicts_page}, _MODULE, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -27,7 +27,11 @@ GROUNDS = ("processes", "simulation", "kubernetes")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands of `minikafka chaos`."""
     commands = parser.add_subparsers(dest="action", required=True, metavar="run | list | show | abort | matrix")
-    run_parser = commands.add_parser("run", help="run a scenario and judge it")
+    run_parser = commands.add_parser(
+        "run",
+        help="run a scenario and judge it",
+        example="minikafka chaos run kip-101-data-loss --ground simulation --set minikafka.truncation.mode=high_watermark",
+    )
     run_parser.add_argument("scenario", metavar="FILE", help="a scenario file, or the name of one of `chaos list`")
     run_parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=SET_HELP)
     run_parser.add_argument("--seconds", type=int, metavar="N", help="least time that a steady load (and rounds) last")
@@ -35,13 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(run_parser)
     _add_kubernetes_arguments(run_parser)
     run_parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
-    list_parser = commands.add_parser("list", help="the scenarios that come along")
+    list_parser = commands.add_parser("list", help="the scenarios that come along", example="minikafka chaos list")
     list_parser.add_argument("--json", action="store_true", help="print them as JSON")
-    show_parser = commands.add_parser("show", help="one scenario, as the runner understands it")
+    show_parser = commands.add_parser(
+        "show", help="one scenario, as the runner understands it", example="minikafka chaos show kip-279"
+    )
     show_parser.add_argument("scenario", metavar="NAME", help="a name of `chaos list`, or a file")
     show_parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help=SET_HELP)
     show_parser.add_argument("--json", action="store_true", help="print it as JSON")
-    abort_parser = commands.add_parser("abort", help="end a run, and every broker of it")
+    abort_parser = commands.add_parser(
+        "abort", help="end a run, and every broker of it", example="minikafka chaos abort runs/20260101-120000-demo"
+    )
     abort_parser.add_argument(
         "run",
         metavar="RUN_DIR",
@@ -51,7 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     abort_parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs are (runs)")
     abort_parser.add_argument("--json", action="store_true", help="print what was ended as JSON")
-    cli_matrix.add_arguments(commands.add_parser("matrix", help=cli_matrix.HELP))
+    cli_matrix.add_arguments(
+        commands.add_parser("matrix", help=cli_matrix.HELP, example="minikafka chaos matrix durability --seeds 5")
+    )
 
 
 def _add_kubernetes_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,15 +109,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from minikafka_chaos.scenario import library
+    from minikafka_chaos.scenario import listing
 
-    scenarios = [library.find(name) for name in library.names()]
     if args.json:
-        rows = [{"name": s.name, "description": s.spec.description, "steps": len(s.spec.steps)} for s in scenarios]
-        print(json.dumps(rows, indent=2))
-        return 0
-    for scenario in scenarios:
-        print(f"{scenario.name}\n    {scenario.spec.description}")
+        print(json.dumps([each.as_json() for each in listing.scenarios()], indent=2))
+    else:
+        print(listing.table(listing.scenarios()))
+        print("\nminikafka chaos show NAME tells the story; docs/scenarios.md where it is from.")
     return 0
 
 

@@ -1,23 +1,16 @@
-"""The CustomResourceDefinitions of chaos, made from the models of scenarios and of `api`.
-
-``python -m minikafka_chaos.controller.crds --write`` makes the files, ``--check`` fails (exit 1) when one is not what it
-would be.
-"""
+"""The CustomResourceDefinitions of chaos, made from the models of scenarios and of `api`.; ``make docs`` writes them."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from minikafka_operator.api.part import rule
 from minikafka_operator.api.schema import structural
-from minikafka_operator.crds import by_file, column, definition, keep
+from minikafka_operator.crds import by_file, column, definition
 
 from minikafka_chaos.controller.api import Experiment, Schedule
 
-FOLDERS: Final = (Path("crds"), Path("charts/minikafka-chaos/files/crds"))
+MODELS: Final = "chaos/minikafka_chaos (scenario.py, steps.py, controller/api.py)"
 _AGE: Final = column("Age", ".metadata.creationTimestamp", "date")
 
 _RULES: Final[dict[tuple[str, ...], list[dict[str, str]]]] = {
@@ -100,13 +93,3 @@ def _add_rules(spec: dict[str, Any]) -> None:
 def documents() -> dict[str, dict[str, Any]]:
     """The CRDs by file name."""
     return by_file(experiment_definition(), schedule_definition())
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 all files are as declared (or were written), 1 some are not, 2 bad input."""
-    models = "chaos/minikafka_chaos (scenario.py, steps.py, controller/api.py)"
-    return keep(arguments, "minikafka_chaos.controller.crds", models, FOLDERS, documents())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

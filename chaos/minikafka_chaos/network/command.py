@@ -50,13 +50,23 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+_EXAMPLE_POD = "lab --pod demo-0 --uid 6d9f6f3e-6a0c-4e0e-8e0b-0f6f6f6f6f6f"
+
+
 def parser() -> argparse.ArgumentParser:
-    """The verbs."""
-    made = _AgentParser(prog="minikafka-network", description="Break the network of a broker's pod on this node.")
+    """Make the parser of all verbs."""
+    made = _AgentParser(
+        prog="minikafka-network",
+        description="Break the network of a broker's pod on this node.",
+        example=f"minikafka-network state {_EXAMPLE_POD}",
+    )
     verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_AgentParser)
 
-    def verb(name: str, summary: str) -> argparse.ArgumentParser:
-        added = verbs.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+    def verb(name: str, summary: str, options: str = "") -> argparse.ArgumentParser:
+        example = f"{made.prog} {name} {'' if name == SERVE else _EXAMPLE_POD} {options}"
+        added = verbs.add_parser(
+            name, help=summary, description=summary[0].upper() + summary[1:] + ".", example=" ".join(example.split())
+        )
         if name != SERVE:
             added.add_argument("namespace", metavar="NAMESPACE", help="the pod's")
             added.add_argument("--pod", required=True, action=_Once, metavar="NAME", help="a broker's pod")
@@ -72,7 +82,8 @@ def parser() -> argparse.ArgumentParser:
     verb(SERVE, "take away what is left of faults that are over, until SIGTERM")
     verb("state", "the faults that are in force")
     for name, summary in ((LinkVerb.CUT, "let nothing pass"), (LinkVerb.LOSS, "lose a part of the packets")):
-        added = verb(name, summary)
+        share = " --percent 30" if name is LinkVerb.LOSS else ""
+        added = verb(name, summary, f"--peer demo-1 --id one --seconds 5{share}")
         links(added)
         added.add_argument(
             "--id", required=True, action=_Once, help="name of the fault; a repetition does nothing more"
@@ -90,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
             added.add_argument(
                 "--percent", required=True, type=int, action=_Once, metavar="N", help="of the packets (1 to 100)"
             )
-    links(verb("heal", "end every fault of the links to these peers"))
+    links(verb("heal", "end every fault of the links to these peers", "--peer demo-1"))
     verb("recover", "end all faults, or one").add_argument("--id", action=_Once, help="the fault (default: all)")
     return made
 

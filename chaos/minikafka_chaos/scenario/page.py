@@ -12,17 +12,20 @@ from pathlib import Path
 from minikafka_chaos.scenario.abilities import LACKS
 from minikafka_chaos.scenario.scenario import ExpectSpec, Scenario, load_scenario
 
-SOURCE, SHOWS = "minikafka.dev/source", "minikafka.dev/shows"
+TITLE, SOURCE, SHOWS = "minikafka.dev/title", "minikafka.dev/source", "minikafka.dev/shows"
 """Annotations that every scenario of the library has."""
+TITLE_CHARACTERS_MAX = 60
+"""So that `minikafka chaos list` has a line for each."""
 SIMULATION_ONLY = "minikafka.dev/simulation-only"
 """Annotation of a scenario whose expectation other grounds do not meet, though they can run it: why."""
 
 HEAD = """# Scenarios
 
-Written by a command; do not edit. Each is a document in `chaos/scenarios`: `minikafka chaos run NAME [--set KEY=VALUE]
-[--ground GROUND]`. The verdict is always found, never told: it comes from what clients were told and from the replicas' logs
-([verdicts.md](verdicts.md)). *Expected* is what the document says beforehand; a run that finds something else ends with exit
-code 1. *May come* is what is there with one load and not with another.
+Made from the documents in `chaos/scenarios` by `make docs`; do not edit. `minikafka chaos list` has them in short, and
+`minikafka chaos run NAME [--set KEY=VALUE] [--ground GROUND]` runs one. The verdict is always found, never told: it comes from
+what clients were told and from the replicas' logs ([verdicts.md](verdicts.md)). *Expected* is what the document says
+beforehand; a run that finds something else ends with exit code 1. *May come* is what is there with one load and not with
+another.
 
 """
 
@@ -54,12 +57,23 @@ def missing(scenario: Scenario, ground: str) -> list[str]:
     return sorted(verb.value for verb in verbs & LACKS[ground].keys()) + racks
 
 
+def grounds(scenario: Scenario) -> list[str]:
+    """Find the grounds where a scenario runs, and meets what it expects."""
+    if annotation(scenario, SIMULATION_ONLY):
+        return ["simulation"]
+    return [ground for ground in LACKS if not missing(scenario, ground)]
+
+
+def expected_verdicts(scenario: Scenario) -> list[str]:
+    """List the verdicts that a scenario expects, under whatever settings, each once."""
+    return list(dict.fromkeys(each.verdict.value for each in scenario.spec.expect)) or ["Passed"]
+
+
 def _grounds(scenario: Scenario) -> str:
     if only := annotation(scenario, SIMULATION_ONLY):
         return f"simulation only: {only}"
-    has = [ground for ground in LACKS if not missing(scenario, ground)]
     lacks = [f"{ground} has no {', '.join(verbs)}" for ground in LACKS if (verbs := missing(scenario, ground))]
-    return ", ".join(has) + (f" ({'; '.join(lacks)})" if lacks else "")
+    return ", ".join(grounds(scenario)) + (f" ({'; '.join(lacks)})" if lacks else "")
 
 
 def _expected(scenario: Scenario) -> str:

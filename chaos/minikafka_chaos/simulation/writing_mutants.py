@@ -19,10 +19,10 @@ from minikafka_chaos.simulation.bug_seed import BugSeed, rules_with
 
 
 class _RemembersTheLastBatch(LeaderState):
-    def append(self, records: memoryview, now_ms: int, now: float) -> AppendInfo:
+    def append(self, records: memoryview, now_ms: int, now: float, *ahead: Any) -> AppendInfo:
         for _, state in self.partition.log.producers:
             del state.batches[:-1]
-        return super().append(records, now_ms, now)
+        return super().append(records, now_ms, now, *ahead)
 
 
 class _ReadsTheLastBatch(LogManager):
@@ -39,7 +39,8 @@ class _ReadsTheLastBatch(LogManager):
 class _TrustsHeaders(LeaderState):
     """Looks into the records, and believes the header all the same."""
 
-    def append(self, records: memoryview, now_ms: int, now: float) -> AppendInfo:
+    def append(self, records: memoryview, now_ms: int, now: float, *ahead: Any) -> AppendInfo:
+        del ahead
         log = self.partition.log
         said = records.tobytes()
         largest_timestamp(records, HEADER.unpack_from(records), log.config, now_ms)
@@ -49,10 +50,10 @@ class _TrustsHeaders(LeaderState):
 class _TrustsRecords(LeaderState):
     """Takes what the records of a batch are not."""
 
-    def append(self, records: memoryview, now_ms: int, now: float) -> AppendInfo:
+    def append(self, records: memoryview, now_ms: int, now: float, *ahead: Any) -> AppendInfo:
         said = bytearray(records)
         try:
-            return super().append(records, now_ms, now)
+            return super().append(records, now_ms, now, *ahead)
         except InvalidRecord:
             return _as_it_came(self, memoryview(said), now_ms, now)
 
@@ -87,7 +88,8 @@ class _LosesTheErrorOfOne(ReplicaManager):
         self,
         request: ProduceRequest,
         respond: Callable[[list[tuple[str, list[PartitionResult]]]], None],
-        internal: bool = False,
+        *args: Any,
+        **more: Any,
     ) -> None:
         def told(results: list[tuple[str, list[PartitionResult]]]) -> None:
             rows = [row for _, rows in results for row in rows]
@@ -97,7 +99,8 @@ class _LosesTheErrorOfOne(ReplicaManager):
                     row.error, row.base_offset = 0, offset
             respond(results)
 
-        super().produce(request, told if sum(len(rows) for _, rows in request.topics) > 1 else respond, internal)
+        several = sum(len(rows) for _, rows in request.topics) > 1
+        super().produce(request, told if several else respond, *args, **more)
 
 
 class _KeepsOffsetsOfTheName(LogManager):

@@ -8,7 +8,7 @@ import pytest
 from minikafka_chaos.record.history import HistoryError
 from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge_run
 
-from tests.unit.verdict_cases import CASES, Case
+from tests.unit.verdict_cases import CASES, ONE_OF_EACH, Case
 
 
 def judged(folder: Path) -> Verdict:
@@ -18,7 +18,11 @@ def judged(folder: Path) -> Verdict:
         return Verdict.trouble(Outcome.ERROR, str(error))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [case if case.name in ONE_OF_EACH else pytest.param(case, marks=pytest.mark.full) for case in CASES],
+    ids=lambda case: case.name,
+)
 def test_the_verifier_says_what_the_case_expects(case: Case, tmp_path: Path) -> None:
     verdict = judged(case.make().write(tmp_path / case.name))
     told = {name: verdict.counts.get(name) for name in case.counts}

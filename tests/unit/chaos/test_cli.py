@@ -8,6 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 from minikafka.cli.main import main
+from minikafka_chaos.scenario import library
+from minikafka_chaos.scenario.page import TITLE_CHARACTERS_MAX
+from minikafka_chaos.scenario.variants import STORY_OF
 from minikafka_chaos.verdict import verdict as verdict_module
 
 from tests.unit.verdict_cases.builder import Run
@@ -65,9 +68,20 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: li
 
 def test_scenarios_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chaos", "list", "--json"]) == 0
-    assert "demo" in [row["name"] for row in json.loads(capsys.readouterr().out)]
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert list(rows) == library.names()
+    assert rows["rack-loss"]["grounds"] == ["processes", "simulation"]
+    assert rows["acks-compared"]["expected"] == ["Passed", "Failed", "Inconclusive"]
+    assert rows["demo"]["expected"] == ["Passed"] and rows["demo"]["variantOf"] is None
+    variant = rows["kip-101-data-loss.high-watermark"]
+    assert (variant["variantOf"], variant["expected"]) == ("kip-101-data-loss", ["Failed"])
+    assert variant["title"] == "with minikafka.truncation.mode=high_watermark"
     assert main(["chaos", "list"]) == 0
-    assert "kip-101-data-loss.leader-epoch" in capsys.readouterr().out
+    header, *lines = capsys.readouterr().out.partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines] == library.names(), "a line each"
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == sorted(STORY_OF)
+    wide = header.index("GROUNDS") - header.index("WHAT IT SHOWS")
+    assert wide <= TITLE_CHARACTERS_MAX + 2
     assert main(["chaos", "show", "demo", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metadata"]["name"] == "demo"
     assert main(["chaos", "show", "demo"]) == 0

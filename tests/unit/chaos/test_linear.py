@@ -49,6 +49,7 @@ def test_such_a_query_would_be_seen() -> None:
     assert QUADRATIC.search(plan(db, "SELECT count(*) FROM t a JOIN t b ON a.n + b.n > 7"))
 
 
+@pytest.mark.full
 def test_memory_does_not_grow_with_the_history() -> None:
     """It was 0.83 KiB a line: 34 GB for ten million sends."""
     command = [sys.executable, "-m", "bench.judging", "--sends", "20000", "120000"]

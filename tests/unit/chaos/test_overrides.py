@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 from minikafka.cli.main import main
-from minikafka_chaos.commands.generated_files import TOLD
-from minikafka_chaos.commands.generated_files import main as scenario_files
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.scenario import Scenario, load_scenario
+from minikafka_chaos.scenario.variants import VARIANTS, variant
 
 ROOT = Path(__file__).parents[3]
 
@@ -91,13 +90,25 @@ def test_a_folder_named_like_a_scenario_does_not_shadow_it(tmp_path: Path, monke
         library.find("mine")
 
 
-def test_each_story_has_its_files_and_the_schema_is_published() -> None:
-    assert scenario_files(["--check", "--root", str(ROOT)]) == 0
-    for story, (setting, variants) in TOLD.items():
+def test_each_variant_is_its_story_with_a_setting() -> None:
+    for story, (setting, variants) in VARIANTS.items():
         for suffix, value in variants.items():
             alone, changed = library.find(f"{story}.{suffix}").spec, library.find(story, [f"{setting}={value}"]).spec
             assert alone == changed
             assert alone.expected is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [
+        ("", "needs the lines 'name: kip-279'"),
+        ("  name: kip-279\nexpect: []\n{name: s, value: a}", "comes before expect"),
+    ],
+)
+def test_a_story_that_lacks_the_place_of_its_setting(text: str, lacks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(VARIANTS, "kip-279", ("s", {"b": "b"}))
+    with pytest.raises(ValueError, match=lacks):
+        variant("kip-279", text, "b")
 
 
 def test_every_scenario_follows_the_schema_as_far_as_names_go() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import types
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from minikafka import __version__
 from minikafka.cli import exits
 from minikafka.cli import main as entry
 from minikafka.cli.exits import UNKNOWN, CommandError
+from minikafka_chaos.network.command import parser as network_parser
 
 BAD_INPUT = [
     ["frobnicate"],
@@ -101,10 +103,10 @@ def test_a_close_name_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean topic?" in capsys.readouterr().err
 
 
-def test_help_names_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_subcommand_that_people_call(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["--help"]) == 0
     text = capsys.readouterr().out
-    assert all(f"\n  {name} " in text for name in entry.SUBCOMMANDS)
+    assert all((f"\n  {name} " in text) == (name != "agent") for name in entry.SUBCOMMANDS)
     assert entry.main([]) == 2
 
 
@@ -113,15 +115,34 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"minikafka {__version__}\n"
 
 
-OWN = [name for name, subcommand in entry.SUBCOMMANDS.items() if subcommand.module.startswith("minikafka.cli.")]
+def parsers(parser: ArgumentParser) -> Iterator[entry.Parser]:
+    """A command's parser, and those of all that is below it."""
+    assert isinstance(parser, entry.Parser)
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, _SubParsersAction):
+            for below in action.choices.values():
+                yield from parsers(below)
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_every_subcommand_of_the_broker_package_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", entry.SUBCOMMANDS)
+def test_help_ends_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         entry.main([name, "--help"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith(f"usage: minikafka {name}")
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: minikafka {name}")
+    assert text.endswith(f"\nexample:\n  {entry.SUBCOMMANDS[name].example}\n")
+
+
+@pytest.mark.parametrize("command", [*(f"minikafka {name}" for name in entry.SUBCOMMANDS), "minikafka-network"])
+def test_each_example_can_be_copied(command: str) -> None:
+    name = command.partition(" ")[2]
+    top = entry.parser_of(name) if name else network_parser()
+    for parser in parsers(top):
+        assert parser.prog in parser.example and parser.format_help().endswith(f"  {parser.example}\n")
+        typed = parser.example.rpartition("| ")[2].removeprefix(command)
+        top.parse_args(shlex.split(typed))  # raises where something is not allowed, or is missing
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -235,7 +256,8 @@ class TestOutputThatNobodyTakes:
         )
         script = (
             "import sys\nfrom minikafka.cli import main\n"
-            f"main.SUBCOMMANDS['status'] = main.Subcommand('fake', 'a test')\nsys.exit(main.main({by.split()!r}))"
+            "main.SUBCOMMANDS['status'] = main.Subcommand('fake', 'a test', 'minikafka status')\n"
+            f"sys.exit(main.main({by.split()!r}))"
         )
         command = [sys.executable, "-c", script]
         if stdout is None:
@@ -263,6 +285,22 @@ class TestOutputThatNobodyTakes:
         what = f"{self.PRINTS}; raise KeyboardInterrupt"
         assert self.ended(tmp_path, what, no_reader) == (130, "")
         assert self.ended(tmp_path, what, full) == (130, "")
+
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_interrupted_where_an_exception_is_swallowed(self, tmp_path: Path, full: int, times: int) -> None:
+        """In the callback of a weak reference, as each import has one: Python prints what that raises, and goes on."""
+        (tmp_path / "callback.py").write_text(
+            "import signal, threading, weakref\n\nclass Lock:\n    pass\n\n"
+            f"for _ in range({times}):\n    lock = Lock()\n"
+            "    seen = weakref.ref(lock, lambda _: signal.raise_signal(signal.SIGINT))\n    del lock\n"
+            "threading.Event().wait(600)\n"
+        )
+        assert self.ended(tmp_path, "import callback", full) == (130, "")
+
+    def test_what_else_is_swallowed_is_printed(self, tmp_path: Path, full: int) -> None:
+        what = "import weakref; made = type('X', (), {})(); seen = weakref.ref(made, lambda _: 1 / 0); del made"
+        code, told = self.ended(tmp_path, what, full)
+        assert code == 0 and "ZeroDivisionError" in told
 
     def test_it_ends_well(self, tmp_path: Path, no_reader: int, full: int) -> None:
         assert self.ended(tmp_path, self.PRINTS, no_reader) == (exits.BROKEN_PIPE, "")

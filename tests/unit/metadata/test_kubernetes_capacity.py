@@ -56,12 +56,12 @@ def _worst(chance: random.Random, replicas: int, brokers: int) -> PartitionState
     ("partitions", "replicas", "brokers", "name_length"),
     [
         (10, 3, 3, 20),
-        (1, 3, 9, 20),
-        (1, 1, 3, 20),
-        (5000, 3, 9, 20),
         (10, 5, 100, 20),
-        (1, 3, 100, 249),
-        (50, 3, 100, 5),
+        pytest.param(1, 3, 9, 20, marks=pytest.mark.full),
+        pytest.param(1, 1, 3, 20, marks=pytest.mark.full),
+        pytest.param(5000, 3, 9, 20, marks=pytest.mark.full),
+        pytest.param(1, 3, 100, 249, marks=pytest.mark.full),
+        pytest.param(50, 3, 100, 5, marks=pytest.mark.full),
     ],
 )
 def test_the_worst_failover_of_a_full_cluster_fits(

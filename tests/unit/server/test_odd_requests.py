@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from minikafka.groups.requests import FetchResult
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.broker import Broker
 
@@ -15,7 +16,14 @@ from tests.unit.server.in_process import Cluster, running, until
 
 LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 2, 3, 19, 20, 21, 23
 DESCRIBE_CONFIGS, ALTER_CONFIGS, LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS, INCREMENTAL = 32, 33, 35, 37, 43, 44
-REASSIGN, DESCRIBE_CLUSTER, ALTER_LOG_DIRS = 45, 60, 34
+REASSIGN, DESCRIBE_CLUSTER, ALTER_LOG_DIRS, OFFSET_FETCH, DESCRIBE_TOPIC_PARTITIONS, FIND_COORDINATOR = (
+    45,
+    60,
+    34,
+    9,
+    75,
+    10,
+)
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 STRANGE = UUID(int=5)
@@ -109,6 +117,48 @@ async def test_a_change_of_nothing_is_no_error(cluster: Cluster) -> None:
     ):
         assert await altered(cluster, resource) == [ErrorCode.NONE], resource
     assert await altered(cluster, change(BROKER, "1"), api=ALTER_CONFIGS) == [ErrorCode.NONE]
+
+
+async def test_settings_are_changed_at_any_broker(tmp_path: Path) -> None:
+    """KIP-590: who does not lead passes them on, in the words of the API that was asked."""
+    async with running(tmp_path, 2) as cluster:
+        await cluster.create("t")
+        for broker in cluster.brokers:
+            for api in (ALTER_CONFIGS, INCREMENTAL):
+                assert await altered(cluster, change(TOPIC, "t", SET_RETENTION), api=api, broker=broker) == [
+                    ErrorCode.NONE
+                ]
+
+
+async def test_a_cursor_is_among_the_topics_that_are_asked_for(cluster: Cluster) -> None:
+    """Else Kafka refuses the whole request (`DescribeTopicPartitionsRequestHandler`)."""
+    for asked, cursor, error in (
+        (["t"], "t", ErrorCode.NONE),
+        (["t"], "u", ErrorCode.INVALID_REQUEST),
+        (["u"], "t", ErrorCode.INVALID_REQUEST),
+        ([], "s", ErrorCode.NONE),
+    ):
+        answer = await ask(
+            cluster,
+            DESCRIBE_TOPIC_PARTITIONS,
+            0,
+            topics=[{"name": name} for name in asked],
+            response_partition_limit=10,
+            cursor={"topic_name": cursor, "partition_index": 0},
+        )
+        assert codes(answer.topics) == [error], (asked, cursor)
+
+
+async def test_a_partition_asked_for_twice_is_answered_twice(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name and by id alike."""
+    topic_id = cluster.brokers[1].metadata.image.topics["t"].topic_id
+    monkeypatch.setattr(
+        cluster.brokers[1].groups, "fetch", lambda _, wanted: FetchResult(ErrorCode.NONE, dict.fromkeys(wanted))
+    )
+    for version, topic in ((9, {"name": "t"}), (10, {"topic_id": topic_id})):
+        group = {"group_id": "g", "topics": [{**topic, "partition_indexes": [1, 1]}]}
+        answer = await ask(cluster, OFFSET_FETCH, version, groups=[group], require_stable=False)
+        assert [row.partition_index for row in answer.groups[0].topics[0].partitions] == [1, 1]
 
 
 async def test_changes_that_are_refused(cluster: Cluster) -> None:

@@ -4,6 +4,6 @@
 """
 
 from tests.unit.verdict_cases.builder import Case, Run
-from tests.unit.verdict_cases.table import CASES
+from tests.unit.verdict_cases.table import CASES, ONE_OF_EACH
 
-__all__ = ["CASES", "Case", "Run"]
+__all__ = ["CASES", "ONE_OF_EACH", "Case", "Run"]

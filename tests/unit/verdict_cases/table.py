@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from tests.unit.verdict_cases import excused, forged, groups, honest, lost, replicas, told, torn
 from tests.unit.verdict_cases.builder import Case
 
@@ -15,3 +17,17 @@ CASES: tuple[Case, ...] = (
     *torn.CASES,
     *forged.CASES,
 )
+
+
+def _one_of_each(cases: Iterable[Case]) -> Iterator[str]:
+    """Names of the first case of each verdict and kinds, and of those that a run has proven."""
+    seen = set()
+    for case in cases:
+        key = case.verdict, frozenset(case.anomalies)
+        if case.proven or key not in seen:
+            yield case.name
+        seen.add(key)
+
+
+ONE_OF_EACH = frozenset(_one_of_each(CASES))
+"""What `make test` gives to the verifier, which judges one run at a time; Spark judges all cases at once."""

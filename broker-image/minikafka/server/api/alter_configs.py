@@ -129,7 +129,10 @@ async def _passed_on(
         {
             "resource_type": topic.resource_type,
             "resource_name": topic.resource_name,
-            "configs": [{"name": c.name, "value": c.value, "config_operation": _operation(c)} for c in topic.configs],
+            "configs": [
+                {"name": c.name, "value": c.value} | ({} if api is ALTER else {"config_operation": _operation(c)})
+                for c in topic.configs
+            ],
         }
         for topic in topics
     ]

@@ -19,7 +19,9 @@ SPEC = ApiSpec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, unset={"topics.topic_auth
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     names = sorted({t.name for t in request.topics}) or sorted(broker.metadata.image.topics)
     cursor = request.cursor
-    if cursor is not None and (not cursor.topic_name or cursor.partition_index < 0):
+    if cursor is not None and (
+        not cursor.topic_name or cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names)
+    ):
         refused = [{"error_code": ErrorCode.INVALID_REQUEST, "name": name, "partitions": []} for name in names]
         return {"topics": refused, "next_cursor": None}
     left = max(1, request.response_partition_limit)

@@ -1,27 +1,19 @@
-"""``docs/apis.md``: Kafka's APIs, the versions that are served, and why others are not.
-
-``python -m minikafka.server.api.docs --write`` makes it, ``--check`` fails (exit 1) when it is not what it would be.
-"""
+"""``docs/apis.md``: Kafka's APIs, the versions that are served, and why others are not."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from minikafka.protocol.api_keys import FOR_CONTROLLERS, KAFKA_VERSIONS, ApiKey
 from minikafka.server.api import load_handlers, unserved
 from minikafka.server.api.spec import UNSET_EVERYWHERE, ApiSpec
-from minikafka.telemetry.docs import generate
 
-MODULE = "minikafka.server.api.docs"
-
-_INTRODUCTION = f"""\
+_INTRODUCTION = """\
 # Kafka's APIs
 
 For who wonders whether a client, a tool or a setting of one will work: every API of Apache Kafka 4.3,
 the versions that a broker here serves, and why it serves no others. Made from the declarations in
-`broker-image/minikafka/server/api/` by `python -m {MODULE} --write`; do not edit.
+`broker-image/minikafka/server/api/` by `make docs`; do not edit.
 What is different about those that are served: [limits.md](limits.md).
 
 Keys 4 to 7 were removed in Kafka 4.0. *Brokers*: Kafka serves it to controllers and brokers only, and so
@@ -40,9 +32,8 @@ Every other field of every version above is used; a test sees to that.
 """
 
 
-def apis_page(docs: Path) -> str:
-    """The page; it takes nothing from the folder of the pages."""
-    del docs
+def apis_page() -> str:
+    """Make the text of ``docs/apis.md``."""
     specs = {key: spec for key, (spec, _) in load_handlers().items()}
     rows = "\n".join(_row(key, specs.get(key)) for key in ApiKey)
     everywhere = "; ".join(f"`{name}` ({reason})" for name, reason in UNSET_EVERYWHERE.items())
@@ -72,7 +63,3 @@ def _fields(spec: ApiSpec) -> Iterator[str]:
     for whose, listed in (("request", spec.unread), ("response", spec.unset)):
         for name, reason in listed.items():
             yield f"| {spec.name} | `{name}` | {whose} | {reason} |"
-
-
-if __name__ == "__main__":
-    sys.exit(generate({"apis.md": apis_page}, MODULE, sys.argv[1:]))

@@ -82,15 +82,15 @@ def _by_id(broker: Broker, group_id: str, topics: Sequence[Any] | None) -> dict[
             for index in topic.partition_indexes
         ]
         result = broker.groups.fetch(group_id, wanted)
-        by_name = _rows(result.offsets)
         found = [
             (
                 topic.topic_id,
                 [_row(index, NOTHING, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
                 if name is None
-                else by_name.get(name, []),
+                else _topic(name, topic.partition_indexes, result)["partitions"],
             )
             for topic, name in zip(topics, names, strict=True)
+            if result.error is ErrorCode.NONE
         ]
     if result.error:
         found = []

@@ -1,0 +1,138 @@
+"""Large compressed batches over the wire: a thread walks over them, the connection keeps its order, and others are served."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from minikafka.log.log import Log
+from minikafka.log.record_validation import walk_ahead
+from minikafka.metadata.image import PartitionState
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.records import HEADER_BYTES, Codec, Record, build_batch
+from minikafka.server.api import produce
+
+from tests.interop.raw_client import seal_batch
+from tests.unit.wire.client import ALL, PRODUCE, Client, answered
+from tests.unit.wire.stage import Stage
+
+NOW_MS = int(time.time() * 1000)
+ALONE = PartitionState((1,), (1,), 1, leader_epoch=3, partition_epoch=5)
+SIZE = 2 * produce.LARGE_BATCH_BYTES
+NOISE = os.urandom(SIZE)
+LARGE = bytes(build_batch([Record(0, NOW_MS, b"k", NOISE)], codec=Codec.LZ4))
+GARBAGE = seal_batch(NOISE, 1, NOW_MS, attributes=Codec.LZ4)
+
+
+class Walks:
+    """The threads that walk over batches, which may be made to wait."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def __call__(self, view: memoryview, config: Any) -> Any:
+        self.sizes.append(len(view))
+        assert self.may_go_on.wait(60)
+        return walk_ahead(view, config)
+
+
+@pytest.fixture
+def walks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Walks]:
+    walks = Walks()
+    monkeypatch.setattr(produce, "walk_ahead", walks)
+    yield walks
+    walks.may_go_on.set()
+
+
+def send(client: Client, *batches: bytes, acks: int = ALL) -> Any:
+    rows = [{"index": 0, "records": batch} for batch in batches]
+    values = {"acks": acks, "timeout": 60_000, "topic_data": [{"name": "t", "partition_data": rows}]}
+    return client.send(PRODUCE, values)
+
+
+async def results(answer: Any) -> list[tuple[int, int]]:
+    """(error, base offset) of each batch."""
+    rows = (await answered(answer)).responses[0].partition_responses
+    return [(int(row.error_code), row.base_offset) for row in rows]
+
+
+def logged(stage: Stage) -> Log:
+    partition = stage.broker.replicas.get("t", 0)
+    assert partition is not None
+    return partition.log
+
+
+async def test_others_are_served_and_a_connection_keeps_its_order(stage: Stage, walks: Walks) -> None:
+    await stage.start()
+    await stage.partition(ALONE)
+    client, other = await stage.client(), await stage.client()
+    walks.may_go_on.clear()
+    large, small = send(client, LARGE), client.produce(b"behind it")
+    await stage.until(lambda: bool(walks.sizes))
+    assert await results(other.produce(b"of another client")) == [(0, 0)]
+    assert not large.done() and not small.done()
+    walks.may_go_on.set()
+    assert (await results(large), await results(small)) == ([(0, 1)], [(0, 2)])
+    assert await results(send(client, LARGE)) == [(0, 3)], "the connection goes on"
+
+
+async def test_each_batch_of_a_request_is_walked_for_itself(stage: Stage, walks: Walks) -> None:
+    """Two for one partition; what is known of the good one says nothing of the other."""
+    await stage.start()
+    await stage.partition(ALONE)
+    client = await stage.client()
+    refused = (int(ErrorCode.INVALID_RECORD), -1)
+    assert await results(send(client, LARGE, GARBAGE, LARGE)) == [(0, 0), refused, (0, 1)]
+    assert walks.sizes == [len(LARGE), len(GARBAGE), len(LARGE)]
+    assert await results(send(client, GARBAGE, LARGE)) == [refused, (0, 2)]
+    damaged = bytearray(LARGE)
+    damaged[HEADER_BYTES + 1000] ^= 1
+    assert await results(send(client, bytes(damaged))) == [(int(ErrorCode.CORRUPT_MESSAGE), -1)]
+
+
+async def test_what_is_small_or_not_compressed_is_not_handed_to_a_thread(stage: Stage, walks: Walks) -> None:
+    await stage.start()
+    await stage.partition(ALONE)
+    client = await stage.client()
+    assert await results(client.produce(NOISE)) == [(0, 0)]
+    assert await results(send(client, bytes(build_batch([Record(0, NOW_MS, b"k", b"v")], codec=Codec.LZ4)))) == [(0, 1)]
+    assert walks.sizes == []
+
+
+async def test_a_producer_that_waits_for_no_answer_may_leave(stage: Stage, walks: Walks) -> None:
+    """acks=0, and the connection is closed at once: what the broker has read is appended, as Kafka appends it."""
+    await stage.start()
+    await stage.partition(ALONE)
+    log = logged(stage)
+    client, other = await stage.client(), await stage.client()
+    walks.may_go_on.clear()
+    send(client, LARGE, acks=0)
+    await stage.until(lambda: bool(walks.sizes))
+    await client.close()
+    await results(other.produce(b"so that the end of the connection has been seen"))
+    walks.may_go_on.set()
+    await stage.until(lambda: log.log_end_offset == 2)
+
+
+async def test_a_broker_that_ends_meanwhile_appends_nothing(stage: Stage, walks: Walks) -> None:
+    """The files of its logs are closed, and their numbers may be another's by then."""
+    await stage.start()
+    await stage.partition(ALONE)
+    log = logged(stage)
+    client = await stage.client()
+    walks.may_go_on.clear()
+    send(client, LARGE)
+    await stage.until(lambda: bool(walks.sizes))
+    await stage.broker.abort()
+    walks.may_go_on.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (log.log_end_offset, log.failure) == (0, None)
