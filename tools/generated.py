@@ -17,7 +17,7 @@ from minikafka.config.docs import configuration_page
 from minikafka.server.api.docs import apis_page
 from minikafka.telemetry.docs import anomaly_tables, events_page, metrics_page
 from minikafka.telemetry.marked_page import replaced
-from minikafka_analytics.report_schema import schema as report_schema
+from minikafka_analytics.report.schema import schema as report_schema
 from minikafka_chaos.controller import crds as chaos_crds
 from minikafka_chaos.matrix.document import MatrixDocument
 from minikafka_chaos.matrix.report import MatrixReport
