@@ -1,8 +1,8 @@
 """Faults that an experiment makes on purpose: a broker that chaos holds has no trouble of its own.
 
-Who has its turn with a cluster holds the disruption Lease (:mod:`~minikafka_operator.disruption`), and an experiment writes each
-fault into its status before it is made (docs/chaos-on-kubernetes.md). So what a broker that is not ready suffers from is known
-there, and nowhere in its pod.
+Who has its turn with a cluster holds the disruption Lease (:mod:`~minikafka_kube.disruption_lease`), and an experiment writes
+each fault into its status before it is made (docs/chaos-on-kubernetes.md). So what a broker that is not ready suffers from is
+known there, and nowhere in its pod.
 """
 
 from __future__ import annotations
@@ -10,33 +10,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from minikafka_operator.disruption import LeaseHold
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import Object
-from minikafka_operator.observed import Pod
+from minikafka_kube.instants import instant
+from minikafka_kube.kinds import Object
+from minikafka_kube.observed import Pod
 
-PREFIX: Final = "experiment/"
-"""What the identity of an experiment begins with, as the holder of the disruption Lease."""
 COMES_BACK_SECONDS: Final = 90
 """How long a broker whose fault is over may take to be ready again once the kubelet has started it. After that what its pod
 says is told, as of any other broker."""
 _RECOVERED: Final = "Recovered"
-
-
-def identity(experiment: Object) -> str:
-    """How an experiment is called as a holder: its name for people, its uid because a name is no identity."""
-    metadata = experiment["metadata"]
-    return f"{PREFIX}{metadata['name']}/{metadata['uid']}"
-
-
-def is_experiment(hold: LeaseHold) -> bool:
-    """Whether the holder is an experiment."""
-    return hold.holder.startswith(PREFIX)
-
-
-def experiment_name(hold: LeaseHold) -> str:
-    """Its name."""
-    return hold.holder.removeprefix(PREFIX).partition("/")[0]
 
 
 def fault_on(experiment: Object | None, pod: Pod, now: datetime) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from minikafka_operator.api import API_VERSION, GROUP
-from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.kinds import (
+from minikafka_kube.api import API_VERSION, GROUP
+from minikafka_kube.kinds import (
     BUDGET,
     CLUSTER,
     CONFIG_MAP,
@@ -20,7 +19,9 @@ from minikafka_operator.kinds import (
     Kind,
     Object,
 )
-from minikafka_operator.names import CLIENT_PORT, EXTERNAL_PORT, METRICS_PORT, REPLICATION_PORT, Names
+from minikafka_kube.names import CLIENT_PORT, EXTERNAL_PORT, METRICS_PORT, REPLICATION_PORT, Names
+
+from minikafka_operator.api.cluster import ClusterSpec
 
 _METRICS_PEERS: Final[list[dict[str, Any]]] = [
     {"podSelector": {}},

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minikafka.kubernetes.lease import POD_UID
+from minikafka_kube.instants import instant
+from minikafka_kube.kinds import BY_NAME, CLAIM, CONFIG_MAP, LEASE, STATEFUL_SET, Object
+from minikafka_kube.observed import ObservedCluster, annotations_of
+from minikafka_kube.ownership import Standing, claim_conflict, conflict, has_labels
 
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import BY_NAME, CLAIM, CONFIG_MAP, LEASE, STATEFUL_SET, Object
-from minikafka_operator.observed import ObservedCluster, annotations_of
-from minikafka_operator.ownership import Standing, claim_conflict, conflict, has_labels
 from minikafka_operator.pods import claim_sizes
 
 

@@ -10,22 +10,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from minikafka_kube.events import Emit
+from minikafka_kube.freshness import GapReason
+from minikafka_kube.instants import instant
+from minikafka_kube.kinds import BY_NAME, CLUSTER, CONFIG_MAP, OWNED, POD, STATEFUL_SET, Object
+from minikafka_kube.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
+from minikafka_kube.observed import ObservedCluster, deleting
+from minikafka_kube.ownership import Standing
 from pydantic import ValidationError
 
-from minikafka_operator.actions import Action, Apply, ClusterPlan, Create, Delete, Emit, Finalizers, Patch, ReplacePod
+from minikafka_operator.actions import (
+    Action,
+    Apply,
+    ClusterPlan,
+    Create,
+    Delete,
+    Finalizers,
+    Patch,
+    ReplacePod,
+)
 from minikafka_operator.api.cluster import ClusterSpec, StorageType
 from minikafka_operator.conditions import Reason, Type
 from minikafka_operator.deletion import plan_deletion
 from minikafka_operator.difference import differs, digest, sealed
 from minikafka_operator.external import Externals, externals
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import BY_NAME, CLUSTER, CONFIG_MAP, OWNED, POD, STATEFUL_SET, Object
 from minikafka_operator.managed_fields import as_applied
-from minikafka_operator.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
 from minikafka_operator.objects import ResourceBuilder
-from minikafka_operator.observed import ObservedCluster, deleting
 from minikafka_operator.obstacles import in_the_way, of_an_earlier_cluster, overdue_seconds
-from minikafka_operator.ownership import Standing
 from minikafka_operator.pods import account_of, stateful_set
 from minikafka_operator.properties import broker_properties, properties_text, settings_problems
 from minikafka_operator.rollout import (
@@ -325,7 +336,7 @@ def _replace_pods(observed: ObservedCluster, decision: Roll, draft: _Draft) -> N
         pod = replacement.pod
         draft.actions.append(ReplacePod(pod.name, pod.uid, replacement.why, replacement.evict))
         note = f"Replacing {pod.name}: {replacement.why}"
-        draft.events.append(Emit(False, "ReplacingBroker", "ReplacePod", note, pod.name))
+        draft.events.append(Emit("ReplacingBroker", note, action="ReplacePod", related_pod=pod.name))
     if decision.outdated:
         draft.retry(RETRY_SECONDS)
     for pod in observed.brokers.values():
@@ -347,7 +358,7 @@ _TOLD: Final[Mapping[tuple[str, bool], str]] = {
 _QUIET: Final = frozenset(
     {
         Reason.BROKERS_NOT_READY,
-        Reason.CONTROLLER_UNCONFIRMED,
+        GapReason.CONTROLLER_UNCONFIRMED,
         Reason.CREATING,
         Reason.NO_BROKER_READY,
         Reason.ROLLING,
@@ -370,7 +381,7 @@ def _with_status(draft: _Draft, observed: ObservedCluster, made: Mapping[str, An
         changed = (same.get("status"), same.get("reason")) != (condition["status"], condition["reason"])
         if told and changed and condition["reason"] not in _QUIET:
             warning = condition["reason"] not in _NO_WARNING
-            draft.events.append(Emit(warning, condition["reason"], told, condition["message"]))
+            draft.events.append(Emit(condition["reason"], condition["message"], warning, told))
     conditions = {condition["type"]: condition["status"] for condition in made["conditions"]}
     status = None if same_status(made, before) else made
     return ClusterPlan(tuple(draft.actions), status, _once(draft.events), draft.retry_seconds, conditions)

@@ -10,25 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from minikafka_operator.actions import (
-    Action,
-    Apply,
-    ClusterPlan,
-    Create,
-    Delete,
-    Emit,
-    Finalizers,
-    Patch,
-    ReplacePod,
-    TellTopic,
-    WriteDisruptionLease,
-)
-from minikafka_operator.api_server import ApiError, ApiServer
-from minikafka_operator.conditions import Reason
-from minikafka_operator.disruption import hold_of
-from minikafka_operator.experiments import experiment_name, identity, is_experiment
-from minikafka_operator.freshness import Renewals, holding
-from minikafka_operator.kinds import (
+from minikafka_kube.api_server import ApiError, ApiServer
+from minikafka_kube.disruption_lease import experiment_name, hold_of, identity, is_experiment
+from minikafka_kube.events import Emit
+from minikafka_kube.freshness import Renewals, holding
+from minikafka_kube.kinds import (
     BUDGET,
     BY_NAME,
     CLAIM,
@@ -50,11 +36,26 @@ from minikafka_operator.kinds import (
     Kind,
     Object,
 )
-from minikafka_operator.leadership import Alone, Leadership
-from minikafka_operator.names import CLUSTER_LABEL, DATA_VOLUME, EVENTS_VOLUME, Names
+from minikafka_kube.leadership import Alone, Leadership
+from minikafka_kube.loops import ReconcileResult
+from minikafka_kube.names import CLUSTER_LABEL, DATA_VOLUME, EVENTS_VOLUME, Names
+from minikafka_kube.observed import ObservedCluster, Warned, deleting
+from minikafka_kube.ownership import Standing, conflict, standing
+
+from minikafka_operator.actions import (
+    Action,
+    Apply,
+    ClusterPlan,
+    Create,
+    Delete,
+    Finalizers,
+    Patch,
+    ReplacePod,
+    TellTopic,
+    WriteDisruptionLease,
+)
+from minikafka_operator.conditions import Reason
 from minikafka_operator.objects import made_by_brokers
-from minikafka_operator.observed import ObservedCluster, Warned, deleting
-from minikafka_operator.ownership import Standing, conflict, standing
 from minikafka_operator.planner import OperatorSettings, plan
 from minikafka_operator.telemetry import OperatorTelemetry
 from minikafka_operator.topics import without_cluster
@@ -85,17 +86,6 @@ _BY_NAME: Final = (
 _NOTE_MAX: Final = 1024  # events.k8s.io refuses longer notes
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ReconcileResult:
-    """How a look at a cluster ended. ``gone``: there is no such cluster any more."""
-
-    name: str
-    retry_seconds: float | None = None
-    gone: bool = False
-    glance: Callable[[], Awaitable[bool]] | None = None
-    """Asked every few seconds until the next look: whether it is due now. For what is no event."""
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from minikafka_kube.freshness import GapReason, MetadataGap
+from minikafka_kube.names import DATA_VOLUME
+from minikafka_kube.observed import ObservedCluster, PartitionState, Pod, TopicState, deleting
+
 from minikafka_operator.conditions import Reason
-from minikafka_operator.freshness import MetadataGap
-from minikafka_operator.names import DATA_VOLUME
-from minikafka_operator.observed import ObservedCluster, PartitionState, Pod, TopicState, deleting
 
 SETTLE_SECONDS: Final = 5
 """Between a broker's becoming ready and the next roll. Brokers tell the ISR within a second; times are whole seconds."""
@@ -76,7 +77,7 @@ class Roll:
 
     outdated: Mapping[int, str]
     replace: Sequence[Replacement] = ()
-    blocked: Reason | None = None
+    blocked: Reason | GapReason | None = None
     message: str = ""
     retry_seconds: float | None = None
 

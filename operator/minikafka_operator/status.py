@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from minikafka_kube.conditions import Judgement, condition, written
+from minikafka_kube.freshness import Freshness, MetadataGap
+from minikafka_kube.observed import ObservedCluster, PartitionState
+
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.conditions import Judgement, Reason, Type, condition, written
+from minikafka_operator.conditions import Reason, Type
 from minikafka_operator.external import Externals, bootstrap_external, shown
-from minikafka_operator.freshness import Freshness, MetadataGap
-from minikafka_operator.observed import ObservedCluster, PartitionState
 from minikafka_operator.rollout import Roll
 from minikafka_operator.trouble import BrokerTrouble, summary
 

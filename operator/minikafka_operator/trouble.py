@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from minikafka.agent.gate import TOLD as GATE_TOLD
+from minikafka_kube.instants import instant
+from minikafka_kube.kinds import CLAIM, POD, STATEFUL_SET, Object
+from minikafka_kube.names import DATA_VOLUME, EVENTS_VOLUME
+from minikafka_kube.observed import ObservedCluster, Pod
 
 from minikafka_operator.conditions import Reason
 from minikafka_operator.experiments import fault_on
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import CLAIM, POD, STATEFUL_SET, Object
-from minikafka_operator.names import DATA_VOLUME, EVENTS_VOLUME
-from minikafka_operator.observed import ObservedCluster, Pod
 
 _IMAGE_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from minikafka_kube.disruption_lease import given_back, hold_of, taken
+from minikafka_kube.kinds import LEASE
+from minikafka_kube.names import MANAGER
+from minikafka_kube.observed import ObservedCluster
+
 from minikafka_operator.actions import WriteDisruptionLease
 from minikafka_operator.conditions import Reason
-from minikafka_operator.disruption import given_back, hold_of, taken
-from minikafka_operator.kinds import LEASE
-from minikafka_operator.names import MANAGER
-from minikafka_operator.observed import ObservedCluster
 from minikafka_operator.rollout import Roll
 
 HOLD_SECONDS: Final = 600

@@ -30,7 +30,7 @@ from minikafka_chaos.controller.telling import BrokerPods, ObjectStatus
 from minikafka_chaos.grounds.kubernetes_api import Namespace
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.verbs import Verb
-from minikafka_operator.names import Names
+from minikafka_kube.names import Names
 
 from tests.apiserver.charts import check_values, lint, refused, rendered
 from tests.apiserver.conftest import make_namespace

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from minikafka_operator.conditions import condition
-from minikafka_operator.disruption import hold_of
-from minikafka_operator.experiments import experiment_name, identity, is_experiment
-from minikafka_operator.freshness import MetadataGap
-from minikafka_operator.observed import PartitionState
+from minikafka_kube.conditions import condition
+from minikafka_kube.disruption_lease import experiment_name, hold_of, identity, is_experiment
+from minikafka_kube.freshness import MetadataGap
+from minikafka_kube.observed import PartitionState
 from pydantic import ValidationError
 
 from minikafka_chaos.controller.budget import cluster_refusal, story_refusal

@@ -7,13 +7,16 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from minikafka_operator.conditions import Judgement, condition, written
-from minikafka_operator.instants import instant
+from minikafka_kube.conditions import Judgement, condition, written
+from minikafka_kube.events import Emit
+from minikafka_kube.instants import instant
 
 from minikafka_chaos.controller import record, returning
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.reasons import Happening, Reason, Type
-from minikafka_chaos.controller.steps import Emit, ObservedExperiment
+from minikafka_chaos.controller.steps import (
+    ObservedExperiment,
+)
 
 _ANNOTATIONS: Final = "; annotation "
 """Where the condition Complete begins to tell of annotations that do nothing."""

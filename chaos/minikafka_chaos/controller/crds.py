@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from minikafka_operator.api.part import rule
-from minikafka_operator.api.schema import structural
-from minikafka_operator.crds import by_file, column, definition, keep
+from minikafka_kube.api.part import rule
+from minikafka_kube.api.schema import structural
+from minikafka_kube.crds import by_file, column, definition, keep
 
 from minikafka_chaos.controller.api import Experiment, Schedule
 

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from minikafka_operator.conditions import Judgement
-from minikafka_operator.disruption import given_back, hold_of, taken
-from minikafka_operator.instants import instant
-from minikafka_operator.names import Names
-from minikafka_operator.observed import deleting
+from minikafka_kube.conditions import Judgement
+from minikafka_kube.disruption_lease import given_back, hold_of, taken
+from minikafka_kube.events import Emit
+from minikafka_kube.instants import instant
+from minikafka_kube.names import Names
+from minikafka_kube.observed import deleting
 
 from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import Admitted, Postponed, Refusal, admit
@@ -46,7 +47,6 @@ from minikafka_chaos.controller.starting import begun, given_up, happens_to, sti
 from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
-    Emit,
     ObservedExperiment,
     Remove,
     SetFinalizer,

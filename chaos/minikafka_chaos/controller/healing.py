@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from minikafka_operator.conditions import Judgement
-from minikafka_operator.disruption import given_back
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import CLUSTER
-from minikafka_operator.observed import Pod, deleting
+from minikafka_kube.conditions import Judgement
+from minikafka_kube.disruption_lease import given_back
+from minikafka_kube.events import Emit
+from minikafka_kube.instants import instant
+from minikafka_kube.kinds import CLUSTER
+from minikafka_kube.observed import Pod, deleting
 
 from minikafka_chaos.controller import record, returning, topics
 from minikafka_chaos.controller.api import FaultState, Phase
@@ -19,7 +20,6 @@ from minikafka_chaos.controller.jobs import finished
 from minikafka_chaos.controller.kinds import AGENT_CONTAINER, JOB, Object
 from minikafka_chaos.controller.reasons import Happening, Reason, Type
 from minikafka_chaos.controller.steps import (
-    Emit,
     ObservedExperiment,
     Recover,
     Remove,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from minikafka_operator.conditions import Judgement, written
-from minikafka_operator.observed import Pod
+from minikafka_kube.conditions import Judgement, written
+from minikafka_kube.observed import Pod
 
 from minikafka_chaos.controller.api import FAULTS_MAX, FaultState, Phase
 from minikafka_chaos.controller.kinds import FORCE_ANNOTATION
@@ -42,7 +42,7 @@ def whereabouts(pod: dict[str, Any]) -> Whereabouts:
 
 
 def stamp(when: datetime | float) -> str:
-    """A point in time as Kubernetes writes it (`minikafka_operator.instants.instant` reads it); also from unix seconds."""
+    """A point in time as Kubernetes writes it (`minikafka_kube.instants.instant` reads it); also from unix seconds."""
     made = when if isinstance(when, datetime) else datetime.fromtimestamp(when, UTC)
     return made.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from minikafka_operator.conditions import Judgement, condition
-from minikafka_operator.observed import deleting
+from minikafka_kube.conditions import Judgement, condition
+from minikafka_kube.observed import deleting
 
 from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.jobs import (

@@ -12,9 +12,10 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
-from minikafka_operator.conditions import Judgement, written
-from minikafka_operator.instants import instant
-from minikafka_operator.observed import deleting
+from minikafka_kube.conditions import Judgement, written
+from minikafka_kube.events import Emit
+from minikafka_kube.instants import instant
+from minikafka_kube.observed import deleting
 from pydantic import ValidationError
 
 from minikafka_chaos.controller import record
@@ -22,7 +23,10 @@ from minikafka_chaos.controller.api import Phase, ScheduleSpec
 from minikafka_chaos.controller.conditions import message_of
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening, Reason, Type
-from minikafka_chaos.controller.steps import Emit, Remove, Wait
+from minikafka_chaos.controller.steps import (
+    Remove,
+    Wait,
+)
 from minikafka_chaos.scenario.document_lines import explain
 
 BEHIND_MAX: Final = 100

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from minikafka_operator.conditions import Judgement, condition
-from minikafka_operator.instants import instant
+from minikafka_kube.conditions import Judgement, condition
+from minikafka_kube.events import Emit
+from minikafka_kube.instants import instant
 
 from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.conditions import created, message_of, time_allowed, told
@@ -21,7 +22,6 @@ from minikafka_chaos.controller.reasons import Happening, Reason, Type
 from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
-    Emit,
     ObservedExperiment,
     Step,
     Wait,

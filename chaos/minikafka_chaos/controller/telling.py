@@ -16,9 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from minikafka_operator.freshness import newest
-from minikafka_operator.names import Names
-from minikafka_operator.observed import PartitionState, Pod, TopicState
+from minikafka_kube.events import Emit
+from minikafka_kube.freshness import newest
+from minikafka_kube.names import Names
+from minikafka_kube.observed import PartitionState, Pod, TopicState
 from rich.text import Text
 
 from minikafka_chaos.controller import record
@@ -29,7 +30,6 @@ from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, FaultRe
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import event_of
 from minikafka_chaos.controller.record import Whereabouts
-from minikafka_chaos.controller.steps import Emit
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
 from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, ClientListener, KubernetesGround
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refused, connect

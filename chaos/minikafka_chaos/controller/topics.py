@@ -16,8 +16,8 @@ from typing import Any, Final
 from minikafka.kubernetes import topics as shown
 from minikafka.kubernetes.document import Document
 from minikafka.metadata.store import StoreError
-from minikafka_operator.instants import instant
-from minikafka_operator.observed import deleting
+from minikafka_kube.instants import instant
+from minikafka_kube.observed import deleting
 
 from minikafka_chaos.controller.api import TopicFate
 from minikafka_chaos.controller.kinds import Object

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from minikafka_kube.freshness import GapReason
 from minikafka_operator.conditions import MEANINGS, Reason, TopicReason, Type
 from minikafka_operator.telemetry import OperatorTelemetry
 
@@ -17,8 +18,8 @@ def test_conditions(kind: Type) -> None:
     assert f"| {kind.value} | {MEANINGS[kind]} |" in PAGE
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_reasons(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", [*Reason, *GapReason])
+def test_reasons(reason: Reason | GapReason) -> None:
     assert re.search(rf"^\| (\w+, )*{reason.value}(, \w+)* \|", PAGE, re.MULTILINE)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from minikafka_kube.kinds import POD
+from minikafka_kube.names import APPLIED_ANNOTATION, CLUSTER_FINALIZER, RACK_ANNOTATION
 from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Patch, ReplacePod
 from minikafka_operator.conditions import Reason
-from minikafka_operator.kinds import POD
-from minikafka_operator.names import APPLIED_ANNOTATION, CLUSTER_FINALIZER, RACK_ANNOTATION
 
 from .world import NAMES, World, stamp
 

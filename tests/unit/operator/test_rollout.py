@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from minikafka.kubernetes.lease import POD_UID
+from minikafka_kube.freshness import Renewals, Signs
+from minikafka_kube.observed import PartitionState, TopicState
 from minikafka_operator.actions import Apply, Delete, ReplacePod
 from minikafka_operator.conditions import Reason
-from minikafka_operator.freshness import Renewals, Signs
-from minikafka_operator.observed import PartitionState, TopicState
 from minikafka_operator.planner import RETRY_SECONDS
 from minikafka_operator.rollout import cannot_go, highest_used
 

@@ -7,7 +7,7 @@ from minikafka_chaos.controller.kinds import ABORT_ANNOTATION
 from minikafka_chaos.controller.record import stamp
 from minikafka_chaos.scenario.faults import Fault, Handle
 from minikafka_chaos.scenario.verbs import Verb
-from minikafka_operator.kinds import POD
+from minikafka_kube.kinds import POD
 
 from tests.unit.chaos.controller.happenings import KILL, LEADER, make_fault, running
 from tests.unit.chaos.controller.world import NAMES, World

@@ -14,8 +14,8 @@ from minikafka_chaos.controller.jobs import JobSettings, ReportSettings
 from minikafka_chaos.controller.kinds import JOB
 from minikafka_chaos.controller.main import parse
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_operator.api_server import ApiError
-from minikafka_operator.kinds import CLAIM, POD
+from minikafka_kube.api_server import ApiError
+from minikafka_kube.kinds import CLAIM, POD
 
 from tests.unit.chaos.controller.world import NAMESPACE, SCENARIO, Killed, World
 

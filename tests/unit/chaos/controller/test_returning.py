@@ -13,7 +13,7 @@ from minikafka_chaos.controller.record import stamp
 from minikafka_chaos.controller.returning import BACK_SECONDS_MAX, UNNOTICED_SECONDS_MAX
 from minikafka_chaos.scenario.faults import Fault, Handle
 from minikafka_chaos.scenario.verbs import Verb
-from minikafka_operator.kinds import CLUSTER, POD
+from minikafka_kube.kinds import CLUSTER, POD
 
 from tests.unit.chaos.controller.happenings import (
     LEADER,

@@ -18,9 +18,9 @@ from minikafka_chaos.controller.record import stamp
 from minikafka_chaos.controller.schedule_reconciler import ScheduleReconciler
 from minikafka_chaos.controller.schedules import BadSchedule, experiment, spec_of, times
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
-from minikafka_operator.api_server import ApiError
-from minikafka_operator.kinds import Object
-from minikafka_operator.leadership import Alone
+from minikafka_kube.api_server import ApiError
+from minikafka_kube.kinds import Object
+from minikafka_kube.leadership import Alone
 
 from tests.unit.chaos.controller.world import BEGIN, NAMESPACE, SCENARIO, Killed, Server
 

@@ -32,7 +32,7 @@ from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.scenario import SafetySpec, parse_scenario
 from minikafka_chaos.scenario.verbs import Verb
 from minikafka_chaos.verdict.verdict import Outcome, Verdict
-from minikafka_operator.kinds import TOPIC, Object
+from minikafka_kube.kinds import TOPIC, Object
 
 from tests.unit.chaos.controller.world import NAMES, NAMESPACE, World
 from tests.unit.chaos.fake_ground import FakeGround

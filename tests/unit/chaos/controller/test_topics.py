@@ -8,7 +8,7 @@ import pytest
 from minikafka_chaos.controller import topics
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, FORCE_ANNOTATION, JOB
 from minikafka_chaos.controller.ledger import FaultRefused
-from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, POD, TOPIC
+from minikafka_kube.kinds import CLUSTER, CONFIG_MAP, POD, TOPIC
 
 from tests.unit.chaos.controller.world import NAMES, SCENARIO, Killed, World
 

@@ -23,11 +23,11 @@ from minikafka_chaos.controller.ledger import ExperimentChanged, StatusLedger
 from minikafka_chaos.controller.reconciler import ExperimentReconciler
 from minikafka_chaos.controller.record import Whereabouts, stamp
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
-from minikafka_operator.api_server import ApiError
-from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind, Object
-from minikafka_operator.leadership import Alone
-from minikafka_operator.names import Names
-from minikafka_operator.reconciler import ReconcileResult
+from minikafka_kube.api_server import ApiError
+from minikafka_kube.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind, Object
+from minikafka_kube.leadership import Alone
+from minikafka_kube.loops import ReconcileResult
+from minikafka_kube.names import Names
 
 BEGIN = datetime(2026, 11, 22, 9, 0, 0, tzinfo=UTC)
 NAMESPACE = "lab"

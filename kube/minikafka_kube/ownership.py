@@ -23,9 +23,9 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from minikafka_operator.api import GROUP
-from minikafka_operator.kinds import CLUSTER, STATEFUL_SET, Object
-from minikafka_operator.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER, Names
+from minikafka_kube.api import GROUP
+from minikafka_kube.kinds import CLUSTER, STATEFUL_SET, Object
+from minikafka_kube.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER, Names
 
 _SHOWN_MAX = 10
 

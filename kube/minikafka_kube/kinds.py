@@ -1,11 +1,11 @@
-"""The kinds of objects that the operator reads and writes, and where the API server has them."""
+"""Kinds of objects, and where the API server has them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from minikafka_operator.api import API_VERSION
+from minikafka_kube.api import API_VERSION
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""

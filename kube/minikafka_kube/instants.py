@@ -18,3 +18,8 @@ def instant(text: str | None) -> datetime | None:
         return min(datetime.fromisoformat(text.upper()), LATEST) if text else None
     except ValueError:
         return None
+
+
+def time_text(now: datetime) -> str:
+    """A point in time as Kubernetes writes it."""
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
