@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Type(StrEnum):
+class ClusterCondition(StrEnum):
     """The conditions, in the order in which they are written."""
 
     READY = "Ready"
@@ -21,17 +21,17 @@ class Type(StrEnum):
     ACCEPTED = "Accepted"
 
 
-MEANINGS: Final[Mapping[Type, str]] = {
-    Type.READY: "all brokers serve, run what the spec says, and every partition is available",
-    Type.AVAILABLE: "every partition has a leader, and as many in-sync replicas as acks=all needs",
-    Type.REPLICATION_HEALTHY: "every replica is in sync",
-    Type.PROGRESSING: "the operator is on the way to what the spec says",
-    Type.ROLLOUT_BLOCKED: "pods have to be replaced or removed, and that is not safe now",
-    Type.ACCEPTED: "the spec makes sense; while it does not, what was accepted before stays in force",
+MEANINGS: Final[Mapping[ClusterCondition, str]] = {
+    ClusterCondition.READY: "all brokers serve, run what the spec says, and every partition is available",
+    ClusterCondition.AVAILABLE: "every partition has a leader, and as many in-sync replicas as acks=all needs",
+    ClusterCondition.REPLICATION_HEALTHY: "every replica is in sync",
+    ClusterCondition.PROGRESSING: "the operator is on the way to what the spec says",
+    ClusterCondition.ROLLOUT_BLOCKED: "pods have to be replaced or removed, and that is not safe now",
+    ClusterCondition.ACCEPTED: "the spec makes sense; while it does not, what was accepted before stays in force",
 }
 
 
-class Reason(StrEnum):
+class ClusterReason(StrEnum):
     """Why a condition is as it is."""
 
     # Ready

@@ -29,7 +29,7 @@ from minikafka_operator.actions import (
     Delete,
     Finalizers,
 )
-from minikafka_operator.conditions import Reason
+from minikafka_operator.conditions import ClusterReason
 from minikafka_operator.objects import made_by_brokers
 from minikafka_operator.storage import has_no_data
 
@@ -95,9 +95,9 @@ def _drop_data(observed: ObservedCluster, delete_claim: bool) -> list[Action]:
 
 def _farewell(observed: ObservedCluster, delete_claim: bool, late: bool) -> list[Emit]:
     kept = "its claims, topics and metadata were deleted" if delete_claim else "its claims, topics and metadata stay"
-    events = [Emit(Reason.DELETING.value, f"Brokers were stopped; {kept}", action="Delete")]
+    events = [Emit(ClusterReason.DELETING.value, f"Brokers were stopped; {kept}", action="Delete")]
     if late and observed.brokers:
         pods = ", ".join(pod.name for pod in observed.brokers.values())
         note = f"Pods did not end within {STOP_SECONDS_MAX} s: {pods}"
-        events.insert(0, Emit(Reason.DELETING.value, note, warning=True, action="Delete"))
+        events.insert(0, Emit(ClusterReason.DELETING.value, note, warning=True, action="Delete"))
     return events

@@ -30,7 +30,7 @@ from minikafka_operator.actions import (
     ReplacePod,
 )
 from minikafka_operator.api.cluster import ClusterSpec, StorageType
-from minikafka_operator.conditions import Reason, Type
+from minikafka_operator.conditions import ClusterCondition, ClusterReason
 from minikafka_operator.deletion import plan_deletion
 from minikafka_operator.difference import differs, digest, sealed
 from minikafka_operator.external import Externals, externals
@@ -99,7 +99,10 @@ class _Draft:
 
 
 def plan(
-    observed: ObservedCluster, settings: OperatorSettings, refused: tuple[Reason, str] | None = None, held_up: str = ""
+    observed: ObservedCluster,
+    settings: OperatorSettings,
+    refused: tuple[ClusterReason, str] | None = None,
+    held_up: str = "",
 ) -> ClusterPlan:
     """What to do now. ``refused``: what the API server refused when the last plan was carried out; ``held_up``: why it did
     not evict a pod.
@@ -109,7 +112,7 @@ def plan(
     except ValidationError as error:
         if deleting(observed.cluster):
             return plan_deletion(observed, delete_claim=False)
-        problem = Reason.INVALID_SPEC, _explained(error)
+        problem = ClusterReason.INVALID_SPEC, _explained(error)
         return _with_status(_Draft(), observed, rejected_status(observed, problem, observed.freshness))
     if deleting(observed.cluster):
         return plan_deletion(observed, delete_claim=spec.storage.delete_claim)
@@ -154,7 +157,7 @@ def _decide(
     )
     _keep_finalizer(observed, draft)
     _tell_racks(observed, spec, draft)  # also while a change is refused: a pod that is made again waits for it
-    if decided.problem is not None and decided.problem[0] is Reason.INVALID_CONFIG:
+    if decided.problem is not None and decided.problem[0] is ClusterReason.INVALID_CONFIG:
         # Nothing of a spec that brokers would not start with reaches them, and what is there stays as it is.
         return decided
     builder = ResourceBuilder(observed.names, observed.uid, spec)
@@ -176,7 +179,7 @@ def _decide(
     if obstacles:
         # What was made before stays as it is: half of a change is worse than none.
         draft.retry(CONFLICT_RETRY_SECONDS)
-        return replace(decided, problem=(Reason.OBJECT_CONFLICT, "; ".join(obstacles)), roll=Roll({}))
+        return replace(decided, problem=(ClusterReason.OBJECT_CONFLICT, "; ".join(obstacles)), roll=Roll({}))
     rebuilding = without_claims_of_an_earlier_cluster(observed) or without_volumes(observed, spec, replicas)
     if rebuilding:
         draft.actions += rebuilding
@@ -205,12 +208,12 @@ def _present(observed: ObservedCluster) -> int:
     return max([0, *(i + 1 for i in there), *(int(broker["id"]) + 1 for broker in told)])
 
 
-def _problem(observed: ObservedCluster, spec: ClusterSpec) -> tuple[Reason, str] | None:
+def _problem(observed: ObservedCluster, spec: ClusterSpec) -> tuple[ClusterReason, str] | None:
     lines = settings_problems(spec, observed.names)
     if lines:
-        return Reason.INVALID_CONFIG, "; ".join(f"spec.config: {line}" for line in lines)
+        return ClusterReason.INVALID_CONFIG, "; ".join(f"spec.config: {line}" for line in lines)
     if spec.rack is not None and "nodes" in observed.refused:
-        return Reason.RACK_UNKNOWN, f"spec.rack: the operator cannot look at nodes: {observed.refused['nodes']}"
+        return ClusterReason.RACK_UNKNOWN, f"spec.rack: the operator cannot look at nodes: {observed.refused['nodes']}"
     return None
 
 
@@ -301,7 +304,7 @@ def _after(observed: ObservedCluster, put_off: Sequence[Object], decision: Roll)
     going = [stamp for one in put_off if (stamp := instant(one["metadata"].get("deletionTimestamp"))) is not None]
     if going and (observed.now - min(going)).total_seconds() > USUAL_WAIT_SECONDS:
         message = f"{told}: was deleted and does not go; see its finalizers"
-        return Roll(decision.outdated, (), Reason.OBJECT_LEAVING, message, RETRY_SECONDS)
+        return Roll(decision.outdated, (), ClusterReason.OBJECT_LEAVING, message, RETRY_SECONDS)
     return Roll(decision.outdated, (), None, f"{told} is changed first", RETRY_SECONDS)
 
 
@@ -347,28 +350,28 @@ def _replace_pods(observed: ObservedCluster, decision: Roll, draft: _Draft) -> N
 # --- status and events ------------------------------------------------------------------------------------------------
 
 _TOLD: Final[Mapping[tuple[str, bool], str]] = {
-    (Type.READY, True): "Ready",
-    (Type.READY, False): "NotReady",
-    (Type.ACCEPTED, False): "Refused",
-    (Type.ROLLOUT_BLOCKED, True): "Blocked",
-    (Type.AVAILABLE, False): "Unavailable",
+    (ClusterCondition.READY, True): "Ready",
+    (ClusterCondition.READY, False): "NotReady",
+    (ClusterCondition.ACCEPTED, False): "Refused",
+    (ClusterCondition.ROLLOUT_BLOCKED, True): "Blocked",
+    (ClusterCondition.AVAILABLE, False): "Unavailable",
 }
 """Conditions whose coming about is worth an Event, and the action it is filed under."""
 
 _QUIET: Final = frozenset(
     {
-        Reason.BROKERS_NOT_READY,
+        ClusterReason.BROKERS_NOT_READY,
         GapReason.CONTROLLER_UNCONFIRMED,
-        Reason.CREATING,
-        Reason.NO_BROKER_READY,
-        Reason.ROLLING,
-        Reason.BROKER_NOT_READY,
-        Reason.WAITING_FOR_ADDRESS,
+        ClusterReason.CREATING,
+        ClusterReason.NO_BROKER_READY,
+        ClusterReason.ROLLING,
+        ClusterReason.BROKER_NOT_READY,
+        ClusterReason.WAITING_FOR_ADDRESS,
     }
 )
 """Reasons that every start and every roll goes through."""
 
-_NO_WARNING: Final = frozenset({Reason.ALL_BROKERS_READY, Reason.FAULT_INJECTED})
+_NO_WARNING: Final = frozenset({ClusterReason.ALL_BROKERS_READY, ClusterReason.FAULT_INJECTED})
 """Reasons that are worth an Event, and nothing to worry about."""
 
 

@@ -54,7 +54,7 @@ from minikafka_operator.actions import (
     TellTopic,
     WriteDisruptionLease,
 )
-from minikafka_operator.conditions import Reason
+from minikafka_operator.conditions import ClusterReason
 from minikafka_operator.objects import made_by_brokers
 from minikafka_operator.planner import OperatorSettings, plan
 from minikafka_operator.telemetry import OperatorTelemetry
@@ -93,7 +93,7 @@ class Acted:
     """What was done; what was refused, and why; why a pod was not evicted; whether something changed under our hands."""
 
     done: Sequence[Action]
-    refused: tuple[Reason, str] | None = None
+    refused: tuple[ClusterReason, str] | None = None
     held_up: str = ""
     stale: bool = False
 
@@ -328,7 +328,7 @@ class ClusterReconciler:
         claim may not grow, the rest is done all the same.
         """
         done: list[Action] = []
-        refused: tuple[Reason, str] | None = None
+        refused: tuple[ClusterReason, str] | None = None
         for action in actions:
             try:
                 await self._do(observed.names, action)
@@ -348,18 +348,18 @@ class ClusterReconciler:
                 if isinstance(action, Patch) and action.dispensable:
                     logger.info("%s was refused, and is not needed: %s", _title(action), error.message)
                     continue
-                refused = refused or (Reason.OBJECT_REFUSED, f"{_title(action)}: {error.message}")
+                refused = refused or (ClusterReason.OBJECT_REFUSED, f"{_title(action)}: {error.message}")
                 if not isinstance(action, Patch):
                     break
         return Acted(done, refused)
 
-    async def _in_the_way(self, observed: ObservedCluster, action: Create) -> tuple[Reason, str] | None:
+    async def _in_the_way(self, observed: ObservedCluster, action: Create) -> tuple[ClusterReason, str] | None:
         """Whether what is there instead is somebody else's; None when it is not, or gone again."""
         kind, name = action.thing["kind"], action.thing["metadata"]["name"]
         there = await self._server.get(BY_NAME[kind], observed.names.namespace, name)
         if there is None or standing(there, observed.names, observed.uid) is not Standing.FOREIGN:
             return None
-        return Reason.OBJECT_CONFLICT, conflict([f"{kind} {name}"])
+        return ClusterReason.OBJECT_CONFLICT, conflict([f"{kind} {name}"])
 
     async def _do(self, names: Names, action: Action) -> None:
         namespace, cluster = names.namespace, names.cluster

@@ -8,7 +8,7 @@ from typing import Final
 from minikafka_kube.telemetry import Looking
 from prometheus_client import Counter, Gauge
 
-from minikafka_operator.conditions import Type
+from minikafka_operator.conditions import ClusterCondition
 
 _STATUSES: Final = ("True", "False", "Unknown")
 
@@ -37,7 +37,7 @@ class OperatorTelemetry(Looking):
 
     def tell_conditions(self, namespace: str, cluster: str, conditions: Mapping[str, str]) -> None:
         """Export the conditions (type to status) of one cluster."""
-        for kind in Type:
+        for kind in ClusterCondition:
             if kind.value in conditions:
                 for status in _STATUSES:
                     value = 1 if conditions[kind.value] == status else 0
@@ -45,6 +45,6 @@ class OperatorTelemetry(Looking):
 
     def forget(self, namespace: str, name: str) -> None:
         super().forget(namespace, name)
-        for kind in Type:
+        for kind in ClusterCondition:
             for status in _STATUSES:
                 self._drop(self.condition, namespace, name, kind.value, status)

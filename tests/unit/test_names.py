@@ -34,7 +34,6 @@ TWICE = {
     "Part": "what all parts of a document's model have in common; objects and scenarios",
     "PartitionState": "the controller's word on one partition: in the image, and as the operator reads it",
     "Pod": "a broker's pod, as far as the operator or the network agent has to know it",
-    "Reason": "why something is as it is told: conditions of clusters and of experiments, lines in quarantine",
     "ReplicaStatus": "one replica as its own broker tells it: behind the gauges, and read from them",
     "Replication": "how records are replicated: the section of broker settings, and of a MiniKafkaCluster's spec",
     "Script": "single records, sent one step at a time: what a ground has to offer, and the one with real clients",
@@ -43,7 +42,6 @@ TWICE = {
     "TopicSpec": OBJECT,
     "TopicState": "the controller's word on one topic: in the image, and as the operator reads it",
     "TopicStatus": OBJECT,
-    "Type": "the types of conditions: of clusters, and of experiments",
     "UnflushedVolume": OBJECT,
     "Wait": "nothing is to be done until some time",
 }

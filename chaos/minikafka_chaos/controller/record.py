@@ -16,7 +16,7 @@ from minikafka_kube.observed import Pod
 
 from minikafka_chaos.controller.api import FAULTS_MAX, FaultState, Phase
 from minikafka_chaos.controller.kinds import FORCE_ANNOTATION
-from minikafka_chaos.controller.reasons import Reason, Type
+from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason
 from minikafka_chaos.grounds.kubernetes_readiness import broker_container
 
 Status = Mapping[str, Any]
@@ -94,14 +94,14 @@ def healed(status: Status, missing: str = "") -> Judgement:
     """The condition Healed, as it follows from the faults and the phase; ``missing``: the brokers that are not back yet."""
     left = open_faults(status)
     if not left and missing:
-        return Judgement(Type.HEALED, False, Reason.BROKERS_NOT_READY, missing)
+        return Judgement(ChaosCondition.HEALED, False, ChaosReason.BROKERS_NOT_READY, missing)
     if not left:
-        return Judgement(Type.HEALED, True, Reason.NO_FAULTS, "no fault is on")
+        return Judgement(ChaosCondition.HEALED, True, ChaosReason.NO_FAULTS, "no fault is on")
     if status.get("phase") != Phase.HEALING:
-        return Judgement(Type.HEALED, False, Reason.FAULTS_ON, fault_now(left))
+        return Judgement(ChaosCondition.HEALED, False, ChaosReason.FAULTS_ON, fault_now(left))
     if status.get("recoveryFailing"):
-        return Judgement(Type.HEALED, False, Reason.RECOVERY_FAILING, _failing(status))
-    return Judgement(Type.HEALED, False, Reason.HEALING, fault_now(left))
+        return Judgement(ChaosCondition.HEALED, False, ChaosReason.RECOVERY_FAILING, _failing(status))
+    return Judgement(ChaosCondition.HEALED, False, ChaosReason.HEALING, fault_now(left))
 
 
 def _failing(status: Status) -> str:

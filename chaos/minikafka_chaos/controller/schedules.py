@@ -22,7 +22,7 @@ from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import Phase, ScheduleSpec
 from minikafka_chaos.controller.conditions import message_of
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
-from minikafka_chaos.controller.reasons import Happening, Reason, Type
+from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.steps import (
     Remove,
     Wait,
@@ -164,7 +164,7 @@ def decide(o: ObservedSchedule) -> Step:
     try:
         spec = spec_of(o.schedule)
     except BadSchedule as error:
-        status = _told(o, o.status, Judgement(Type.ACCEPTED, False, Reason.INVALID_SPEC, str(error)))
+        status = _told(o, o.status, Judgement(ChaosCondition.ACCEPTED, False, ChaosReason.INVALID_SPEC, str(error)))
         status.pop("nextScheduleTime", None)
         return Wait() if status == o.status else Tell(status, [Emit(Happening.INVALID, str(error), warning=True)])
     if surplus := _surplus(o, spec):
@@ -173,7 +173,9 @@ def decide(o: ObservedSchedule) -> Step:
 
 
 def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
-    accepted = Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, "suspended" if spec.suspend else "it goes by the clock")
+    accepted = Judgement(
+        ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, "suspended" if spec.suspend else "it goes by the clock"
+    )
     begin = instant(o.schedule["metadata"].get("creationTimestamp")) or o.now
     before = o.status
     last = _dealt_with(before, o.now) or begin
@@ -240,7 +242,7 @@ def _doing(experiment: Object) -> str:
     """What an experiment is at, or what it waits for."""
     status = experiment.get("status") or {}
     phase = str(status.get("phase") or "new")
-    says = message_of(status, Type.HEALED if phase == Phase.HEALING else Type.ACCEPTED)
+    says = message_of(status, ChaosCondition.HEALED if phase == Phase.HEALING else ChaosCondition.ACCEPTED)
     return f"{phase}, {says}"[:_DOING_MAX] if says else phase
 
 

@@ -31,7 +31,7 @@ from minikafka_operator.actions import (
     WriteDisruptionLease,
 )
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.conditions import Reason
+from minikafka_operator.conditions import ClusterReason
 from minikafka_operator.planner import OperatorSettings, plan
 
 BEGIN = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -120,7 +120,7 @@ class World:
         made = document.to_config_map(NAMES.metadata, NAMES.labels())
         return {"kind": "ConfigMap", **made, "metadata": {**made["metadata"], "uid": "1"}}
 
-    def plan(self, refused: tuple[Reason, str] | None = None, held_up: str = "") -> ClusterPlan:
+    def plan(self, refused: tuple[ClusterReason, str] | None = None, held_up: str = "") -> ClusterPlan:
         return plan(self.observed(), SETTINGS, refused, held_up)
 
     def condition(self, kind: str) -> tuple[str, str, str]:
