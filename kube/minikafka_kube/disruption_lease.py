@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from minikafka_kube.instants import instant
+from minikafka_kube.instants import instant, micro_time_text
 from minikafka_kube.kinds import LEASE, Object
 from minikafka_kube.names import Names
 
@@ -60,7 +60,7 @@ def taken(lease: Object | None, names: Names, cluster: Object, identity: str, se
     if lease is not None:
         metadata = {key: value for key, value in lease["metadata"].items() if key != "managedFields"}
     metadata |= {"labels": names.labels(), "ownerReferences": [owner]}
-    time = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    time = micro_time_text(now)
     spec = {"holderIdentity": identity, "leaseDurationSeconds": max(1, seconds), "acquireTime": time, "renewTime": time}
     return {"apiVersion": LEASE.api_version, "kind": LEASE.name, "metadata": metadata, "spec": spec}
 

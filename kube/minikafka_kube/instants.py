@@ -20,6 +20,16 @@ def instant(text: str | None) -> datetime | None:
         return None
 
 
-def time_text(now: datetime) -> str:
-    """A point in time as Kubernetes writes it."""
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+def time_text(when: datetime | float) -> str:
+    """A point in time as Kubernetes writes it (``metav1.Time``); also from unix seconds."""
+    return _utc(when).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_time_text(when: datetime) -> str:
+    """The same with microseconds (``metav1.MicroTime``), as Leases and Events have it."""
+    return _utc(when).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _utc(when: datetime | float) -> datetime:
+    made = when if isinstance(when, datetime) else datetime.fromtimestamp(when, UTC)
+    return made.astimezone(UTC)

@@ -19,6 +19,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from minikafka_kube.api_server import TRANSIENT, ApiError, ApiServer
+from minikafka_kube.instants import micro_time_text
 from minikafka_kube.kinds import LEASE, Object
 from minikafka_kube.names import MANAGER
 
@@ -132,7 +133,7 @@ class Leadership:
         return True
 
     def _desired(self, old: Object | None) -> Object:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = micro_time_text(datetime.now(UTC))
         before = (old or {}).get("spec") or {}
         same = before.get("holderIdentity") == self.identity
         metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}

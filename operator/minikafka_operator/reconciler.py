@@ -14,6 +14,7 @@ from minikafka_kube.api_server import ApiError, ApiServer
 from minikafka_kube.disruption_lease import experiment_name, hold_of, identity, is_experiment
 from minikafka_kube.events import Emit
 from minikafka_kube.freshness import Renewals, holding
+from minikafka_kube.instants import micro_time_text
 from minikafka_kube.kinds import (
     BUDGET,
     BY_NAME,
@@ -423,7 +424,7 @@ class ClusterReconciler:
             "apiVersion": EVENT.api_version,
             "kind": EVENT.name,
             "metadata": {"generateName": f"{names.cluster}-", "namespace": names.namespace},
-            "eventTime": self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": micro_time_text(self._now()),
             "reportingController": f"{CLUSTER.api_version.partition('/')[0]}/operator",
             "reportingInstance": self._identity,
             "type": "Warning" if event.warning else "Normal",

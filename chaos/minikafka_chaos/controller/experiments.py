@@ -15,7 +15,7 @@ from typing import Final
 from minikafka_kube.conditions import Judgement
 from minikafka_kube.disruption_lease import given_back, hold_of, taken
 from minikafka_kube.events import Emit
-from minikafka_kube.instants import instant
+from minikafka_kube.instants import instant, time_text
 from minikafka_kube.names import Names
 from minikafka_kube.observed import deleting
 
@@ -190,8 +190,8 @@ def _start(o: ObservedExperiment, cluster: str, settings: JobSettings) -> Step:
         **o.status,
         "phase": Phase.RUNNING.value,
         "cluster": cluster,
-        "startedAt": record.stamp(o.now),
-        "deadline": record.stamp(o.now + time_allowed(o)),
+        "startedAt": time_text(o.now),
+        "deadline": time_text(o.now + time_allowed(o)),
         "job": job_name(o.name),
         "runsClaim": runs_claim(o.experiment, settings) or None,
     }

@@ -9,7 +9,7 @@ from typing import Any, Final
 from minikafka_kube.conditions import Judgement
 from minikafka_kube.disruption_lease import given_back
 from minikafka_kube.events import Emit
-from minikafka_kube.instants import instant
+from minikafka_kube.instants import instant, time_text
 from minikafka_kube.kinds import CLUSTER
 from minikafka_kube.observed import Pod, deleting
 
@@ -41,7 +41,7 @@ def refuse(o: ObservedExperiment, reason: ChaosReason, message: str) -> Step:
     """Nothing was touched, unless a Lease was taken or a cluster made before; then these go first."""
     if o.own_cluster is not None or o.holds_lease:
         return end(o, Phase.REFUSED, reason, message)
-    status = {**o.status, "phase": Phase.REFUSED.value, "endedAt": record.stamp(o.now)}
+    status = {**o.status, "phase": Phase.REFUSED.value, "endedAt": time_text(o.now)}
     accepted = Judgement(ChaosCondition.ACCEPTED, False, reason, message)
     return WriteStatus(told(o, status, accepted), [Emit(reason, message, warning=True)])
 
@@ -179,7 +179,7 @@ def release(o: ObservedExperiment) -> Step:
 def _last_word(o: ObservedExperiment) -> Step:
     ending = o.status.get("ending") or {}
     phase = Phase(ending.get("phase") or Phase.ERROR)
-    status = {**o.status, "phase": phase.value, "endedAt": record.stamp(o.now)}
+    status = {**o.status, "phase": phase.value, "endedAt": time_text(o.now)}
     if phase in (Phase.ABORTED, Phase.ERROR) and status.get("verdict") not in (*JUDGED, phase.value):
         # None was told; or a runner was told to end, which it calls Aborted, whatever it was for.
         status |= {"verdict": phase.value, "summary": str(ending.get("message") or "")}

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from minikafka_kube.conditions import Judgement, written
+from minikafka_kube.instants import time_text
 from minikafka_kube.observed import Pod
 
 from minikafka_chaos.controller.api import FAULTS_MAX, FaultState, Phase
@@ -39,12 +40,6 @@ def whereabouts(pod: dict[str, Any]) -> Whereabouts:
     """Tell where the broker of a pod is, as far as the kubelet says."""
     metadata, container = pod["metadata"], broker_container(pod)
     return Whereabouts(metadata["name"], metadata["uid"], str(container.get("containerID") or ""))
-
-
-def stamp(when: datetime | float) -> str:
-    """A point in time as Kubernetes writes it (`minikafka_kube.instants.instant` reads it); also from unix seconds."""
-    made = when if isinstance(when, datetime) else datetime.fromtimestamp(when, UTC)
-    return made.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def faults_of(status: Status) -> list[dict[str, Any]]:
@@ -122,7 +117,8 @@ def recovery_failing(status: Status, silent: Mapping[str, str], now: datetime) -
     with each try. Without a fault that is on nothing fails."""
     before = {one["pod"]: one for one in status.get("recoveryFailing") or ()}
     kept = [
-        before.get(pod) or {"pod": pod, "since": stamp(now), "why": why[:_DETAIL_MAX]} for pod, why in silent.items()
+        before.get(pod) or {"pod": pod, "since": time_text(now), "why": why[:_DETAIL_MAX]}
+        for pod, why in silent.items()
     ]
     changed = {name: value for name, value in status.items() if name != "recoveryFailing"}
     return {**changed, "recoveryFailing": kept} if kept and open_faults(status) else changed
@@ -160,8 +156,8 @@ def intended(
         "step": step,
         "verb": verb,
         "state": FaultState.INTENDED.value,
-        "expiresAt": stamp(expires),
-        "intendedAt": stamp(now),
+        "expiresAt": time_text(expires),
+        "intendedAt": time_text(now),
     }
     if role:
         common["role"] = role
@@ -183,7 +179,7 @@ def injected(
 
     def change(fault: dict[str, Any]) -> None:
         if fault["state"] == FaultState.INTENDED:
-            fault |= {"state": FaultState.INJECTED.value, "injectedAt": stamp(now)}
+            fault |= {"state": FaultState.INJECTED.value, "injectedAt": time_text(now)}
             at = (where or {}).get(fault.get("broker", -1))
             if at is not None and at.pod_uid != fault.get("podUid"):
                 fault |= {"pod": at.pod, "podUid": at.pod_uid, "containerId": at.container_id}
@@ -203,7 +199,7 @@ def recovered(status: Status, which: Callable[[Fault], bool], how: str, now: dat
         if fault["state"] != FaultState.RECOVERED:
             fault |= {
                 "state": FaultState.RECOVERED.value,
-                "recoveredAt": stamp(now),
+                "recoveredAt": time_text(now),
                 "detail": how[:_DETAIL_MAX],
             }
 

@@ -14,11 +14,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 from minikafka_kube.conditions import Judgement, written
 from minikafka_kube.events import Emit
-from minikafka_kube.instants import instant
+from minikafka_kube.instants import instant, time_text
 from minikafka_kube.observed import deleting
 from pydantic import ValidationError
 
-from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import Phase, ScheduleSpec
 from minikafka_chaos.controller.conditions import message_of
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
@@ -184,17 +183,17 @@ def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
     if len(behind) == BEHIND_MAX:  # away for very long: begin anew from now
         behind = [*behind[:-1], o.now]
     upcoming = next(times(spec, uid, begin, max(last, o.now)))
-    base = _seen(o, {**before, "nextScheduleTime": None if spec.suspend else record.stamp(upcoming)})
+    base = _seen(o, {**before, "nextScheduleTime": None if spec.suspend else time_text(upcoming)})
     thing = experiment(o.schedule, spec, behind[-1]) if behind else {}
     made = any(one["metadata"]["name"] == thing["metadata"]["name"] for one in o.experiments if behind)  # then we died
     if spec.suspend and behind and not made:
-        base["lastSuspendedTime"] = record.stamp(behind[-1])
+        base["lastSuspendedTime"] = time_text(behind[-1])
     if not behind or (spec.suspend and not made):
         status = _told(o, base, accepted)
         return Tell(status) if status != o.status else Wait((upcoming - o.now).total_seconds())
     due, missed = behind[-1], behind[:-1]
     why = "" if made else _why_not(o, spec, due)
-    base["lastScheduleTime"] = record.stamp(due)
+    base["lastScheduleTime"] = time_text(due)
     events: list[Emit] = []
     if missed and not spec.suspend:
         base, event = _missed(base, missed, "the controller was away")
@@ -204,7 +203,7 @@ def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
         events.append(event)
         return Tell(_told(o, base, accepted), events)
     base |= {"made": int(base.get("made") or 0) + 1, "active": thing["metadata"]["name"]}
-    events.append(Emit(Happening.MADE, f"made ChaosExperiment {thing['metadata']['name']} for {record.stamp(due)}"))
+    events.append(Emit(Happening.MADE, f"made ChaosExperiment {thing['metadata']['name']} for {time_text(due)}"))
     status = _told(o, base, accepted)
     return Tell(status, events) if made else Make(thing, due, status, events)
 
@@ -214,7 +213,7 @@ def _dealt_with(status: dict[str, Any], now: datetime) -> datetime | None:
     for name in ("lastScheduleTime", "lastSuspendedTime"):
         told = instant(status.get(name))
         if told is not None and told > now + timedelta(seconds=CLOCK_SECONDS_MAX):
-            status[name] = record.stamp(now)
+            status[name] = time_text(now)
     found = (instant(status.get(name)) for name in ("lastScheduleTime", "lastSuspendedTime"))
     return max((one for one in found if one is not None), default=None)
 
@@ -247,7 +246,7 @@ def _doing(experiment: Object) -> str:
 
 
 def _missed(status: Mapping[str, Any], when: Sequence[datetime], why: str) -> tuple[dict[str, Any], Emit]:
-    last, why = record.stamp(when[-1]), why[:_WHY_MAX]
+    last, why = time_text(when[-1]), why[:_WHY_MAX]
     number = f"{len(when)} times, the last " if len(when) > 1 else ""
     told = {"time": last, "why": why}
     changed = {**status, "missed": int(status.get("missed") or 0) + len(when), "lastMissed": told}
