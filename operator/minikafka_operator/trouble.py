@@ -2,6 +2,10 @@
 
 Kubernetes tells such things in five different places, and some of them change their text with every attempt. Here they
 get one reason and one steady sentence each, for a status must not be written again and again.
+
+A broker that chaos holds has no trouble of its own. Who has its turn with a cluster holds the disruption Lease
+(:mod:`~minikafka_kube.disruption_lease`), and an experiment writes each fault into its status before it is made
+(docs/chaos-on-kubernetes.md). So what such a broker suffers from is known there, and nowhere in its pod.
 """
 
 from __future__ import annotations
@@ -9,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from minikafka.agent.gate import TOLD as GATE_TOLD
 from minikafka_kube.instants import instant
@@ -17,7 +23,6 @@ from minikafka_kube.names import DATA_VOLUME, EVENTS_VOLUME
 from minikafka_kube.observed import ObservedCluster, Pod
 
 from minikafka_operator.conditions import ClusterReason
-from minikafka_operator.experiments import fault_on
 
 _IMAGE_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
@@ -32,6 +37,11 @@ _DISK_FULL = "statuscode: 507"
 
 _WORDS_MAX = 400
 _LAST_LINES = 3
+
+COMES_BACK_SECONDS: Final = 90
+"""How long a broker whose fault is over may take to be ready again once the kubelet has started it. After that what its pod
+says is told, as of any other broker."""
+_RECOVERED: Final = "Recovered"
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,7 @@ def _trouble(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
 
 
 def _meant(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
-    told = fault_on(observed.experiment, pod, observed.now)
+    told = _fault_on(observed.experiment, pod, observed.now)
     return BrokerTrouble(pod.broker_id, ClusterReason.FAULT_INJECTED, f"{pod.name}: {told}") if told else None
 
 
@@ -214,3 +224,48 @@ _ORDER = (
 )
 """The cause before the consequence: a pod is also unschedulable while its claim waits for a missing class. What is meant comes
 last: nobody has to do anything about it."""
+
+
+def _fault_on(experiment: Object | None, pod: Pod, now: datetime) -> str:
+    """What the experiment does, or has just done, to the broker in this pod; empty when it has nothing to do with it.
+
+    The sentence stays as it is for as long as the fault does: it is part of a status.
+    """
+    if experiment is None:
+        return ""
+    name = experiment["metadata"]["name"]
+    faults = [one for one in (experiment.get("status") or {}).get("faults") or () if one.get("podUid") == pod.uid]
+    for fault in reversed(faults):
+        what = f"{fault['verb']} by experiment {name} (step {fault['step']})"
+        if fault["state"] != _RECOVERED:
+            ends = fault.get("expiresAt")
+            return f"{what}, which ends" + (f" at {ends} at the latest" if ends else "")
+        if _comes_back(fault, pod, now):
+            return f"comes back after {what}"
+    if pod.last_words[0] == "Completed":  # nobody else tells a broker to end: it rests while its log is read
+        return f"was shut down while experiment {name} goes on"
+    return ""
+
+
+def _comes_back(fault: dict[str, Any], pod: Pod, now: datetime) -> bool:
+    """Whether the broker has not been ready since the fault was over, and may still take its time, or was not started yet."""
+    over = instant(fault.get("recoveredAt"))
+    if over is None or (pod.ready_since is not None and pod.ready_since > over):
+        return False
+    began = _started_after(pod, over)
+    return began is None or now <= began + timedelta(seconds=COMES_BACK_SECONDS)
+
+
+def _started_after(pod: Pod, over: datetime) -> datetime | None:
+    """When it was started after the fault was over, or that moment; None while the kubelet waits, five minutes at most.
+
+    What has ended once more since then was started, and is no longer waited for on the fault's account.
+    """
+    broker = pod.container
+    ended = instant(((broker.get("lastState") or {}).get("terminated") or {}).get("finishedAt"))
+    if ended is None or ended > over:
+        return over
+    if pod.crashing:
+        return None
+    running = (broker.get("state") or {}).get("running") or {}
+    return max(over, instant(running.get("startedAt")) or over)
