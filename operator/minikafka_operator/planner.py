@@ -51,6 +51,7 @@ from minikafka_operator.rollout import (
     roll,
 )
 from minikafka_operator.rollout import held_up as held
+from minikafka_operator.rollout_lease import holding, yielding
 from minikafka_operator.status import Decided, rejected_status, same_status, status_of
 from minikafka_operator.storage import (
     claims_leaving,
@@ -62,7 +63,6 @@ from minikafka_operator.storage import (
 )
 from minikafka_operator.topics import with_cluster
 from minikafka_operator.trouble import troubles
-from minikafka_operator.turns import holding, yielding
 
 RETRY_SECONDS: Final = 5.0
 """While a cluster is not as it should be, it is looked at again this often: not everything that helps is an event."""

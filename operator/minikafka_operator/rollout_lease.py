@@ -1,4 +1,4 @@
-"""Rolls take turns with chaos: whoever takes brokers away holds the cluster's disruption Lease (``disruption.py``)."""
+"""Rolls take turns with chaos: who takes brokers away holds the Lease of :mod:`~minikafka_kube.disruption_lease`."""
 
 from __future__ import annotations
 
