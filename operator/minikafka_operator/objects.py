@@ -8,14 +8,18 @@ from typing import Any, Final
 from minikafka_kube.api import API_VERSION, GROUP
 from minikafka_kube.kinds import (
     BUDGET,
+    CLAIM,
     CLUSTER,
     CONFIG_MAP,
     LEASE,
     NETWORK_POLICY,
+    POD,
     ROLE,
     ROLE_BINDING,
     SERVICE,
     SERVICE_ACCOUNT,
+    STATEFUL_SET,
+    TOPIC,
     Kind,
     Object,
 )
@@ -28,6 +32,21 @@ _METRICS_PEERS: Final[list[dict[str, Any]]] = [
     {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}},
 ]
 """Who may read metrics when the spec does not say: the cluster's own namespace, and any Prometheus."""
+
+OWNED: Final = (
+    SERVICE_ACCOUNT,
+    ROLE,
+    ROLE_BINDING,
+    CONFIG_MAP,
+    SERVICE,
+    BUDGET,
+    NETWORK_POLICY,
+    STATEFUL_SET,
+)
+"""What the operator makes for a cluster, in the order it is made."""
+
+BY_NAME: Final = {kind.name: kind for kind in (*OWNED, CLUSTER, TOPIC, POD, CLAIM, LEASE)}
+"""What the operator reads and writes in a cluster's namespace, by kind."""
 
 CONFIG_COMPONENT = "config"
 """Tells the settings' ConfigMap from the one in which brokers keep metadata, which changes all the time."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from minikafka_kube.events import Emit
 from minikafka_kube.freshness import GapReason
 from minikafka_kube.instants import instant
-from minikafka_kube.kinds import BY_NAME, CLUSTER, CONFIG_MAP, OWNED, POD, STATEFUL_SET, Object
+from minikafka_kube.kinds import CLUSTER, CONFIG_MAP, POD, STATEFUL_SET, Object
 from minikafka_kube.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
 from minikafka_kube.observed import ObservedCluster, deleting
 from minikafka_kube.ownership import Standing
@@ -35,7 +35,7 @@ from minikafka_operator.deletion import plan_deletion
 from minikafka_operator.difference import differs, digest, sealed
 from minikafka_operator.external import Externals, externals
 from minikafka_operator.managed_fields import as_applied
-from minikafka_operator.objects import ResourceBuilder
+from minikafka_operator.objects import BY_NAME, OWNED, ResourceBuilder
 from minikafka_operator.obstacles import in_the_way, of_an_earlier_cluster, overdue_seconds
 from minikafka_operator.pods import account_of, stateful_set
 from minikafka_operator.properties import broker_properties, properties_text, settings_problems

@@ -17,7 +17,6 @@ from minikafka_kube.freshness import Renewals, holding
 from minikafka_kube.instants import micro_time_text
 from minikafka_kube.kinds import (
     BUDGET,
-    BY_NAME,
     CLAIM,
     CLUSTER,
     CONFIG_MAP,
@@ -41,7 +40,7 @@ from minikafka_kube.leadership import Alone, Leadership
 from minikafka_kube.loops import ReconcileResult
 from minikafka_kube.names import CLUSTER_LABEL, DATA_VOLUME, EVENTS_VOLUME, Names
 from minikafka_kube.observed import ObservedCluster, Warned, deleting
-from minikafka_kube.ownership import Standing, conflict, standing
+from minikafka_kube.ownership import Standing, standing
 
 from minikafka_operator.actions import (
     Action,
@@ -56,7 +55,8 @@ from minikafka_operator.actions import (
     WriteDisruptionLease,
 )
 from minikafka_operator.conditions import ClusterReason
-from minikafka_operator.objects import made_by_brokers
+from minikafka_operator.objects import BY_NAME, made_by_brokers
+from minikafka_operator.obstacles import conflict
 from minikafka_operator.planner import OperatorSettings, plan
 from minikafka_operator.telemetry import OperatorTelemetry
 from minikafka_operator.topics import without_cluster
