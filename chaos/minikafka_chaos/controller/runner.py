@@ -1,4 +1,4 @@
-"""What an experiment's Job does: ``python -m minikafka_chaos.controller.telling NAME``. It tells the story of one experiment.
+"""What an experiment's Job does: ``python -m minikafka_chaos.controller.runner NAME``. It runs the scenario of one experiment.
 
 The scenario comes from the object, the cluster is there, the ledger is the object's status, and the verdict ends up there
 too. Exit codes: 0 there is a verdict, whatever it says; 3 there is none.
@@ -388,7 +388,7 @@ def _result(scenario: Scenario, verdict: Verdict) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 there is a verdict, 2 bad input, 3 there is none."""
-    parser = argparse.ArgumentParser(prog="python -m minikafka_chaos.controller.telling", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m minikafka_chaos.controller.runner", description=__doc__)
     parser.add_argument("name", metavar="NAME", help="the ChaosExperiment, in the namespace of this pod")
     parser.add_argument("--cluster", required=True, metavar="NAME", help="the MiniKafkaCluster")
     parser.add_argument(
@@ -402,7 +402,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runner = os.environ.get("POD_NAME") or f"{given.name}-by-hand"
         return tell(namespace, given.name, given.cluster, given.out, runner, given.network_namespace)
     except (BadScenario, ToolTrouble) as error:
-        print(f"telling {given.name}: {error}", file=sys.stderr)
+        print(f"experiment {given.name}: {error}", file=sys.stderr)
         return 2 if isinstance(error, BadScenario) else 3
 
 
