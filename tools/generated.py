@@ -25,6 +25,7 @@ from minikafka_chaos.scenario import fault_tables, variants
 from minikafka_chaos.scenario.page import page as scenarios_page
 from minikafka_chaos.scenario.scenario import Scenario
 from minikafka_chaos.simulation.docs import bug_table, invariant_table
+from minikafka_kube.crds import as_text
 from minikafka_operator import crds as operator_crds
 from pydantic import BaseModel
 
@@ -72,8 +73,7 @@ def _variant(story: str, suffix: str) -> str:
 
 def _crds(module: Any) -> dict[str, Producer]:
     return {
-        f"crds/{name}": partial(operator_crds.as_text, definition, module.MODELS)
-        for name, definition in module.documents().items()
+        f"crds/{name}": partial(as_text, definition, module.MODELS) for name, definition in module.documents().items()
     }
 
 

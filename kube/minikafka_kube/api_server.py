@@ -1,7 +1,7 @@
-"""The API server, as far as the operator needs it: JSON in, JSON out, over the official client's asyncio dynamic client.
+"""The API server, as far as controllers need it: JSON in, JSON out, over the official client's asyncio dynamic client.
 
 Objects stay JSON, for only there is "what was sent" comparable with "what is there". Resources are taken from
-:mod:`~minikafka_operator.kinds` and not discovered: their paths are fixed, so an operator asks nothing before it works, and
+:mod:`~minikafka_kube.kinds` and not discovered: their paths are fixed, so a controller asks nothing before it works, and
 keeps no cache of the API in a file (docs/proposals/006).
 """
 
@@ -18,9 +18,9 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.dynamic import DynamicClient, Resource
 from kubernetes.aio.dynamic.exceptions import DynamicApiError
 
-from minikafka_operator.kinds import Kind, Object
-from minikafka_operator.names import MANAGER
-from minikafka_operator.telemetry import Looking
+from minikafka_kube.kinds import Kind, Object
+from minikafka_kube.names import MANAGER
+from minikafka_kube.telemetry import Looking
 
 REQUEST_SECONDS_MAX: Final = 30.0
 CONNECTIONS_MAX: Final = 20
@@ -30,7 +30,7 @@ _JSON_PATCH: Final = "application/json-patch+json"
 _SUBRESOURCES: Final = ("status", "eviction")
 
 Login = Callable[[], Awaitable[Configuration]]
-"""Reads the credentials; see :mod:`~minikafka_operator.credentials`."""
+"""Reads the credentials; see :mod:`~minikafka_kube.credentials`."""
 
 
 class ApiError(Exception):

@@ -18,3 +18,18 @@ def instant(text: str | None) -> datetime | None:
         return min(datetime.fromisoformat(text.upper()), LATEST) if text else None
     except ValueError:
         return None
+
+
+def time_text(when: datetime | float) -> str:
+    """A point in time as Kubernetes writes it (``metav1.Time``); also from unix seconds."""
+    return _utc(when).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_time_text(when: datetime) -> str:
+    """The same with microseconds (``metav1.MicroTime``), as Leases and Events have it."""
+    return _utc(when).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _utc(when: datetime | float) -> datetime:
+    made = when if isinstance(when, datetime) else datetime.fromtimestamp(when, UTC)
+    return made.astimezone(UTC)

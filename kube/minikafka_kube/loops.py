@@ -14,12 +14,12 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
-from minikafka_operator.api_server import TRANSIENT, ApiError
-from minikafka_operator.leadership import NotLeadingError
-from minikafka_operator.reconciler import ReconcileResult
-from minikafka_operator.telemetry import Looking
+from minikafka_kube.api_server import TRANSIENT, ApiError
+from minikafka_kube.leadership import NotLeadingError
+from minikafka_kube.telemetry import Looking
 
 RESYNC_SECONDS: Final = 120.0
 """Without any event a cluster is looked at this often, in case one was missed."""
@@ -40,11 +40,24 @@ CONCURRENT_MAX: Final = 10
 STALL_SECONDS_MAX: Final = 600.0
 """A reconciliation that takes longer hangs. It is a handful of requests, each bounded to half a minute."""
 
-Reconcile = Callable[[str, str], Awaitable[ReconcileResult]]
 Glance = Callable[[], Awaitable[bool]]
 Key = tuple[str, str]
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReconcileResult:
+    """How a look at a cluster ended. ``gone``: there is no such cluster any more."""
+
+    name: str
+    retry_seconds: float | None = None
+    gone: bool = False
+    glance: Callable[[], Awaitable[bool]] | None = None
+    """Asked every few seconds until the next look: whether it is due now. For what is no event."""
+
+
+Reconcile = Callable[[str, str], Awaitable[ReconcileResult]]
 
 
 class Loops:

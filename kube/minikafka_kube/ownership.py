@@ -3,7 +3,7 @@
 ==========================================  =========================================================================
 object                                      it is this cluster's when
 ==========================================  =========================================================================
-what the operator makes (``kinds.OWNED``)   it has the operator's labels, and its controller (owner reference with
+what the operator makes                     it has the operator's labels, and its controller (owner reference with
                                             ``controller: true``) is the MiniKafkaCluster of this uid
 pod                                         it has the labels, and its controller is the cluster's StatefulSet
 claim                                       it has the labels and a name that the StatefulSet gives; claims outlive their
@@ -19,15 +19,13 @@ is), so whatever happens between a look and a write, nothing of somebody else's 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from minikafka_operator.api import GROUP
-from minikafka_operator.kinds import CLUSTER, STATEFUL_SET, Object
-from minikafka_operator.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER, Names
-
-_SHOWN_MAX = 10
+from minikafka_kube.api import GROUP
+from minikafka_kube.kinds import CLUSTER, STATEFUL_SET, Object
+from minikafka_kube.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER, Names
 
 
 class Standing(Enum):
@@ -83,27 +81,3 @@ def controller_of(thing: Object) -> Mapping[str, Any]:
         if owner.get("controller"):
             return dict(owner)
     return {}
-
-
-def conflict(names: Sequence[str]) -> str:
-    """The sentence about objects (kind and name) that are in the way."""
-    others = _listed(names)
-    return f"not this cluster's, and left alone: {others}; remove {_them(names)}, or give the cluster another name"
-
-
-def claim_conflict(names: Sequence[str]) -> str:
-    """The same about claims, which a StatefulSet would take for its own by their names alone."""
-    labels = f"{MANAGED_BY_LABEL}={MANAGER} and {CLUSTER_LABEL}"
-    return (
-        f"not this cluster's, and a broker would write to {_them(names)}: PersistentVolumeClaim {_listed(names)}; "
-        f"remove {_them(names)}, or add the labels {labels} to let the broker have {_them(names)}"
-    )
-
-
-def _them(names: Sequence[str]) -> str:
-    return "it" if len(names) == 1 else "them"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
-    return ", ".join(names[:_SHOWN_MAX]) + more

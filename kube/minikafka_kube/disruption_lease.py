@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import LEASE, Object
-from minikafka_operator.names import Names
+from minikafka_kube.instants import instant, micro_time_text
+from minikafka_kube.kinds import LEASE, Object
+from minikafka_kube.names import Names
+
+EXPERIMENT_PREFIX: Final = "experiment/"
+"""What the identity of an experiment begins with, as the holder of the disruption Lease."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def taken(lease: Object | None, names: Names, cluster: Object, identity: str, se
     if lease is not None:
         metadata = {key: value for key, value in lease["metadata"].items() if key != "managedFields"}
     metadata |= {"labels": names.labels(), "ownerReferences": [owner]}
-    time = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    time = micro_time_text(now)
     spec = {"holderIdentity": identity, "leaseDurationSeconds": max(1, seconds), "acquireTime": time, "renewTime": time}
     return {"apiVersion": LEASE.api_version, "kind": LEASE.name, "metadata": metadata, "spec": spec}
 
@@ -67,3 +70,19 @@ def given_back(lease: Object) -> Object:
     metadata = {key: value for key, value in lease["metadata"].items() if key != "managedFields"}
     spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
     return {"apiVersion": LEASE.api_version, "kind": LEASE.name, "metadata": metadata, "spec": spec}
+
+
+def identity(experiment: Object) -> str:
+    """How an experiment is called as a holder: its name for people, its uid because a name is no identity."""
+    metadata = experiment["metadata"]
+    return f"{EXPERIMENT_PREFIX}{metadata['name']}/{metadata['uid']}"
+
+
+def is_experiment(hold: LeaseHold) -> bool:
+    """Whether the holder is an experiment."""
+    return hold.holder.startswith(EXPERIMENT_PREFIX)
+
+
+def experiment_name(hold: LeaseHold) -> str:
+    """Its name."""
+    return hold.holder.removeprefix(EXPERIMENT_PREFIX).partition("/")[0]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
+from minikafka_kube.disruption_lease import hold_of
 from minikafka_operator.actions import ReplacePod, WriteDisruptionLease
-from minikafka_operator.disruption import hold_of
-from minikafka_operator.names import MANAGER
 
-from tests.unit.operator.world import BEGIN, NAMES, World
+from tests.unit.operator.world import NAMES, World
 
 KEY = ("Lease", NAMES.disruption)
 
@@ -90,25 +87,3 @@ def test_a_lease_that_chaos_took_in_between_stops_the_roll(world: World) -> None
         world.step()
         world.wait(1)
     assert holds[0].lease["metadata"]["resourceVersion"] == world.objects[KEY]["metadata"]["resourceVersion"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "held"),
-    [
-        ({}, False),
-        ({"holderIdentity": "x", "leaseDurationSeconds": 60}, False),
-        ({"holderIdentity": "x", "leaseDurationSeconds": 60, "renewTime": "2026-11-21T12:00:00Z"}, True),
-        ({"holderIdentity": "x", "leaseDurationSeconds": 60, "renewTime": "2026-11-21T11:58:59Z"}, False),
-        ({"holderIdentity": MANAGER, "leaseDurationSeconds": 60, "renewTime": "2026-11-21T12:00:00Z"}, False),
-    ],
-)
-def test_who_holds_it(spec: dict[str, object], held: bool) -> None:
-    assert hold_of({"spec": spec}).by_other(MANAGER, BEGIN) is held
-    assert not hold_of({"spec": spec}).by_other(MANAGER, BEGIN + timedelta(seconds=61))
-
-
-@pytest.mark.parametrize("when", ["9999-12-31T23:59:59.999999Z", "0000-01-01T00:00:00.000000Z"])
-def test_a_lease_whose_time_somebody_made_up(when: str) -> None:
-    """The API server takes it; operator and chaos controller could then do nothing more for its cluster. Seen on kind."""
-    spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 60, "renewTime": when}
-    assert hold_of({"spec": spec}).by_other(MANAGER, BEGIN) is when.startswith("9")

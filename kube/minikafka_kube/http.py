@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from minikafka_operator.telemetry import Looking
+from minikafka_kube.telemetry import Looking
 
 Probe = Callable[[], str]
 """What is wrong, in one line; nothing when all is well."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from minikafka_operator.api import GROUP
+from minikafka_kube.api import GROUP
 
 MANAGER: Final = "minikafka-operator"
 """Field manager of every write, and value of the label ``app.kubernetes.io/managed-by``."""
@@ -155,3 +156,17 @@ class Names:
         if component:
             made[COMPONENT_LABEL] = component
         return made
+
+
+def config_annotation(digests: Mapping[int, str]) -> str:
+    """The digests of all brokers' settings in one annotation, for all pods are made from one template."""
+    return ",".join(f"{broker_id}={value}" for broker_id, value in sorted(digests.items()))
+
+
+def config_digest(annotation: str, broker_id: int) -> str:
+    """The digest of one broker's settings in such an annotation; empty when it is not there."""
+    for entry in annotation.split(","):
+        key, _, value = entry.partition("=")
+        if key == str(broker_id):
+            return value
+    return ""

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import aiohttp
 import pytest
-from minikafka_operator.api_server import ApiError, ApiServer
-from minikafka_operator.leadership import Leadership, NotLeadingError
+from minikafka_kube.api_server import ApiError, ApiServer
+from minikafka_kube.leadership import Leadership, NotLeadingError
 
 
 class Server:

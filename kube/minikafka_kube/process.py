@@ -19,14 +19,14 @@ from typing import Final, Self
 
 import kopf
 
-from minikafka_operator.api import API_VERSION
-from minikafka_operator.api_server import TRANSIENT, ApiError, ApiServer
-from minikafka_operator.credentials import configuration
-from minikafka_operator.http import serve
-from minikafka_operator.leadership import Alone, Leadership
-from minikafka_operator.loops import RESYNC_SECONDS, Loops, Reconcile
-from minikafka_operator.names import METRICS_PORT
-from minikafka_operator.telemetry import Looking
+from minikafka_kube.api import API_VERSION
+from minikafka_kube.api_server import TRANSIENT, ApiError, ApiServer
+from minikafka_kube.credentials import configuration
+from minikafka_kube.http import serve
+from minikafka_kube.leadership import Alone, Leadership
+from minikafka_kube.loops import RESYNC_SECONDS, Loops, Reconcile
+from minikafka_kube.names import METRICS_PORT
+from minikafka_kube.telemetry import Looking
 
 OK, BAD_INPUT, FAILED = 0, 2, 3
 START_SECONDS_MAX: Final = 30.0

@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from minikafka.kubernetes.document import Document
 from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR
 from minikafka.metadata.store import StoreError
 
-from minikafka_operator.conditions import Reason
-from minikafka_operator.kinds import Object
+from minikafka_kube.kinds import Object
 
 _SHOWN_MAX = 3
 LIVE_SECONDS_MIN = 4.5
@@ -100,11 +100,19 @@ def holding(lease: Object | None, signs: Signs) -> tuple[str, bool, bool]:
     return str(spec.get("holderIdentity") or ""), signs.recent(duration), signs.dead(duration)
 
 
+class GapReason(StrEnum):
+    """Why what is known of the partitions must not be trusted, as a condition has it."""
+
+    CONTROLLER_AWAY = "ControllerAway"
+    CONTROLLER_UNCONFIRMED = "ControllerUnconfirmed"
+    TOPIC_STATUS_STALE = "TopicStatusStale"
+
+
 @dataclass(frozen=True)
 class MetadataGap:
     """Why what is known of the partitions must not be trusted. ``lasting``: it will not come right by itself at once."""
 
-    reason: Reason
+    reason: GapReason
     message: str
     lasting: bool
 
@@ -121,16 +129,18 @@ def controller_gap(
     duration = float(spec.get("leaseDurationSeconds") or 0)
     holder = spec.get("holderIdentity")
     if lease is None or not holder:
-        return MetadataGap(Reason.CONTROLLER_AWAY, f"no broker is controller: there is no Lease {name}", lasting=True)
+        return MetadataGap(
+            GapReason.CONTROLLER_AWAY, f"no broker is controller: there is no Lease {name}", lasting=True
+        )
     if not controller:
         what = f"no broker is controller: Lease {name} is held by {holder}, which is no pod of this cluster's brokers"
-        return MetadataGap(Reason.CONTROLLER_AWAY, what, lasting=True)
+        return MetadataGap(GapReason.CONTROLLER_AWAY, what, lasting=True)
     if signs.live(duration) if just_now else signs.recent(duration):
         return None
     what = f"Lease {name} was not renewed for {duration:g} s, so what is known of the in-sync replicas may be old"
     if signs.dead(duration):
-        return MetadataGap(Reason.CONTROLLER_AWAY, what, lasting=True)
-    return MetadataGap(Reason.CONTROLLER_UNCONFIRMED, f"waiting to see Lease {name} renewed", lasting=False)
+        return MetadataGap(GapReason.CONTROLLER_AWAY, what, lasting=True)
+    return MetadataGap(GapReason.CONTROLLER_UNCONFIRMED, f"waiting to see Lease {name} renewed", lasting=False)
 
 
 @dataclass(frozen=True)
@@ -164,11 +174,13 @@ def newest(topics: Sequence[Object], metadata: Object | None, name: str) -> Part
     """Statuses of topics, brought up to date with the metadata's journal."""
     shown = {_topic_name(topic): topic["status"] for topic in topics if (topic.get("status") or {}).get("partitions")}
     if metadata is None:
-        return Partitions(shown, MetadataGap(Reason.TOPIC_STATUS_STALE, f"there is no ConfigMap {name}", lasting=True))
+        return Partitions(
+            shown, MetadataGap(GapReason.TOPIC_STATUS_STALE, f"there is no ConfigMap {name}", lasting=True)
+        )
     try:
         document = Document.from_config_map(metadata)
     except StoreError as error:
-        return Partitions(shown, MetadataGap(Reason.TOPIC_STATUS_STALE, str(error), lasting=True))
+        return Partitions(shown, MetadataGap(GapReason.TOPIC_STATUS_STALE, str(error), lasting=True))
     min_isr = _min_isr(document)
     made: dict[str, Mapping[str, Any]] = {}
     behind = []
@@ -185,7 +197,7 @@ def newest(topics: Sequence[Object], metadata: Object | None, name: str) -> Part
         return Partitions(made, None, min_isr)
     more = f" and {len(behind) - _SHOWN_MAX} more" if len(behind) > _SHOWN_MAX else ""
     message = f"older than the brokers' metadata: the status of {', '.join(behind[:_SHOWN_MAX])}{more}"
-    return Partitions(made, MetadataGap(Reason.TOPIC_STATUS_STALE, message, lasting=True), min_isr)
+    return Partitions(made, MetadataGap(GapReason.TOPIC_STATUS_STALE, message, lasting=True), min_isr)
 
 
 def _min_isr(document: Document) -> int | None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_chaos.controller import telling
+from minikafka_chaos.controller import runner
 from minikafka_chaos.controller.kinds import EXPERIMENT
 from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, StatusLedger, Unavailable
 from minikafka_chaos.controller.reasons import Happening
-from minikafka_chaos.controller.telling import (
+from minikafka_chaos.controller.runner import (
     BrokerPods,
     EventReporter,
     ObjectStatus,
@@ -32,7 +32,7 @@ from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.scenario import SafetySpec, parse_scenario
 from minikafka_chaos.scenario.verbs import Verb
 from minikafka_chaos.verdict.verdict import Outcome, Verdict
-from minikafka_operator.kinds import TOPIC, Object
+from minikafka_kube.kinds import TOPIC, Object
 
 from tests.unit.chaos.controller.world import NAMES, NAMESPACE, World
 from tests.unit.chaos.fake_ground import FakeGround
@@ -183,7 +183,7 @@ class TestBrokers:
 def test_no_fault_in_another_cluster_of_that_name(world: World, namespace: Any) -> None:
     """The Lease went with the first one; whose turn it is with the next is not known here."""
     here = world.server.objects["MiniKafkaCluster", "shop"]
-    guard = telling._only_in(namespace, "shop", here["metadata"]["uid"], lambda *_: None)
+    guard = runner._only_in(namespace, "shop", here["metadata"]["uid"], lambda *_: None)
     assert guard(Verb.KILL, [0], []) is None
     here["metadata"]["uid"] = "another"
     refusal = guard(Verb.KILL, [0], [])
@@ -198,7 +198,7 @@ def test_no_fault_in_another_cluster_of_that_name(world: World, namespace: Any) 
 
 def test_no_fault_once_the_owner_has_forbidden_it(world: World, namespace: Any) -> None:
     here = world.server.objects["MiniKafkaCluster", "shop"]
-    guard = telling._only_in(namespace, "shop", here["metadata"]["uid"], lambda *_: None)
+    guard = runner._only_in(namespace, "shop", here["metadata"]["uid"], lambda *_: None)
     here["spec"]["chaos"]["allowed"] = False
     refusal = guard(Verb.KILL, [0], [])
     assert refusal is not None and refusal.why == "cluster shop does not allow chaos any more (spec.chaos.allowed)"
@@ -264,9 +264,9 @@ class TestSharedGround:
                 raise ToolTrouble("an answer was lost")
             return f"id-of-{plan.name}"
 
-        monkeypatch.setattr(telling, "create_new_topic", create)
+        monkeypatch.setattr(runner, "create_new_topic", create)
         monkeypatch.setattr(
-            telling, "wait_for_leaders", lambda _bootstrap, plan, _seconds: said.append(f"{plan.name} led")
+            runner, "wait_for_leaders", lambda _bootstrap, plan, _seconds: said.append(f"{plan.name} led")
         )
         ground.clients.create_topic(TopicPlan("bank"), 1.0)
         for name in ("taken", "lost"):
@@ -313,10 +313,10 @@ class TestAVolumeThatIsFull:
 
     @staticmethod
     def told(world: World, namespace: Any, out: Path, claim: str | None) -> Verdict:
-        place = telling._place({"status": {"runsClaim": claim}}, out.parent)
+        place = runner._place({"status": {"runsClaim": claim}}, out.parent)
         ledger: Any = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate)
         ledger.take()
-        return telling._run(parse(), FakeGround(fail_at="up"), out, place, ledger, Silent())  # type: ignore[arg-type]
+        return runner._run(parse(), FakeGround(fail_at="up"), out, place, ledger, Silent())  # type: ignore[arg-type]
 
     def test_in_the_middle_of_the_story(
         self, world: World, namespace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: str, says: str

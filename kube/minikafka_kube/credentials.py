@@ -1,4 +1,4 @@
-"""Who the operator is to the API server: read by the official client, and handed to kopf too, which watches on its own."""
+"""Who this process is to the API server: read by the official client, and handed to kopf too, which watches on its own."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The kinds of objects that the operator reads and writes, and where the API server has them."""
+"""Kinds of objects, and where the API server has them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from minikafka_operator.api import API_VERSION
+from minikafka_kube.api import API_VERSION
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""
@@ -46,17 +46,3 @@ BUDGET: Final = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY: Final = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 LEASE: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 STORAGE_CLASS: Final = Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False)
-
-OWNED: Final = (
-    SERVICE_ACCOUNT,
-    ROLE,
-    ROLE_BINDING,
-    CONFIG_MAP,
-    SERVICE,
-    BUDGET,
-    NETWORK_POLICY,
-    STATEFUL_SET,
-)
-"""What the operator makes for a cluster, in the order it is made."""
-
-BY_NAME: Final = {kind.name: kind for kind in (*OWNED, CLUSTER, TOPIC, POD, CLAIM, LEASE)}

@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 import aiohttp
 import pytest
-from minikafka_operator import loops as module
-from minikafka_operator.api_server import ApiError
-from minikafka_operator.leadership import NotLeadingError
-from minikafka_operator.loops import Loops
-from minikafka_operator.reconciler import ReconcileResult
-from minikafka_operator.telemetry import OperatorTelemetry
+from minikafka_kube import loops as module
+from minikafka_kube.api_server import ApiError
+from minikafka_kube.leadership import NotLeadingError
+from minikafka_kube.loops import Loops, ReconcileResult
+from minikafka_kube.telemetry import Looking
 
 KEY = ("ns", "demo")
 
@@ -45,13 +44,13 @@ async def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
             await asyncio.sleep(0.001)
 
 
-def value(telemetry: OperatorTelemetry, name: str, **labels: str) -> float | None:
+def value(telemetry: Looking, name: str, **labels: str) -> float | None:
     return telemetry.registry.get_sample_value(name, labels)
 
 
 async def test_an_event_wakes_it() -> None:
     reconcile = Reconcile()
-    loops = Loops(reconcile, OperatorTelemetry())
+    loops = Loops(reconcile, Looking("minikafka_operator", "cluster"))
     loops.seen(*KEY)
     await until(lambda: reconcile.calls == 1)
     loops.wake(*KEY)
@@ -63,7 +62,7 @@ async def test_an_event_wakes_it() -> None:
 
 async def test_it_looks_again_when_asked_to() -> None:
     reconcile = Reconcile(ReconcileResult("changed", 0.01), ReconcileResult("changed", 0.01))
-    loops = Loops(reconcile, OperatorTelemetry())
+    loops = Loops(reconcile, Looking("minikafka_operator", "cluster"))
     loops.seen(*KEY)
     await until(lambda: reconcile.calls == 3)
     await loops.stop()
@@ -71,7 +70,7 @@ async def test_it_looks_again_when_asked_to() -> None:
 
 async def test_it_looks_again_in_any_case() -> None:
     reconcile = Reconcile()
-    loops = Loops(reconcile, OperatorTelemetry(), resync_seconds=0.01)
+    loops = Loops(reconcile, Looking("minikafka_operator", "cluster"), resync_seconds=0.01)
     loops.seen(*KEY)
     await until(lambda: reconcile.calls >= 3)
     await loops.stop()
@@ -83,7 +82,7 @@ async def test_it_looks_again_in_any_case() -> None:
 )
 async def test_errors_do_not_end_it(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKOFF_SECONDS_MAX", 0.01)
-    telemetry = OperatorTelemetry()
+    telemetry = Looking("minikafka_operator", "cluster")
     reconcile = Reconcile(error, error, error)
     loops = Loops(reconcile, telemetry)
     loops.seen(*KEY)
@@ -97,7 +96,7 @@ async def test_errors_do_not_end_it(error: Exception, monkeypatch: pytest.Monkey
 async def test_a_server_that_asks_for_patience_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKOFF_SECONDS_MAX", 0.001)
     reconcile = Reconcile(ApiError(429, "TooManyRequests", "later", retry_after_seconds=0.2))
-    loops = Loops(reconcile, OperatorTelemetry())
+    loops = Loops(reconcile, Looking("minikafka_operator", "cluster"))
     loops.seen(*KEY)
     await until(lambda: reconcile.calls == 1)
     began = asyncio.get_running_loop().time()
@@ -108,7 +107,7 @@ async def test_a_server_that_asks_for_patience_gets_it(monkeypatch: pytest.Monke
 
 
 async def test_who_stands_by_does_nothing_and_who_takes_over_looks_at_everything() -> None:
-    telemetry = OperatorTelemetry()
+    telemetry = Looking("minikafka_operator", "cluster")
     reconcile = Reconcile()
     loops = Loops(reconcile, telemetry)
     loops.lead(False)
@@ -131,7 +130,7 @@ async def test_who_stands_by_does_nothing_and_who_takes_over_looks_at_everything
 
 
 async def test_losing_the_lease_is_no_failure() -> None:
-    telemetry = OperatorTelemetry()
+    telemetry = Looking("minikafka_operator", "cluster")
     reconcile = Reconcile(NotLeadingError("another"))
     loops = Loops(reconcile, telemetry)
     loops.seen(*KEY)
@@ -140,14 +139,14 @@ async def test_losing_the_lease_is_no_failure() -> None:
 
 
 async def test_it_goes_with_its_cluster() -> None:
-    telemetry = OperatorTelemetry()
+    telemetry = Looking("minikafka_operator", "cluster")
     loops = Loops(Reconcile(ReconcileResult("steady", gone=True)), telemetry)
     loops.seen(*KEY)
-    telemetry.tell_conditions(*KEY, {"Ready": "True"})
+    telemetry.last_success.labels(*KEY).set(1)
     assert value(telemetry, "minikafka_operator_clusters") == 1
     await until(lambda: value(telemetry, "minikafka_operator_clusters") == 0)
-    labels = {"namespace": "ns", "cluster": "demo", "type": "Ready", "status": "True"}
-    assert value(telemetry, "minikafka_cluster_condition", **labels) is None
+    labels = {"namespace": "ns", "cluster": "demo"}
+    assert value(telemetry, "minikafka_operator_last_success_timestamp_seconds", **labels) is None
     await loops.stop()
 
 
@@ -156,7 +155,7 @@ async def test_one_that_hangs_is_told() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    loops = Loops(hang, OperatorTelemetry())
+    loops = Loops(hang, Looking("minikafka_operator", "cluster"))
     loops.seen(*KEY)
     assert loops.stalled() == []
     loop = loops._loops[KEY]
@@ -165,15 +164,6 @@ async def test_one_that_hangs_is_told() -> None:
     assert loops.stalled() == [KEY]
     await loops.stop()
     assert loops.stalled() == []
-
-
-def test_conditions_as_metrics() -> None:
-    telemetry = OperatorTelemetry()
-    telemetry.tell_conditions("ns", "demo", {"Ready": "False"})
-    labels = {"namespace": "ns", "cluster": "demo", "type": "Ready"}
-    assert value(telemetry, "minikafka_cluster_condition", **labels, status="False") == 1
-    assert value(telemetry, "minikafka_cluster_condition", **labels, status="True") == 0
-    assert b"minikafka_cluster_condition" in telemetry.page()
 
 
 async def test_a_glance_brings_the_next_look_about(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +177,7 @@ async def test_a_glance_brings_the_next_look_about(monkeypatch: pytest.MonkeyPat
         return answer
 
     reconcile = Reconcile(ReconcileResult("steady", glance=glance))
-    loops = Loops(reconcile, OperatorTelemetry())
+    loops = Loops(reconcile, Looking("minikafka_operator", "cluster"))
     loops.seen(*KEY)
     await until(lambda: reconcile.calls == 2)
     await loops.stop()

@@ -1,4 +1,4 @@
-"""Which of several operators acts: the one that holds a Lease (``coordination.k8s.io``), as in client-go's leader election.
+"""Which of several processes of one program acts: the one that holds a Lease, as in client-go's leader election.
 
 Holding it is not enough: a process that is stopped for a while (SIGSTOP, a paused virtual machine) goes on in the middle of
 what it did, and its Lease may be another's by then. So before each action that cannot be taken back the Lease is read again
@@ -18,9 +18,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import uuid4
 
-from minikafka_operator.api_server import TRANSIENT, ApiError, ApiServer
-from minikafka_operator.kinds import LEASE, Object
-from minikafka_operator.names import MANAGER
+from minikafka_kube.api_server import TRANSIENT, ApiError, ApiServer
+from minikafka_kube.instants import micro_time_text
+from minikafka_kube.kinds import LEASE, Object
+from minikafka_kube.names import MANAGER
 
 LEASE_SECONDS: Final = 15.0
 RENEW_SECONDS_MAX: Final = 10.0
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class NotLeadingError(Exception):
-    """Another operator acts, or may act by now."""
+    """Another process acts, or may act by now."""
 
 
 class Leadership:
@@ -132,7 +133,7 @@ class Leadership:
         return True
 
     def _desired(self, old: Object | None) -> Object:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = micro_time_text(datetime.now(UTC))
         before = (old or {}).get("spec") or {}
         same = before.get("holderIdentity") == self.identity
         metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}

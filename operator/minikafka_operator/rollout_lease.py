@@ -1,16 +1,17 @@
-"""Rolls take turns with chaos: whoever takes brokers away holds the cluster's disruption Lease (``disruption.py``)."""
+"""Rolls take turns with chaos: who takes brokers away holds the Lease of :mod:`~minikafka_kube.disruption_lease`."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Final
 
+from minikafka_kube.disruption_lease import given_back, hold_of, taken
+from minikafka_kube.kinds import LEASE
+from minikafka_kube.names import MANAGER
+from minikafka_kube.observed import ObservedCluster
+
 from minikafka_operator.actions import WriteDisruptionLease
-from minikafka_operator.conditions import Reason
-from minikafka_operator.disruption import given_back, hold_of, taken
-from minikafka_operator.kinds import LEASE
-from minikafka_operator.names import MANAGER
-from minikafka_operator.observed import ObservedCluster
+from minikafka_operator.conditions import ClusterReason
 from minikafka_operator.rollout import Roll
 
 HOLD_SECONDS: Final = 600
@@ -25,11 +26,11 @@ def yielding(observed: ObservedCluster, decision: Roll) -> Roll:
     the other has taken.
     """
     hold = hold_of(observed.find(LEASE, observed.names.disruption))
-    paused = decision.blocked is Reason.ROLLOUT_PAUSED
+    paused = decision.blocked is ClusterReason.ROLLOUT_PAUSED
     if not decision.outdated or paused or not hold.by_other(MANAGER, observed.now):
         return decision
     message = f"{hold.holder} holds Lease {observed.names.disruption}, and takes brokers away on purpose"
-    return Roll(decision.outdated, (), Reason.DISRUPTION_LEASE_HELD, message, LOOK_AGAIN_SECONDS)
+    return Roll(decision.outdated, (), ClusterReason.DISRUPTION_LEASE_HELD, message, LOOK_AGAIN_SECONDS)
 
 
 def holding(observed: ObservedCluster, decision: Roll) -> list[WriteDisruptionLease]:

@@ -1,4 +1,4 @@
-"""What an experiment's Job does: ``python -m minikafka_chaos.controller.telling NAME``. It tells the story of one experiment.
+"""What an experiment's Job does: ``python -m minikafka_chaos.controller.runner NAME``. It runs the scenario of one experiment.
 
 The scenario comes from the object, the cluster is there, the ledger is the object's status, and the verdict ends up there
 too. Exit codes: 0 there is a verdict, whatever it says; 3 there is none.
@@ -16,9 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from minikafka_operator.freshness import newest
-from minikafka_operator.names import Names
-from minikafka_operator.observed import PartitionState, Pod, TopicState
+from minikafka_kube.events import Emit
+from minikafka_kube.freshness import newest
+from minikafka_kube.names import Names
+from minikafka_kube.observed import PartitionState, Pod, TopicState
 from rich.text import Text
 
 from minikafka_chaos.controller import record
@@ -29,7 +30,6 @@ from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, FaultRe
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import event_of
 from minikafka_chaos.controller.record import Whereabouts
-from minikafka_chaos.controller.steps import Emit
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
 from minikafka_chaos.grounds.kubernetes import HOLD_SECONDS, ClientListener, KubernetesGround
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Refused, connect
@@ -388,7 +388,7 @@ def _result(scenario: Scenario, verdict: Verdict) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 there is a verdict, 2 bad input, 3 there is none."""
-    parser = argparse.ArgumentParser(prog="python -m minikafka_chaos.controller.telling", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m minikafka_chaos.controller.runner", description=__doc__)
     parser.add_argument("name", metavar="NAME", help="the ChaosExperiment, in the namespace of this pod")
     parser.add_argument("--cluster", required=True, metavar="NAME", help="the MiniKafkaCluster")
     parser.add_argument(
@@ -402,7 +402,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runner = os.environ.get("POD_NAME") or f"{given.name}-by-hand"
         return tell(namespace, given.name, given.cluster, given.out, runner, given.network_namespace)
     except (BadScenario, ToolTrouble) as error:
-        print(f"telling {given.name}: {error}", file=sys.stderr)
+        print(f"experiment {given.name}: {error}", file=sys.stderr)
         return 2 if isinstance(error, BadScenario) else 3
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from minikafka_operator.api.part import rule, rules
+from minikafka_kube.api.part import rule, rules
 
 _DROPPED = ("title", "$defs", "additionalProperties")
 _INT32 = "int32"

@@ -10,10 +10,10 @@ from typing import Any
 
 from minikafka.kubernetes.lease import POD_UID
 
-from minikafka_operator.freshness import Freshness, MetadataGap, Partitions, Signs, controller_gap, newest
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import CLAIM, LEASE, SERVICE_ACCOUNT, STATEFUL_SET, Kind, Object
-from minikafka_operator.names import (
+from minikafka_kube.freshness import Freshness, MetadataGap, Partitions, Signs, controller_gap, newest
+from minikafka_kube.instants import instant
+from minikafka_kube.kinds import CLAIM, LEASE, SERVICE_ACCOUNT, STATEFUL_SET, Kind, Object
+from minikafka_kube.names import (
     ACCOUNT_ANNOTATION,
     CONFIG_ANNOTATION,
     CONTAINER,
@@ -22,9 +22,9 @@ from minikafka_operator.names import (
     TEMPLATE_ANNOTATION,
     TOPIC_FINALIZER,
     Names,
+    config_digest,
 )
-from minikafka_operator.ownership import Standing, has_labels, is_brokers_claim, is_brokers_pod, standing
-from minikafka_operator.pods import config_digest
+from minikafka_kube.ownership import Standing, has_labels, is_brokers_claim, is_brokers_pod, standing
 
 Key = tuple[str, str]
 """Kind and name of an object in the cluster's namespace."""
@@ -56,7 +56,7 @@ class ObservedCluster:
 
     ``metadata`` is the ConfigMap of the brokers, ``controller_signs`` what was seen of their controller's Lease.
     ``objects`` have the names of what the operator makes, of claims, and of what brokers keep; whose they are is a question
-    of their own (:mod:`~minikafka_operator.ownership`). ``racks`` holds what is known of nodes: the value of
+    of their own (:mod:`~minikafka_kube.ownership`). ``racks`` holds what is known of nodes: the value of
     the rack's label, "" where a node has none. ``experiment`` is the ChaosExperiment that has its turn with the cluster, looked
     at while a broker is not ready. ``refused`` holds what could not be looked at, and why.
     """

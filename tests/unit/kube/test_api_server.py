@@ -11,10 +11,10 @@ import kopf
 import pytest
 from aiohttp import web
 from kubernetes.aio.client import Configuration
-from minikafka_operator.api_server import ApiError, ApiServer
-from minikafka_operator.kinds import CLUSTER, POD, SERVICE, TOPIC
-from minikafka_operator.process import not_ready_to_start
-from minikafka_operator.telemetry import OperatorTelemetry
+from minikafka_kube.api_server import ApiError, ApiServer
+from minikafka_kube.kinds import CLUSTER, POD, SERVICE, TOPIC
+from minikafka_kube.process import not_ready_to_start
+from minikafka_kube.telemetry import Looking
 
 Answer = tuple[int, Any, dict[str, str]]
 NEEDED = frozenset({CLUSTER.plural, TOPIC.plural})
@@ -67,12 +67,12 @@ async def server() -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def telemetry() -> OperatorTelemetry:
-    return OperatorTelemetry()
+async def telemetry() -> Looking:
+    return Looking("minikafka_operator", "cluster")
 
 
 @pytest.fixture
-async def api(server: Server, telemetry: OperatorTelemetry) -> AsyncIterator[ApiServer]:
+async def api(server: Server, telemetry: Looking) -> AsyncIterator[ApiServer]:
     async with ApiServer(server.login, telemetry) as api:
         yield api
 
@@ -89,7 +89,7 @@ async def test_reading(api: ApiServer, server: Server) -> None:
     assert server.asked[2]["query"] == {"labelSelector": "a=b", "fieldSelector": "c=d"}
 
 
-async def test_applying(api: ApiServer, server: Server, telemetry: OperatorTelemetry) -> None:
+async def test_applying(api: ApiServer, server: Server, telemetry: Looking) -> None:
     for _ in range(2):
         server.will(200)
     thing = {"metadata": {"name": "a", "namespace": "ns"}}
@@ -187,7 +187,7 @@ class TestCredentials:
         assert [one["token"] for one in server.asked[-3:]] == ["Bearer token-2"] * 3
 
 
-async def test_no_answer_is_counted(server: Server, telemetry: OperatorTelemetry) -> None:
+async def test_no_answer_is_counted(server: Server, telemetry: Looking) -> None:
     server.url = "http://127.0.0.1:1"
     async with ApiServer(server.login, telemetry) as api:
         with pytest.raises(aiohttp.ClientConnectionError):
@@ -202,7 +202,7 @@ class TestStarting:
     @pytest.fixture(autouse=True)
     def at_once(self, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
         if "waited_for" not in request.node.name:
-            monkeypatch.setattr("minikafka_operator.process.START_SECONDS_MAX", -1.0)
+            monkeypatch.setattr("minikafka_kube.process.START_SECONDS_MAX", -1.0)
 
     async def test_all_is_there(self, api: ApiServer, server: Server) -> None:
         server.will(200, {"resources": [{"name": "minikafkaclusters"}, {"name": "minikafkatopics"}]})
@@ -229,7 +229,7 @@ class TestStarting:
         server.will(200, {"resources": [{"name": "minikafkaclusters"}, {"name": "minikafkatopics"}]})
         assert await not_ready_to_start(api, NEEDED) == ""
 
-    async def test_no_credentials(self, telemetry: OperatorTelemetry) -> None:
+    async def test_no_credentials(self, telemetry: Looking) -> None:
         async def login() -> Configuration:
             raise kopf.LoginError("no credentials")
 
