@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from minikafka.telemetry.stats import BrokerStats
 
 
-class Events(Protocol):
+class ReplicaEvents(Protocol):
     """An event log."""
 
     def emit(self, event: str, *, topic: str | None = None, partition: int | None = None, **fields: Any) -> None: ...
@@ -36,7 +36,7 @@ class ReportContext(Protocol):
     @property
     def stats(self) -> BrokerStats: ...
     @property
-    def events(self) -> Events: ...
+    def events(self) -> ReplicaEvents: ...
 
     def warn(self, line: str) -> None: ...
 
