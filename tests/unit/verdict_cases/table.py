@@ -21,7 +21,7 @@ CASES: tuple[Case, ...] = (
 
 
 def _one_of_each(cases: Iterable[Case]) -> Iterator[str]:
-    """Names of the first case of each verdict and kinds, of those that a run has proven, or that a planted bug is on record for."""
+    """Names of the first case of each verdict and kinds; of those that a run has proven, or that notice a planted bug, too."""
     on_record = "".join(test or "" for found in results.load().values() for test in found.values())
     seen = set()
     for case in cases:
