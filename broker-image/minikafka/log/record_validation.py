@@ -52,7 +52,8 @@ APPEND_TIME_SAID = "a producer must not set the timestamp type to LogAppendTime"
 def walk_ahead(view: memoryview, config: LogConfig) -> RecordsAhead | None:
     """Find what `largest_timestamp` needs of a compressed batch, before the batch is appended and in any thread.
 
-    Returns the error that it has to raise where the batch cannot be decompressed; None where there is no compressed batch.
+    Returns the error that it has to raise where the batch cannot be decompressed; None where there is no compressed batch. What
+    follows the batch does not count: the append ignores it, or refuses it.
     """
     if len(view) < HEADER_BYTES:
         return None
@@ -60,7 +61,7 @@ def walk_ahead(view: memoryview, config: LogConfig) -> RecordsAhead | None:
     if not header.attributes & COMPRESSION_MASK:
         return None
     try:
-        body = _decompressed(view, header.attributes & COMPRESSION_MASK, config)
+        body = _decompressed(view[: header.size], header.attributes & COMPRESSION_MASK, config)
     except LogError as error:
         return error
     return walk_records(body, 0, header.records_count, header.base_timestamp)
