@@ -11,15 +11,18 @@ batch that is not compressed, and answers UNKNOWN_SERVER_ERROR for a compressed 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NoReturn
 
 from minikafka.log.config import LogConfig
 from minikafka.log.errors import InvalidRecord, InvalidTimestamp, LogError, RecordTooLarge, UnsupportedCodec
 from minikafka.protocol.compression import (
     DECOMPRESSED_BYTES_MAX,
+    Codec,
     CorruptCompression,
     DecompressedTooLarge,
     UnsupportedCompression,
+    check_lz4_for_java,
     decompress,
 )
 from minikafka.protocol.record_walk import NOTHING, OFFSETS, walk_records
@@ -28,7 +31,6 @@ from minikafka.protocol.records import (
     HEADER_BYTES,
     LOG_APPEND_TIME_FLAG,
     NO_TIMESTAMP,
-    MalformedRecords,
     parse_records,
     read_header,
 )
@@ -40,13 +42,18 @@ refused with."""
 DECOMPRESSED_RATIO_MAX = 8
 """A batch may hold so many times `max.message.bytes` when decompressed, where that is more than 64 MiB."""
 ERRORS_SHOWN = 3
-"""Kafka's message shows as many; the answer lists them all."""
+"""Kafka's message shows as many; the answer lists more."""
+RECORDS_NAMED = 1000
+"""The records that a topic does not take are looked for, and named, among the first so many. That is done in Python: a megabyte
+of compressed records with wrong timestamps may hold a million, and every other client would wait while they are counted."""
+APPEND_TIME_SAID = "a producer must not set the timestamp type to LogAppendTime"
 
 
 def walk_ahead(view: memoryview, config: LogConfig) -> RecordsAhead | None:
     """Find what `largest_timestamp` needs of a compressed batch, before the batch is appended and in any thread.
 
-    Returns the error that it has to raise where the batch cannot be decompressed; None where there is no compressed batch.
+    Returns the error that it has to raise where the batch cannot be decompressed; None where there is no compressed batch. What
+    follows the batch does not count: the append ignores it, or refuses it.
     """
     if len(view) < HEADER_BYTES:
         return None
@@ -54,7 +61,7 @@ def walk_ahead(view: memoryview, config: LogConfig) -> RecordsAhead | None:
     if not header.attributes & COMPRESSION_MASK:
         return None
     try:
-        body = _decompressed(view, header.attributes & COMPRESSION_MASK, config)
+        body = _decompressed(view[: header.size], header.attributes & COMPRESSION_MASK, config)
     except LogError as error:
         return error
     return walk_records(body, 0, header.records_count, header.base_timestamp)
@@ -81,22 +88,41 @@ def largest_timestamp(
         problem, index, largest, smallest, keyless = walk_records(view, HEADER_BYTES, header[12], header[7])
     if attributes & LOG_APPEND_TIME_FLAG:
         largest = smallest = header[8]  # it stands for the timestamp of every record
+    if problem != NOTHING:
+        _refuse_bytes(problem, index, header[12])
     if (
-        problem
-        or keyless >= 0
+        keyless >= 0
         or largest - now_ms > config.message_timestamp_after_max_ms
         or now_ms - smallest > config.message_timestamp_before_max_ms
         or attributes & LOG_APPEND_TIME_FLAG
     ):
-        if problem != NOTHING:
-            _refuse_bytes(problem, index, header[12])
-        _refuse_records(view, config, now_ms)
+        wrong = _wrong(attributes, largest, smallest, keyless, config, now_ms)
+        if wrong is not None:
+            raise _refused(view, config, now_ms, *wrong)
     return largest
+
+
+def _wrong(
+    attributes: int, largest: int, smallest: int, keyless: int, config: LogConfig, now_ms: int
+) -> tuple[type[LogError], str] | None:
+    """Why this topic does not take all records of a batch: `LogValidator.validateKey` and `validateTimestamp`, for the batch."""
+    if attributes & LOG_APPEND_TIME_FLAG and (config.log_append_time or largest == NO_TIMESTAMP):
+        return InvalidTimestamp, APPEND_TIME_SAID
+    if not config.log_append_time:
+        if largest - now_ms > config.message_timestamp_after_max_ms:
+            return InvalidTimestamp, _too_far(largest, now_ms)
+        if smallest != NO_TIMESTAMP and now_ms - smallest > config.message_timestamp_before_max_ms:
+            return InvalidTimestamp, _too_far(smallest, now_ms)
+    if keyless >= 0 and config.compact:
+        return InvalidRecord, _without_key(keyless)
+    return None
 
 
 def _decompressed(view: memoryview, codec: int, config: LogConfig) -> bytes | bytearray | memoryview:
     bytes_max = max(DECOMPRESSED_BYTES_MAX, config.max_message_bytes * DECOMPRESSED_RATIO_MAX)
     try:
+        if codec == Codec.LZ4:
+            check_lz4_for_java(view[HEADER_BYTES:])
         return decompress(codec, view[HEADER_BYTES:], bytes_max)
     except DecompressedTooLarge as error:
         raise RecordTooLarge(f"the batch is too large: {error}") from error
@@ -108,25 +134,22 @@ def _decompressed(view: memoryview, codec: int, config: LogConfig) -> bytes | by
 
 def _refuse_bytes(problem: int, index: int, count: int) -> NoReturn:
     if problem == OFFSETS:
-        raise _refused(InvalidRecord, [(index, f"the offset delta of record {index} is not {index}")])
+        raise _error(InvalidRecord, [(index, f"the offset delta of record {index} is not {index}")])
     if index == count:
         raise InvalidRecord(f"something follows the last of {count} records")
     raise InvalidRecord(f"record {index} of {count} is no whole record")
 
 
-def _refuse_records(view: memoryview, config: LogConfig, now_ms: int) -> None:
-    """Raise for the records that this topic does not take; return when it takes them all."""
-    try:
-        wrong = list(_record_errors(view, config, now_ms))
-    except MalformedRecords as error:  # what the walk has not found, so never
-        raise InvalidRecord(str(error)) from error
-    if any(kind is InvalidTimestamp for kind, _, _ in wrong):
-        raise _refused(InvalidTimestamp, [(index, message) for _, index, message in wrong])
-    if wrong:
-        raise _refused(InvalidRecord, [(index, message) for _, index, message in wrong])
+def _refused(view: memoryview, config: LogConfig, now_ms: int, kind: type[LogError], why: str) -> LogError:
+    """The error for records that this topic does not take, which names them where they are among the first."""
+    wrong = list(_record_errors(view, config, now_ms))
+    if not wrong:
+        return kind(why)
+    kind = InvalidTimestamp if any(of_record is InvalidTimestamp for of_record, _, _ in wrong) else InvalidRecord
+    return _error(kind, [(index, message) for _, index, message in wrong])
 
 
-def _refused(kind: type[LogError], errors: list[tuple[int, str]]) -> LogError:
+def _error(kind: type[LogError], errors: list[tuple[int, str]]) -> LogError:
     error = kind("; ".join(message for _, message in errors[:ERRORS_SHOWN]))
     error.record_errors = errors
     return error
@@ -135,15 +158,23 @@ def _refused(kind: type[LogError], errors: list[tuple[int, str]]) -> LogError:
 def _record_errors(view: memoryview, config: LogConfig, now_ms: int) -> Iterator[tuple[type[LogError], int, str]]:
     """(error, index within the batch, message), one for each record: `LogValidator.validateKey` and `validateTimestamp`."""
     client_says_append_time = read_header(view).log_append_time
-    for index, record in enumerate(parse_records(view)):
+    for index, record in enumerate(islice(parse_records(view), RECORDS_NAMED)):
         if config.compact and record.key is None:
-            yield InvalidRecord, index, f"record {index} has no key, and the topic is compacted"
+            yield InvalidRecord, index, _without_key(index)
         elif config.log_append_time or record.timestamp == NO_TIMESTAMP:
             if client_says_append_time:
-                yield InvalidTimestamp, index, "a producer must not set the timestamp type to LogAppendTime"
+                yield InvalidTimestamp, index, APPEND_TIME_SAID
         elif not (
             -config.message_timestamp_after_max_ms
             <= now_ms - record.timestamp
             <= config.message_timestamp_before_max_ms
         ):
-            yield InvalidTimestamp, index, f"timestamp {record.timestamp} is too far from the broker's {now_ms}"
+            yield InvalidTimestamp, index, _too_far(record.timestamp, now_ms)
+
+
+def _without_key(index: int) -> str:
+    return f"record {index} has no key, and the topic is compacted"
+
+
+def _too_far(timestamp: int, now_ms: int) -> str:
+    return f"timestamp {timestamp} is too far from the broker's {now_ms}"

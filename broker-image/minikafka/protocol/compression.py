@@ -17,10 +17,16 @@ XERIAL_BLOCK_BYTES = 32 * 1024
 LZ4_FRAME_HEADER = bytes.fromhex("04224d18604082")
 """Magic, independent blocks of at most 64 KiB, no checksums, and the header's own check byte: the frame that Kafka's
 Java client writes. Its reader refuses dependent blocks, the default of other LZ4 libraries."""
+LZ4_FRAME_MAGIC = LZ4_FRAME_HEADER[:4]
+LZ4_FLAGS_MASK, LZ4_FLAGS = 0b11100011, 0b01100000
+"""Of the byte after the magic: version 1, independent blocks, no dictionary, nothing reserved."""
+LZ4_CONTENT_SIZE_FLAG, LZ4_BLOCK_CHECKSUM_FLAG, LZ4_CONTENT_CHECKSUM_FLAG = 0b1000, 0b10000, 0b100
 LZ4_BLOCK_BYTES = 64 * 1024
 LZ4_STORED_FLAG = 0x80000000
 GZIP_WINDOW = 31
 """zlib's window bits for the gzip container."""
+GZIP_MEMBERS_MAX = 100
+"""Producers write one. zlib copies all that follows a member, so a megabyte of empty ones would take seconds."""
 DECOMPRESSED_BYTES_MAX = 1 << 26
 """How much a batch may hold where nothing else is said: twice what a Java producer buffers by default for all its batches."""
 FIRST_BUFFER_BYTES = 1 << 16
@@ -92,7 +98,7 @@ def decompress(
 def _decompress_gzip(data: bytes | bytearray | memoryview, bytes_max: int) -> bytes:
     """Several members may follow each other, as for Java's `GZIPInputStream`."""
     plain = b""
-    while True:
+    for _ in range(GZIP_MEMBERS_MAX):
         stream = zlib.decompressobj(GZIP_WINDOW)
         plain += stream.decompress(data, bytes_max - len(plain) + 1)
         if len(plain) > bytes_max:
@@ -102,6 +108,7 @@ def _decompress_gzip(data: bytes | bytearray | memoryview, bytes_max: int) -> by
         data = stream.unused_data
         if not data:
             return plain
+    raise CorruptCompression(f"more than {GZIP_MEMBERS_MAX} members")
 
 
 def _decompress_frame(algorithm: Any, codec: int, data: bytes | bytearray | memoryview, bytes_max: int) -> memoryview:
@@ -117,6 +124,25 @@ def _decompress_frame(algorithm: Any, codec: int, data: bytes | bytearray | memo
         if size == bytes_max:
             raise DecompressedTooLarge(codec, bytes_max)
         size = min(bytes_max, size * BUFFER_GROWTH)
+
+
+def check_lz4_for_java(data: bytes | bytearray | memoryview) -> None:
+    """Refuse what LZ4's own reader takes, and Kafka's Java one (`Lz4BlockInputStream`) does not.
+
+    That is anything but one frame of independent blocks: no Java consumer would get past it. Raises CorruptCompression.
+    """
+    if len(data) < len(LZ4_FRAME_HEADER) or data[: len(LZ4_FRAME_MAGIC)] != LZ4_FRAME_MAGIC:
+        raise CorruptCompression("lz4: it does not begin with a frame")
+    flags = data[len(LZ4_FRAME_MAGIC)]
+    if flags & LZ4_FLAGS_MASK != LZ4_FLAGS:
+        raise CorruptCompression("lz4: the blocks of the frame are not independent, or it is of no known form")
+    position = len(LZ4_FRAME_HEADER) + (8 if flags & LZ4_CONTENT_SIZE_FLAG else 0)
+    checksum = 4 if flags & LZ4_BLOCK_CHECKSUM_FLAG else 0
+    while size := int.from_bytes(data[position : position + 4], "little") & ~LZ4_STORED_FLAG:
+        position += 4 + size + checksum
+    position += 4 + (4 if flags & LZ4_CONTENT_CHECKSUM_FLAG else 0)
+    if position < len(data):
+        raise CorruptCompression("lz4: something follows the frame")
 
 
 def compress(codec: int, data: bytes) -> bytes:

@@ -146,6 +146,8 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
             position += 16
         else:
             length, position = read_uvarint(frame, position)
+            if length == 0:
+                raise MalformedRequest("a topic without a name")
             key = str(frame[position : position + length - 1], "utf-8")
             position += length - 1
         count, position = read_uvarint(frame, position)
@@ -166,9 +168,9 @@ def _decode_flexible(frame: memoryview, position: int, version: int) -> FetchReq
             position += 16
         else:
             length, position = read_uvarint(frame, position)
-            position += length - 1
+            position += max(length - 1, 0)
         count, position = read_uvarint(frame, position)
-        position = skip_tags(frame, position + 4 * (count - 1))
+        position = skip_tags(frame, position + 4 * max(count - 1, 0))
     length, position = read_uvarint(frame, position)
     request.rack = str(frame[position : position + length - 1], "utf-8") if length > 1 else ""
     position += max(length - 1, 0)
@@ -200,6 +202,8 @@ def _decode_legacy(frame: memoryview, position: int, version: int) -> FetchReque
     topics: list[tuple[TopicKey, list[FetchPartition]]] = []
     for _ in range(topic_count):
         (length,) = _i16(frame, position)
+        if length < 0:  # it would lead back, for ever
+            raise MalformedRequest("a topic without a name")
         name = str(frame[position + 2 : position + 2 + length], "utf-8")
         position += 2 + length
         (count,) = _i32(frame, position)
@@ -225,8 +229,9 @@ def _decode_legacy(frame: memoryview, position: int, version: int) -> FetchReque
         position += 4
         for _ in range(count):
             (length,) = _i16(frame, position)
+            length = max(length, 0)
             (parts,) = _i32(frame, position + 2 + length)
-            position += 6 + length + 4 * parts
+            position += 6 + length + 4 * max(parts, 0)
         (length,) = _i16(frame, position)
         request.rack = str(frame[position + 2 : position + 2 + max(length, 0)], "utf-8")
     return request

@@ -26,6 +26,7 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
+from minikafka.protocol.counts import check_counts
 from minikafka.protocol.wire import MalformedRequest
 
 Entity = Any
@@ -75,7 +76,9 @@ def decode_request(api_key: int, version: int, body: bytes) -> Entity:
     Raises:
         MalformedRequest: the bytes are not such a request.
     """
-    return _decode(request_type(api_key, version), body)
+    entity_type = request_type(api_key, version)
+    check_counts(entity_type, body)
+    return _decode(entity_type, body)
 
 
 def decode_response(api_key: int, version: int, body: bytes) -> Entity:

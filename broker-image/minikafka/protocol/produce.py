@@ -108,6 +108,8 @@ def _decode_flexible(frame: memoryview, position: int) -> ProduceRequest:
     topics: ProduceTopics = []
     for _ in range(topic_count - 1):
         length, position = read_uvarint(frame, position)
+        if length == 0:
+            raise MalformedRequest("a topic without a name")
         name = str(frame[position : position + length - 1], "utf-8")
         position += length - 1
         partition_count, position = read_uvarint(frame, position)
@@ -143,6 +145,8 @@ def _decode_legacy(frame: memoryview, position: int) -> ProduceRequest:
     topics: ProduceTopics = []
     for _ in range(topic_count):
         (length,) = _i16(frame, position)
+        if length < 0:  # it would lead back, for ever
+            raise MalformedRequest("a topic without a name")
         name = str(frame[position + 2 : position + 2 + length], "utf-8")
         position += 2 + length
         (partition_count,) = _i32(frame, position)

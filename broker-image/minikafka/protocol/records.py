@@ -57,6 +57,10 @@ TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
+INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+DECOMPRESSED_STORED_BYTES_MAX = 2**31 - 1
+"""How much a stored batch may hold: its leader has held it against the topic's settings, and no Java client could hold more."""
+
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -192,6 +196,7 @@ def read_varint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
             position += 1
             result |= (byte & 0x7F) << shift
             if byte < 0x80:
+                result &= UINT64_MAX  # the tenth byte may hold more, which Java drops
                 return (result >> 1) ^ -(result & 1), position
             shift += 7
             if shift > 63:
@@ -219,7 +224,7 @@ def parse_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     """
     view = memoryview(batch)
     header = read_header(view)
-    body = bytes(decompress(header.codec, view[HEADER_BYTES : header.size]))
+    body = bytes(decompress(header.codec, view[HEADER_BYTES : header.size], DECOMPRESSED_STORED_BYTES_MAX))
     position = 0
     for _ in range(header.records_count):
         size, position = read_varint(body, position)
@@ -249,6 +254,8 @@ def _parse_record(body: bytes, position: int, end: int, header: BatchHeader) -> 
     if position != end or count < 0:
         raise MalformedRecords("a record does not end where its length says")
     timestamp = header.max_timestamp if header.log_append_time else header.base_timestamp + timestamp_delta
+    if not INT64_MIN <= timestamp <= INT64_MAX:  # Java's addition wraps
+        timestamp = (timestamp - INT64_MIN) % 2**64 + INT64_MIN
     return Record(header.base_offset + offset_delta, timestamp, key, value, headers)
 
 

@@ -174,7 +174,13 @@ class ReplicaManager:
         return append.result
 
     def _append_late(self, append: WaitingAppend) -> None:
-        """Append what has waited for room."""
+        """Append what has waited for room. A timer has brought it here: no round of events ends, and tells who waits for data."""
+        someone_is_told = bool(self._ready)
+        self._append_now(append)
+        if self._ready and not someone_is_told:
+            self._later(0.0, self.flush_ready)
+
+    def _append_now(self, append: WaitingAppend) -> None:
         partition = self.get(append.topic, append.index)
         found, required = PartitionResult(append.index, self._unknown(append.topic, append.index)), -1
         if partition is not None:

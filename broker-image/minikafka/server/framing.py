@@ -56,6 +56,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._out: deque[Any] = deque()
         self._blocked = False
         self._held = False
+        self._closing = False
         self._mute: set[str] = set()
         """Why nothing is read."""
         self.transport: asyncio.Transport | None = None
@@ -97,6 +98,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
+        self._closing = True
         if self.socket is not None:
             if self._blocked and self.loop is not None:
                 self.loop.remove_writer(self.socket.fileno())
@@ -114,27 +116,24 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._hand_on()
 
     def _hand_on(self) -> None:
-        """Give every whole frame to the subclass, up to one at which it holds them."""
+        """Give every whole frame to the subclass, up to one at which it holds them, or closes the connection."""
         read_at, write_at, view = self._read_at, self._write_at, self._view
         while write_at - read_at >= 4:
             size = int.from_bytes(view[read_at : read_at + 4], "big", signed=True)
             if size < 0 or size > self.max_frame_bytes:
                 self.bad_frame(size)
                 self.close()
-                return
+                break
             end = read_at + 4 + size
             if end > write_at:
                 break
             self.frame_received(view[read_at + 4 : end])
-            if self.socket is None:
-                return
             read_at = end
-            if self._held:
-                self._read_at = read_at
-                self.batch_received()
-                return
+            if self._held or self._closing:
+                break
         self._read_at = read_at
-        self._make_room()
+        if not (self._held or self._closing):
+            self._make_room()
         self.batch_received()
 
     def hold_frames(self) -> None:
@@ -145,7 +144,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def release_frames(self) -> None:
         """Hand on the frames that were held, and those to come."""
         self._held = False
-        if self.socket is None:
+        if self._closing:
             return
         self._hand_on()
         if not self._held:
@@ -199,7 +198,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return False
 
     def close(self) -> None:
-        """Close after this event; what was not sent yet is lost."""
+        """Close after this event; what was not sent yet is lost, and frames behind the one that is handled are not handed on."""
+        self._closing = True
         if self.transport is not None:
             self.transport.abort()
 

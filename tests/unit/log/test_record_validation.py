@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import cramjam
+import lz4.frame  # type: ignore[import-untyped]
 import pytest
 from minikafka.log.config import LogConfig
 from minikafka.log.errors import InvalidRecord, InvalidTimestamp, LogError, RecordTooLarge
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.log import Log
-from minikafka.protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
+from minikafka.log.record_validation import RECORDS_NAMED
+from minikafka.protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
 from minikafka.protocol.records import (
     ATTRIBUTES_POSITION,
     HEADER_BYTES,
@@ -23,12 +26,15 @@ from minikafka.protocol.records import (
     iterate_batches,
     read_header,
     set_crc,
+    varint,
 )
 
 from tests.unit.log.build import NOW_MS, open_log
 
 DAY_MS = 24 * 3600 * 1000
 LAST_OFFSET_DELTA_POSITION = 23
+EARLY_LIMIT = LogConfig(message_timestamp_before_max_ms=DAY_MS)
+SKIPPABLE_FRAME = bytes.fromhex("502a4d18") + (1).to_bytes(4, "little") + b"x"
 codecs = pytest.mark.parametrize("codec", Codec, ids=[codec.name for codec in Codec])
 
 
@@ -168,6 +174,97 @@ def test_a_larger_topic_may_hold_more(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_more = [Record(0, NOW_MS, b"k", b"v" * 2500)]
     with pytest.raises(RecordTooLarge, match="more than 2400 bytes"):
         log.append_as_leader(build_batch(refuse_more, codec=Codec.LZ4), 0, NOW_MS)
+
+
+def test_records_are_parsed_only_to_name_the_wrong_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The walk is compiled, the parser is not: each batch without keys took a thousand times longer for it."""
+
+    def never(batch: memoryview) -> None:
+        raise AssertionError("parsed")
+
+    monkeypatch.setattr("minikafka.log.record_validation.parse_records", never)
+    without_keys = build_batch(rows(NOW_MS, key=None))
+    open_log(MemoryFileSystem()).append_as_leader(without_keys, 0, NOW_MS)
+    config = LogConfig(message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=DAY_MS)
+    open_log(MemoryFileSystem(), config).append_as_leader(build_batch(rows(0, NOW_MS + DAY_MS)), 0, NOW_MS)
+
+
+@codecs
+@pytest.mark.parametrize(
+    ("config", "wrong", "kind", "match"),
+    [
+        (LogConfig(), Record(0, NOW_MS + DAY_MS, b"k", None), InvalidTimestamp, f"timestamp {NOW_MS + DAY_MS} is too far"),
+        (EARLY_LIMIT, Record(0, NOW_MS - 2 * DAY_MS, b"k", None), InvalidTimestamp, "is too far"),
+        (LogConfig(cleanup_policy="compact"), Record(0, NOW_MS, None, None), InvalidRecord, "has no key"),
+    ],
+    ids=["later", "earlier", "no key"],
+)  # fmt: skip
+def test_as_many_wrong_records_are_named_as_can_be_while_others_wait(
+    codec: Codec, config: LogConfig, wrong: Record, kind: type[LogError], match: str
+) -> None:
+    """A megabyte may hold a million of them, and the answer would be made for seconds, in Python."""
+    batch = build_batch([wrong._replace(offset=n) for n in range(RECORDS_NAMED + 1)], codec=codec)
+    error = refuse(open_log(MemoryFileSystem(), config), batch, kind, match)
+    assert [index for index, _ in error.record_errors] == list(range(RECORDS_NAMED))
+    late = [*rows(*[NOW_MS] * RECORDS_NAMED), wrong._replace(offset=RECORDS_NAMED)]
+    error = refuse(open_log(MemoryFileSystem(), config), build_batch(late, codec=codec), kind, match)
+    assert not error.record_errors
+
+
+def test_wrong_records_of_a_topic_that_may_hold_more_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first reader of a batch takes the second one does, too."""
+    monkeypatch.setattr("minikafka.protocol.compression.DECOMPRESSED_BYTES_MAX", 1000)
+    monkeypatch.setattr(decompress, "__defaults__", (1000,))
+    batch = build_batch([Record(0, NOW_MS + DAY_MS, b"k", b"v" * 2000)], codec=Codec.LZ4)
+    refuse(open_log(MemoryFileSystem()), batch, InvalidTimestamp, "is too far")
+
+
+@pytest.mark.parametrize(("base", "delta", "timestamp"), [(-(2**63), -(2**63), 0), (2**63 - 1, 2**63 - 1, -2)])
+def test_timestamps_wrap_for_every_reader_as_in_java(base: int, delta: int, timestamp: int) -> None:
+    """A search by time answered with a number that fits into no answer."""
+    log = open_log(MemoryFileSystem())
+    record = b"\0" + varint(delta) + b"\0" + b"\1\1\0"
+    batch = with_body(rows(base), varint(len(record)) + record, Codec.NONE)
+    log.append_as_leader(batch, 0, NOW_MS)
+    (found,) = iterate_batches(log.read(0, 10**8, 1).read())
+    assert [each.timestamp for each in found.records()] == [timestamp]
+
+
+@pytest.mark.parametrize(
+    ("frame", "match"),
+    [
+        (lambda plain: bytes(cramjam.lz4.compress(plain)), "not independent"),
+        (lambda plain: compress(Codec.LZ4, plain[:-1]) + compress(Codec.LZ4, plain[-1:]), "something follows"),
+        (lambda plain: SKIPPABLE_FRAME + compress(Codec.LZ4, plain), "does not begin with a frame"),
+        (lambda plain: b"", "does not begin with a frame"),
+    ],
+    ids=["dependent blocks", "two frames", "skippable frame", "nothing"],
+)
+def test_an_lz4_frame_that_no_java_consumer_gets_past_is_refused(frame: Callable[[bytes], bytes], match: str) -> None:
+    """The Java clients have a reader of their own (`Lz4BlockInputStream`), and so has Kafka when it validates."""
+    plain = bytes(build_batch(rows(NOW_MS, NOW_MS))[HEADER_BYTES:])
+    batch = build_batch(rows(NOW_MS, NOW_MS), codec=Codec.LZ4)[:HEADER_BYTES] + frame(plain)
+    refuse(open_log(MemoryFileSystem()), with_header(batch, 8, ">i", len(batch) - 12), InvalidRecord, match)
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+@pytest.mark.parametrize("size", [False, True])
+def test_an_lz4_frame_of_another_library_is_taken(checksum: bool, size: bool) -> None:
+    """With what Java reads over."""
+    plain = bytes(build_batch(rows(*[NOW_MS] * 100))[HEADER_BYTES:])
+    frame = lz4.frame.compress(
+        plain, block_linked=False, block_checksum=checksum, content_checksum=checksum, store_size=size
+    )
+    batch = build_batch(rows(*[NOW_MS] * 100), codec=Codec.LZ4)[:HEADER_BYTES] + frame
+    log = open_log(MemoryFileSystem())
+    log.append_as_leader(with_header(batch, 8, ">i", len(batch) - 12), 0, NOW_MS)
+    assert stored(log).records_count == 100
+
+
+def test_many_gzip_members_are_refused() -> None:
+    """zlib copies all that follows a member: a megabyte of empty ones took seconds."""
+    batch = build_batch(rows(NOW_MS), codec=Codec.GZIP)[:HEADER_BYTES] + compress(Codec.GZIP, b"") * 200
+    refuse(open_log(MemoryFileSystem()), with_header(batch, 8, ">i", len(batch) - 12), InvalidRecord, "members")
 
 
 def test_what_is_right_keeps_its_crc() -> None:

@@ -5,6 +5,7 @@ All versions, both directions (docs/proposals/001-protocol-library.md). kio's by
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,8 @@ TOPIC_ID = UUID("00000000-0000-4000-8000-0000000000a1")
 RECORDS = bytes(range(256)) * 3  # opaque to the codecs
 PRODUCE_VERSIONS = range(produce.MIN_SUPPORTED, produce.MAX_SUPPORTED + 1)
 FETCH_VERSIONS = range(fetch.MIN_SUPPORTED, fetch.MAX_SUPPORTED + 1)
+NAMED_BY_ID_VERSION, SESSIONS_VERSION = 13, 7
+"""Of Fetch: the first in which topics have ids for names (KIP-516), and sessions (KIP-227)."""
 TAGS = b"\0"
 """The empty tagged fields at the end of a flexible request's header, which the decoders skip."""
 
@@ -309,3 +312,34 @@ def test_a_follower_reads_what_kio_writes(
     ]
     assert [bytes(d.records) for d in found] == [RECORDS, b""]
     assert [d.diverging for d in found] == [diverging, diverging]
+
+
+# -- lengths that lead back ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_a_topic_of_a_produce_has_a_name(version: int) -> None:
+    """A negative length led back to bytes that had been read, and 34 bytes kept a broker busy for ever."""
+    nameless = struct.pack(">h", -16)
+    body = struct.pack(">h4shii", 4, bytes(4), -6, 0, 2**31 - 1) + nameless
+    if messages.is_flexible(PRODUCE, version):
+        body = b"\0" + struct.pack(">hi", -1, 0) + b"\x02\0\0\0\0"
+    with pytest.raises(MalformedRequest, match="a topic without a name"):
+        produce.decode_produce(framed(PRODUCE, version, body), 0, version)
+
+
+@pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version < NAMED_BY_ID_VERSION])
+def test_a_topic_of_a_fetch_has_a_name(version: int) -> None:
+    head = bytes(17 if version < SESSIONS_VERSION else 25)
+    body = head + struct.pack(">ih", 2**31 - 1, -6)
+    if messages.is_flexible(FETCH, version):
+        body = head + b"\x02\0\0\0\0"
+    with pytest.raises(MalformedRequest, match="a topic without a name"):
+        fetch.decode_fetch(framed(FETCH, version, body), 0, version)
+
+
+def test_forgotten_topics_without_names_lead_nowhere() -> None:
+    back_to_itself, back_to_that = -6, -18
+    body = bytes(21) + struct.pack(">hhiih", back_to_itself, 0, 0, 100_000, back_to_that)
+    with pytest.raises(MalformedRequest):
+        fetch.decode_fetch(memoryview(body), 0, 11)

@@ -21,7 +21,7 @@ from minikafka.replication.replicas import SWEEP_SECONDS
 from tests.unit.log.build import batch
 from tests.unit.log.managed import ID_A, A, open_manager
 from tests.unit.replication.cluster import NOW_MS, AllAlive
-from tests.unit.replication.test_replicas import EPOCH, TOPIC_ID, Lab
+from tests.unit.replication.test_replicas import EPOCH, MINUTE_MS, TOPIC_ID, Lab
 
 PAGES = 16
 LIMIT = PAGES * PAGE_BYTES
@@ -123,6 +123,18 @@ def test_ten_times_the_limit_is_taken_in_order(scene: Scene) -> None:
         scene.flush()
         scene.later(SWEEP_SECONDS)
     assert answers == [[[(OK, offset)]] for offset in range(len(answers))]
+
+
+def test_who_waits_for_data_is_told_of_an_append_that_has_waited(scene: Scene) -> None:
+    """A follower would fetch it half a second later, and acks=all wait as long, for each such append."""
+    waiting = scene.fill()
+    scene.replicas.flush_ready()
+    came, parked = scene.fetch(scene.partitions[0].log.log_end_offset, wait_ms=MINUTE_MS)
+    assert parked is not None
+    scene.flush()
+    assert waiting
+    scene.later(0.0)
+    assert [part.size for part in came] == [len(LARGE)]
 
 
 def test_what_waits_longer_than_its_time_out_is_not_appended(scene: Scene) -> None:

@@ -18,7 +18,8 @@ from minikafka.protocol.records import HEADER_BYTES, Codec, Record, build_batch
 from minikafka.server.api import produce
 
 from tests.interop.raw_client import seal_batch
-from tests.unit.wire.client import ALL, PRODUCE, Client, answered
+from tests.unit.wire.client import ALL, PRODUCE, Client, answered, fetched
+from tests.unit.wire.peer import TOPIC_ID
 from tests.unit.wire.stage import Stage
 
 NOW_MS = int(time.time() * 1000)
@@ -119,6 +120,35 @@ async def test_a_producer_that_waits_for_no_answer_may_leave(stage: Stage, walks
     await results(other.produce(b"so that the end of the connection has been seen"))
     walks.may_go_on.set()
     await stage.until(lambda: log.log_end_offset == 2)
+
+
+async def test_who_waits_for_data_is_told_of_what_came_of_a_client_that_has_left(stage: Stage, walks: Walks) -> None:
+    """The follower of a quiet topic would have waited for its next fetch."""
+    await stage.start()
+    await stage.partition(ALONE)
+    client, consumer = await stage.client(), await stage.client()
+    walks.may_go_on.clear()
+    send(client, LARGE, acks=0)
+    await stage.until(lambda: bool(walks.sizes))
+    found = consumer.fetch(TOPIC_ID, 0, wait=True)
+    await stage.still_waits(found)
+    connection = next(iter(stage.broker.connections._open))
+    connection.close()  # as when an earlier answer cannot be sent: nothing is read of it, so only then its end is seen
+    await stage.until(lambda: connection not in stage.broker.connections)
+    walks.may_go_on.set()
+    assert (await fetched(found)).end_offset == 1
+
+
+async def test_what_follows_a_batch_is_judged_alike_whatever_the_batch_holds(stage: Stage, walks: Walks) -> None:
+    """Kafka ignores what cannot be another batch."""
+    await stage.start()
+    await stage.partition(ALONE)
+    client = await stage.client()
+    small = bytes(build_batch([Record(0, NOW_MS, b"k", b"v")], codec=Codec.LZ4))
+    assert await results(send(client, small + b"junk")) == [(0, 0)]
+    assert await results(send(client, LARGE + b"junk")) == [(0, 1)]
+    twice = [(int(ErrorCode.INVALID_RECORD), -1)]
+    assert await results(send(client, small + small)) == await results(send(client, LARGE + LARGE)) == twice
 
 
 async def test_a_broker_that_ends_meanwhile_appends_nothing(stage: Stage, walks: Walks) -> None:

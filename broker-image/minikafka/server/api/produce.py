@@ -108,6 +108,7 @@ def _walked(
         connection.broker.context.handler_failed(error)
         connection.close()
     connection.release_frames()
+    connection.broker.replicas.flush_ready()  # a connection that has gone has no end of a round any more
 
 
 def _answer(

@@ -1,0 +1,123 @@
+"""The counts of arrays in a request, held against the bytes that are there before *kio* reads them.
+
+kio's compiled reader makes room for as many elements as an array says that it has: four bytes would have it ask for 34 GB, and
+where the system refuses them the process is aborted. No element takes less than a byte, so no sound request has more of them
+than bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, get_args, get_origin
+
+from minikafka.protocol.wire import MalformedRequest, read_uvarint
+
+Skip = Callable[[bytes, int], int]
+"""From the position of a value to the one after it. Raises MalformedRequest for a count that cannot be true, IndexError or
+struct.error where the bytes end."""
+
+SIZES = {
+    "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "timedelta_i32": 4, "int64": 8, "timedelta_i64": 8, "uuid": 16,
+}  # fmt: skip
+_i8 = struct.Struct(">b").unpack_from
+_i16 = struct.Struct(">h").unpack_from
+_i32 = struct.Struct(">i").unpack_from
+
+
+def check_counts(entity_type: Any, body: bytes) -> None:
+    """Raises MalformedRequest for an array that has more elements than the request has bytes. What ends early kio tells."""
+    try:
+        _skip_struct(entity_type)(body, 0)
+    except (IndexError, struct.error):
+        pass
+
+
+@cache
+def _skip_struct(entity_type: Any) -> Skip:
+    flexible = bool(entity_type.__flexible__)
+    tagged: dict[int, Skip] = {}
+    skips: list[Skip] = []
+    for field in fields(entity_type):
+        skip = _skip_field(field, flexible)
+        if "tag" in field.metadata:
+            tagged[field.metadata["tag"]] = skip
+        else:
+            skips.append(skip)
+
+    def skip_all(body: bytes, position: int) -> int:
+        for skip in skips:
+            position = skip(body, position)
+        return _skip_tags(body, position, tagged) if flexible else position
+
+    return skip_all
+
+
+def _skip_tags(body: bytes, position: int, tagged: dict[int, Skip]) -> int:
+    count, position = read_uvarint(body, position)
+    for _ in range(count):
+        tag, position = read_uvarint(body, position)
+        size, position = read_uvarint(body, position)
+        if tag in tagged and tagged[tag](body, position) != position + size:
+            raise MalformedRequest(f"tagged field {tag} does not end where its size says")
+        position += size
+    return position
+
+
+def _skip_field(field: Any, flexible: bool) -> Skip:
+    parts = (field.type, *get_args(field.type))
+    listed = next((part for part in parts if get_origin(part) is tuple), None)
+    inner: Any = next((part for part in (*parts, *get_args(listed)) if is_dataclass(part)), None)
+    if inner is not None:
+        element = _skip_struct(inner)
+        if listed is None:
+            return element if "tag" in field.metadata or inner is field.type else _nullable(element)
+    else:
+        element = _skip_primitive(field.metadata["kafka_type"], flexible)
+    return element if listed is None else _array(element, flexible)
+
+
+def _skip_primitive(kind: str, flexible: bool) -> Skip:
+    if kind in SIZES:
+        size = SIZES[kind]
+        return lambda _, position: position + size
+    if flexible:
+        return _skip_compact
+    return _skip_string if kind == "string" else _skip_bytes
+
+
+def _skip_compact(body: bytes, position: int) -> int:
+    length, position = read_uvarint(body, position)
+    return position + max(length - 1, 0)
+
+
+def _skip_string(body: bytes, position: int) -> int:
+    length: int = _i16(body, position)[0]
+    return position + 2 + max(length, 0)
+
+
+def _skip_bytes(body: bytes, position: int) -> int:
+    length: int = _i32(body, position)[0]
+    return position + 4 + max(length, 0)
+
+
+def _nullable(skip: Skip) -> Skip:
+    return lambda body, position: position + 1 if _i8(body, position)[0] < 0 else skip(body, position + 1)
+
+
+def _array(element: Skip, flexible: bool) -> Skip:
+    def skip(body: bytes, position: int) -> int:
+        if flexible:
+            count, position = read_uvarint(body, position)
+            count -= 1
+        else:
+            count, position = _i32(body, position)[0], position + 4
+        if count > len(body) - position:
+            raise MalformedRequest(f"an array of {count} elements in {len(body) - position} bytes")
+        for _ in range(count):
+            position = element(body, position)
+        return position
+
+    return skip

@@ -1,0 +1,66 @@
+"""Arrays that say that they have more elements than a request has bytes, and those that say what is true."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+from uuid import UUID
+
+import pytest
+from minikafka.protocol import counts, messages
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.wire import MalformedRequest
+from minikafka.server.api import load_handlers
+
+from tests.unit.server.api_requests import SPECIAL, USUAL, request_values
+
+METADATA, DESCRIBE_TOPIC_PARTITIONS, BROKER_HEARTBEAT = 3, 75, 63
+KNOWN = {
+    "topic_id": UUID(int=5),
+    "broker_id": 1,
+    "broker_epoch": 1,
+    "cluster_id": "c",
+    "offline_log_dirs": [UUID(int=6)],
+}
+HOT = (ApiKey.PRODUCE, ApiKey.FETCH)
+
+
+def bodies(key: int, version: int, **more: Any) -> list[bytes]:
+    entity_type = messages.request_type(key, version)
+    return [
+        messages.encode_request(key, version, request_values(entity_type, {**USUAL, **KNOWN, **special, **more}))
+        for special in SPECIAL.get(ApiKey(key), ({},))
+    ]
+
+
+COLD = [(int(key), spec) for key, (spec, _) in load_handlers().items() if key not in HOT]
+
+
+@pytest.mark.parametrize(("key", "spec"), COLD, ids=lambda value: getattr(value, "name", None))
+def test_each_field_is_gone_over_to_the_end(key: int, spec: Any) -> None:
+    """Whoever goes wrong by a byte takes the next ones for a count."""
+    for version in range(spec.min_version, spec.max_version + 1):
+        for body in bodies(key, version):
+            assert counts._skip_struct(messages.request_type(key, version))(body, 0) == len(body)
+            messages.decode_request(key, version, body)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body"),
+    [
+        (METADATA, 4, struct.pack(">i", 2**31 - 1)),
+        (METADATA, 9, b"\xff\xff\xff\xff\x0f"),
+        (METADATA, 4, struct.pack(">i", 2) + b"\0"),
+        (BROKER_HEARTBEAT, 1, bytes(22) + b"\1\0\6\xff\xff\xff\xff\x0f\0"),
+    ],
+    ids=["legacy", "flexible", "one too many", "tagged"],
+)  # fmt: skip
+def test_more_elements_than_bytes_are_refused(key: int, version: int, body: bytes) -> None:
+    """kio's reader would make room for them first, which aborts the process."""
+    with pytest.raises(MalformedRequest, match="an array of"):
+        messages.decode_request(key, version, body)
+
+
+def test_no_array_is_one_of_no_elements() -> None:
+    assert messages.decode_request(METADATA, 4, struct.pack(">ib", -1, 0)).topics is None
+    assert messages.decode_request(DESCRIBE_TOPIC_PARTITIONS, 0, b"\1\0\0\0\1\xff\0").cursor is None
