@@ -1,4 +1,4 @@
-"""Every condition and every reason of a MiniKafkaCluster, declared once; ``docs/kubernetes.md`` is checked against it."""
+"""Every condition and every reason of a MiniKafkaCluster, declared once; ``docs/guide/kubernetes.md`` is checked against it."""
 
 from __future__ import annotations
 

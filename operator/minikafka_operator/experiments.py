@@ -1,8 +1,8 @@
 """Faults that an experiment makes on purpose: a broker that chaos holds has no trouble of its own.
 
-Who has its turn with a cluster holds the disruption Lease (:mod:`~minikafka_operator.disruption`), and an experiment writes each
-fault into its status before it is made (docs/chaos-on-kubernetes.md). So what a broker that is not ready suffers from is known
-there, and nowhere in its pod.
+Who has its turn with a cluster holds the disruption Lease (:mod:`~minikafka_operator.disruption`), and an experiment writes
+each fault into its status before it is made (docs/guide/chaos-on-kubernetes.md). So what a broker that is not ready suffers
+from is known there, and nowhere in its pod.
 """
 
 from __future__ import annotations

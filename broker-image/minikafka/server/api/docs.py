@@ -1,4 +1,4 @@
-"""``docs/apis.md``: Kafka's APIs, the versions that are served, and why others are not."""
+"""``docs/reference/apis.md``: Kafka's APIs, the versions that are served, and why others are not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Every other field of every version above is used; a test sees to that.
 
 
 def apis_page() -> str:
-    """Make the text of ``docs/apis.md``."""
+    """Make the text of ``docs/reference/apis.md``."""
     specs = {key: spec for key, (spec, _) in load_handlers().items()}
     rows = "\n".join(_row(key, specs.get(key)) for key in ApiKey)
     everywhere = "; ".join(f"`{name}` ({reason})" for name, reason in UNSET_EVERYWHERE.items())
