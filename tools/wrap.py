@@ -1,6 +1,7 @@
 """Wraps the prose of pages at 100 characters: ``python -m tools.wrap PAGE...``.
 
-Paragraphs and list items that have a longer line are wrapped anew; tables, code, headings, quotes and generated parts stay as they are.
+Paragraphs and list items that have a longer line are wrapped anew; tables, code, headings, quotes and generated parts
+stay as they are.
 """
 
 from __future__ import annotations

@@ -7,7 +7,10 @@ import subprocess
 from pathlib import Path, PurePath
 
 import pytest
+from minikafka_chaos.simulation.invariants import INVARIANTS
+from minikafka_chaos.simulation.mutants import BUG_SEEDS
 
+from tests.unit.verdict_cases import CASES
 from tools.generated import TABLE
 from tools.wrap import wrapped
 
@@ -130,3 +133,22 @@ def test_what_was_found_has_a_test() -> None:
     missing += [seed for _, seed in words if seed.isdigit() and f"{seed}:" not in schedules]
     missing += [name for _, name in words if name[:1].isalpha() and f"| {name} " not in simulation]
     assert not missing
+
+
+def test_the_readme_has_the_figures_of_the_tables() -> None:
+    adversary = (ROOT / "docs/internals/adversary.md").read_text(encoding="utf-8")
+    simulation = (ROOT / "docs/internals/simulation.md").read_text(encoding="utf-8")
+    caught = re.findall(r"^\| `([\w-]+)` \| .* \| (\d+) \|$", simulation, re.MULTILINE)
+    planted = re.search(r"^(\d+) bugs, (\d+) noticed", adversary, re.MULTILINE)
+    defects = len(re.findall(r"^\| (?!what was wrong)", FOUND, re.MULTILINE))
+    assert planted
+    assert {name for name, _ in caught} == set(BUG_SEEDS)
+    figures = [
+        f"{len(INVARIANTS)} invariants",
+        f"{len(BUG_SEEDS)} known mistakes can be put in; each is caught, the slowest after {max(int(n) for _, n in caught)}",
+        f"of {planted[1]} bugs planted in the source, {planted[2]} are noticed",
+        f"{len(CASES)} hand-made runs",
+        f"{defects} of MiniKafka and of Apache Kafka's own rules",
+    ]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [figure for figure in figures if figure not in readme] == []
