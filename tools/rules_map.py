@@ -126,7 +126,7 @@ def page(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, list[
     lines = [
         "# Rules, where they are kept and where they are shown",
         "",
-        "For who changes a rule of replication: where the code keeps it, and which tests show it.",
+        "For anyone who changes a rule of replication: where the code keeps it, and which tests show it.",
         "",
         "Made from the docstrings and comments that name a rule by `make docs`; do not edit. R1 to R18",
         "are the rules of the articles behind this project; KIP and KAFKA numbers are Kafka's proposals and issues.",

@@ -100,7 +100,7 @@ def page_of(found: list[Row]) -> str:
     lines = [
         "# Strimzi's dashboards on MiniKafka",
         "",
-        "For who has Strimzi's Grafana dashboards: which of their panels have data on MiniKafka, and why others have not.",
+        "For anyone who has Strimzi's Grafana dashboards: which of their panels have data on MiniKafka, and why others have not.",
         "",
         "The expressions of Strimzi's Grafana dashboards (strimzi-kafka-operator, examples/metrics), asked of a",
         "Prometheus with the rules of `charts/minikafka-monitoring` and a cluster under load. Made by `python -m",

@@ -73,7 +73,7 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
     lines = [
         "# Planted bugs, and what notices them",
         "",
-        "For who asks whether the tests would notice a mistake: each one that was planted, and what noticed it.",
+        "For anyone who asks whether the tests would notice a mistake: each one that was planted, and what noticed it.",
         "",
         "Made from `tests/adversary` by `make docs`; do not edit. `make adversary ARGS=--write` finds it out anew.",
         "",

@@ -85,7 +85,7 @@ def page(bill: Bill) -> str:
     lines = [
         "# What the tests cost",
         "",
-        "For who writes tests: which file takes how long, in which form of the tests it runs, what it alone proves.",
+        "For anyone who writes tests: which file takes how long, in which form of the tests it runs, what it alone proves.",
         "",
         "Measured by `make bill`, made from its record by `make docs`; do not edit.",
         "Processor seconds are those of a test and of all that it started (brokers,",

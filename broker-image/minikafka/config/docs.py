@@ -10,7 +10,7 @@ from minikafka.config.topic import TOPIC_KEYS
 _INTRODUCTION = """\
 # Configuration
 
-For who sets up a broker or a topic: every setting, its type, default and range, and where it is not Kafka's.
+For anyone who sets up a broker or a topic: every setting, its type, default and range, and where it is not Kafka's.
 
 Made from the declarations in `minikafka/config/` by `make docs`; do not edit.
 

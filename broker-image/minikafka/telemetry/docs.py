@@ -75,7 +75,7 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        "For who watches brokers: every metric, its type, its labels and what it counts.",
+        "For anyone who watches brokers: every metric, its type, its labels and what it counts.",
         "",
         "Made from the declarations in `minikafka/telemetry/metrics.py` by `make docs`; do not edit.",
         "",
@@ -103,7 +103,7 @@ def events_page() -> str:
     lines = [
         "# Events",
         "",
-        "For who asks what a broker did and why: every event that it writes, with its fields.",
+        "For anyone who asks what a broker did and why: every event that it writes, with its fields.",
         "",
         "Made from the declarations in `minikafka/telemetry/events.py` by `make docs`; do not edit.",
         "",

@@ -11,7 +11,7 @@ from minikafka.server.api.spec import UNSET_EVERYWHERE, ApiSpec
 _INTRODUCTION = """\
 # Kafka's APIs
 
-For who wonders whether a client, a tool or a setting of one will work: every API of Apache Kafka 4.3,
+For anyone who wonders whether a client, a tool or a setting of one will work: every API of Apache Kafka 4.3,
 the versions that a broker here serves, and why it serves no others. Made from the declarations in
 `broker-image/minikafka/server/api/` by `make docs`; do not edit.
 What is different about those that are served: [limits.md](limits.md).
