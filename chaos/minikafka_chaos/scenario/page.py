@@ -21,7 +21,8 @@ SIMULATION_ONLY = "minikafka.dev/simulation-only"
 
 HEAD = """# Scenarios
 
-For anyone who wants to see a story of replication happen: every scenario, where it is from, what it shows, and the verdict to expect.
+For anyone who wants to see a story of replication happen: every scenario, where it is from, what
+it shows, and the verdict to expect.
 
 Made from the documents in `chaos/scenarios` by `make docs`; do not edit. `minikafka chaos list` has them in short, and
 `minikafka chaos run NAME [--set KEY=VALUE] [--ground GROUND]` runs one. The verdict is always found, never told: it comes from
