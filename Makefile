@@ -13,7 +13,7 @@ help: ## this list
 demo: ## break three brokers on this machine, judge what was lost, write runs/<id>/report.html
 	@tools/venv demo
 	@tools/system java
-	@$(RUN) -m minikafka_analytics.archive
+	@$(RUN) -m minikafka_analytics.commands.archive_classes
 	@$(RUN) -m minikafka.cli demo $(ARGS)
 
 venv: ## .venv with everything that the Python parts need
@@ -21,7 +21,7 @@ venv: ## .venv with everything that the Python parts need
 
 test: venv ## every subsystem on this machine, in minutes; no container engine is needed; ARGS='-k isr' for some
 	@tools/system java maven nftables iproute2
-	@$(RUN) -m minikafka_analytics.archive
+	@$(RUN) -m minikafka_analytics.commands.archive_classes
 	@tools/test $(ARGS)
 
 quick: venv ## unit tests that start no JVM and a few simulated schedules: a minute; ARGS='-k isr' for some
@@ -29,12 +29,12 @@ quick: venv ## unit tests that start no JVM and a few simulated schedules: a min
 
 full: venv ## everything: what is rare, slow or a repetition, too, the API server and a kind cluster: hours
 	@tools/system java maven nftables iproute2 chromium
-	@$(RUN) -m minikafka_analytics.archive
+	@$(RUN) -m minikafka_analytics.commands.archive_classes
 	@tools/parts --all 'tools/test --full' 'make apiserver ARGS=--full' 'make e2e-full'
 
 bill: venv ## what each test file costs, measured anew, into docs/internals/tests.md; ARGS=tests/interop for some
 	@tools/system java maven nftables iproute2 chromium
-	@$(RUN) -m minikafka_analytics.archive
+	@$(RUN) -m minikafka_analytics.commands.archive_classes
 	@$(RUN) -m tests.bill $(ARGS)
 
 scenarios: venv ## every scenario: 50 seeds in simulation, then on processes (an hour); ARGS='-k zombie' for some
@@ -80,7 +80,7 @@ judged-runs: venv ## a thousand simulated runs, bug seeds on and off, whose verd
 
 bench-spark: venv ## core seconds and memory of the Spark analysis as runs grow; ARGS='--sizes 1 --faults 100'
 	@tools/system java
-	@$(RUN) -m minikafka_analytics.archive
+	@$(RUN) -m minikafka_analytics.commands.archive_classes
 	@$(RUN) -m bench.spark_scale $(or $(ARGS),--sizes 1,10,100 --write)
 
 judges: venv ## simulated runs judged by the verifier and by Spark; RUNS=1000 for the long form

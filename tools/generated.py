@@ -17,7 +17,7 @@ from minikafka.config.docs import configuration_page
 from minikafka.server.api.docs import apis_page
 from minikafka.telemetry.docs import anomaly_tables, events_page, metrics_page
 from minikafka.telemetry.marked_page import replaced
-from minikafka_analytics.report_schema import schema as report_schema
+from minikafka_analytics.report.schema import schema as report_schema
 from minikafka_chaos.controller import crds as chaos_crds
 from minikafka_chaos.matrix.document import MatrixDocument
 from minikafka_chaos.matrix.report import MatrixReport
@@ -25,6 +25,7 @@ from minikafka_chaos.scenario import fault_tables, variants
 from minikafka_chaos.scenario.page import page as scenarios_page
 from minikafka_chaos.scenario.scenario import Scenario
 from minikafka_chaos.simulation.docs import bug_table, invariant_table
+from minikafka_kube.crds import as_text
 from minikafka_operator import crds as operator_crds
 from pydantic import BaseModel
 
@@ -72,8 +73,7 @@ def _variant(story: str, suffix: str) -> str:
 
 def _crds(module: Any) -> dict[str, Producer]:
     return {
-        f"crds/{name}": partial(operator_crds.as_text, definition, module.MODELS)
-        for name, definition in module.documents().items()
+        f"crds/{name}": partial(as_text, definition, module.MODELS) for name, definition in module.documents().items()
     }
 
 

@@ -13,22 +13,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minikafka import __version__
 
-from minikafka_analytics import queries, report_data
-from minikafka_analytics.landing import Landing
-from minikafka_analytics.landing import answers as told_by
-from minikafka_analytics.manifest import Manifest
-from minikafka_analytics.on_kubernetes import executors_like_this_pod
-from minikafka_analytics.page import page
-from minikafka_analytics.parsing import sources, typed
-from minikafka_analytics.questions import Questions, Record
-from minikafka_analytics.run_folder import RunFolder, open_runs
-from minikafka_analytics.schemas import HISTORY, JOURNAL, REPLICAS, TABLES, Landed
-from minikafka_analytics.session import cancelling, reached, spark_session, spilling_to
-from minikafka_analytics.spark_settings import is_local, of_few_bytes
-from minikafka_analytics.sql import query
-from minikafka_analytics.steps import Steps
-from minikafka_analytics.stores import Place, absolute, make_folder, put_text
-from minikafka_analytics.trouble import in_one_line
+from minikafka_analytics import queries
+from minikafka_analytics.landing.landing import Landing
+from minikafka_analytics.landing.landing import answers as told_by
+from minikafka_analytics.landing.manifest import Manifest
+from minikafka_analytics.landing.parsing import sources, typed
+from minikafka_analytics.landing.run_folder import RunFolder, open_runs
+from minikafka_analytics.landing.schemas import HISTORY, JOURNAL, REPLICAS, TABLES, Landed
+from minikafka_analytics.report import document
+from minikafka_analytics.report.page import page
+from minikafka_analytics.spark.failures import in_one_line
+from minikafka_analytics.spark.on_kubernetes import executors_like_this_pod
+from minikafka_analytics.spark.questions import Questions, Record
+from minikafka_analytics.spark.session import cancelling, reached, spark_session, spilling_to
+from minikafka_analytics.spark.settings import is_local, of_few_bytes
+from minikafka_analytics.spark.sql import query
+from minikafka_analytics.spark.steps import Steps
+from minikafka_analytics.storage.stores import Place, absolute, make_folder, put_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +98,7 @@ def _analyze(
             *JUDGED,
             *(table for table in TABLES if table not in JUDGED),
         ):  # what takes longest waits for these
-            ask.have(table.name, partial(_land, steps, spark, landing, table))
+            ask.add_table(table.name, partial(_land, steps, spark, landing, table))
         answers = queries.answer_all(ask) | told_by(landing.manifests)
         # Stopping Spark is waiting. A store is written by way of Spark's own JVM, so not while it stops.
         writing = beside.submit(_write, runs, answers, ask.asked(), paths) if isinstance(out, Path) else None
@@ -112,8 +113,8 @@ def _analyze(
 def _write(
     runs: Sequence[RunFolder], answers: Mapping[str, list[Record]], asked: Sequence[Record], paths: ReportPaths
 ) -> None:
-    report = report_data.report(runs, answers, __version__, asked)
-    points = {run["id"]: report_data.series(answers, run) for run in report["runs"]}
+    report = document.report(runs, answers, __version__, asked)
+    points = {run["id"]: document.series(answers, run) for run in report["runs"]}
     put_text(paths.json, json.dumps(report, indent=1, ensure_ascii=False, default=_jsonable) + "\n")
     put_text(paths.html, page(report, points))
 
@@ -147,7 +148,7 @@ def _judge(run_dirs: Sequence[Place], scratch: Path, master: str, settings: Mapp
             ask.answer(f"bad {table.name}", partial(_bad_lines, table), f"all of {table.name}")
         answers = queries.judge(ask)
     answers["lines"] = [row for table in JUDGED for row in answers.pop(f"bad {table.name}")]
-    return report_data.judged(runs, answers)
+    return document.judged(runs, answers)
 
 
 @contextmanager

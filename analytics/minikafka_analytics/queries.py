@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minikafka_analytics import (
-    anomalies,
+from minikafka_analytics.behaviour import (
     coverage,
-    evidence,
-    fates,
     faults,
+    isr,
+    lag,
     leadership,
-    logs,
     operations,
     replicas,
+    resources,
+    scrapes,
 )
-from minikafka_analytics.jobs import isr, lag, resources, scrapes
-from minikafka_analytics.questions import Questions, Record
-from minikafka_analytics.sql import query
+from minikafka_analytics.judge import anomalies, evidence, fates, logs
+from minikafka_analytics.spark.questions import Questions, Record
+from minikafka_analytics.spark.sql import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minikafka_operator.kinds import POD, Kind, Object
+from minikafka_kube.events import Emit
+from minikafka_kube.kinds import POD, Kind, Object
 
 
 @dataclass(frozen=True)
@@ -111,17 +112,6 @@ class TellTopic:
 
     name: str
     condition: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Emit:
-    """A Kubernetes Event about the cluster; ``related_pod`` is the name of a pod that is being replaced, or empty."""
-
-    warning: bool
-    reason: str
-    action: str
-    note: str
-    related_pod: str = ""
 
 
 Action = Create | Apply | Patch | Finalizers | Delete | ReplacePod | WriteDisruptionLease | TellTopic

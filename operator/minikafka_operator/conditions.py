@@ -1,15 +1,16 @@
-"""Every condition and every reason of a MiniKafkaCluster, declared once; ``docs/guide/kubernetes.md`` is checked against it."""
+"""Every condition and every reason of a MiniKafkaCluster, declared once; ``docs/guide/kubernetes.md`` is checked against it.
+
+Why what is known of the partitions may be old has its reasons in :class:`~minikafka_kube.freshness.GapReason`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 
-class Type(StrEnum):
+class ClusterCondition(StrEnum):
     """The conditions, in the order in which they are written."""
 
     READY = "Ready"
@@ -20,17 +21,17 @@ class Type(StrEnum):
     ACCEPTED = "Accepted"
 
 
-MEANINGS: Final[Mapping[Type, str]] = {
-    Type.READY: "all brokers serve, run what the spec says, and every partition is available",
-    Type.AVAILABLE: "every partition has a leader, and as many in-sync replicas as acks=all needs",
-    Type.REPLICATION_HEALTHY: "every replica is in sync",
-    Type.PROGRESSING: "the operator is on the way to what the spec says",
-    Type.ROLLOUT_BLOCKED: "pods have to be replaced or removed, and that is not safe now",
-    Type.ACCEPTED: "the spec makes sense; while it does not, what was accepted before stays in force",
+MEANINGS: Final[Mapping[ClusterCondition, str]] = {
+    ClusterCondition.READY: "all brokers serve, run what the spec says, and every partition is available",
+    ClusterCondition.AVAILABLE: "every partition has a leader, and as many in-sync replicas as acks=all needs",
+    ClusterCondition.REPLICATION_HEALTHY: "every replica is in sync",
+    ClusterCondition.PROGRESSING: "the operator is on the way to what the spec says",
+    ClusterCondition.ROLLOUT_BLOCKED: "pods have to be replaced or removed, and that is not safe now",
+    ClusterCondition.ACCEPTED: "the spec makes sense; while it does not, what was accepted before stays in force",
 }
 
 
-class Reason(StrEnum):
+class ClusterReason(StrEnum):
     """Why a condition is as it is."""
 
     # Ready
@@ -70,9 +71,6 @@ class Reason(StrEnum):
     PARTITIONS_AT_MIN_ISR = "PartitionsAtMinIsr"
     REPLICAS_ON_BROKER = "ReplicasOnBroker"
     BROKER_NOT_READY = "BrokerNotReady"
-    CONTROLLER_AWAY = "ControllerAway"
-    CONTROLLER_UNCONFIRMED = "ControllerUnconfirmed"
-    TOPIC_STATUS_STALE = "TopicStatusStale"
     EVICTION_REFUSED = "EvictionRefused"
     DISRUPTION_LEASE_HELD = "DisruptionLeaseHeld"
     OBJECT_LEAVING = "ObjectLeaving"
@@ -91,50 +89,3 @@ class TopicReason(StrEnum):
 
     CLUSTER_NOT_FOUND = "ClusterNotFound"
     WAITING_FOR_BROKERS = "WaitingForBrokers"
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What is to be said in one condition."""
-
-    type: StrEnum
-    holds: bool | None
-    reason: StrEnum
-    message: str
-
-    @property
-    def status(self) -> str:
-        """As Kubernetes writes it."""
-        return "Unknown" if self.holds is None else str(self.holds)
-
-
-def condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """One of the conditions that a status has; empty when it has none of that type."""
-    return next((one for one in status.get("conditions") or () if one["type"] == kind), {})
-
-
-def written(
-    judgements: Sequence[Judgement], before: Sequence[Mapping[str, Any]], generation: int, now: datetime
-) -> list[dict[str, Any]]:
-    """The conditions as they stand in the status; the time of the last transition is kept where there was none."""
-    old = {condition["type"]: condition for condition in before}
-    made = []
-    for judgement in judgements:
-        same = old.get(judgement.type.value, {})
-        changed = same.get("status") != judgement.status
-        made.append(
-            {
-                "type": judgement.type.value,
-                "status": judgement.status,
-                "reason": judgement.reason.value,
-                "message": judgement.message,
-                "lastTransitionTime": time_text(now) if changed else same["lastTransitionTime"],
-                "observedGeneration": generation,
-            }
-        )
-    return made
-
-
-def time_text(now: datetime) -> str:
-    """A point in time as Kubernetes writes it."""
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")

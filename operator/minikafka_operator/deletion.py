@@ -7,7 +7,7 @@
    same name goes on with them.
 4. The cluster's own finalizer goes. Everything else is the garbage collector's.
 
-Only what is the cluster's goes (:mod:`~minikafka_operator.ownership`), whatever has its names.
+Only what is the cluster's goes (:mod:`~minikafka_kube.ownership`), whatever has its names.
 
 It always ends: pods that do not go (their node is gone) hold it up for :data:`STOP_SECONDS_MAX` and no longer.
 """
@@ -17,13 +17,20 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from minikafka_operator.actions import Action, ClusterPlan, Delete, Emit, Finalizers
-from minikafka_operator.conditions import Reason
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import CLAIM, CLUSTER, POD, STATEFUL_SET, TOPIC
-from minikafka_operator.names import CLUSTER_FINALIZER, TOPIC_FINALIZER
+from minikafka_kube.events import Emit
+from minikafka_kube.instants import instant
+from minikafka_kube.kinds import CLAIM, CLUSTER, POD, STATEFUL_SET, TOPIC
+from minikafka_kube.names import CLUSTER_FINALIZER, TOPIC_FINALIZER
+from minikafka_kube.observed import ObservedCluster, deleting, has_topic_finalizer
+
+from minikafka_operator.actions import (
+    Action,
+    ClusterPlan,
+    Delete,
+    Finalizers,
+)
+from minikafka_operator.conditions import ClusterReason
 from minikafka_operator.objects import made_by_brokers
-from minikafka_operator.observed import ObservedCluster, deleting, has_topic_finalizer
 from minikafka_operator.storage import has_no_data
 
 STOP_SECONDS_MAX: Final = 180
@@ -88,10 +95,9 @@ def _drop_data(observed: ObservedCluster, delete_claim: bool) -> list[Action]:
 
 def _farewell(observed: ObservedCluster, delete_claim: bool, late: bool) -> list[Emit]:
     kept = "its claims, topics and metadata were deleted" if delete_claim else "its claims, topics and metadata stay"
-    events = [Emit(False, Reason.DELETING.value, "Delete", f"Brokers were stopped; {kept}")]
+    events = [Emit(ClusterReason.DELETING.value, f"Brokers were stopped; {kept}", action="Delete")]
     if late and observed.brokers:
         pods = ", ".join(pod.name for pod in observed.brokers.values())
-        events.insert(
-            0, Emit(True, Reason.DELETING.value, "Delete", f"Pods did not end within {STOP_SECONDS_MAX} s: {pods}")
-        )
+        note = f"Pods did not end within {STOP_SECONDS_MAX} s: {pods}"
+        events.insert(0, Emit(ClusterReason.DELETING.value, note, warning=True, action="Delete"))
     return events

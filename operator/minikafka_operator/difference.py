@@ -2,7 +2,7 @@
 
 Objects come back from the API server with more in them than was sent: defaults, status, what other controllers add. So
 the question is whether all that is desired is there. What is *no longer* desired is noticed by the digest in
-:data:`~minikafka_operator.names.APPLIED_ANNOTATION`, which is part of what is desired.
+:data:`~minikafka_kube.names.APPLIED_ANNOTATION`, which is part of what is desired.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from minikafka_operator.kinds import Object
-from minikafka_operator.names import APPLIED_ANNOTATION
+from minikafka_kube.kinds import Object
+from minikafka_kube.names import APPLIED_ANNOTATION
 
 _QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]+)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|)")
 _FACTORS: Final = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from minikafka_kube.kinds import SERVICE, Object
+from minikafka_kube.names import EXTERNAL_PORT
+from minikafka_kube.observed import ObservedCluster
+
 from minikafka_operator.api.cluster import ClusterSpec, External, ExternalType
-from minikafka_operator.kinds import SERVICE, Object
-from minikafka_operator.names import EXTERNAL_PORT
-from minikafka_operator.observed import ObservedCluster
 from minikafka_operator.properties import Address
 
 NODE_ADDRESS = "${env:HOST_IP}"

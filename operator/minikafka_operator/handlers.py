@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import kopf
-
-from minikafka_operator.api import GROUP
-from minikafka_operator.credentials import login
-from minikafka_operator.kinds import (
+from minikafka_kube.api import GROUP
+from minikafka_kube.credentials import login
+from minikafka_kube.kinds import (
     BUDGET,
     CLAIM,
     CLUSTER,
@@ -25,8 +24,9 @@ from minikafka_operator.kinds import (
     TOPIC,
     Kind,
 )
-from minikafka_operator.loops import Loops
-from minikafka_operator.names import CLUSTER_LABEL, COMPONENT_LABEL, MANAGED_BY_LABEL, MANAGER
+from minikafka_kube.loops import Loops
+from minikafka_kube.names import CLUSTER_LABEL, COMPONENT_LABEL, MANAGED_BY_LABEL, MANAGER
+
 from minikafka_operator.objects import CONFIG_COMPONENT
 
 _PARTS: Final = (STATEFUL_SET, POD, CLAIM, SERVICE, BUDGET, NETWORK_POLICY, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from minikafka_kube.kinds import CLUSTER, TOPIC
+from minikafka_kube.names import MANAGER
+from minikafka_kube.process import ProcessOptions, Program, add_options, set_up_logging
+from minikafka_kube.process import run as run_program
+
 from minikafka_operator.handlers import operator_settings, registry
-from minikafka_operator.kinds import CLUSTER, TOPIC
-from minikafka_operator.names import MANAGER
 from minikafka_operator.planner import OperatorSettings
-from minikafka_operator.process import ProcessOptions, Program, add_options, set_up_logging
-from minikafka_operator.process import run as run_program
 from minikafka_operator.reconciler import ClusterReconciler
 from minikafka_operator.telemetry import OperatorTelemetry
 

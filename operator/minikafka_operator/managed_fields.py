@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minikafka_operator.names import MANAGER
+from minikafka_kube.names import MANAGER
 
 APPLY, UPDATE = "Apply", "Update"
 

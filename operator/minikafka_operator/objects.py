@@ -5,28 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from minikafka_operator.api import API_VERSION, GROUP
-from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.kinds import (
+from minikafka_kube.api import API_VERSION, GROUP
+from minikafka_kube.kinds import (
     BUDGET,
+    CLAIM,
     CLUSTER,
     CONFIG_MAP,
     LEASE,
     NETWORK_POLICY,
+    POD,
     ROLE,
     ROLE_BINDING,
     SERVICE,
     SERVICE_ACCOUNT,
+    STATEFUL_SET,
+    TOPIC,
     Kind,
     Object,
 )
-from minikafka_operator.names import CLIENT_PORT, EXTERNAL_PORT, METRICS_PORT, REPLICATION_PORT, Names
+from minikafka_kube.names import CLIENT_PORT, EXTERNAL_PORT, METRICS_PORT, REPLICATION_PORT, Names
+
+from minikafka_operator.api.cluster import ClusterSpec
 
 _METRICS_PEERS: Final[list[dict[str, Any]]] = [
     {"podSelector": {}},
     {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}},
 ]
 """Who may read metrics when the spec does not say: the cluster's own namespace, and any Prometheus."""
+
+OWNED: Final = (
+    SERVICE_ACCOUNT,
+    ROLE,
+    ROLE_BINDING,
+    CONFIG_MAP,
+    SERVICE,
+    BUDGET,
+    NETWORK_POLICY,
+    STATEFUL_SET,
+)
+"""What the operator makes for a cluster, in the order it is made."""
+
+BY_NAME: Final = {kind.name: kind for kind in (*OWNED, CLUSTER, TOPIC, POD, CLAIM, LEASE)}
+"""What the operator reads and writes in a cluster's namespace, by kind."""
 
 CONFIG_COMPONENT = "config"
 """Tells the settings' ConfigMap from the one in which brokers keep metadata, which changes all the time."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minikafka.kubernetes.lease import POD_UID
+from minikafka_kube.instants import instant
+from minikafka_kube.kinds import CLAIM, CONFIG_MAP, LEASE, STATEFUL_SET, Object
+from minikafka_kube.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER
+from minikafka_kube.observed import ObservedCluster, annotations_of
+from minikafka_kube.ownership import Standing, has_labels
 
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import BY_NAME, CLAIM, CONFIG_MAP, LEASE, STATEFUL_SET, Object
-from minikafka_operator.observed import ObservedCluster, annotations_of
-from minikafka_operator.ownership import Standing, claim_conflict, conflict, has_labels
+from minikafka_operator.objects import BY_NAME
 from minikafka_operator.pods import claim_sizes
+
+_SHOWN_MAX = 10
 
 
 def in_the_way(observed: ObservedCluster, spec: ClusterSpec, desired: Sequence[Object], replicas: int) -> list[str]:
@@ -60,3 +64,27 @@ def _names_of(observed: ObservedCluster, desired: Sequence[Object]) -> list[tupl
     names = [(thing["kind"], thing["metadata"]["name"]) for thing in desired]
     later = [(CONFIG_MAP.name, observed.names.config), (STATEFUL_SET.name, observed.names.broker)]
     return list(dict.fromkeys([*names, *later]))
+
+
+def conflict(names: Sequence[str]) -> str:
+    """The sentence about objects (kind and name) that are in the way."""
+    others = _listed(names)
+    return f"not this cluster's, and left alone: {others}; remove {_them(names)}, or give the cluster another name"
+
+
+def claim_conflict(names: Sequence[str]) -> str:
+    """The same about claims, which a StatefulSet would take for its own by their names alone."""
+    labels = f"{MANAGED_BY_LABEL}={MANAGER} and {CLUSTER_LABEL}"
+    return (
+        f"not this cluster's, and a broker would write to {_them(names)}: PersistentVolumeClaim {_listed(names)}; "
+        f"remove {_them(names)}, or add the labels {labels} to let the broker have {_them(names)}"
+    )
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
+    return ", ".join(names[:_SHOWN_MAX]) + more

@@ -10,22 +10,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from minikafka_kube.events import Emit
+from minikafka_kube.freshness import GapReason
+from minikafka_kube.instants import instant
+from minikafka_kube.kinds import CLUSTER, CONFIG_MAP, POD, STATEFUL_SET, Object
+from minikafka_kube.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
+from minikafka_kube.observed import ObservedCluster, deleting
+from minikafka_kube.ownership import Standing
 from pydantic import ValidationError
 
-from minikafka_operator.actions import Action, Apply, ClusterPlan, Create, Delete, Emit, Finalizers, Patch, ReplacePod
+from minikafka_operator.actions import (
+    Action,
+    Apply,
+    ClusterPlan,
+    Create,
+    Delete,
+    Finalizers,
+    Patch,
+    ReplacePod,
+)
 from minikafka_operator.api.cluster import ClusterSpec, StorageType
-from minikafka_operator.conditions import Reason, Type
+from minikafka_operator.conditions import ClusterCondition, ClusterReason
 from minikafka_operator.deletion import plan_deletion
 from minikafka_operator.difference import differs, digest, sealed
 from minikafka_operator.external import Externals, externals
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import BY_NAME, CLUSTER, CONFIG_MAP, OWNED, POD, STATEFUL_SET, Object
 from minikafka_operator.managed_fields import as_applied
-from minikafka_operator.names import CLUSTER_FINALIZER, RACK_ANNOTATION, TEMPLATE_ANNOTATION
-from minikafka_operator.objects import ResourceBuilder
-from minikafka_operator.observed import ObservedCluster, deleting
+from minikafka_operator.objects import BY_NAME, OWNED, ResourceBuilder
 from minikafka_operator.obstacles import in_the_way, of_an_earlier_cluster, overdue_seconds
-from minikafka_operator.ownership import Standing
 from minikafka_operator.pods import account_of, stateful_set
 from minikafka_operator.properties import broker_properties, properties_text, settings_problems
 from minikafka_operator.rollout import (
@@ -40,6 +51,7 @@ from minikafka_operator.rollout import (
     roll,
 )
 from minikafka_operator.rollout import held_up as held
+from minikafka_operator.rollout_lease import holding, yielding
 from minikafka_operator.status import Decided, rejected_status, same_status, status_of
 from minikafka_operator.storage import (
     claims_leaving,
@@ -51,7 +63,6 @@ from minikafka_operator.storage import (
 )
 from minikafka_operator.topics import with_cluster
 from minikafka_operator.trouble import troubles
-from minikafka_operator.turns import holding, yielding
 
 RETRY_SECONDS: Final = 5.0
 """While a cluster is not as it should be, it is looked at again this often: not everything that helps is an event."""
@@ -88,7 +99,10 @@ class _Draft:
 
 
 def plan(
-    observed: ObservedCluster, settings: OperatorSettings, refused: tuple[Reason, str] | None = None, held_up: str = ""
+    observed: ObservedCluster,
+    settings: OperatorSettings,
+    refused: tuple[ClusterReason, str] | None = None,
+    held_up: str = "",
 ) -> ClusterPlan:
     """What to do now. ``refused``: what the API server refused when the last plan was carried out; ``held_up``: why it did
     not evict a pod.
@@ -98,7 +112,7 @@ def plan(
     except ValidationError as error:
         if deleting(observed.cluster):
             return plan_deletion(observed, delete_claim=False)
-        problem = Reason.INVALID_SPEC, _explained(error)
+        problem = ClusterReason.INVALID_SPEC, _explained(error)
         return _with_status(_Draft(), observed, rejected_status(observed, problem, observed.freshness))
     if deleting(observed.cluster):
         return plan_deletion(observed, delete_claim=spec.storage.delete_claim)
@@ -143,7 +157,7 @@ def _decide(
     )
     _keep_finalizer(observed, draft)
     _tell_racks(observed, spec, draft)  # also while a change is refused: a pod that is made again waits for it
-    if decided.problem is not None and decided.problem[0] is Reason.INVALID_CONFIG:
+    if decided.problem is not None and decided.problem[0] is ClusterReason.INVALID_CONFIG:
         # Nothing of a spec that brokers would not start with reaches them, and what is there stays as it is.
         return decided
     builder = ResourceBuilder(observed.names, observed.uid, spec)
@@ -165,7 +179,7 @@ def _decide(
     if obstacles:
         # What was made before stays as it is: half of a change is worse than none.
         draft.retry(CONFLICT_RETRY_SECONDS)
-        return replace(decided, problem=(Reason.OBJECT_CONFLICT, "; ".join(obstacles)), roll=Roll({}))
+        return replace(decided, problem=(ClusterReason.OBJECT_CONFLICT, "; ".join(obstacles)), roll=Roll({}))
     rebuilding = without_claims_of_an_earlier_cluster(observed) or without_volumes(observed, spec, replicas)
     if rebuilding:
         draft.actions += rebuilding
@@ -194,12 +208,12 @@ def _present(observed: ObservedCluster) -> int:
     return max([0, *(i + 1 for i in there), *(int(broker["id"]) + 1 for broker in told)])
 
 
-def _problem(observed: ObservedCluster, spec: ClusterSpec) -> tuple[Reason, str] | None:
+def _problem(observed: ObservedCluster, spec: ClusterSpec) -> tuple[ClusterReason, str] | None:
     lines = settings_problems(spec, observed.names)
     if lines:
-        return Reason.INVALID_CONFIG, "; ".join(f"spec.config: {line}" for line in lines)
+        return ClusterReason.INVALID_CONFIG, "; ".join(f"spec.config: {line}" for line in lines)
     if spec.rack is not None and "nodes" in observed.refused:
-        return Reason.RACK_UNKNOWN, f"spec.rack: the operator cannot look at nodes: {observed.refused['nodes']}"
+        return ClusterReason.RACK_UNKNOWN, f"spec.rack: the operator cannot look at nodes: {observed.refused['nodes']}"
     return None
 
 
@@ -290,7 +304,7 @@ def _after(observed: ObservedCluster, put_off: Sequence[Object], decision: Roll)
     going = [stamp for one in put_off if (stamp := instant(one["metadata"].get("deletionTimestamp"))) is not None]
     if going and (observed.now - min(going)).total_seconds() > USUAL_WAIT_SECONDS:
         message = f"{told}: was deleted and does not go; see its finalizers"
-        return Roll(decision.outdated, (), Reason.OBJECT_LEAVING, message, RETRY_SECONDS)
+        return Roll(decision.outdated, (), ClusterReason.OBJECT_LEAVING, message, RETRY_SECONDS)
     return Roll(decision.outdated, (), None, f"{told} is changed first", RETRY_SECONDS)
 
 
@@ -325,7 +339,7 @@ def _replace_pods(observed: ObservedCluster, decision: Roll, draft: _Draft) -> N
         pod = replacement.pod
         draft.actions.append(ReplacePod(pod.name, pod.uid, replacement.why, replacement.evict))
         note = f"Replacing {pod.name}: {replacement.why}"
-        draft.events.append(Emit(False, "ReplacingBroker", "ReplacePod", note, pod.name))
+        draft.events.append(Emit("ReplacingBroker", note, action="ReplacePod", related_pod=pod.name))
     if decision.outdated:
         draft.retry(RETRY_SECONDS)
     for pod in observed.brokers.values():
@@ -336,28 +350,28 @@ def _replace_pods(observed: ObservedCluster, decision: Roll, draft: _Draft) -> N
 # --- status and events ------------------------------------------------------------------------------------------------
 
 _TOLD: Final[Mapping[tuple[str, bool], str]] = {
-    (Type.READY, True): "Ready",
-    (Type.READY, False): "NotReady",
-    (Type.ACCEPTED, False): "Refused",
-    (Type.ROLLOUT_BLOCKED, True): "Blocked",
-    (Type.AVAILABLE, False): "Unavailable",
+    (ClusterCondition.READY, True): "Ready",
+    (ClusterCondition.READY, False): "NotReady",
+    (ClusterCondition.ACCEPTED, False): "Refused",
+    (ClusterCondition.ROLLOUT_BLOCKED, True): "Blocked",
+    (ClusterCondition.AVAILABLE, False): "Unavailable",
 }
 """Conditions whose coming about is worth an Event, and the action it is filed under."""
 
 _QUIET: Final = frozenset(
     {
-        Reason.BROKERS_NOT_READY,
-        Reason.CONTROLLER_UNCONFIRMED,
-        Reason.CREATING,
-        Reason.NO_BROKER_READY,
-        Reason.ROLLING,
-        Reason.BROKER_NOT_READY,
-        Reason.WAITING_FOR_ADDRESS,
+        ClusterReason.BROKERS_NOT_READY,
+        GapReason.CONTROLLER_UNCONFIRMED,
+        ClusterReason.CREATING,
+        ClusterReason.NO_BROKER_READY,
+        ClusterReason.ROLLING,
+        ClusterReason.BROKER_NOT_READY,
+        ClusterReason.WAITING_FOR_ADDRESS,
     }
 )
 """Reasons that every start and every roll goes through."""
 
-_NO_WARNING: Final = frozenset({Reason.ALL_BROKERS_READY, Reason.FAULT_INJECTED})
+_NO_WARNING: Final = frozenset({ClusterReason.ALL_BROKERS_READY, ClusterReason.FAULT_INJECTED})
 """Reasons that are worth an Event, and nothing to worry about."""
 
 
@@ -370,7 +384,7 @@ def _with_status(draft: _Draft, observed: ObservedCluster, made: Mapping[str, An
         changed = (same.get("status"), same.get("reason")) != (condition["status"], condition["reason"])
         if told and changed and condition["reason"] not in _QUIET:
             warning = condition["reason"] not in _NO_WARNING
-            draft.events.append(Emit(warning, condition["reason"], told, condition["message"]))
+            draft.events.append(Emit(condition["reason"], condition["message"], warning, told))
     conditions = {condition["type"]: condition["status"] for condition in made["conditions"]}
     status = None if same_status(made, before) else made
     return ClusterPlan(tuple(draft.actions), status, _once(draft.events), draft.retry_seconds, conditions)

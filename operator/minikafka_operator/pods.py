@@ -11,11 +11,8 @@ from typing import Any, Final
 
 from minikafka.agent.command import CONFIG_VARIABLE, FOLDER_VARIABLE
 from minikafka.agent.faults import GATE
-
-from minikafka_operator.api.cluster import ClusterSpec, FlightRecorderType, StorageType
-from minikafka_operator.difference import digest
-from minikafka_operator.kinds import STATEFUL_SET, Object
-from minikafka_operator.names import (
+from minikafka_kube.kinds import STATEFUL_SET, Object
+from minikafka_kube.names import (
     ACCOUNT_ANNOTATION,
     AGENT_CONTAINER,
     CHAOS_PATH,
@@ -38,7 +35,11 @@ from minikafka_operator.names import (
     UNFLUSHED_PATH,
     USER_ID,
     Names,
+    config_annotation,
 )
+
+from minikafka_operator.api.cluster import ClusterSpec, FlightRecorderType, StorageType
+from minikafka_operator.difference import digest
 from minikafka_operator.objects import ResourceBuilder
 
 START_SECONDS_MAX: Final = 3600
@@ -107,20 +108,6 @@ def account_of(stateful_set: Object | None) -> str | None:
     if stateful_set is None:
         return None
     return str((stateful_set["spec"]["template"]["metadata"].get("annotations") or {}).get(ACCOUNT_ANNOTATION, ""))
-
-
-def config_annotation(digests: Mapping[int, str]) -> str:
-    """The digests of all brokers' settings in one annotation, for all pods are made from one template."""
-    return ",".join(f"{broker_id}={value}" for broker_id, value in sorted(digests.items()))
-
-
-def config_digest(annotation: str, broker_id: int) -> str:
-    """The digest of one broker's settings in such an annotation; empty when it is not there."""
-    for entry in annotation.split(","):
-        key, _, value = entry.partition("=")
-        if key == str(broker_id):
-            return value
-    return ""
 
 
 def _template(names: Names, spec: ClusterSpec, image: str) -> dict[str, Any]:

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.log.unflushed_volume import usable_bytes
-
-from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.difference import quantity
-from minikafka_operator.names import (
+from minikafka_kube.names import (
     CLIENT_PORT,
     EVENTS_PATH,
     EXTERNAL_PORT,
@@ -21,6 +18,9 @@ from minikafka_operator.names import (
     UNFLUSHED_PATH,
     Names,
 )
+
+from minikafka_operator.api.cluster import ClusterSpec
+from minikafka_operator.difference import quantity
 
 OFFSETS_FACTOR_MAX = 3
 """Kafka's default for ``offsets.topic.replication.factor``; fewer where topics have fewer by default."""

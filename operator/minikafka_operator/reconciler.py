@@ -10,27 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from minikafka_operator.actions import (
-    Action,
-    Apply,
-    ClusterPlan,
-    Create,
-    Delete,
-    Emit,
-    Finalizers,
-    Patch,
-    ReplacePod,
-    TellTopic,
-    WriteDisruptionLease,
-)
-from minikafka_operator.api_server import ApiError, ApiServer
-from minikafka_operator.conditions import Reason
-from minikafka_operator.disruption import hold_of
-from minikafka_operator.experiments import experiment_name, identity, is_experiment
-from minikafka_operator.freshness import Renewals, holding
-from minikafka_operator.kinds import (
+from minikafka_kube.api_server import ApiError, ApiServer
+from minikafka_kube.disruption_lease import experiment_name, hold_of, identity, is_experiment
+from minikafka_kube.events import Emit
+from minikafka_kube.freshness import Renewals, holding
+from minikafka_kube.instants import micro_time_text
+from minikafka_kube.kinds import (
     BUDGET,
-    BY_NAME,
     CLAIM,
     CLUSTER,
     CONFIG_MAP,
@@ -50,11 +36,27 @@ from minikafka_operator.kinds import (
     Kind,
     Object,
 )
-from minikafka_operator.leadership import Alone, Leadership
-from minikafka_operator.names import CLUSTER_LABEL, DATA_VOLUME, EVENTS_VOLUME, Names
-from minikafka_operator.objects import made_by_brokers
-from minikafka_operator.observed import ObservedCluster, Warned, deleting
-from minikafka_operator.ownership import Standing, conflict, standing
+from minikafka_kube.leadership import Alone, Leadership
+from minikafka_kube.loops import ReconcileResult
+from minikafka_kube.names import CLUSTER_LABEL, DATA_VOLUME, EVENTS_VOLUME, Names
+from minikafka_kube.observed import ObservedCluster, Warned, deleting
+from minikafka_kube.ownership import Standing, standing
+
+from minikafka_operator.actions import (
+    Action,
+    Apply,
+    ClusterPlan,
+    Create,
+    Delete,
+    Finalizers,
+    Patch,
+    ReplacePod,
+    TellTopic,
+    WriteDisruptionLease,
+)
+from minikafka_operator.conditions import ClusterReason
+from minikafka_operator.objects import BY_NAME, made_by_brokers
+from minikafka_operator.obstacles import conflict
 from minikafka_operator.planner import OperatorSettings, plan
 from minikafka_operator.telemetry import OperatorTelemetry
 from minikafka_operator.topics import without_cluster
@@ -88,22 +90,11 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class ReconcileResult:
-    """How a look at a cluster ended. ``gone``: there is no such cluster any more."""
-
-    name: str
-    retry_seconds: float | None = None
-    gone: bool = False
-    glance: Callable[[], Awaitable[bool]] | None = None
-    """Asked every few seconds until the next look: whether it is due now. For what is no event."""
-
-
-@dataclass(frozen=True)
 class Acted:
     """What was done; what was refused, and why; why a pod was not evicted; whether something changed under our hands."""
 
     done: Sequence[Action]
-    refused: tuple[Reason, str] | None = None
+    refused: tuple[ClusterReason, str] | None = None
     held_up: str = ""
     stale: bool = False
 
@@ -338,7 +329,7 @@ class ClusterReconciler:
         claim may not grow, the rest is done all the same.
         """
         done: list[Action] = []
-        refused: tuple[Reason, str] | None = None
+        refused: tuple[ClusterReason, str] | None = None
         for action in actions:
             try:
                 await self._do(observed.names, action)
@@ -358,18 +349,18 @@ class ClusterReconciler:
                 if isinstance(action, Patch) and action.dispensable:
                     logger.info("%s was refused, and is not needed: %s", _title(action), error.message)
                     continue
-                refused = refused or (Reason.OBJECT_REFUSED, f"{_title(action)}: {error.message}")
+                refused = refused or (ClusterReason.OBJECT_REFUSED, f"{_title(action)}: {error.message}")
                 if not isinstance(action, Patch):
                     break
         return Acted(done, refused)
 
-    async def _in_the_way(self, observed: ObservedCluster, action: Create) -> tuple[Reason, str] | None:
+    async def _in_the_way(self, observed: ObservedCluster, action: Create) -> tuple[ClusterReason, str] | None:
         """Whether what is there instead is somebody else's; None when it is not, or gone again."""
         kind, name = action.thing["kind"], action.thing["metadata"]["name"]
         there = await self._server.get(BY_NAME[kind], observed.names.namespace, name)
         if there is None or standing(there, observed.names, observed.uid) is not Standing.FOREIGN:
             return None
-        return Reason.OBJECT_CONFLICT, conflict([f"{kind} {name}"])
+        return ClusterReason.OBJECT_CONFLICT, conflict([f"{kind} {name}"])
 
     async def _do(self, names: Names, action: Action) -> None:
         namespace, cluster = names.namespace, names.cluster
@@ -433,7 +424,7 @@ class ClusterReconciler:
             "apiVersion": EVENT.api_version,
             "kind": EVENT.name,
             "metadata": {"generateName": f"{names.cluster}-", "namespace": names.namespace},
-            "eventTime": self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": micro_time_text(self._now()),
             "reportingController": f"{CLUSTER.api_version.partition('/')[0]}/operator",
             "reportingInstance": self._identity,
             "type": "Warning" if event.warning else "Normal",

@@ -34,10 +34,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from minikafka_operator.conditions import Reason
-from minikafka_operator.freshness import MetadataGap
-from minikafka_operator.names import DATA_VOLUME
-from minikafka_operator.observed import ObservedCluster, PartitionState, Pod, TopicState, deleting
+from minikafka_kube.freshness import GapReason, MetadataGap
+from minikafka_kube.names import DATA_VOLUME
+from minikafka_kube.observed import ObservedCluster, PartitionState, Pod, TopicState, deleting
+
+from minikafka_operator.conditions import ClusterReason
 
 SETTLE_SECONDS: Final = 5
 """Between a broker's becoming ready and the next roll. Brokers tell the ISR within a second; times are whole seconds."""
@@ -76,7 +77,7 @@ class Roll:
 
     outdated: Mapping[int, str]
     replace: Sequence[Replacement] = ()
-    blocked: Reason | None = None
+    blocked: ClusterReason | GapReason | None = None
     message: str = ""
     retry_seconds: float | None = None
 
@@ -114,7 +115,9 @@ def roll(
     if not outdated:
         return Roll(outdated)
     if paused:
-        return Roll(outdated, (), Reason.ROLLOUT_PAUSED, f"spec.rollout.paused: {_listed(outdated)} to be replaced")
+        return Roll(
+            outdated, (), ClusterReason.ROLLOUT_PAUSED, f"spec.rollout.paused: {_listed(outdated)} to be replaced"
+        )
     brokers = observed.brokers
     fresh = [Replacement(brokers[i], outdated[i]) for i in outdated if brokers[i].never_started]
     if fresh:
@@ -143,7 +146,7 @@ def roll(
             return Roll(outdated, (Replacement(brokers[broker_id], outdated[broker_id], evict=True),))
         refusal = refusal or found
     blocked = _seconds_ready(observed, replicas) > USUAL_WAIT_SECONDS
-    return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR if blocked else None, refusal)
+    return Roll(outdated, (), ClusterReason.PARTITIONS_AT_MIN_ISR if blocked else None, refusal)
 
 
 def _roll_cut_off(
@@ -180,7 +183,7 @@ def _roll_cut_off(
         if not found:
             return Roll(outdated, (Replacement(pod, outdated[broker_id], evict=pod.ready),))
         refusal = refusal or found
-    return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, refusal)
+    return Roll(outdated, (), ClusterReason.PARTITIONS_AT_MIN_ISR, refusal)
 
 
 def _roll_unready(
@@ -214,7 +217,7 @@ def _roll_unready(
     # Else it serves nobody, so no ISR gets smaller. But what goes with its pod may be the last copy.
     refusal = refusal or _given_up(observed, pod.broker_id, lost)
     if refusal:
-        return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, refusal)
+        return Roll(outdated, (), ClusterReason.PARTITIONS_AT_MIN_ISR, refusal)
     return Roll(outdated, (Replacement(pod, f"{outdated[pod.broker_id]}, and it is not ready"),))
 
 
@@ -245,7 +248,7 @@ def _roll_stuck(
             why = f"{outdated[broker_id]}, and it is not ready, as others are not"
             return Roll(outdated, (Replacement(brokers[broker_id], why),))
         refusal = refusal or found
-    return Roll(outdated, (), Reason.PARTITIONS_AT_MIN_ISR, refusal)
+    return Roll(outdated, (), ClusterReason.PARTITIONS_AT_MIN_ISR, refusal)
 
 
 def _patience(observed: ObservedCluster, pods: Sequence[Pod], timeout: int) -> float:
@@ -262,7 +265,7 @@ def held_up(observed: ObservedCluster, replicas: int, decision: Roll, why: str) 
     """The same roll after the API server refused the eviction. A budget follows readiness within seconds, so that only
     counts as blocked when all have been ready for longer.
     """
-    blocked = Reason.EVICTION_REFUSED if _seconds_ready(observed, replicas) > USUAL_WAIT_SECONDS else None
+    blocked = ClusterReason.EVICTION_REFUSED if _seconds_ready(observed, replicas) > USUAL_WAIT_SECONDS else None
     return Roll(decision.outdated, (), blocked, why, LOOK_AGAIN_SECONDS)
 
 
@@ -353,7 +356,7 @@ def _wait(
     found = [observed.brokers[i] for i in brokers if i in observed.brokers]
     since = min((_waits_since(pod) or observed.now for pod in found), default=observed.now)
     usual = (observed.now - since).total_seconds() <= USUAL_WAIT_SECONDS
-    return Roll(outdated, (), None if usual else Reason.BROKER_NOT_READY, f"{names} {what}", retry)
+    return Roll(outdated, (), None if usual else ClusterReason.BROKER_NOT_READY, f"{names} {what}", retry)
 
 
 def _waits_since(pod: Pod) -> datetime | None:

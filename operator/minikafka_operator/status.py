@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from minikafka_kube.conditions import Judgement, condition, written
+from minikafka_kube.freshness import Freshness, MetadataGap
+from minikafka_kube.observed import ObservedCluster, PartitionState
+
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.conditions import Judgement, Reason, Type, condition, written
+from minikafka_operator.conditions import ClusterCondition, ClusterReason
 from minikafka_operator.external import Externals, bootstrap_external, shown
-from minikafka_operator.freshness import Freshness, MetadataGap
-from minikafka_operator.observed import ObservedCluster, PartitionState
 from minikafka_operator.rollout import Roll
 from minikafka_operator.trouble import BrokerTrouble, summary
 
@@ -26,7 +28,7 @@ class Decided:
     roll: Roll = field(default_factory=lambda: Roll({}))
     externals: Externals = field(default_factory=lambda: Externals({}))
     troubles: Sequence[BrokerTrouble] = ()
-    problem: tuple[Reason, str] | None = None
+    problem: tuple[ClusterReason, str] | None = None
     """Why the spec is not accepted."""
     held_back: Sequence[PartitionState] = ()
     """Partitions with replicas on brokers that are to go."""
@@ -82,7 +84,9 @@ def status_of(observed: ObservedCluster, spec: ClusterSpec, decided: Decided, fr
     return made
 
 
-def rejected_status(observed: ObservedCluster, problem: tuple[Reason, str], freshness: Freshness) -> dict[str, Any]:
+def rejected_status(
+    observed: ObservedCluster, problem: tuple[ClusterReason, str], freshness: Freshness
+) -> dict[str, Any]:
     """The status when not even the shape of the spec is understood: the reason is told, and what can be told without a spec;
     of the rest what was known stays.
     """
@@ -90,10 +94,10 @@ def rejected_status(observed: ObservedCluster, problem: tuple[Reason, str], fres
     ready = [i for i, pod in observed.brokers.items() if pod.ready]
     partitions = _Partitions(observed, 1)
     judgements = [
-        Judgement(Type.READY, False, problem[0], problem[1]),
+        Judgement(ClusterCondition.READY, False, problem[0], problem[1]),
         _checked(_available(ready, partitions), freshness.gap, before),
         _checked(_replication(ready, partitions), freshness.gap, before),
-        Judgement(Type.ACCEPTED, False, problem[0], problem[1]),
+        Judgement(ClusterCondition.ACCEPTED, False, problem[0], problem[1]),
     ]
     if not _is_controller(observed.controller, freshness.controller, before):
         before.pop("controller", None)
@@ -188,11 +192,11 @@ def _judgements(
 
 def _accepted(decided: Decided) -> Judgement:
     if decided.problem is not None:
-        return Judgement(Type.ACCEPTED, False, *decided.problem)
+        return Judgement(ClusterCondition.ACCEPTED, False, *decided.problem)
     if decided.larger:
         message = f"the spec is in force, but volumes do not shrink: {decided.larger}"
-        return Judgement(Type.ACCEPTED, True, Reason.VOLUMES_LARGER, message)
-    return Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, "the spec is in force")
+        return Judgement(ClusterCondition.ACCEPTED, True, ClusterReason.VOLUMES_LARGER, message)
+    return Judgement(ClusterCondition.ACCEPTED, True, ClusterReason.ACCEPTED, "the spec is in force")
 
 
 def _ready(
@@ -205,41 +209,45 @@ def _ready(
 ) -> Judgement:
     count = f"{_of(len(ready), spec.brokers.replicas)} ready"
     if not accepted.holds:
-        return Judgement(Type.READY, False, accepted.reason, accepted.message)
+        return Judgement(ClusterCondition.READY, False, accepted.reason, accepted.message)
     trouble = summary(decided.troubles)
     if trouble is not None:
-        return Judgement(Type.READY, False, trouble[0], f"{count}; {trouble[1]}")
+        return Judgement(ClusterCondition.READY, False, trouble[0], f"{count}; {trouble[1]}")
     if decided.waiting_for and len(ready) < decided.replicas:
-        return Judgement(Type.READY, False, *_waiting(decided))
+        return Judgement(ClusterCondition.READY, False, *_waiting(decided))
     if decided.externals.unknown:
-        return Judgement(Type.READY, False, Reason.WAITING_FOR_ADDRESS, _without_address(decided))
+        return Judgement(ClusterCondition.READY, False, ClusterReason.WAITING_FOR_ADDRESS, _without_address(decided))
     if len(ready) < decided.replicas:
-        return Judgement(Type.READY, False, Reason.BROKERS_NOT_READY, count)
+        return Judgement(ClusterCondition.READY, False, ClusterReason.BROKERS_NOT_READY, count)
     if not available.holds:
-        return Judgement(Type.READY, False, available.reason, available.message)
+        return Judgement(ClusterCondition.READY, False, available.reason, available.message)
     if gap is not None and gap.lasting:
-        return Judgement(Type.READY, False, gap.reason, gap.message)
+        return Judgement(ClusterCondition.READY, False, gap.reason, gap.message)
     if decided.held_back:
-        return Judgement(Type.READY, False, Reason.REPLICAS_ON_BROKER, _held_back(spec, decided))
+        return Judgement(ClusterCondition.READY, False, ClusterReason.REPLICAS_ON_BROKER, _held_back(spec, decided))
     if decided.roll.outdated:
         left = len(decided.roll.outdated)
-        return Judgement(Type.READY, False, Reason.ROLLING, f"{count}, {left} of them to be replaced")
+        return Judgement(
+            ClusterCondition.READY, False, ClusterReason.ROLLING, f"{count}, {left} of them to be replaced"
+        )
     if decided.claims_leaving:
         message = f"{count}; deleted, and gone when its broker's pod ends: {', '.join(decided.claims_leaving)}"
-        return Judgement(Type.READY, True, Reason.CLAIM_LEAVING, message)
-    return Judgement(Type.READY, True, Reason.ALL_BROKERS_READY, count)
+        return Judgement(ClusterCondition.READY, True, ClusterReason.CLAIM_LEAVING, message)
+    return Judgement(ClusterCondition.READY, True, ClusterReason.ALL_BROKERS_READY, count)
 
 
 def _available(ready: Sequence[int], partitions: _Partitions) -> Judgement:
     if not ready:
-        return Judgement(Type.AVAILABLE, False, Reason.NO_BROKER_READY, "no broker is ready")
+        return Judgement(ClusterCondition.AVAILABLE, False, ClusterReason.NO_BROKER_READY, "no broker is ready")
     if partitions.offline:
         message = _counted(partitions.offline, partitions.count, "no leader")
-        return Judgement(Type.AVAILABLE, False, Reason.PARTITIONS_OFFLINE, message)
+        return Judgement(ClusterCondition.AVAILABLE, False, ClusterReason.PARTITIONS_OFFLINE, message)
     if partitions.under_min_isr:
         message = _counted(partitions.under_min_isr, partitions.count, "too few in-sync replicas for acks=all")
-        return Judgement(Type.AVAILABLE, False, Reason.PARTITIONS_UNDER_MIN_ISR, message)
-    return Judgement(Type.AVAILABLE, True, Reason.PARTITIONS_AVAILABLE, _all_available(partitions.count))
+        return Judgement(ClusterCondition.AVAILABLE, False, ClusterReason.PARTITIONS_UNDER_MIN_ISR, message)
+    return Judgement(
+        ClusterCondition.AVAILABLE, True, ClusterReason.PARTITIONS_AVAILABLE, _all_available(partitions.count)
+    )
 
 
 def _all_available(count: int) -> str:
@@ -253,40 +261,50 @@ def _all_available(count: int) -> str:
 def _replication(ready: Sequence[int], partitions: _Partitions) -> Judgement:
     if partitions.under_replicated:
         message = _counted(partitions.under_replicated, partitions.count, "replicas that are not in sync")
-        return Judgement(Type.REPLICATION_HEALTHY, False, Reason.UNDER_REPLICATED, message)
+        return Judgement(ClusterCondition.REPLICATION_HEALTHY, False, ClusterReason.UNDER_REPLICATED, message)
     if not ready:
-        return Judgement(Type.REPLICATION_HEALTHY, None, Reason.NO_BROKER_READY, "no broker is ready")
-    return Judgement(Type.REPLICATION_HEALTHY, True, Reason.ALL_IN_SYNC, "every replica is in sync")
+        return Judgement(
+            ClusterCondition.REPLICATION_HEALTHY, None, ClusterReason.NO_BROKER_READY, "no broker is ready"
+        )
+    return Judgement(ClusterCondition.REPLICATION_HEALTHY, True, ClusterReason.ALL_IN_SYNC, "every replica is in sync")
 
 
 def _progressing(observed: ObservedCluster, spec: ClusterSpec, decided: Decided, ready: Sequence[int]) -> Judgement:
     there = len(observed.brokers)
     if spec.paused:
-        return Judgement(Type.PROGRESSING, False, Reason.PAUSED, "spec.paused: the operator changes nothing")
+        return Judgement(
+            ClusterCondition.PROGRESSING, False, ClusterReason.PAUSED, "spec.paused: the operator changes nothing"
+        )
     if decided.problem is not None:
-        return Judgement(Type.PROGRESSING, False, *decided.problem)
+        return Judgement(ClusterCondition.PROGRESSING, False, *decided.problem)
     if decided.externals.unknown:
-        return Judgement(Type.PROGRESSING, True, Reason.WAITING_FOR_ADDRESS, _without_address(decided))
+        return Judgement(
+            ClusterCondition.PROGRESSING, True, ClusterReason.WAITING_FOR_ADDRESS, _without_address(decided)
+        )
     if decided.waiting_for:
-        return Judgement(Type.PROGRESSING, True, *_waiting(decided))
+        return Judgement(ClusterCondition.PROGRESSING, True, *_waiting(decided))
     if not decided.created:
         wanted = spec.brokers.replicas
         message = f"{wanted} {_plural(wanted, 'broker')} {'is' if wanted == 1 else 'are'} being made"
-        return Judgement(Type.PROGRESSING, True, Reason.CREATING, message)
+        return Judgement(ClusterCondition.PROGRESSING, True, ClusterReason.CREATING, message)
     if there != decided.replicas or decided.unknown is not None:
         wanted = _wanted(spec, decided)
         message = f"{there} {_plural(there, 'pod')}, {wanted} {_plural(wanted, 'broker')} wanted"
-        return Judgement(Type.PROGRESSING, True, Reason.SCALING, message)
+        return Judgement(ClusterCondition.PROGRESSING, True, ClusterReason.SCALING, message)
     if decided.roll.outdated:
         left = len(decided.roll.outdated)
-        blocked = decided.roll.blocked is Reason.ROLLOUT_PAUSED
-        why = Reason.ROLLOUT_PAUSED if blocked else Reason.ROLLING
-        return Judgement(Type.PROGRESSING, not blocked, why, f"{_of(left, there)} still to be replaced")
+        blocked = decided.roll.blocked is ClusterReason.ROLLOUT_PAUSED
+        why = ClusterReason.ROLLOUT_PAUSED if blocked else ClusterReason.ROLLING
+        return Judgement(ClusterCondition.PROGRESSING, not blocked, why, f"{_of(left, there)} still to be replaced")
     if len(ready) < decided.replicas:
-        return Judgement(Type.PROGRESSING, True, Reason.RECOVERING, f"{_of(len(ready), there)} ready")
+        return Judgement(
+            ClusterCondition.PROGRESSING, True, ClusterReason.RECOVERING, f"{_of(len(ready), there)} ready"
+        )
     if decided.held_back:
-        return Judgement(Type.PROGRESSING, False, Reason.REPLICAS_ON_BROKER, _held_back(spec, decided))
-    return Judgement(Type.PROGRESSING, False, Reason.SETTLED, "there is nothing to do")
+        return Judgement(
+            ClusterCondition.PROGRESSING, False, ClusterReason.REPLICAS_ON_BROKER, _held_back(spec, decided)
+        )
+    return Judgement(ClusterCondition.PROGRESSING, False, ClusterReason.SETTLED, "there is nothing to do")
 
 
 def _wanted(spec: ClusterSpec, decided: Decided) -> int:
@@ -295,22 +313,24 @@ def _wanted(spec: ClusterSpec, decided: Decided) -> int:
 
 def _rollout(spec: ClusterSpec, decided: Decided) -> Judgement:
     if decided.held_back:
-        return Judgement(Type.ROLLOUT_BLOCKED, True, Reason.REPLICAS_ON_BROKER, _held_back(spec, decided))
+        return Judgement(
+            ClusterCondition.ROLLOUT_BLOCKED, True, ClusterReason.REPLICAS_ON_BROKER, _held_back(spec, decided)
+        )
     if decided.unknown is not None and decided.unknown.lasting:
         message = f"spec.brokers.replicas={spec.brokers.replicas}: {decided.unknown.message}"
-        return Judgement(Type.ROLLOUT_BLOCKED, True, decided.unknown.reason, message)
+        return Judgement(ClusterCondition.ROLLOUT_BLOCKED, True, decided.unknown.reason, message)
     roll = decided.roll
     if roll.outdated and not roll.replace and roll.blocked is not None:
-        return Judgement(Type.ROLLOUT_BLOCKED, True, roll.blocked, roll.message)
-    return Judgement(Type.ROLLOUT_BLOCKED, False, Reason.NOT_BLOCKED, "nothing stands in the way")
+        return Judgement(ClusterCondition.ROLLOUT_BLOCKED, True, roll.blocked, roll.message)
+    return Judgement(ClusterCondition.ROLLOUT_BLOCKED, False, ClusterReason.NOT_BLOCKED, "nothing stands in the way")
 
 
-def _waiting(decided: Decided) -> tuple[Reason, str]:
+def _waiting(decided: Decided) -> tuple[ClusterReason, str]:
     """For what an earlier cluster of this name has left to go."""
     told = f"waiting until what an earlier cluster of this name has left is gone: {', '.join(decided.waiting_for)}"
     if decided.waits_long:
-        return Reason.OBJECT_LEAVING, f"{told}; it does not go; see its metadata.finalizers"
-    return Reason.CREATING, told
+        return ClusterReason.OBJECT_LEAVING, f"{told}; it does not go; see its metadata.finalizers"
+    return ClusterReason.CREATING, told
 
 
 def _without_address(decided: Decided) -> str:

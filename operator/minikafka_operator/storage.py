@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
+from minikafka_kube.instants import instant
+from minikafka_kube.kinds import CLAIM, POD, STATEFUL_SET, Object
+from minikafka_kube.names import DATA_VOLUME, EVENTS_VOLUME, Names
+from minikafka_kube.observed import ObservedCluster, deleting
+
 from minikafka_operator.actions import Action, Delete, Patch
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.difference import quantity
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import CLAIM, POD, STATEFUL_SET, Object
-from minikafka_operator.names import DATA_VOLUME, EVENTS_VOLUME, Names
-from minikafka_operator.observed import ObservedCluster, deleting
 from minikafka_operator.pods import claim_sizes
 
 

@@ -11,11 +11,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from minikafka_kube.conditions import condition
+from minikafka_kube.instants import time_text
+from minikafka_kube.kinds import CLUSTER, TOPIC, Object
+from minikafka_kube.names import TOPIC_FINALIZER
+from minikafka_kube.observed import ObservedCluster, deleting, has_topic_finalizer
+
 from minikafka_operator.actions import Action, Finalizers, TellTopic
-from minikafka_operator.conditions import TopicReason, condition, time_text
-from minikafka_operator.kinds import CLUSTER, TOPIC, Object
-from minikafka_operator.names import TOPIC_FINALIZER
-from minikafka_operator.observed import ObservedCluster, deleting, has_topic_finalizer
+from minikafka_operator.conditions import TopicReason
 
 READY: Final = "Ready"
 """The condition that brokers keep."""

@@ -2,6 +2,10 @@
 
 Kubernetes tells such things in five different places, and some of them change their text with every attempt. Here they
 get one reason and one steady sentence each, for a status must not be written again and again.
+
+A broker that chaos holds has no trouble of its own. Who has its turn with a cluster holds the disruption Lease
+(:mod:`~minikafka_kube.disruption_lease`), and an experiment writes each fault into its status before it is made
+(docs/guide/chaos-on-kubernetes.md). So what such a broker suffers from is known there, and nowhere in its pod.
 """
 
 from __future__ import annotations
@@ -9,15 +13,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from minikafka.agent.gate import TOLD as GATE_TOLD
+from minikafka_kube.instants import instant
+from minikafka_kube.kinds import CLAIM, POD, STATEFUL_SET, Object
+from minikafka_kube.names import DATA_VOLUME, EVENTS_VOLUME
+from minikafka_kube.observed import ObservedCluster, Pod
 
-from minikafka_operator.conditions import Reason
-from minikafka_operator.experiments import fault_on
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import CLAIM, POD, STATEFUL_SET, Object
-from minikafka_operator.names import DATA_VOLUME, EVENTS_VOLUME
-from minikafka_operator.observed import ObservedCluster, Pod
+from minikafka_operator.conditions import ClusterReason
 
 _IMAGE_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
@@ -33,13 +38,18 @@ _DISK_FULL = "statuscode: 507"
 _WORDS_MAX = 400
 _LAST_LINES = 3
 
+COMES_BACK_SECONDS: Final = 90
+"""How long a broker whose fault is over may take to be ready again once the kubelet has started it. After that what its pod
+says is told, as of any other broker."""
+_RECOVERED: Final = "Recovered"
+
 
 @dataclass(frozen=True)
 class BrokerTrouble:
     """Why one broker is not ready."""
 
     broker_id: int
-    reason: Reason
+    reason: ClusterReason
     message: str
 
 
@@ -67,15 +77,15 @@ def _trouble(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
 
 
 def _meant(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
-    told = fault_on(observed.experiment, pod, observed.now)
-    return BrokerTrouble(pod.broker_id, Reason.FAULT_INJECTED, f"{pod.name}: {told}") if told else None
+    told = _fault_on(observed.experiment, pod, observed.now)
+    return BrokerTrouble(pod.broker_id, ClusterReason.FAULT_INJECTED, f"{pod.name}: {told}") if told else None
 
 
 def _missing(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
     name = observed.names.pod(broker_id)
     for warned in observed.warnings:
         if warned.kind == STATEFUL_SET.name and warned.reason == "FailedCreate" and f"Pod {name} " in warned.message:
-            return BrokerTrouble(broker_id, Reason.POD_NOT_CREATED, f"{name}: {_shortened(warned.message)}")
+            return BrokerTrouble(broker_id, ClusterReason.POD_NOT_CREATED, f"{name}: {_shortened(warned.message)}")
     return None
 
 
@@ -85,16 +95,16 @@ def _storage(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | None:
         wanted = claim["spec"].get("storageClassName")
         if wanted in observed.missing_storage_classes:
             return BrokerTrouble(
-                broker_id, Reason.STORAGE_CLASS_NOT_FOUND, f"{name}: there is no StorageClass {wanted!r}"
+                broker_id, ClusterReason.STORAGE_CLASS_NOT_FOUND, f"{name}: there is no StorageClass {wanted!r}"
             )
         told = _warning(observed, CLAIM.name, name)
         if told and re.search(r"storageclass.* not found", told):
-            return BrokerTrouble(broker_id, Reason.STORAGE_CLASS_NOT_FOUND, f"{name}: {told}")
+            return BrokerTrouble(broker_id, ClusterReason.STORAGE_CLASS_NOT_FOUND, f"{name}: {told}")
         if told:
-            return BrokerTrouble(broker_id, Reason.CLAIM_PENDING, f"{name}: {told}")
+            return BrokerTrouble(broker_id, ClusterReason.CLAIM_PENDING, f"{name}: {told}")
         if wanted is None:
             message = f"{name}: spec.storage.storageClassName is not set, and no StorageClass is the default"
-            return BrokerTrouble(broker_id, Reason.CLAIM_PENDING, message)
+            return BrokerTrouble(broker_id, ClusterReason.CLAIM_PENDING, message)
     return None
 
 
@@ -106,7 +116,7 @@ def _slow_storage(observed: ObservedCluster, broker_id: int) -> BrokerTrouble | 
             message = (
                 f"{claim['metadata']['name']}: no volume of StorageClass {claim['spec']['storageClassName']!r} yet"
             )
-            return BrokerTrouble(broker_id, Reason.CLAIM_PENDING, message)
+            return BrokerTrouble(broker_id, ClusterReason.CLAIM_PENDING, message)
     return None
 
 
@@ -121,7 +131,7 @@ def _unscheduled(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
         return None  # no node is at fault: the claim tells
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         message = _shortened(str(scheduled.get("message") or "no node fits"))
-        return BrokerTrouble(pod.broker_id, Reason.UNSCHEDULABLE, f"{pod.name}: {message}")
+        return BrokerTrouble(pod.broker_id, ClusterReason.UNSCHEDULABLE, f"{pod.name}: {message}")
     return None
 
 
@@ -130,7 +140,7 @@ def _not_serving(pod: Pod) -> BrokerTrouble | None:
     if not pod.running:
         return None
     message = f"{pod.name}: runs, and is not ready; its /readyz, /healthz and log tell why"
-    return BrokerTrouble(pod.broker_id, Reason.BROKERS_NOT_READY, message)
+    return BrokerTrouble(pod.broker_id, ClusterReason.BROKERS_NOT_READY, message)
 
 
 def _container(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
@@ -139,24 +149,28 @@ def _container(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
     if reason in _IMAGE_REASONS:
         told = _warning(observed, POD.name, pod.name, "Failed to pull image", "image")
         return BrokerTrouble(
-            pod.broker_id, Reason.IMAGE_PULL_FAILED, f"{pod.name}: image {pod.image}: {told or 'cannot be pulled'}"
+            pod.broker_id,
+            ClusterReason.IMAGE_PULL_FAILED,
+            f"{pod.name}: image {pod.image}: {told or 'cannot be pulled'}",
         )
     if ended == "OOMKilled":
         return BrokerTrouble(
-            pod.broker_id, Reason.OUT_OF_MEMORY, f"{pod.name}: used more memory than spec.brokers.resources allows"
+            pod.broker_id,
+            ClusterReason.OUT_OF_MEMORY,
+            f"{pod.name}: used more memory than spec.brokers.resources allows",
         )
     if reason == "CrashLoopBackOff" or (ended and not reason):
         # A gate at which it waited before it ended is open by now, or another one, and was not what ended it.
         lines = [line for line in words.splitlines() if not line.startswith(GATE_TOLD)]
         last = "; ".join(lines[-_LAST_LINES:]) or f"ended ({ended or 'no reason given'})"
-        return BrokerTrouble(pod.broker_id, Reason.BROKER_CRASHING, f"{pod.name}: {_shortened(last)}")
+        return BrokerTrouble(pod.broker_id, ClusterReason.BROKER_CRASHING, f"{pod.name}: {_shortened(last)}")
     if reason:
         return BrokerTrouble(
-            pod.broker_id, Reason.CONTAINER_NOT_CREATED, f"{pod.name}: {reason}: {_shortened(message)}"
+            pod.broker_id, ClusterReason.CONTAINER_NOT_CREATED, f"{pod.name}: {reason}: {_shortened(message)}"
         )
     mount = _warning(observed, POD.name, pod.name, "MountVolume", "FailedMount")
     if mount and pod.never_started:
-        return BrokerTrouble(pod.broker_id, Reason.CONTAINER_NOT_CREATED, f"{pod.name}: {mount}")
+        return BrokerTrouble(pod.broker_id, ClusterReason.CONTAINER_NOT_CREATED, f"{pod.name}: {mount}")
     return None
 
 
@@ -168,7 +182,7 @@ def _disk(observed: ObservedCluster, pod: Pod) -> BrokerTrouble | None:
     told = [w.message for w in observed.warnings if (w.kind, w.name, w.reason) == (POD.name, pod.name, "Unhealthy")]
     if told and _DISK_FULL in told[-1]:
         message = f"{pod.name}: a disk is full; its log says which, and it goes on by itself when there is room"
-        return BrokerTrouble(pod.broker_id, Reason.DISK_FULL, message)
+        return BrokerTrouble(pod.broker_id, ClusterReason.DISK_FULL, message)
     return None
 
 
@@ -186,7 +200,7 @@ def _shortened(text: str) -> str:
     return line if len(line) <= _WORDS_MAX else line[: _WORDS_MAX - 1] + "…"
 
 
-def summary(found: Iterable[BrokerTrouble]) -> tuple[Reason, str] | None:
+def summary(found: Iterable[BrokerTrouble]) -> tuple[ClusterReason, str] | None:
     """The most telling reason and a sentence; None when there is nothing. The status tells of each broker."""
     ordered = sorted(found, key=lambda one: (_ORDER.index(one.reason), one.broker_id))
     if not ordered:
@@ -196,17 +210,62 @@ def summary(found: Iterable[BrokerTrouble]) -> tuple[Reason, str] | None:
 
 
 _ORDER = (
-    Reason.POD_NOT_CREATED,
-    Reason.STORAGE_CLASS_NOT_FOUND,
-    Reason.CLAIM_PENDING,
-    Reason.IMAGE_PULL_FAILED,
-    Reason.CONTAINER_NOT_CREATED,
-    Reason.BROKER_CRASHING,
-    Reason.OUT_OF_MEMORY,
-    Reason.DISK_FULL,
-    Reason.UNSCHEDULABLE,
-    Reason.BROKERS_NOT_READY,
-    Reason.FAULT_INJECTED,
+    ClusterReason.POD_NOT_CREATED,
+    ClusterReason.STORAGE_CLASS_NOT_FOUND,
+    ClusterReason.CLAIM_PENDING,
+    ClusterReason.IMAGE_PULL_FAILED,
+    ClusterReason.CONTAINER_NOT_CREATED,
+    ClusterReason.BROKER_CRASHING,
+    ClusterReason.OUT_OF_MEMORY,
+    ClusterReason.DISK_FULL,
+    ClusterReason.UNSCHEDULABLE,
+    ClusterReason.BROKERS_NOT_READY,
+    ClusterReason.FAULT_INJECTED,
 )
 """The cause before the consequence: a pod is also unschedulable while its claim waits for a missing class. What is meant comes
 last: nobody has to do anything about it."""
+
+
+def _fault_on(experiment: Object | None, pod: Pod, now: datetime) -> str:
+    """What the experiment does, or has just done, to the broker in this pod; empty when it has nothing to do with it.
+
+    The sentence stays as it is for as long as the fault does: it is part of a status.
+    """
+    if experiment is None:
+        return ""
+    name = experiment["metadata"]["name"]
+    faults = [one for one in (experiment.get("status") or {}).get("faults") or () if one.get("podUid") == pod.uid]
+    for fault in reversed(faults):
+        what = f"{fault['verb']} by experiment {name} (step {fault['step']})"
+        if fault["state"] != _RECOVERED:
+            ends = fault.get("expiresAt")
+            return f"{what}, which ends" + (f" at {ends} at the latest" if ends else "")
+        if _comes_back(fault, pod, now):
+            return f"comes back after {what}"
+    if pod.last_words[0] == "Completed":  # nobody else tells a broker to end: it rests while its log is read
+        return f"was shut down while experiment {name} goes on"
+    return ""
+
+
+def _comes_back(fault: dict[str, Any], pod: Pod, now: datetime) -> bool:
+    """Whether the broker has not been ready since the fault was over, and may still take its time, or was not started yet."""
+    over = instant(fault.get("recoveredAt"))
+    if over is None or (pod.ready_since is not None and pod.ready_since > over):
+        return False
+    began = _started_after(pod, over)
+    return began is None or now <= began + timedelta(seconds=COMES_BACK_SECONDS)
+
+
+def _started_after(pod: Pod, over: datetime) -> datetime | None:
+    """When it was started after the fault was over, or that moment; None while the kubelet waits, five minutes at most.
+
+    What has ended once more since then was started, and is no longer waited for on the fault's account.
+    """
+    broker = pod.container
+    ended = instant(((broker.get("lastState") or {}).get("terminated") or {}).get("finishedAt"))
+    if ended is None or ended > over:
+        return over
+    if pod.crashing:
+        return None
+    running = (broker.get("state") or {}).get("running") or {}
+    return max(over, instant(running.get("startedAt")) or over)

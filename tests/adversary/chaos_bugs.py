@@ -76,7 +76,7 @@ CHAOS = (
         "    return _value(experiment, annotation).lower() == \"true\"\n", "    return annotation in _annotations(experiment)\n",
         (f"{UNIT}/test_annotations.py",)),
     Bug("c15", "a Job that cannot be made holds the Lease until the deadline", "Turns", f"{CONTROLLER}/starting.py",
-        "                return end(o, Phase.ERROR, Reason.CREATION_REFUSED, late)\n", "                return None\n",
+        "                return end(o, Phase.ERROR, ChaosReason.CREATION_REFUSED, late)\n", "                return None\n",
         (f"{UNIT}/test_starting.py",)),
     Bug("c16", "a fault counts as over because the pod is away in which it is about to be made", "Healing",
         f"{CONTROLLER}/experiments.py",

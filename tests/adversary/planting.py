@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "broker-image/minikafka"
-PACKAGES = ("chaos", "analytics", "operator")
+PACKAGES = ("kube/", "operator/", "chaos/", "analytics/")
 """Folders beside the broker's that bugs are planted in; their files are named from the root of the project."""
-COPIED = ("broker-image", "chaos", "analytics", "operator", "tests", "bench", "docs")
+COPIED = ("broker-image", "kube", "operator", "chaos", "analytics", "tests", "bench", "docs")
 """What a copy needs so that tests run in it."""
 COPIED_FILES = ("pyproject.toml",)
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache", "node_modules")

@@ -25,7 +25,7 @@ FOLDERS = {
     WIRE: (WIRE_TESTS,),
     JUDGES: ("tests/unit/chaos", "tests/unit/analytics"),
 }
-PACKAGES = ("broker-image", "chaos", "analytics", "operator")
+PACKAGES = ("broker-image", "kube", "operator", "chaos", "analytics")
 OTHERS = ("COVERAGE_", "COV_", "PYTEST_")
 """Variables of a test run that this one is part of: the copy's lines are not to be counted there."""
 FIRST_SEED = 900_000

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from minikafka.kubernetes.document import Document
-from minikafka_operator.names import Names
+from minikafka_kube.names import Names
 
 from tests.apiserver.control_plane import ControlPlane
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from minikafka_operator.names import Names
+from minikafka_kube.names import Names
 
 from tests.apiserver.charts import rendered
 from tests.apiserver.control_plane import ControlPlane, free_port

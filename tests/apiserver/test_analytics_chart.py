@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from minikafka import __version__
-from minikafka_analytics import sources
-from minikafka_analytics.on_kubernetes import NONE, PREFERRED, REQUIRED, SPREAD, executor_pod
+from minikafka_analytics.sources import collect
+from minikafka_analytics.spark.on_kubernetes import NONE, PREFERRED, REQUIRED, SPREAD, executor_pod
 from minikafka_chaos.controller.jobs import SPREADS, JobSettings, ReportSettings
 from minikafka_chaos.controller.jobs import labels as runner_labels
 from minikafka_chaos.controller.main import parse
@@ -177,7 +177,7 @@ def test_sources_are_what_the_command_takes() -> None:
     spec = job["spec"]["template"]["spec"]
     (container,) = spec["initContainers"]
     assert container["args"] == ["/runs/a", "--pod-logs=/logs", "--pods=lab/shop-broker-*"]
-    given = sources.parser().parse_args(container["args"])
+    given = collect.parser().parse_args(container["args"])
     assert (given.pod_logs, given.pods) == ([Path("/logs")], "lab/shop-broker-*")
     (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "logs"]
     assert mount == {"name": "logs", "mountPath": "/logs", "readOnly": True}

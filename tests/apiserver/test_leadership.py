@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_operator.leadership import LEASE_SECONDS
+from minikafka_kube.leadership import LEASE_SECONDS
 
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.apiserver.operator_process import ACTS_SECONDS_MAX, LOOKS_SECONDS_MAX, Cluster, Operator

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from minikafka.local.ports import HOST, free_base_port
-from minikafka_analytics import pod_logs
+from minikafka_analytics.sources import pod_logs
 
 from tests.apiserver.charts import rendered
 from tests.apiserver.operator_process import ROOT

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from minikafka import __version__
-from minikafka_operator.names import CONTAINER
+from minikafka_kube.names import CONTAINER
 
 from tests.apiserver.charts import check_values, lint, refused, rendered
 from tests.apiserver.conftest import make_namespace

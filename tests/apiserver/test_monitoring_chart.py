@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from minikafka_operator.names import CLUSTER_LABEL, Names
+from minikafka_kube.names import CLUSTER_LABEL, Names
 
 from tests.apiserver.charts import check_values, lint, refused, rendered
 

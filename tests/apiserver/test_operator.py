@@ -201,7 +201,7 @@ class TestSteadyState:
             {},
             {
                 "listeners": {"external": {"type": "NodePort", "annotations": {"a": "b"}}},
-                "unflushedVolume": {"sizeLimit": "1000k"},
+                "unflushedVolume": {"sizeLimit": "4000k"},
                 "flightRecorder": {"type": "PersistentClaim", "size": "0.5Gi"},
                 "storage": {"size": "1024Mi"},
                 "config": {"num.partitions": "3"},

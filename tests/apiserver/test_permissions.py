@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from minikafka.kubernetes import Access
 from minikafka.kubernetes.api import CONFIG_MAP, ApiError, Kind, KubernetesApi
+from minikafka_kube.names import Names
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.names import Names
 from minikafka_operator.objects import ResourceBuilder
 
 from tests.apiserver.conftest import CLUSTER, MakeBrokers

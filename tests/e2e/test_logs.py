@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from minikafka_analytics import pod_logs, sources
+from minikafka_analytics.sources import collect, pod_logs
 from minikafka_chaos.record.journal import FILE_NAME as JOURNAL
 from minikafka_chaos.record.journal import Journal
 from minikafka_chaos.verdict.claims import LINE_KIND as CLAIMS
@@ -161,7 +161,7 @@ def test_every_event_outlives_pods_and_claims(
         collector.copied(diagnostics_folder / "logs")
     pods, logs, by_spark = f"{cluster.kubectl.namespace}/shop-broker-*", tmp_path / "logs", tmp_path / "by-spark"
     shutil.copytree(run, by_spark)
-    assert sources.main([str(run), "--pod-logs", str(logs), "--pods", pods]) == 0
+    assert collect.main([str(run), "--pod-logs", str(logs), "--pods", pods]) == 0
     written = [json.loads(line) for path in (run / "events").iterdir() for line in path.read_text().splitlines()]
     by_identity = Counter(map(pod_logs.identity, written))
     assert by_identity.keys() == recorded and set(by_identity.values()) == {1}

@@ -57,7 +57,7 @@ def wait_for(holds: Callable[[], bool], deadline_s: float) -> bool:
 @pytest.fixture
 def java() -> None:
     """Skips where there is no Java, in the words of the product."""
-    from minikafka_analytics.java import JavaMissing, find_java
+    from minikafka_analytics.spark.java import JavaMissing, find_java
 
     try:
         find_java()

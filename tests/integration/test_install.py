@@ -31,12 +31,17 @@ PACKAGES = {
     "broker-image/minikafka": (),
     "chaos/minikafka_chaos": ("chaos", "kubernetes"),
     "chaos/minikafka_chaos/controller": ("chaos", "kubernetes", "operator"),
+    "kube/minikafka_kube": ("operator",),
     "operator/minikafka_operator": ("operator",),
     "analytics/minikafka_analytics": ("analytics",),
 }
 """The packages of the wheel, and the extras that each may import from beside the base. What is inside another has its own."""
 
-EXTRAS = {"chaos": "minikafka_chaos", "operator": "minikafka_operator", "analytics": "minikafka_analytics"}
+EXTRAS = {
+    "chaos": ("minikafka_chaos",),
+    "operator": ("minikafka_kube", "minikafka_operator"),
+    "analytics": ("minikafka_analytics",),
+}
 APART = {"chaos": ["minikafka_chaos.grounds.kubernetes", "minikafka_chaos.controller"]}
 """What needs more extras, and names them: modules whose names begin so."""
 TIMEOUT = 600
@@ -224,7 +229,7 @@ for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
 )
 def test_an_extra_brings_all_that_its_package_imports(environment: Environment, extra: str, works: list[str]) -> None:
     commands = environment(extra)
-    for package in ("minikafka", EXTRAS[extra]):
+    for package in ("minikafka", *EXTRAS[extra]):
         done = run(commands / "python", "-c", _IMPORT_ALL, package, *APART.get(extra, []))
         assert done.returncode == 0, done.stderr
     for arguments in works:

@@ -46,9 +46,9 @@ def test_make_test_notices_every_planted_bug() -> None:
 
 
 def test_what_is_marked_full_is_seen() -> None:
-    assert marked_full("tests/unit/analytics/test_trouble.py::test_a_jvm_that_is_killed")
+    assert marked_full("tests/unit/analytics/test_failures.py::test_a_jvm_that_is_killed")
     assert marked_full("tests/interop/test_java_tools.py::test_acks[0]")
     assert marked_full(
         "tests/integration/monitoring/test_live.py::test_alerts_fire_when_a_broker_dies_and_clear_when_it_is_back"
     )
-    assert not marked_full("tests/unit/analytics/test_trouble.py::test_each_failure_has_its_line")
+    assert not marked_full("tests/unit/analytics/test_failures.py::test_each_failure_has_its_line")

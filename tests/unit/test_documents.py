@@ -61,6 +61,30 @@ def test_what_a_page_names_is_there(page: str) -> None:
     assert not missing
 
 
+STARTED = """-m[\"', ]+minikafka[a-z_]*(\\.[a-z_]+)*"""
+"""A module that is started as a program: in a command of a shell, of a chart, or of a list in Python."""
+THEN = [":!CHANGELOG.md"]
+"""What tells how things were."""
+
+
+def programs() -> set[str]:
+    """The modules that can be started: those with a part for that."""
+    command = ["git", "grep", "-l", '^if __name__ == "__main__":', "--", "*.py"]
+    found = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    dotted = [file.partition("/")[2].removesuffix(".py").replace("/", ".") for file in (*found, *tracked("*.py"))]
+    return {*dotted[: len(found)], *(name.removesuffix(".__main__") for name in dotted if name.endswith(".__main__"))}
+
+
+def test_what_is_started_is_there() -> None:
+    """Charts, scripts, pages and code start modules by their names, which no import and no type checker follows."""
+    command = ["git", "grep", "-hoIE", "-e", STARTED, "--", ".", *THEN]
+    found = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    named = {re.split("[\"', ]+", each)[-1] for each in found}
+    assert len(named) > 5
+    missing = named - programs()
+    assert not missing
+
+
 def anchors(page: Path) -> set[str]:
     """Find the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", CODE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)

@@ -100,7 +100,7 @@ SUBCOMMANDS = {
         "chaos",
     ),
     "analyze": Subcommand(
-        "minikafka_analytics.cli_analyze",
+        "minikafka_analytics.commands.analyze",
         "Spark analysis and report of runs",
         "minikafka analyze runs/20260101-120000-demo",
         "analytics",

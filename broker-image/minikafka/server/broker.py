@@ -14,6 +14,7 @@ from minikafka.metadata.store import ClusterStore
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.fetch_loop import FetcherPool
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.api import load_handlers
 from minikafka.server.api.fetch import FOLLOWER_FETCH
 from minikafka.server.connection import ClientConnection
@@ -36,7 +37,6 @@ from minikafka.server.offsets_topic import OffsetsTopic
 from minikafka.server.parts import Parts
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.readiness import Readiness
-from minikafka.server.replica_reporter import ReplicaReporter
 from minikafka.server.topic_requests import TopicRequests
 from minikafka.telemetry.exposition import BrokerCollector
 
@@ -169,7 +169,13 @@ class Broker:
             unflushed_dir=config.minikafka_unflushed_dir or None,
             unflushed_max_bytes=config.minikafka_unflushed_max_bytes,
         )
-        self.reporter.watch_volume(self.logs.unflushed_volume)
+        volume = self.logs.unflushed_volume
+        if volume is not None and volume.limit < config.minikafka_unflushed_max_bytes:
+            context.warn(
+                f"minikafka.unflushed.max.bytes={config.minikafka_unflushed_max_bytes}: there is room for {volume.limit} "
+                f"only in {config.minikafka_unflushed_dir}; that is the limit"
+            )
+        self.reporter.watch_volume(volume)
         self.stats.clean_shutdown = int(self.logs.clean)
         self.stats.recovery_seconds = self.clock.now() - began
         self.offline_logs.logs = self.logs

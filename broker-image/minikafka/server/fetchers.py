@@ -14,10 +14,10 @@ from minikafka.protocol.wire import MalformedRequest
 from minikafka.replication.fetch_loop import BACKOFF_SECONDS_FIRST, FetchLoop, Key, Taken
 from minikafka.replication.follower import FetchOutcome, FetchPosition
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.context import BrokerContext
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.peer import PeerClosed, PeerConnection, connect
-from minikafka.server.replica_reporter import ReplicaReporter
 
 CONNECT_SECONDS_MAX = 1.0
 
@@ -248,20 +248,9 @@ class ReplicaFetcher:
         self._report(taken)
 
     def _report(self, taken: Taken[HostedPartition]) -> None:
-        partition, events, trouble = taken.partition, self._context.events, taken.trouble
         if taken.failure is not None:
-            self._reporter.log_failed(partition, taken.failure)
-        if trouble is not None:
-            topic, index = partition.topic_partition
-            error = trouble.error
-            if trouble.is_corrupt:
-                events.emit("corrupt_batch", topic=topic, partition=index, offset=trouble.offset, error=error)
-            else:
-                events.emit("replica_fetch_failed", topic=topic, partition=index, leader=self.leader_id, error=error)
-        if partition.follower is not None and partition.follower.truncations:
-            self._reporter.truncated(partition)
-        if partition.log.log_start_offset != taken.log_start_before:
-            self._reporter.log_start_moved(partition, taken.log_start_before, f"leader {self.leader_id} deleted them")
+            self._reporter.log_failed(taken.partition, taken.failure)
+        self._reporter.fetched(taken, self.leader_id)
 
     async def _ask_offsets(self, partition: HostedPartition, position: FetchPosition) -> None:
         """KAFKA-7414: what range does the leader hold?"""

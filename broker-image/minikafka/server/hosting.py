@@ -26,9 +26,9 @@ from minikafka.replication.replica_host import (
     TopicSettled,
 )
 from minikafka.replication.replicas import ReplicaManager
+from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.context import BrokerContext
 from minikafka.server.metadata_cache import MetadataCache
-from minikafka.server.replica_reporter import ReplicaReporter
 
 METADATA = "cluster metadata"
 AHEAD_SHOWN_MAX = 3

@@ -17,8 +17,8 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.replication.flushes import Flushes
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.replicas import ReplicaManager
+from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.context import BrokerContext
-from minikafka.server.replica_reporter import ReplicaReporter
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from minikafka_chaos.errors import BadScenario, ToolTrouble
 from minikafka_chaos.record.journal import CLUSTER_FOLDER
 
 if TYPE_CHECKING:
-    from minikafka_analytics.ahead import Ahead
+    from minikafka_analytics.commands.prewarm import PrewarmedAnalysis
     from rich.console import Console
 
     from minikafka_chaos.run.interrupts import Interrupts
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
     Where the analysis comes to another verdict than the verifier, or to other counts, that is said first, and the code is 3.
     """
-    from minikafka_analytics.ahead import Ahead
+    from minikafka_analytics.commands.prewarm import PrewarmedAnalysis
 
     from minikafka_chaos.grounds.processes import ProcessesGround
     from minikafka_chaos.run.interrupts import Interrupts
@@ -63,15 +63,20 @@ def run(args: argparse.Namespace) -> int:
             scenario = scenario.lasting(args.seconds)
         directory = new_run_directory(args.out, SCENARIO)
         console.print(f"[bold]minikafka demo[/]: {scenario.spec.description}")
-        with interrupts.watched(), ConsoleReporter(console) as reporter, interrupts.held(), Ahead() as ahead:
+        with (
+            interrupts.watched(),
+            ConsoleReporter(console) as reporter,
+            interrupts.held(),
+            PrewarmedAnalysis() as analysis,
+        ):
             seconds = scenario.spec.workload.duration_seconds
-            begin = None if args.no_report else partial(_begin, ahead, directory, time.monotonic(), seconds)
+            begin = None if args.no_report else partial(_begin, analysis, directory, time.monotonic(), seconds)
             ground = ProcessesGround(directory / CLUSTER_FOLDER)
             result = run_scenario(scenario, ground, directory, seed=args.seed, reporter=reporter, after_story=begin)
             rows, differ = [("run directory", str(directory))], None
             if not args.no_report and result.verdict.counts:
                 reporter.status("analysing with Spark")
-                found, differ = _analyse(directory, ahead, interrupts, console)
+                found, differ = _analyse(directory, analysis, interrupts, console)
                 rows += found
     except BadScenario as error:
         print(f"minikafka demo: {error}", file=sys.stderr)
@@ -90,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     return code if differ is None else COULD_NOT_TELL
 
 
-def _begin(ahead: Ahead, directory: Path, began: float, seconds: float) -> None:
+def _begin(analysis: PrewarmedAnalysis, directory: Path, began: float, seconds: float) -> None:
     """Have Spark start and warm up while the load comes to its end and the run is judged, for about as much as its analysis will
     read: what the load and the scrapes have written by then, and as much again of the final read and the replicas' logs.
 
@@ -100,22 +105,22 @@ def _begin(ahead: Ahead, directory: Path, began: float, seconds: float) -> None:
     with suppress(OSError):  # of a file that has gone meanwhile; a size that is wrong costs time only
         for path in directory.rglob("*.jsonl"):
             written += path.stat().st_size
-    ahead.begin(int(2 * written * max(1.0, seconds / (time.monotonic() - began))))
+    analysis.begin(int(2 * written * max(1.0, seconds / (time.monotonic() - began))))
 
 
 def _analyse(
-    directory: Path, ahead: Ahead, interrupts: Interrupts, console: Console
+    directory: Path, analysis: PrewarmedAnalysis, interrupts: Interrupts, console: Console
 ) -> tuple[list[tuple[str, str]], str | None]:
     """The Spark report's rows for the verdict table, and how the two judges differ, if they do.
 
     What goes wrong here is one line: the verdict stands without. So it does where a signal comes.
     """
-    from minikafka_analytics.ahead import AnalysisFailed
+    from minikafka_analytics.commands.prewarm import AnalysisFailed
 
     began = time.monotonic()
     try:
         with interrupts.let_through():
-            found = ahead.analyze(directory, directory)
+            found = analysis.analyze(directory, directory)
     except AnalysisFailed as error:
         return [("report", f"none: {error}")], None
     except KeyboardInterrupt:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from minikafka_operator.conditions import condition
-from minikafka_operator.disruption import hold_of
-from minikafka_operator.experiments import experiment_name, identity, is_experiment
-from minikafka_operator.freshness import MetadataGap
-from minikafka_operator.observed import PartitionState
+from minikafka_kube.conditions import condition
+from minikafka_kube.disruption_lease import experiment_name, hold_of, identity, is_experiment
+from minikafka_kube.freshness import MetadataGap
+from minikafka_kube.observed import PartitionState
 from pydantic import ValidationError
 
 from minikafka_chaos.controller.budget import cluster_refusal, story_refusal
@@ -20,7 +19,7 @@ from minikafka_chaos.controller.jobs import existing_cluster, is_made_from
 from minikafka_chaos.controller.kinds import EXPERIMENT, Object, own_cluster_name
 from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
 from minikafka_chaos.controller.prometheus_urls import refusal as urls_refusal
-from minikafka_chaos.controller.reasons import Reason
+from minikafka_chaos.controller.reasons import ChaosReason
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.grounds.kubernetes import too_long
 from minikafka_chaos.grounds.kubernetes_network import steps_with_links
@@ -36,7 +35,7 @@ LOOK_AGAIN_SECONDS = 5.0
 class Refusal:
     """It must not begin, and will not, unless somebody changes something about it."""
 
-    reason: Reason
+    reason: ChaosReason
     message: str
 
 
@@ -44,7 +43,7 @@ class Refusal:
 class Postponed:
     """It may begin later. ``make``: the cluster that has to be made for it first, under the name ``cluster``."""
 
-    reason: Reason
+    reason: ChaosReason
     message: str
     seconds: float = LOOK_AGAIN_SECONDS
     cluster: str = ""
@@ -107,49 +106,49 @@ def admit(
     try:
         scenario = scenario_of(experiment)
     except BadScenario as error:
-        return Refusal(Reason.INVALID_SPEC, str(error))
+        return Refusal(ChaosReason.INVALID_SPEC, str(error))
     if says := _lacking(scenario):
-        return Refusal(Reason.NOT_SUPPORTED, says)
+        return Refusal(ChaosReason.NOT_SUPPORTED, says)
     if says := next(iter(too_long(scenario.spec)), ""):
-        return Refusal(Reason.NOT_SUPPORTED, says)
+        return Refusal(ChaosReason.NOT_SUPPORTED, says)
     if says := urls_refusal(scenario.spec, prometheus_urls):
-        return Refusal(Reason.PROMETHEUS_NOT_ALLOWED, says)
+        return Refusal(ChaosReason.PROMETHEUS_NOT_ALLOWED, says)
     if network and (links := next(iter(steps_with_links(scenario.spec)), None)):
         step, verb = links
-        return Refusal(Reason.NOT_SUPPORTED, f"step {step.name}: {verb.value}: {network}")
+        return Refusal(ChaosReason.NOT_SUPPORTED, f"step {step.name}: {verb.value}: {network}")
     name = cluster_name(experiment)
     if scenario.spec.cluster_ref is None:
         return _on_its_own(experiment, scenario, name, cluster)
     if cluster is None:
-        return Refusal(Reason.CLUSTER_NOT_FOUND, f"spec.clusterRef: there is no MiniKafkaCluster {name}")
+        return Refusal(ChaosReason.CLUSTER_NOT_FOUND, f"spec.clusterRef: there is no MiniKafkaCluster {name}")
     if not allows_chaos(cluster):
         says = f"MiniKafkaCluster {name} does not allow chaos: {HOW_TO_ALLOW}"
-        return Refusal(Reason.CHAOS_NOT_ALLOWED, says)
+        return Refusal(ChaosReason.CHAOS_NOT_ALLOWED, says)
     try:
         scenario = on_cluster(scenario, cluster)
     except BadScenario as error:
-        return Refusal(Reason.INVALID_SPEC, str(error))
+        return Refusal(ChaosReason.INVALID_SPEC, str(error))
     if says := story_refusal(scenario.spec, scenario.spec.cluster.brokers):
-        return Refusal(Reason.BUDGET_EXCEEDED, says)
+        return Refusal(ChaosReason.BUDGET_EXCEEDED, says)
     if own := next((topic.name for topic in scenario.spec.topics if topic.name.startswith("__")), None):
         says = f"spec.topics: {own}: names that begin with __ are those of the cluster itself, which would lose it at the end"
-        return Refusal(Reason.INVALID_SPEC, says)
+        return Refusal(ChaosReason.INVALID_SPEC, says)
     hold = hold_of(lease)
     if hold.by_other(identity(experiment), now):
         if is_experiment(hold):
             says = f"experiment {experiment_name(hold)} goes on with cluster {name}; one at a time"
-            return Refusal(Reason.CLUSTER_BUSY, says)
-        return Postponed(Reason.WAITING_FOR_LEASE, f"{hold.holder} is taking brokers of {name} away", cluster=name)
+            return Refusal(ChaosReason.CLUSTER_BUSY, says)
+        return Postponed(ChaosReason.WAITING_FOR_LEASE, f"{hold.holder} is taking brokers of {name} away", cluster=name)
     if unready := _not_ready(cluster):
-        return Postponed(Reason.WAITING_FOR_CLUSTER, f"cluster {name} is not ready: {unready}", cluster=name)
+        return Postponed(ChaosReason.WAITING_FOR_CLUSTER, f"cluster {name} is not ready: {unready}", cluster=name)
     if gap is not None:
-        return Postponed(Reason.WAITING_FOR_METADATA, gap.message, 1.0, cluster=name, quiet=not gap.lasting)
+        return Postponed(ChaosReason.WAITING_FOR_METADATA, gap.message, 1.0, cluster=name, quiet=not gap.lasting)
     there = {one.topic for one in partitions}
     if taken := sorted(topic.name for topic in scenario.spec.topics if topic.name in there):
         says = f"cluster {name} has a topic {taken[0]} already; an experiment makes its topics, and removes them"
-        return Refusal(Reason.TOPIC_EXISTS, says)
+        return Refusal(ChaosReason.TOPIC_EXISTS, says)
     if says := cluster_refusal(scenario.spec, partitions):
-        return Refusal(Reason.BUDGET_EXCEEDED, says)
+        return Refusal(ChaosReason.BUDGET_EXCEEDED, says)
     return Admitted(name)
 
 
@@ -168,19 +167,25 @@ def _on_its_own(
 ) -> Refusal | Postponed | Admitted:
     """A cluster that is made for the experiment holds nobody's data: no budget."""
     if scenario.spec.cluster.racks:
-        return Refusal(Reason.NOT_SUPPORTED, "spec.cluster.racks: racks are nodes here; use clusterRef and spec.rack")
+        return Refusal(
+            ChaosReason.NOT_SUPPORTED, "spec.cluster.racks: racks are nodes here; use clusterRef and spec.rack"
+        )
     if cluster is None:
         says = f"cluster {name}, which is made for it: not there yet"
-        return Postponed(Reason.WAITING_FOR_CLUSTER, says, cluster=name, make=scenario.spec.cluster)
+        return Postponed(ChaosReason.WAITING_FOR_CLUSTER, says, cluster=name, make=scenario.spec.cluster)
     owners: Sequence[Any] = cluster["metadata"].get("ownerReferences") or ()
     if not any(one.get("uid") == experiment["metadata"]["uid"] for one in owners):
-        return Refusal(Reason.CLUSTER_NOT_OURS, f"there is a MiniKafkaCluster {name} that is not this experiment's")
+        return Refusal(
+            ChaosReason.CLUSTER_NOT_OURS, f"there is a MiniKafkaCluster {name} that is not this experiment's"
+        )
     if not is_made_from(cluster, scenario.spec.cluster):
         # Told on another cluster than its own words say, a story's verdict would be of something else.
         says = f"cluster {name}, which is made for it: made anew, for spec.cluster was edited"
-        return Postponed(Reason.WAITING_FOR_CLUSTER, says, cluster=name, outdated=True)
+        return Postponed(ChaosReason.WAITING_FOR_CLUSTER, says, cluster=name, outdated=True)
     if unready := _not_ready(cluster):
-        return Postponed(Reason.WAITING_FOR_CLUSTER, f"cluster {name}, which is made for it: {unready}", cluster=name)
+        return Postponed(
+            ChaosReason.WAITING_FOR_CLUSTER, f"cluster {name}, which is made for it: {unready}", cluster=name
+        )
     return Admitted(name)
 
 

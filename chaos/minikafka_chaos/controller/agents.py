@@ -16,7 +16,7 @@ from typing import Any, Final
 import aiohttp
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.stream import WsApiClient
-from minikafka_operator.kinds import POD
+from minikafka_kube.kinds import POD
 
 from minikafka_chaos.controller.kinds import AGENT_CONTAINER
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final
 
-from minikafka_operator.api.part import Conditions, Part, rule, rules
+from minikafka_kube.api.part import Conditions, Part, rule, rules
 from pydantic import ConfigDict, Field
 
 from minikafka_chaos.scenario.scenario import ScenarioSpec

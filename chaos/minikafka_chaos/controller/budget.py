@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from minikafka_operator.observed import PartitionState
+from minikafka_kube.observed import PartitionState
 
 from minikafka_chaos.scenario.scenario import Loss, SafetySpec, ScenarioSpec
 from minikafka_chaos.scenario.steps import Step, Target, TargetType

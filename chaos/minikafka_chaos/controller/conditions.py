@@ -7,13 +7,16 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from minikafka_operator.conditions import Judgement, condition, written
-from minikafka_operator.instants import instant
+from minikafka_kube.conditions import Judgement, condition, written
+from minikafka_kube.events import Emit
+from minikafka_kube.instants import instant
 
 from minikafka_chaos.controller import record, returning
 from minikafka_chaos.controller.api import FaultState, Phase
-from minikafka_chaos.controller.reasons import Happening, Reason, Type
-from minikafka_chaos.controller.steps import Emit, ObservedExperiment
+from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
+from minikafka_chaos.controller.steps import (
+    ObservedExperiment,
+)
 
 _ANNOTATIONS: Final = "; annotation "
 """Where the condition Complete begins to tell of annotations that do nothing."""
@@ -38,17 +41,17 @@ def told(
         over = phase is Phase.HEALING or phase.ended
         judgements.append(record.healed(status, returning.told(returning.missing(o, status)) if over else ""))
     if phase is Phase.REFUSED:
-        judgements.append(Judgement(Type.COMPLETE, True, Reason.REFUSED, "nothing was touched"))
+        judgements.append(Judgement(ChaosCondition.COMPLETE, True, ChaosReason.REFUSED, "nothing was touched"))
     elif phase.ended:
-        judgements.append(Judgement(Type.COMPLETE, True, reason_of(ending), str(ending.get("message") or "")))
+        judgements.append(Judgement(ChaosCondition.COMPLETE, True, reason_of(ending), str(ending.get("message") or "")))
     else:
         wrong = unread_of(o.status) if annotations is None else annotations
         says = f"its phase is {phase.value}" + (f"; {wrong}" if wrong else "")
-        judgements.append(Judgement(Type.COMPLETE, False, Reason.GOING_ON, says))
+        judgements.append(Judgement(ChaosCondition.COMPLETE, False, ChaosReason.GOING_ON, says))
     made = written(judgements, before, generation(o), o.now)
     new = {one["type"] for one in made}
     kept = [dict(one) for one in before if one["type"] not in new]
-    order = {one.value: place for place, one in enumerate(Type)}
+    order = {one.value: place for place, one in enumerate(ChaosCondition)}
     conditions = sorted([*made, *kept], key=lambda one: order.get(one["type"], len(order)))  # others' own come last
     changed = {**status, "conditions": conditions, "observedGeneration": generation(o)}
     if not record.open_faults(status):
@@ -84,16 +87,18 @@ def message_of(status: Mapping[str, Any], kind: StrEnum) -> str:
 
 def unread_of(status: Mapping[str, Any]) -> str:
     """What the condition Complete says already of annotations that do nothing."""
-    _, found, after = message_of(status, Type.COMPLETE).partition(_ANNOTATIONS)
+    _, found, after = message_of(status, ChaosCondition.COMPLETE).partition(_ANNOTATIONS)
     return (
-        (found + after).removeprefix("; ") if condition(status, Type.COMPLETE).get("reason") == Reason.GOING_ON else ""
+        (found + after).removeprefix("; ")
+        if condition(status, ChaosCondition.COMPLETE).get("reason") == ChaosReason.GOING_ON
+        else ""
     )
 
 
-def reason_of(ending: Mapping[str, Any]) -> Reason:
+def reason_of(ending: Mapping[str, Any]) -> ChaosReason:
     """Why it ends; of one that only somebody else can have written down: that no run has come to a verdict."""
     told = str(ending.get("reason") or "")
-    return Reason(told) if told in {each.value for each in Reason} else Reason.RUNNER_FAILED
+    return ChaosReason(told) if told in {each.value for each in ChaosReason} else ChaosReason.RUNNER_FAILED
 
 
 def generation(o: ObservedExperiment) -> int:

@@ -1,12 +1,12 @@
-"""The CustomResourceDefinitions of chaos, made from the models of scenarios and of `api`.; ``make docs`` writes them."""
+"""The CustomResourceDefinitions of chaos, made from the models of scenarios and of `api`; ``make docs`` writes them."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from minikafka_operator.api.part import rule
-from minikafka_operator.api.schema import structural
-from minikafka_operator.crds import by_file, column, definition
+from minikafka_kube.api.part import rule
+from minikafka_kube.api.schema import structural
+from minikafka_kube.crds import by_file, column, definition
 
 from minikafka_chaos.controller.api import Experiment, Schedule
 

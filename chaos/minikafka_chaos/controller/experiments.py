@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from minikafka_operator.conditions import Judgement
-from minikafka_operator.disruption import given_back, hold_of, taken
-from minikafka_operator.instants import instant
-from minikafka_operator.names import Names
-from minikafka_operator.observed import deleting
+from minikafka_kube.conditions import Judgement
+from minikafka_kube.disruption_lease import given_back, hold_of, taken
+from minikafka_kube.events import Emit
+from minikafka_kube.instants import instant, time_text
+from minikafka_kube.names import Names
+from minikafka_kube.observed import deleting
 
 from minikafka_chaos.controller import record, reports, topics
 from minikafka_chaos.controller.admission import Admitted, Postponed, Refusal, admit
@@ -41,12 +42,11 @@ from minikafka_chaos.controller.kinds import (
     Object,
     job_name,
 )
-from minikafka_chaos.controller.reasons import Happening, Reason, Type
+from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.starting import begun, given_up, happens_to, still
 from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
-    Emit,
     ObservedExperiment,
     Remove,
     SetFinalizer,
@@ -153,7 +153,7 @@ def _begin(o: ObservedExperiment, settings: JobSettings) -> Step:
         case Refusal(reason, message):
             return refuse(o, reason, message)
         case Postponed(reason, message, seconds):
-            accepted = Judgement(Type.ACCEPTED, None, reason, message)
+            accepted = Judgement(ChaosCondition.ACCEPTED, None, reason, message)
             if answer.make is not None:
                 accepted = still(o, accepted)
             if over := given_up(o, accepted.message):
@@ -176,8 +176,10 @@ def _job_in_the_way(job: Object) -> Refusal | Postponed:
     """Before it has begun an experiment has no Job: there is one of somebody else, or of an earlier experiment of this name."""
     name = job["metadata"]["name"]
     if deleting(job) or any(one.get("kind") == EXPERIMENT.name for one in job["metadata"].get("ownerReferences") or ()):
-        return Postponed(Reason.JOB_NOT_OURS, f"Job {name}, of an earlier experiment, has to go first", HEAL_SECONDS)
-    return Refusal(Reason.JOB_NOT_OURS, f"there is a Job {name} that is not this experiment's; rename one of them")
+        return Postponed(
+            ChaosReason.JOB_NOT_OURS, f"Job {name}, of an earlier experiment, has to go first", HEAL_SECONDS
+        )
+    return Refusal(ChaosReason.JOB_NOT_OURS, f"there is a Job {name} that is not this experiment's; rename one of them")
 
 
 def _start(o: ObservedExperiment, cluster: str, settings: JobSettings) -> Step:
@@ -188,12 +190,12 @@ def _start(o: ObservedExperiment, cluster: str, settings: JobSettings) -> Step:
         **o.status,
         "phase": Phase.RUNNING.value,
         "cluster": cluster,
-        "startedAt": record.stamp(o.now),
-        "deadline": record.stamp(o.now + time_allowed(o)),
+        "startedAt": time_text(o.now),
+        "deadline": time_text(o.now + time_allowed(o)),
         "job": job_name(o.name),
         "runsClaim": runs_claim(o.experiment, settings) or None,
     }
-    accepted = Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, happens_to(cluster))
+    accepted = Judgement(ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, happens_to(cluster))
     return WriteStatus(told(o, status, accepted), [Emit(Happening.STARTED, f"begins on cluster {cluster}")])
 
 
@@ -202,18 +204,24 @@ def _running(o: ObservedExperiment, settings: JobSettings) -> Step:
         return end(o, *ending)
     deadline = instant(o.status.get("deadline")) or o.now
     if o.now >= deadline:
-        return end(o, Phase.ABORTED, Reason.DEADLINE_EXCEEDED, "it took longer than spec.activeDeadlineSeconds")
+        return end(o, Phase.ABORTED, ChaosReason.DEADLINE_EXCEEDED, "it took longer than spec.activeDeadlineSeconds")
     if o.cluster is None:
         gone = f"cluster {o.status['cluster']} is gone"
-        return _end_of_job(o, gone) if o.status.get("verdict") else end(o, Phase.ERROR, Reason.CLUSTER_NOT_FOUND, gone)
+        return (
+            _end_of_job(o, gone)
+            if o.status.get("verdict")
+            else end(o, Phase.ERROR, ChaosReason.CLUSTER_NOT_FOUND, gone)
+        )
     if o.phase is Phase.RUNNING and not allows_chaos(o.cluster):
         why = f"MiniKafkaCluster {o.status['cluster']} does not allow chaos any more (spec.chaos.allowed)"
-        return end(o, Phase.ABORTED, Reason.CHAOS_NOT_ALLOWED, why)
+        return end(o, Phase.ABORTED, ChaosReason.CHAOS_NOT_ALLOWED, why)
     if o.own_job is None:
         if o.job is not None:
-            return end(o, Phase.ERROR, Reason.JOB_NOT_OURS, f"there is a Job {job_name(o.name)} that is not its own")
+            return end(
+                o, Phase.ERROR, ChaosReason.JOB_NOT_OURS, f"there is a Job {job_name(o.name)} that is not its own"
+            )
         if o.status.get("runner"):
-            return end(o, Phase.ERROR, Reason.RUNNER_FAILED, "its Job is gone")
+            return end(o, Phase.ERROR, ChaosReason.RUNNER_FAILED, "its Job is gone")
         left = int((deadline - o.now).total_seconds()) + 1
         return CreateJob(job(o.experiment, str(o.status["cluster"]), left, settings))
     if how := finished(o.own_job):
@@ -231,10 +239,10 @@ def _take_again(o: ObservedExperiment, deadline: datetime) -> Step:
     names, hold = Names(o.experiment["metadata"]["namespace"], str(o.status["cluster"])), hold_of(o.lease)
     if hold.by_other(o.identity, o.now):
         says = f"Lease {names.disruption} is held by {hold.holder} now: somebody took it away from this experiment"
-        return end(o, Phase.ERROR, Reason.LEASE_LOST, says)
+        return end(o, Phase.ERROR, ChaosReason.LEASE_LOST, says)
     if o.cluster_is_another:  # the Lease went with the one before
         says = f"cluster {names.cluster}, on which it began, is gone; there is another one of that name"
-        return end(o, Phase.ERROR, Reason.CLUSTER_NOT_FOUND, says)
+        return end(o, Phase.ERROR, ChaosReason.CLUSTER_NOT_FOUND, says)
     says = f"Lease {names.disruption} was {'deleted' if o.lease is None else 'given away'} meanwhile; taken again"
     return _take_lease(o, names, deadline - o.now, [Emit(Happening.LEASE_TAKEN_AGAIN, says, warning=True)])
 
@@ -249,19 +257,21 @@ def _take_lease(o: ObservedExperiment, names: Names, left: timedelta, events: Se
 def _end_of_job(o: ObservedExperiment, how: str) -> Step:
     verdict = o.status.get("verdict")
     if verdict in JUDGED:
-        return end(o, Phase.COMPLETED, Reason.VERDICT, f"{verdict}: {o.status.get('summary') or ''}".strip(": "))
+        return end(o, Phase.COMPLETED, ChaosReason.VERDICT, f"{verdict}: {o.status.get('summary') or ''}".strip(": "))
     if verdict == "Aborted":
-        return end(o, Phase.ABORTED, Reason.ABORTED, str(o.status.get("summary") or "the run was interrupted"))
+        return end(o, Phase.ABORTED, ChaosReason.ABORTED, str(o.status.get("summary") or "the run was interrupted"))
     if verdict:
-        return end(o, Phase.ERROR, Reason.RUNNER_FAILED, str(o.status.get("summary") or "the run came to no verdict"))
-    return end(o, Phase.ERROR, Reason.RUNNER_FAILED, _last_words(o) or f"the Job ended without a verdict: {how}")
+        return end(
+            o, Phase.ERROR, ChaosReason.RUNNER_FAILED, str(o.status.get("summary") or "the run came to no verdict")
+        )
+    return end(o, Phase.ERROR, ChaosReason.RUNNER_FAILED, _last_words(o) or f"the Job ended without a verdict: {how}")
 
 
-def _called_off(o: ObservedExperiment) -> tuple[Phase, Reason, str] | None:
+def _called_off(o: ObservedExperiment) -> tuple[Phase, ChaosReason, str] | None:
     if o.deleting:
-        return Phase.ABORTED, Reason.DELETED, "the experiment is being deleted"
+        return Phase.ABORTED, ChaosReason.DELETED, "the experiment is being deleted"
     if asks(o.experiment, ABORT_ANNOTATION):
-        return Phase.ABORTED, Reason.ABORTED, f"somebody set the annotation {ABORT_ANNOTATION}"
+        return Phase.ABORTED, ChaosReason.ABORTED, f"somebody set the annotation {ABORT_ANNOTATION}"
     return None
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import kopf
-from minikafka_operator.api import GROUP
-from minikafka_operator.credentials import login
-from minikafka_operator.kinds import POD, Kind
-from minikafka_operator.loops import Loops
+from minikafka_kube.api import GROUP
+from minikafka_kube.credentials import login
+from minikafka_kube.kinds import POD, Kind
+from minikafka_kube.loops import Loops
 
 from minikafka_chaos.controller.kinds import EXPERIMENT, EXPERIMENT_LABEL, JOB, MANAGED_BY_LABEL, MANAGER, SCHEDULE
 

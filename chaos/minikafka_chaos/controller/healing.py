@@ -6,20 +6,20 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from minikafka_operator.conditions import Judgement
-from minikafka_operator.disruption import given_back
-from minikafka_operator.instants import instant
-from minikafka_operator.kinds import CLUSTER
-from minikafka_operator.observed import Pod, deleting
+from minikafka_kube.conditions import Judgement
+from minikafka_kube.disruption_lease import given_back
+from minikafka_kube.events import Emit
+from minikafka_kube.instants import instant, time_text
+from minikafka_kube.kinds import CLUSTER
+from minikafka_kube.observed import Pod, deleting
 
 from minikafka_chaos.controller import record, returning, topics
 from minikafka_chaos.controller.api import FaultState, Phase
 from minikafka_chaos.controller.conditions import differs, reason_of, recovery_events, told
 from minikafka_chaos.controller.jobs import finished
 from minikafka_chaos.controller.kinds import AGENT_CONTAINER, JOB, Object
-from minikafka_chaos.controller.reasons import Happening, Reason, Type
+from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.steps import (
-    Emit,
     ObservedExperiment,
     Recover,
     Remove,
@@ -37,16 +37,16 @@ HEAL_SECONDS: Final = 1.0
 EXPIRY_MARGIN_SECONDS: Final = 5.0
 
 
-def refuse(o: ObservedExperiment, reason: Reason, message: str) -> Step:
+def refuse(o: ObservedExperiment, reason: ChaosReason, message: str) -> Step:
     """Nothing was touched, unless a Lease was taken or a cluster made before; then these go first."""
     if o.own_cluster is not None or o.holds_lease:
         return end(o, Phase.REFUSED, reason, message)
-    status = {**o.status, "phase": Phase.REFUSED.value, "endedAt": record.stamp(o.now)}
-    accepted = Judgement(Type.ACCEPTED, False, reason, message)
+    status = {**o.status, "phase": Phase.REFUSED.value, "endedAt": time_text(o.now)}
+    accepted = Judgement(ChaosCondition.ACCEPTED, False, reason, message)
     return WriteStatus(told(o, status, accepted), [Emit(reason, message, warning=True)])
 
 
-def end(o: ObservedExperiment, phase: Phase, reason: Reason, why: str) -> Step:
+def end(o: ObservedExperiment, phase: Phase, reason: ChaosReason, why: str) -> Step:
     """From this write on no fault can begin: the ledger refuses them."""
     ending = {"phase": phase.value, "reason": reason.value, "message": why}
     status = {**o.status, "phase": Phase.HEALING.value, "ending": ending}
@@ -81,7 +81,7 @@ def _wait_for_brokers(o: ObservedExperiment) -> Step | None:
     status = told(o, o.status)
     if differs(status, o.status):
         late = returning.told([each for each in found if each.late])
-        return WriteStatus(status, [Emit(Reason.BROKERS_NOT_READY, late, warning=True)] if late else [])
+        return WriteStatus(status, [Emit(ChaosReason.BROKERS_NOT_READY, late, warning=True)] if late else [])
     return Wait(HEAL_SECONDS) if any(not each.late for each in found) else None
 
 
@@ -179,12 +179,12 @@ def release(o: ObservedExperiment) -> Step:
 def _last_word(o: ObservedExperiment) -> Step:
     ending = o.status.get("ending") or {}
     phase = Phase(ending.get("phase") or Phase.ERROR)
-    status = {**o.status, "phase": phase.value, "endedAt": record.stamp(o.now)}
+    status = {**o.status, "phase": phase.value, "endedAt": time_text(o.now)}
     if phase in (Phase.ABORTED, Phase.ERROR) and status.get("verdict") not in (*JUDGED, phase.value):
         # None was told; or a runner was told to end, which it calls Aborted, whatever it was for.
         status |= {"verdict": phase.value, "summary": str(ending.get("message") or "")}
     note = f"{phase.value}: {ending.get('message') or ''}".strip(": ")
     accepted = None
     if phase is Phase.REFUSED:
-        accepted = Judgement(Type.ACCEPTED, False, reason_of(ending), str(ending.get("message") or ""))
+        accepted = Judgement(ChaosCondition.ACCEPTED, False, reason_of(ending), str(ending.get("message") or ""))
     return WriteStatus(told(o, status, accepted), [Emit(phase.value, note, warning=phase is not Phase.COMPLETED)])

@@ -129,7 +129,7 @@ def job(experiment: Object, cluster: str, deadline_seconds: int, settings: JobSe
     container: dict[str, Any] = {
         "name": "runner",
         "image": settings.image,
-        "command": ["python3", "-m", "minikafka_chaos.controller.telling"],
+        "command": ["python3", "-m", "minikafka_chaos.controller.runner"],
         "args": arguments,
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},

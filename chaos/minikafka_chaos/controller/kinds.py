@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from minikafka_operator.api import API_VERSION, GROUP
-from minikafka_operator.kinds import EXPERIMENT, Kind, Object
-from minikafka_operator.names import CLUSTER_LABEL, MANAGED_BY_LABEL
+from minikafka_kube.api import API_VERSION, GROUP
+from minikafka_kube.kinds import EXPERIMENT, Kind, Object
+from minikafka_kube.names import CLUSTER_LABEL, MANAGED_BY_LABEL
 
 __all__ = ["CLUSTER_LABEL", "EXPERIMENT", "MANAGED_BY_LABEL", "Object"]
 

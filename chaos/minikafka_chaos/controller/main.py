@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from minikafka_operator.api_server import ApiServer
-from minikafka_operator.credentials import configuration
-from minikafka_operator.leadership import Alone, Leadership
-from minikafka_operator.loops import Reconcile
-from minikafka_operator.process import ProcessOptions, Program, add_options, set_up_logging
-from minikafka_operator.process import run as run_program
-from minikafka_operator.reconciler import ReconcileResult
+from minikafka_kube.api_server import ApiServer
+from minikafka_kube.credentials import configuration
+from minikafka_kube.leadership import Alone, Leadership
+from minikafka_kube.loops import Reconcile, ReconcileResult
+from minikafka_kube.process import ProcessOptions, Program, add_options, set_up_logging
+from minikafka_kube.process import run as run_program
 
 from minikafka_chaos.controller.agents import PodAgents
 from minikafka_chaos.controller.handlers import SCHEDULE_PREFIX, registry, settings

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from minikafka_operator.api_server import ApiError, ApiServer
-from minikafka_operator.kinds import POD
-from minikafka_operator.observed import Pod
+from minikafka_kube.api_server import ApiError, ApiServer
+from minikafka_kube.kinds import POD
+from minikafka_kube.observed import Pod
 
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.agents import CommandResult

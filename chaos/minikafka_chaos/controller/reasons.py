@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Type(StrEnum):
+class ChaosCondition(StrEnum):
     """The conditions, in the order in which they are written."""
 
     ACCEPTED = "Accepted"
@@ -16,15 +16,15 @@ class Type(StrEnum):
     REPORTED = "Reported"
 
 
-MEANINGS: Final[Mapping[Type, str]] = {
-    Type.ACCEPTED: "the experiment may happen, or has been let begin",
-    Type.HEALED: "no fault of it is left; from Healing on, too: every broker that it took is ready again",
-    Type.COMPLETE: "it has ended",
-    Type.REPORTED: "Spark has made the report of the run, and says the same as the verifier",
+MEANINGS: Final[Mapping[ChaosCondition, str]] = {
+    ChaosCondition.ACCEPTED: "the experiment may happen, or has been let begin",
+    ChaosCondition.HEALED: "no fault of it is left; from Healing on, too: every broker that it took is ready again",
+    ChaosCondition.COMPLETE: "it has ended",
+    ChaosCondition.REPORTED: "Spark has made the report of the run, and says the same as the verifier",
 }
 
 
-class Reason(StrEnum):
+class ChaosReason(StrEnum):
     """Why a condition is as it is, and what an Event is about."""
 
     # Accepted

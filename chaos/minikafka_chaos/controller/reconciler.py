@@ -10,15 +10,17 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol
 
-from minikafka_operator.api_server import REQUEST_SECONDS_MAX, TRANSIENT, ApiError, ApiServer
-from minikafka_operator.freshness import Renewals
-from minikafka_operator.kinds import CLAIM, CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind
-from minikafka_operator.leadership import Alone, Leadership
-from minikafka_operator.names import CLUSTER_LABEL, Names
-from minikafka_operator.observed import ObservedCluster, Pod
-from minikafka_operator.reconciler import ReconcileResult
+from minikafka_kube.api_server import REQUEST_SECONDS_MAX, TRANSIENT, ApiError, ApiServer
+from minikafka_kube.events import Emit
+from minikafka_kube.freshness import Renewals
+from minikafka_kube.instants import micro_time_text, time_text
+from minikafka_kube.kinds import CLAIM, CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind
+from minikafka_kube.leadership import Alone, Leadership
+from minikafka_kube.loops import ReconcileResult
+from minikafka_kube.names import CLUSTER_LABEL, Names
+from minikafka_kube.observed import ObservedCluster, Pod
 
-from minikafka_chaos.controller import record, reports, topics
+from minikafka_chaos.controller import reports, topics
 from minikafka_chaos.controller.admission import cluster_name
 from minikafka_chaos.controller.agents import CommandResult
 from minikafka_chaos.controller.experiments import decide
@@ -39,7 +41,6 @@ from minikafka_chaos.controller.starting import WAIT_SECONDS, not_now, refused
 from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
-    Emit,
     ObservedExperiment,
     Recover,
     Remove,
@@ -113,9 +114,9 @@ def event_of(kind: Kind, thing: Object, event: Emit, identity: str, now: datetim
         "apiVersion": EVENT.api_version,
         "kind": EVENT.name,
         "metadata": {"generateName": f"{metadata['name']}-", "namespace": metadata["namespace"]},
-        "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "firstTimestamp": record.stamp(now),
-        "lastTimestamp": record.stamp(now),
+        "eventTime": micro_time_text(now),
+        "firstTimestamp": time_text(now),
+        "lastTimestamp": time_text(now),
         "reportingComponent": "minikafka.dev/chaos",
         "reportingInstance": identity,
         "type": "Warning" if event.warning else "Normal",

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
-from minikafka_operator.conditions import Judgement, written
-from minikafka_operator.observed import Pod
+from minikafka_kube.conditions import Judgement, written
+from minikafka_kube.instants import time_text
+from minikafka_kube.observed import Pod
 
 from minikafka_chaos.controller.api import FAULTS_MAX, FaultState, Phase
 from minikafka_chaos.controller.kinds import FORCE_ANNOTATION
-from minikafka_chaos.controller.reasons import Reason, Type
+from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason
 from minikafka_chaos.grounds.kubernetes_readiness import broker_container
 
 Status = Mapping[str, Any]
@@ -39,12 +40,6 @@ def whereabouts(pod: dict[str, Any]) -> Whereabouts:
     """Tell where the broker of a pod is, as far as the kubelet says."""
     metadata, container = pod["metadata"], broker_container(pod)
     return Whereabouts(metadata["name"], metadata["uid"], str(container.get("containerID") or ""))
-
-
-def stamp(when: datetime | float) -> str:
-    """A point in time as Kubernetes writes it (`minikafka_operator.instants.instant` reads it); also from unix seconds."""
-    made = when if isinstance(when, datetime) else datetime.fromtimestamp(when, UTC)
-    return made.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def faults_of(status: Status) -> list[dict[str, Any]]:
@@ -94,14 +89,14 @@ def healed(status: Status, missing: str = "") -> Judgement:
     """The condition Healed, as it follows from the faults and the phase; ``missing``: the brokers that are not back yet."""
     left = open_faults(status)
     if not left and missing:
-        return Judgement(Type.HEALED, False, Reason.BROKERS_NOT_READY, missing)
+        return Judgement(ChaosCondition.HEALED, False, ChaosReason.BROKERS_NOT_READY, missing)
     if not left:
-        return Judgement(Type.HEALED, True, Reason.NO_FAULTS, "no fault is on")
+        return Judgement(ChaosCondition.HEALED, True, ChaosReason.NO_FAULTS, "no fault is on")
     if status.get("phase") != Phase.HEALING:
-        return Judgement(Type.HEALED, False, Reason.FAULTS_ON, fault_now(left))
+        return Judgement(ChaosCondition.HEALED, False, ChaosReason.FAULTS_ON, fault_now(left))
     if status.get("recoveryFailing"):
-        return Judgement(Type.HEALED, False, Reason.RECOVERY_FAILING, _failing(status))
-    return Judgement(Type.HEALED, False, Reason.HEALING, fault_now(left))
+        return Judgement(ChaosCondition.HEALED, False, ChaosReason.RECOVERY_FAILING, _failing(status))
+    return Judgement(ChaosCondition.HEALED, False, ChaosReason.HEALING, fault_now(left))
 
 
 def _failing(status: Status) -> str:
@@ -122,7 +117,8 @@ def recovery_failing(status: Status, silent: Mapping[str, str], now: datetime) -
     with each try. Without a fault that is on nothing fails."""
     before = {one["pod"]: one for one in status.get("recoveryFailing") or ()}
     kept = [
-        before.get(pod) or {"pod": pod, "since": stamp(now), "why": why[:_DETAIL_MAX]} for pod, why in silent.items()
+        before.get(pod) or {"pod": pod, "since": time_text(now), "why": why[:_DETAIL_MAX]}
+        for pod, why in silent.items()
     ]
     changed = {name: value for name, value in status.items() if name != "recoveryFailing"}
     return {**changed, "recoveryFailing": kept} if kept and open_faults(status) else changed
@@ -160,8 +156,8 @@ def intended(
         "step": step,
         "verb": verb,
         "state": FaultState.INTENDED.value,
-        "expiresAt": stamp(expires),
-        "intendedAt": stamp(now),
+        "expiresAt": time_text(expires),
+        "intendedAt": time_text(now),
     }
     if role:
         common["role"] = role
@@ -183,7 +179,7 @@ def injected(
 
     def change(fault: dict[str, Any]) -> None:
         if fault["state"] == FaultState.INTENDED:
-            fault |= {"state": FaultState.INJECTED.value, "injectedAt": stamp(now)}
+            fault |= {"state": FaultState.INJECTED.value, "injectedAt": time_text(now)}
             at = (where or {}).get(fault.get("broker", -1))
             if at is not None and at.pod_uid != fault.get("podUid"):
                 fault |= {"pod": at.pod, "podUid": at.pod_uid, "containerId": at.container_id}
@@ -203,7 +199,7 @@ def recovered(status: Status, which: Callable[[Fault], bool], how: str, now: dat
         if fault["state"] != FaultState.RECOVERED:
             fault |= {
                 "state": FaultState.RECOVERED.value,
-                "recoveredAt": stamp(now),
+                "recoveredAt": time_text(now),
                 "detail": how[:_DETAIL_MAX],
             }
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from minikafka_operator.conditions import Judgement, condition
-from minikafka_operator.observed import deleting
+from minikafka_kube.conditions import Judgement, condition
+from minikafka_kube.observed import deleting
 
 from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.jobs import (
@@ -30,13 +30,15 @@ from minikafka_chaos.controller.jobs import (
     runs_claim,
 )
 from minikafka_chaos.controller.kinds import COMPONENT_LABEL, REPORT_COMPONENT, Object, report_job_name
-from minikafka_chaos.controller.reasons import Reason, Type
+from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason
 
 WRITABLE: Final = frozenset({"ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"})
 PAGE: Final = "report.html"
 _DETAIL_MAX: Final = 1000
 
-FINAL: Final = frozenset({Reason.REPORT_MADE, Reason.REPORT_FAILED, Reason.REPORT_DISAGREES, Reason.NO_CLAIM})
+FINAL: Final = frozenset(
+    {ChaosReason.REPORT_MADE, ChaosReason.REPORT_FAILED, ChaosReason.REPORT_DISAGREES, ChaosReason.NO_CLAIM}
+)
 """After one of these nothing more comes of a report."""
 
 
@@ -56,20 +58,20 @@ class ReportOutcome:
 # --- the claim --------------------------------------------------------------------------------------------------------
 
 
-def claim_refusal(name: str, claim: Object | None) -> tuple[Reason, str] | None:
+def claim_refusal(name: str, claim: Object | None) -> tuple[ChaosReason, str] | None:
     """Why a run cannot be kept there, as far as can be seen before; None when nothing speaks against it."""
     if not name:
         return None
     if claim is None:
-        return Reason.CLAIM_NOT_FOUND, f"runs.claim: there is no PersistentVolumeClaim {name} in this namespace"
+        return ChaosReason.CLAIM_NOT_FOUND, f"runs.claim: there is no PersistentVolumeClaim {name} in this namespace"
     if deleting(claim):
-        return Reason.CLAIM_NOT_FOUND, f"runs.claim: PersistentVolumeClaim {name} is being deleted"
+        return ChaosReason.CLAIM_NOT_FOUND, f"runs.claim: PersistentVolumeClaim {name} is being deleted"
     modes = (claim.get("spec") or {}).get("accessModes") or ()
     if not WRITABLE.intersection(modes):
         says = f"runs.claim: PersistentVolumeClaim {name} is {', '.join(modes)}; allowed: {', '.join(sorted(WRITABLE))}"
-        return Reason.CLAIM_NOT_WRITABLE, says
+        return ChaosReason.CLAIM_NOT_WRITABLE, says
     if (claim.get("status") or {}).get("phase") == "Lost":
-        return Reason.CLAIM_NOT_FOUND, f"runs.claim: the volume of PersistentVolumeClaim {name} is gone"
+        return ChaosReason.CLAIM_NOT_FOUND, f"runs.claim: the volume of PersistentVolumeClaim {name} is gone"
     return None
 
 
@@ -113,7 +115,7 @@ def is_wanted(experiment: Object, settings: JobSettings) -> bool:
     status = experiment.get("status") or {}
     if settings.report is None or status.get("phase") != Phase.COMPLETED or not status.get("run"):
         return False
-    return condition(status, Type.REPORTED).get("reason") not in FINAL
+    return condition(status, ChaosCondition.REPORTED).get("reason") not in FINAL
 
 
 def look(experiment: Object, settings: JobSettings, job: Object | None, pods: Sequence[Object]) -> ReportOutcome:
@@ -122,19 +124,21 @@ def look(experiment: Object, settings: JobSettings, job: Object | None, pods: Se
     claim, name = status.get("runsClaim"), report_job_name(experiment["metadata"]["name"])
     if not claim:
         says = "the run went with the Job's pod; for a report it needs a claim: spec.runs.claim, or runs.claim of the chart"
-        return _failed(Reason.NO_CLAIM, says)
-    going_on = ReportOutcome(Judgement(Type.REPORTED, None, Reason.REPORT_GOING_ON, f"Job {name} makes it"), {})
+        return _failed(ChaosReason.NO_CLAIM, says)
+    going_on = ReportOutcome(
+        Judgement(ChaosCondition.REPORTED, None, ChaosReason.REPORT_GOING_ON, f"Job {name} makes it"), {}
+    )
     if job is None:
         return going_on
     if not belongs(job, experiment):
-        return _failed(Reason.REPORT_FAILED, f"there is a Job {name} that is not this experiment's")
+        return _failed(ChaosReason.REPORT_FAILED, f"there is a Job {name} that is not this experiment's")
     how = finished(job)
     if not how:
         return going_on
     found = _result(pods)
     verdict = status.get("verdict")
     if found is None:
-        return _failed(Reason.REPORT_FAILED, f"Job {name}: {_last_words(pods) or how}")
+        return _failed(ChaosReason.REPORT_FAILED, f"Job {name}: {_last_words(pods) or how}")
     path = f"{status['run']}/{PAGE}"
     made: dict[str, Any] = {"claim": claim, "path": path, "verdict": found.verdict}
     assert settings.report is not None
@@ -144,10 +148,11 @@ def look(experiment: Object, settings: JobSettings, job: Object | None, pods: Se
     if found.agree is False or found.verdict != verdict:
         says = f"the verifier says {verdict}, Spark {found.verdict}: {found.sentence} (see {path} on claim {claim})"
         return ReportOutcome(
-            Judgement(Type.REPORTED, False, Reason.REPORT_DISAGREES, says[:_DETAIL_MAX]), {"report": made}
+            Judgement(ChaosCondition.REPORTED, False, ChaosReason.REPORT_DISAGREES, says[:_DETAIL_MAX]),
+            {"report": made},
         )
     says = f"{path} on claim {claim}: {found.verdict}, as the verifier says"
-    return ReportOutcome(Judgement(Type.REPORTED, True, Reason.REPORT_MADE, says), {"report": made})
+    return ReportOutcome(Judgement(ChaosCondition.REPORTED, True, ChaosReason.REPORT_MADE, says), {"report": made})
 
 
 @dataclass(frozen=True)
@@ -189,5 +194,5 @@ def _terminated(pods: Sequence[Object]) -> list[Mapping[str, Any]]:
     return [one["state"]["terminated"] for one in statuses if (one.get("state") or {}).get("terminated")]
 
 
-def _failed(reason: Reason, message: str) -> ReportOutcome:
-    return ReportOutcome(Judgement(Type.REPORTED, False, reason, message[:_DETAIL_MAX]), {})
+def _failed(reason: ChaosReason, message: str) -> ReportOutcome:
+    return ReportOutcome(Judgement(ChaosCondition.REPORTED, False, reason, message[:_DETAIL_MAX]), {})

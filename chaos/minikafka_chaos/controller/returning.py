@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from minikafka_operator.instants import instant
-from minikafka_operator.observed import Pod, deleting
+from minikafka_kube.instants import instant
+from minikafka_kube.observed import Pod, deleting
 
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import FaultState

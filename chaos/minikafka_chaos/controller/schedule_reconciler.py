@@ -7,15 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from minikafka_operator.api_server import TRANSIENT, ApiError, ApiServer
-from minikafka_operator.leadership import Alone, Leadership
-from minikafka_operator.reconciler import ReconcileResult
+from minikafka_kube.api_server import TRANSIENT, ApiError, ApiServer
+from minikafka_kube.events import Emit
+from minikafka_kube.leadership import Alone, Leadership
+from minikafka_kube.loops import ReconcileResult
 
 from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE, SCHEDULE_LABEL, Object
 from minikafka_chaos.controller.reasons import Happening
 from minikafka_chaos.controller.reconciler import REFUSALS, STALE_RETRY_SECONDS, Events, words_of
 from minikafka_chaos.controller.schedules import Make, ObservedSchedule, Step, Tell, decide, not_made
-from minikafka_chaos.controller.steps import Emit, Remove, Wait
+from minikafka_chaos.controller.steps import (
+    Remove,
+    Wait,
+)
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 
 STEPS_MAX: Final = 50

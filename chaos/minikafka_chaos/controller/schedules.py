@@ -12,17 +12,20 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
-from minikafka_operator.conditions import Judgement, written
-from minikafka_operator.instants import instant
-from minikafka_operator.observed import deleting
+from minikafka_kube.conditions import Judgement, written
+from minikafka_kube.events import Emit
+from minikafka_kube.instants import instant, time_text
+from minikafka_kube.observed import deleting
 from pydantic import ValidationError
 
-from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import Phase, ScheduleSpec
 from minikafka_chaos.controller.conditions import message_of
 from minikafka_chaos.controller.kinds import EXPERIMENT, MANAGED_BY_LABEL, MANAGER, SCHEDULE, SCHEDULE_LABEL, Object
-from minikafka_chaos.controller.reasons import Happening, Reason, Type
-from minikafka_chaos.controller.steps import Emit, Remove, Wait
+from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
+from minikafka_chaos.controller.steps import (
+    Remove,
+    Wait,
+)
 from minikafka_chaos.scenario.document_lines import explain
 
 BEHIND_MAX: Final = 100
@@ -160,7 +163,7 @@ def decide(o: ObservedSchedule) -> Step:
     try:
         spec = spec_of(o.schedule)
     except BadSchedule as error:
-        status = _told(o, o.status, Judgement(Type.ACCEPTED, False, Reason.INVALID_SPEC, str(error)))
+        status = _told(o, o.status, Judgement(ChaosCondition.ACCEPTED, False, ChaosReason.INVALID_SPEC, str(error)))
         status.pop("nextScheduleTime", None)
         return Wait() if status == o.status else Tell(status, [Emit(Happening.INVALID, str(error), warning=True)])
     if surplus := _surplus(o, spec):
@@ -169,7 +172,9 @@ def decide(o: ObservedSchedule) -> Step:
 
 
 def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
-    accepted = Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, "suspended" if spec.suspend else "it goes by the clock")
+    accepted = Judgement(
+        ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, "suspended" if spec.suspend else "it goes by the clock"
+    )
     begin = instant(o.schedule["metadata"].get("creationTimestamp")) or o.now
     before = o.status
     last = _dealt_with(before, o.now) or begin
@@ -178,17 +183,17 @@ def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
     if len(behind) == BEHIND_MAX:  # away for very long: begin anew from now
         behind = [*behind[:-1], o.now]
     upcoming = next(times(spec, uid, begin, max(last, o.now)))
-    base = _seen(o, {**before, "nextScheduleTime": None if spec.suspend else record.stamp(upcoming)})
+    base = _seen(o, {**before, "nextScheduleTime": None if spec.suspend else time_text(upcoming)})
     thing = experiment(o.schedule, spec, behind[-1]) if behind else {}
     made = any(one["metadata"]["name"] == thing["metadata"]["name"] for one in o.experiments if behind)  # then we died
     if spec.suspend and behind and not made:
-        base["lastSuspendedTime"] = record.stamp(behind[-1])
+        base["lastSuspendedTime"] = time_text(behind[-1])
     if not behind or (spec.suspend and not made):
         status = _told(o, base, accepted)
         return Tell(status) if status != o.status else Wait((upcoming - o.now).total_seconds())
     due, missed = behind[-1], behind[:-1]
     why = "" if made else _why_not(o, spec, due)
-    base["lastScheduleTime"] = record.stamp(due)
+    base["lastScheduleTime"] = time_text(due)
     events: list[Emit] = []
     if missed and not spec.suspend:
         base, event = _missed(base, missed, "the controller was away")
@@ -198,7 +203,7 @@ def _what_is_due(o: ObservedSchedule, spec: ScheduleSpec) -> Step:
         events.append(event)
         return Tell(_told(o, base, accepted), events)
     base |= {"made": int(base.get("made") or 0) + 1, "active": thing["metadata"]["name"]}
-    events.append(Emit(Happening.MADE, f"made ChaosExperiment {thing['metadata']['name']} for {record.stamp(due)}"))
+    events.append(Emit(Happening.MADE, f"made ChaosExperiment {thing['metadata']['name']} for {time_text(due)}"))
     status = _told(o, base, accepted)
     return Tell(status, events) if made else Make(thing, due, status, events)
 
@@ -208,7 +213,7 @@ def _dealt_with(status: dict[str, Any], now: datetime) -> datetime | None:
     for name in ("lastScheduleTime", "lastSuspendedTime"):
         told = instant(status.get(name))
         if told is not None and told > now + timedelta(seconds=CLOCK_SECONDS_MAX):
-            status[name] = record.stamp(now)
+            status[name] = time_text(now)
     found = (instant(status.get(name)) for name in ("lastScheduleTime", "lastSuspendedTime"))
     return max((one for one in found if one is not None), default=None)
 
@@ -236,12 +241,12 @@ def _doing(experiment: Object) -> str:
     """What an experiment is at, or what it waits for."""
     status = experiment.get("status") or {}
     phase = str(status.get("phase") or "new")
-    says = message_of(status, Type.HEALED if phase == Phase.HEALING else Type.ACCEPTED)
+    says = message_of(status, ChaosCondition.HEALED if phase == Phase.HEALING else ChaosCondition.ACCEPTED)
     return f"{phase}, {says}"[:_DOING_MAX] if says else phase
 
 
 def _missed(status: Mapping[str, Any], when: Sequence[datetime], why: str) -> tuple[dict[str, Any], Emit]:
-    last, why = record.stamp(when[-1]), why[:_WHY_MAX]
+    last, why = time_text(when[-1]), why[:_WHY_MAX]
     number = f"{len(when)} times, the last " if len(when) > 1 else ""
     told = {"time": last, "why": why}
     changed = {**status, "missed": int(status.get("missed") or 0) + len(when), "lastMissed": told}

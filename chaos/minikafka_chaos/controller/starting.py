@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from minikafka_operator.conditions import Judgement, condition
-from minikafka_operator.instants import instant
+from minikafka_kube.conditions import Judgement, condition
+from minikafka_kube.events import Emit
+from minikafka_kube.instants import instant
 
 from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.conditions import created, message_of, time_allowed, told
 from minikafka_chaos.controller.healing import end, refuse
 from minikafka_chaos.controller.kinds import Object
-from minikafka_chaos.controller.reasons import Happening, Reason, Type
+from minikafka_chaos.controller.reasons import ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.steps import (
     CreateCluster,
     CreateJob,
-    Emit,
     ObservedExperiment,
     Step,
     Wait,
@@ -55,14 +55,14 @@ def begun(o: ObservedExperiment, job: Object, patience_seconds: float) -> Step:
         why = _why_not_begun(o, job)
         if waited >= START_SECONDS_MAX:
             late = f"its Job has not begun within {START_SECONDS_MAX:g} s: {why}"
-            return end(o, Phase.ERROR, Reason.RUNNER_FAILED, late)
+            return end(o, Phase.ERROR, ChaosReason.RUNNER_FAILED, late)
         if waited < START_SECONDS:
             return Wait(START_SECONDS - waited)
         says += f"; its Job has not begun: {why}"
         events.append(Emit(Happening.JOB_WAITS, says, warning=True))
         patience = Wait(WAIT_SECONDS)
-    status = told(o, o.status, Judgement(Type.ACCEPTED, True, Reason.ACCEPTED, says))
-    return WriteStatus(status, events) if says != message_of(o.status, Type.ACCEPTED) else patience
+    status = told(o, o.status, Judgement(ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, says))
+    return WriteStatus(status, events) if says != message_of(o.status, ChaosCondition.ACCEPTED) else patience
 
 
 def happens_to(cluster: str) -> str:
@@ -93,22 +93,24 @@ def refused(o: ObservedExperiment, step: Step, why: str) -> Step | None:
     match step:
         case CreateCluster(thing):
             says = f"cluster {thing['metadata']['name']}, which is to be made for it, is refused: {why}"
-            return refuse(o, Reason.CREATION_REFUSED, says)
+            return refuse(o, ChaosReason.CREATION_REFUSED, says)
         case WriteLease(lease) if o.phase is Phase.RUNNING:
             says = f"Lease {lease['metadata']['name']} is gone, and refused when it is to be taken again: {why}"
-            return end(o, Phase.ERROR, Reason.LEASE_LOST, says)
+            return end(o, Phase.ERROR, ChaosReason.LEASE_LOST, says)
         case WriteLease(lease, new=True):
-            return refuse(o, Reason.CREATION_REFUSED, f"Lease {lease['metadata']['name']} is refused: {why}")
+            return refuse(o, ChaosReason.CREATION_REFUSED, f"Lease {lease['metadata']['name']} is refused: {why}")
         case CreateJob(thing) if o.phase is Phase.COMPLETED:
             return _no_report(o, f"Job {thing['metadata']['name']} is refused: {why}")
         case CreateJob(thing):
-            return end(o, Phase.ERROR, Reason.CREATION_REFUSED, f"Job {thing['metadata']['name']} is refused: {why}")
+            return end(
+                o, Phase.ERROR, ChaosReason.CREATION_REFUSED, f"Job {thing['metadata']['name']} is refused: {why}"
+            )
     return None
 
 
 def _no_report(o: ObservedExperiment, says: str) -> WriteStatus:
-    failed = Judgement(Type.REPORTED, False, Reason.REPORT_FAILED, says)
-    return WriteStatus(told(o, o.status, failed), [Emit(Reason.REPORT_FAILED, says, warning=True)])
+    failed = Judgement(ChaosCondition.REPORTED, False, ChaosReason.REPORT_FAILED, says)
+    return WriteStatus(told(o, o.status, failed), [Emit(ChaosReason.REPORT_FAILED, says, warning=True)])
 
 
 # --- not now ----------------------------------------------------------------------------------------------------------
@@ -123,28 +125,34 @@ def not_now(o: ObservedExperiment, step: Step, why: str) -> Step | None:
     match step:
         case CreateCluster(thing):
             # That it is not there yet was written down before, and there it is given up.
-            lacks = _Lacks(Type.ACCEPTED, None, Reason.WAITING_FOR_CLUSTER, f"cluster {thing['metadata']['name']}")
-            return lacks.told(o, _since(o, Type.ACCEPTED), why)
+            lacks = _Lacks(
+                ChaosCondition.ACCEPTED, None, ChaosReason.WAITING_FOR_CLUSTER, f"cluster {thing['metadata']['name']}"
+            )
+            return lacks.told(o, _since(o, ChaosCondition.ACCEPTED), why)
         case WriteLease(lease) if o.phase in (None, Phase.PENDING):
             name = f"Lease {lease['metadata']['name']}"
-            lacks = _Lacks(Type.ACCEPTED, None, Reason.WAITING_FOR_LEASE, name, "it may begin")
-            return given_up(o, f"{name}{NOT_MADE}{why}") or lacks.told(o, _since(o, Type.ACCEPTED), why)
+            lacks = _Lacks(ChaosCondition.ACCEPTED, None, ChaosReason.WAITING_FOR_LEASE, name, "it may begin")
+            return given_up(o, f"{name}{NOT_MADE}{why}") or lacks.told(o, _since(o, ChaosCondition.ACCEPTED), why)
         case WriteLease(lease) if o.phase is Phase.RUNNING:  # it had it, and somebody deleted it
             base, name = happens_to(str(o.status["cluster"])), f"Lease {lease['metadata']['name']}"
-            lacks = _Lacks(Type.ACCEPTED, True, Reason.ACCEPTED, name, base, Reason.WAITING_FOR_LEASE)
+            lacks = _Lacks(
+                ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, name, base, ChaosReason.WAITING_FOR_LEASE
+            )
             return lacks.told(o, instant(o.status.get("startedAt")) or o.now, why)
         case CreateJob(thing) if o.phase is Phase.COMPLETED:
-            since, name = _since(o, Type.REPORTED), f"Job {thing['metadata']['name']}"
+            since, name = _since(o, ChaosCondition.REPORTED), f"Job {thing['metadata']['name']}"
             if o.now >= since + timedelta(seconds=START_SECONDS_MAX):
                 return _no_report(o, f"{name} could not be made within {START_SECONDS_MAX:g} s: {why}")
-            return _Lacks(Type.REPORTED, None, Reason.REPORT_GOING_ON, name).told(o, since, why)
+            return _Lacks(ChaosCondition.REPORTED, None, ChaosReason.REPORT_GOING_ON, name).told(o, since, why)
         case CreateJob(thing):
             since, name = instant(o.status.get("startedAt")) or o.now, f"Job {thing['metadata']['name']}"
             if o.now >= since + timedelta(seconds=START_SECONDS_MAX):
                 late = f"{name} could not be made within {START_SECONDS_MAX:g} s: {why}"
-                return end(o, Phase.ERROR, Reason.CREATION_REFUSED, late)
+                return end(o, Phase.ERROR, ChaosReason.CREATION_REFUSED, late)
             base = happens_to(str(o.status["cluster"]))
-            return _Lacks(Type.ACCEPTED, True, Reason.ACCEPTED, name, base, Happening.JOB_WAITS).told(o, since, why)
+            return _Lacks(ChaosCondition.ACCEPTED, True, ChaosReason.ACCEPTED, name, base, Happening.JOB_WAITS).told(
+                o, since, why
+            )
     return None
 
 
@@ -152,12 +160,12 @@ def not_now(o: ObservedExperiment, step: Step, why: str) -> Step | None:
 class _Lacks:
     """What cannot be made now, and the condition that says so: after ``base``, or after what it says in any case."""
 
-    type: Type
+    type: ChaosCondition
     holds: bool | None
-    reason: Reason
+    reason: ChaosReason
     thing: str
     base: str = ""
-    event: Happening | Reason | None = None
+    event: Happening | ChaosReason | None = None
 
     def told(self, o: ObservedExperiment, since: datetime, why: str) -> Step | None:
         """In the condition with the latest words, in an Event once."""
@@ -184,15 +192,15 @@ def given_up(o: ObservedExperiment, waits_for: str) -> Step | None:
 
     The time runs from when it was told that it waits, for no controller may have looked at it before.
     """
-    if condition(o.status, Type.ACCEPTED).get("status") != "Unknown" or o.now <= _since(
-        o, Type.ACCEPTED
+    if condition(o.status, ChaosCondition.ACCEPTED).get("status") != "Unknown" or o.now <= _since(
+        o, ChaosCondition.ACCEPTED
     ) + time_allowed(o):
         return None
     says = f"it has not begun within spec.activeDeadlineSeconds: {waits_for}"
-    return end(o, Phase.ERROR, Reason.DEADLINE_EXCEEDED, says)
+    return end(o, Phase.ERROR, ChaosReason.DEADLINE_EXCEEDED, says)
 
 
-def _since(o: ObservedExperiment, kind: Type) -> datetime:
+def _since(o: ObservedExperiment, kind: ChaosCondition) -> datetime:
     found = condition(o.status, kind)
     if found.get("status") == "Unknown":
         return instant(found.get("lastTransitionTime")) or o.now

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
 
-from minikafka_operator.disruption import hold_of
-from minikafka_operator.experiments import identity
-from minikafka_operator.freshness import MetadataGap
-from minikafka_operator.instants import instant
-from minikafka_operator.observed import PartitionState, Pod, deleting
+from minikafka_kube.disruption_lease import hold_of, identity
+from minikafka_kube.events import Emit
+from minikafka_kube.freshness import MetadataGap
+from minikafka_kube.instants import instant
+from minikafka_kube.observed import PartitionState, Pod, deleting
 
 from minikafka_chaos.controller import topics
 from minikafka_chaos.controller.annotations import asks
@@ -121,15 +121,6 @@ def _alive(pod: Object, now: datetime) -> bool:
 
 
 # --- what can be done -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Emit:
-    """A Kubernetes Event about the experiment."""
-
-    reason: str
-    note: str
-    warning: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from minikafka_operator.conditions import condition
-from minikafka_operator.kinds import Object
-from minikafka_operator.telemetry import Looking
+from minikafka_kube.conditions import condition
+from minikafka_kube.kinds import Object
+from minikafka_kube.telemetry import Looking
 from prometheus_client import Counter, Gauge
 
 from minikafka_chaos.controller import record

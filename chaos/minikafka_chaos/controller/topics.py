@@ -16,12 +16,12 @@ from typing import Any, Final
 from minikafka.kubernetes import topics as shown
 from minikafka.kubernetes.document import Document
 from minikafka.metadata.store import StoreError
-from minikafka_operator.instants import instant
-from minikafka_operator.observed import deleting
+from minikafka_kube.instants import instant, time_text
+from minikafka_kube.observed import deleting
 
 from minikafka_chaos.controller.api import TopicFate
 from minikafka_chaos.controller.kinds import Object
-from minikafka_chaos.controller.record import Status, stamp
+from minikafka_chaos.controller.record import Status
 
 REMOVE_SECONDS_MAX: Final = 120.0
 """How long brokers may take to delete a topic, or to show one that they have made; then it is left, and told."""
@@ -47,7 +47,7 @@ def open_topics(status: Status) -> list[dict[str, Any]]:
 
 def intended(status: Status, name: str, now: datetime) -> dict[str, Any]:
     """It is about to be made."""
-    entry = {"name": name, "state": TopicFate.INTENDED.value, "intendedAt": stamp(now)}
+    entry = {"name": name, "state": TopicFate.INTENDED.value, "intendedAt": time_text(now)}
     return {**status, "topics": [*(one for one in topics_of(status) if one["name"] != name), entry]}
 
 
@@ -128,7 +128,7 @@ def look(experiment: Object, seen: Seen, now: datetime) -> TopicCleanup:
         if entry["state"] not in _OPEN:
             continue
         if entry["state"] != TopicFate.REMOVING:
-            entry |= {"state": TopicFate.REMOVING.value, "removingAt": stamp(now)}
+            entry |= {"state": TopicFate.REMOVING.value, "removingAt": time_text(now)}
             continue
         match _end_of(entry, experiment, seen, now):
             case Removal() as removal:

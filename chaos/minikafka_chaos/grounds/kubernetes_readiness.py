@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from minikafka_operator.instants import instant
+from minikafka_kube.instants import instant
 
 from minikafka_chaos.grounds.kubernetes_api import Namespace, Object
 

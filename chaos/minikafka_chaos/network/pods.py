@@ -24,7 +24,7 @@ from minikafka_chaos.network.rules import CLIENTS, Peer
 
 BROKER_CONTAINER = "broker"
 CLIENT_PORTS = ("client", "external")
-"""Names of the broker's ports that clients use; the operator declares them (`minikafka_operator.pods`)."""
+"""Names of the broker's ports that clients use; the operator declares them (`minikafka_kube.names`)."""
 BROKER_PORT = "replication"
 
 REQUEST_SECONDS_MAX = 5.0

@@ -8,8 +8,6 @@ from minikafka.protocol.errors import KafkaError
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.replication.isr_requests import RETRY_SECONDS
 
-from minikafka_chaos.simulation import reports
-
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
 
@@ -76,5 +74,5 @@ class IsrAnnouncer:
             f"b{self.broker.id} {proposal.topic_partition} isr answer {came.error.name} -> "
             f"{list(came.isr)} {'again' if came.again else 'done'}"
         )
-        reports.isr_changed(self.broker, proposal.topic_partition, came.isr_before)
+        self.broker.leading.reporter.isr_settled(proposal, came)
         return came.again

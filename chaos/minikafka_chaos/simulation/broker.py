@@ -20,7 +20,7 @@ from minikafka.metadata.store import Changes, StoreError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.hosted import HostedPartition
 
-from minikafka_chaos.simulation import groups, reports
+from minikafka_chaos.simulation import groups
 from minikafka_chaos.simulation.announcing import IsrAnnouncer
 from minikafka_chaos.simulation.flushing import Flushing
 from minikafka_chaos.simulation.following import fetchers
@@ -148,11 +148,11 @@ class SimBroker:
             world.gave_up(self)
             return
         self.hosting.host.logs = self.log_dir.policy.logs = self.logs
-        reports.watch_volume(self)
+        self.leading.reporter.watch_volume(self.logs.unflushed_volume)
         world.note(f"b{self.id} starts clean={self.logs.clean} " + self._ends())
         world.watcher.started(self)
         world.event(self, "broker_starting", version=__version__, cluster_id=CLUSTER_ID)
-        reports.recovered(self)
+        self.leading.reporter.recovered(self.logs)
         world.store.connect(self)
         self.later(world.lag / 2, self.isr.tick)
         self.later(world.checkpoint_pause(first=True), self._checkpoint)
@@ -374,7 +374,7 @@ class SimBroker:
             if log.log_start_offset > before:
                 world.note(f"b{self.id} {partition.topic_partition} log start {before} -> {log.log_start_offset}: old")
                 world.watcher.retained(self, partition, log.log_start_offset)
-                reports.log_start_moved(self, partition, before)
+                self.leading.reporter.log_start_moved(partition, before, "retention")
         for work in self.logs.prepare_purge(self.now_ms):
             try:
                 work()

@@ -11,7 +11,6 @@ from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.offsets import EARLIEST, LATEST, list_offset
 from minikafka.replication.partition import Partition
 
-from minikafka_chaos.simulation import reports
 from minikafka_chaos.simulation.network import Reply
 
 if TYPE_CHECKING:
@@ -27,13 +26,10 @@ def fetchers(broker: SimBroker) -> FetcherPool[HostedPartition]:
 
 
 def note_truncations(broker: SimBroker, partition: Partition) -> None:
-    """Tell what a follower cut off."""
+    """Write what a follower cut off into the trace, before the reporter takes it."""
     follower, tp = partition.follower, partition.topic_partition
-    if follower is not None and follower.truncations:
-        for before, after, records, reason in follower.truncations:
-            broker.world.note(f"b{broker.id} {tp} truncates {before} -> {after}: {reason}")
-            reports.truncated(broker, partition, before, after, records, reason)
-        follower.truncations.clear()
+    for before, after, _, reason in follower.truncations if follower is not None else ():
+        broker.world.note(f"b{broker.id} {tp} truncates {before} -> {after}: {reason}")
 
 
 class SimFetcher:
@@ -135,6 +131,7 @@ class SimFetcher:
         elif taken.outcome is FetchOutcome.OUT_OF_RANGE:
             self._ask_offsets(partition, taken.position)
         note_truncations(self.broker, partition)
+        self.broker.leading.reporter.fetched(taken, self.leader_id)
 
     def _ask_offsets(self, partition: HostedPartition, position: FetchPosition) -> None:
         tp = partition.topic_partition

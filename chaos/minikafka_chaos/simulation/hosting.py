@@ -24,7 +24,6 @@ from minikafka.replication.replica_host import (
     TopicFailed,
 )
 
-from minikafka_chaos.simulation import reports
 from minikafka_chaos.simulation.following import note_truncations
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ class Hosting:
                 case RoleChanged():
                     self._role_changed(effect)
                 case IsrChanged():
-                    reports.isr_changed(broker, effect.partition.topic_partition, effect.before)
+                    broker.leading.reporter.isr_changed(effect.partition, effect.before, effect.isr)
                 case Dropped():
                     self._dropped(effect.partition, effect.reason)
                 case LeadershipLost():
@@ -128,9 +127,9 @@ class Hosting:
             f"epoch {state.leader_epoch}.{state.partition_epoch} leader {state.leader} "
             f"isr {list(state.isr)} leo {partition.log.log_end_offset} hw {partition.high_watermark}"
         )
-        reports.role_changed(self.broker, partition)
-        self.broker.groups.role_changed(partition)
         note_truncations(self.broker, partition)
+        self.broker.leading.reporter.role_changed(partition)
+        self.broker.groups.role_changed(partition)
 
     def _dropped(self, partition: HostedPartition, reason: str) -> None:
         world, tp = self.broker.world, partition.topic_partition

@@ -10,16 +10,16 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import CONSUMER, FetchPartition, FetchRequest, FollowerData
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
 from minikafka.protocol.types import TopicPartition
-from minikafka.replication.clock import Clock
 from minikafka.replication.fetch_loop import Key
 from minikafka.replication.follower import FetchPosition
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.offsets import EARLIEST, LATEST, list_offset
 from minikafka.replication.purgatory import FetchDone, FetchTopics
-from minikafka.telemetry.stats import BrokerStats
+from minikafka.replication.reporter import ReplicaReporter
 
 from minikafka_chaos.simulation.following import FetchAnswer
 from minikafka_chaos.simulation.network import Reply
+from minikafka_chaos.simulation.reports import SimContext
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -67,8 +67,10 @@ class Leading:
         world = broker.world
         self.broker = broker
         self._waiting: list[Waiting] = []
-        self.clock = Clock(lambda: world.now, lambda: broker.now_ms, broker.later)
-        self.replicas = world.rules.replica_manager(BrokerStats(), broker.isr.propose, self.clock)
+        context = SimContext(broker)
+        self.clock = context.clock
+        self.replicas = world.rules.replica_manager(context.stats, broker.isr.propose, self.clock)
+        self.reporter = ReplicaReporter(context, self.replicas)
         self.replicas.flush_soon = broker.flushing.soon
         self.replicas.exists = lambda key, index: any(
             key in (topic.topic_id.bytes, topic.name) for topic in broker.image_partitions(index)

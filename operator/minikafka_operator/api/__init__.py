@@ -1,5 +1,1 @@
-"""The Kubernetes API of MiniKafka as typed models: the one source of the CRDs, of validation and of the operator's types."""
-
-GROUP = "minikafka.dev"
-VERSION = "v1alpha1"
-API_VERSION = f"{GROUP}/{VERSION}"
+"""MiniKafkaCluster and MiniKafkaTopic as typed models: one source of CRDs, of validation and of the operator's types."""

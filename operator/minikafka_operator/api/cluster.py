@@ -5,19 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
+from minikafka_kube.api.part import OPAQUE, Conditions, Labels, Part, Port, Quantity, ResourceAmount, rule, rules
 from pydantic import ConfigDict, Field
-
-from minikafka_operator.api.part import (
-    OPAQUE,
-    Conditions,
-    Labels,
-    Part,
-    Port,
-    Quantity,
-    ResourceAmount,
-    rule,
-    rules,
-)
 
 BROKERS_MAX: Final = 100
 """Names of objects leave room for two digits; larger clusters have not been tried."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from minikafka_kube.api.part import Conditions, Part, rule, rules
 from pydantic import ConfigDict, Field
-
-from minikafka_operator.api.part import Conditions, Part, rule, rules
 
 PARTITIONS_MAX = 10_000
 """The state of all partitions is in one object, and etcd refuses objects above 1.5 MiB."""

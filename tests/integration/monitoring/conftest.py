@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import HOST
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
-from minikafka_operator.telemetry import Looking, OperatorTelemetry
+from minikafka_kube.telemetry import Looking
+from minikafka_operator.telemetry import OperatorTelemetry
 
 from tests.integration.monitoring.prometheus import CLUSTER, NAMESPACE, LocalPrometheus
 

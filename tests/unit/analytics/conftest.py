@@ -28,9 +28,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="session", autouse=True)
 def published() -> Iterator[None]:
     """Holds every report that these tests make to its schema."""
-    from minikafka_analytics import report_data
+    from minikafka_analytics.report import document
 
-    report = report_data.report
+    report = document.report
 
     def checked(*arguments: Any) -> dict[str, Any]:
         made = report(*arguments)
@@ -38,14 +38,14 @@ def published() -> Iterator[None]:
         return made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_data, "report", checked)
+        patch.setattr(document, "report", checked)
         yield
 
 
 def hold_to_schema(report: dict[str, Any]) -> None:
     """Raises what is wrong first with a report: also a key that the schema does not name."""
     import jsonschema
-    from minikafka_analytics.report_schema import schema
+    from minikafka_analytics.report.schema import schema
 
     jsonschema.Draft202012Validator(schema(closed=True)).validate(report)
 
@@ -70,7 +70,7 @@ class Analysed:
 @pytest.fixture(scope="session")
 def java() -> None:
     """Skips where there is no Java, in the words of the product."""
-    from minikafka_analytics.java import JavaMissing, find_java
+    from minikafka_analytics.spark.java import JavaMissing, find_java
 
     try:
         find_java()
@@ -81,7 +81,7 @@ def java() -> None:
 @pytest.fixture(scope="session")
 def spark(java: None) -> Iterator[object]:
     """One Spark session that every analysis in these tests is lent."""
-    from minikafka_analytics.session import spark_session
+    from minikafka_analytics.spark.session import spark_session
 
     with spark_session("local[2]") as session:
         yield session

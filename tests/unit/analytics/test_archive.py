@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
-from minikafka_analytics import archive
-from minikafka_analytics.java import Java
-from minikafka_analytics.schemas import TABLES
+from minikafka_analytics.commands.tiny_run import write_tiny_run
+from minikafka_analytics.landing.run_folder import open_runs
+from minikafka_analytics.landing.schemas import TABLES
+from minikafka_analytics.spark import archive
+from minikafka_analytics.spark.java import Java
 
 JAVA = Java(Path("/usr/lib/jvm/java-17"), 17)
 
@@ -96,9 +98,7 @@ def test_old_ones_go(cache: Path) -> None:
 
 
 def test_the_tiny_run_has_every_table(tmp_path: Path) -> None:
-    from minikafka_analytics.run_folder import open_runs
-
-    (run,) = open_runs([archive.write_tiny_run(tmp_path / "run")])
+    (run,) = open_runs([write_tiny_run(tmp_path / "run")])
     assert run.missing == []
     for table in TABLES:
         for path in run.files(table.name):

@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 from minikafka_analytics import analyze as analyze_module
-from minikafka_analytics import cli_analyze, session
-from minikafka_analytics.java import JavaMissing
-from minikafka_analytics.run_folder import NoRun, open_runs
-from minikafka_analytics.stores import StorePath, lines, put_text
+from minikafka_analytics.commands import analyze as analyze_command
+from minikafka_analytics.landing.run_folder import NoRun, open_runs
+from minikafka_analytics.spark import session
+from minikafka_analytics.spark.java import JavaMissing
+from minikafka_analytics.storage.stores import StorePath, lines, put_text
 
 
 def run(*arguments: object) -> int:
     parser = argparse.ArgumentParser()
-    cli_analyze.add_arguments(parser)
-    return cli_analyze.run(parser.parse_args([str(argument) for argument in arguments]))
+    analyze_command.add_arguments(parser)
+    return analyze_command.run(parser.parse_args([str(argument) for argument in arguments]))
 
 
 def test_a_folder_that_is_not_there_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +108,7 @@ def said(*verdicts: str, differ: bool = False) -> list[analyze_module.ReportedRu
     ],
 )
 def test_the_exit_code_is_the_worst_verdict(found: list[analyze_module.ReportedRun], code: int) -> None:
-    assert cli_analyze.exit_code(found) == code
+    assert analyze_command.exit_code(found) == code
 
 
 def test_judges_that_differ_are_told_first(

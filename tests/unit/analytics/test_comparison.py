@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 from golden_runs import GOLDEN
-from minikafka_analytics import cli_analyze
-from minikafka_analytics import comparison as comparison_module
-from minikafka_analytics.pending import is_parent, runs_in
+from minikafka_analytics.commands import analyze as analyze_command
+from minikafka_analytics.comparison import compare as comparison_module
+from minikafka_analytics.landing.pending import is_parent, runs_in
 
 pytestmark = pytest.mark.timeout(900)
 
 
 def command(*arguments: object) -> int:
     parser = argparse.ArgumentParser()
-    cli_analyze.add_arguments(parser)
-    return cli_analyze.run(parser.parse_args([str(argument) for argument in arguments]))
+    analyze_command.add_arguments(parser)
+    return analyze_command.run(parser.parse_args([str(argument) for argument in arguments]))
 
 
 def document(parent: Path) -> dict[str, Any]:

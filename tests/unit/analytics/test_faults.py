@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from minikafka_analytics import formatting
-from minikafka_analytics.faults import HEALING, LEAVES_DOWN, episodes
+from minikafka_analytics.behaviour.faults import HEALING, LEAVES_DOWN, episodes
 from minikafka_chaos.scenario.verbs import RULES, Verb
 
 COLUMNS = "run STRING, seq INT, time DOUBLE, kind STRING, phase STRING, step STRING, fault STRING, target STRING, role STRING, "

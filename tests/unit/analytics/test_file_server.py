@@ -14,8 +14,8 @@ from typing import BinaryIO
 from urllib.parse import quote, urlsplit
 
 import pytest
-from minikafka_analytics.file_server import STRANGERS_MAX, serving
-from minikafka_analytics.paths import PREFIX_SETTING, decoded, encoded
+from minikafka_analytics.spark.file_server import STRANGERS_MAX, serving
+from minikafka_analytics.storage.paths import PREFIX_SETTING, decoded, encoded
 
 LOOPBACK = "127.0.0.1"
 HEADER = "spark.hadoop.dfs.webhdfs.rest-csrf.custom-header"

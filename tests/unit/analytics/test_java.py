@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minikafka_analytics.java import JavaMissing, feature_version, find_java, install_command
+from minikafka_analytics.spark.java import JavaMissing, feature_version, find_java, install_command
 
 MODULES = "java.base java.security.jgss jdk.incubator.vector jdk.unsupported"
 

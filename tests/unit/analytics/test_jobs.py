@@ -1,4 +1,4 @@
-"""The jobs over many runs, on tables small enough to be counted by hand."""
+"""What is asked of many runs, on tables small enough to be counted by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_analytics.jobs import outcomes, outliers, recovery, reports
+from minikafka_analytics.comparison import outcomes, outliers, recovery, reports
 
 pytestmark = pytest.mark.timeout(900)
 

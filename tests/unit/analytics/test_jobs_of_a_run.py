@@ -1,12 +1,11 @@
-"""The jobs that ask a run's tables, on tables small enough to be counted by hand."""
+"""What is asked of a run's tables, on tables small enough to be counted by hand."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from minikafka_analytics import replicas
-from minikafka_analytics.jobs import isr, lag, resources, scrapes
+from minikafka_analytics.behaviour import isr, lag, replicas, resources, scrapes
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from minikafka_analytics import formatting, judgement, report_data
-from minikafka_analytics.svg import Plot, short
-from minikafka_analytics.timeline import Timeline
+from minikafka_analytics import formatting
+from minikafka_analytics.judge import judgement
+from minikafka_analytics.report.journal import words
+from minikafka_analytics.report.svg import Plot, short
+from minikafka_analytics.report.timeline import Timeline
 
 COUNTS = {"sent": 10, "acknowledged": 10, "failed": 0, "unknown": 0, "unknown_but_there": 0, "read": 10}
 TERMS = '{"time": 1.0, "kind": "claims", "claims": [], "problems": []}'
@@ -152,11 +154,11 @@ def test_what_the_journal_claims_has_to_be_understood() -> None:
 )
 def test_words_that_nobody_writes_count_as_not_told(line: dict[str, Any], kept: dict[str, Any] | None) -> None:
     """A journal that was forged or damaged stops no report."""
-    assert report_data._words([{"seq": 0, "body": json.dumps(line)}]) == ([] if kept is None else [kept])
+    assert words([{"seq": 0, "body": json.dumps(line)}]) == ([] if kept is None else [kept])
 
 
 def test_a_line_that_is_too_deep_has_no_words() -> None:
-    assert report_data._words([{"seq": 0, "body": '{"kind": "note", "x": ' + "[" * 990 + "]" * 990 + "}"}]) in (
+    assert words([{"seq": 0, "body": '{"kind": "note", "x": ' + "[" * 990 + "]" * 990 + "}"}]) in (
         [{}],
         [],
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from children import until_ended
-from minikafka_analytics import jvm
-from minikafka_analytics.java import Java
+from minikafka_analytics.spark import jvm
+from minikafka_analytics.spark.java import Java
 
 JAVA = Java(Path("/opt/java"), 17)
 

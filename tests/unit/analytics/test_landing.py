@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_analytics import landing as landing_module
-from minikafka_analytics import manifest as manifests
-from minikafka_analytics import parsing
-from minikafka_analytics.landing import Landing, answers
-from minikafka_analytics.run_folder import NoRun, open_runs
-from minikafka_analytics.schemas import EVENTS, HISTORY, JOURNAL, REPLICAS, SAMPLES, TABLES, Reason
+from minikafka_analytics.landing import landing as landing_module
+from minikafka_analytics.landing import manifest as manifests
+from minikafka_analytics.landing import parsing
+from minikafka_analytics.landing.landing import Landing, answers
+from minikafka_analytics.landing.run_folder import NoRun, open_runs
+from minikafka_analytics.landing.schemas import EVENTS, HISTORY, JOURNAL, REPLICAS, SAMPLES, TABLES, Reason
 
 from tests.forms import in_full
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka_analytics import observed
-from minikafka_analytics.page import figure, resources_shown
+from minikafka_analytics.behaviour import observed
+from minikafka_analytics.report.page import figure, resources_shown
 
 
 def used(broker: int, fault: int | None, score: float | None = None, scrapes: int = 9) -> dict[str, Any]:

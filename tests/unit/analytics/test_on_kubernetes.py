@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_analytics import cli_analyze, on_kubernetes
-from minikafka_analytics.on_kubernetes import (
+from minikafka_analytics.commands import analyze as analyze_command
+from minikafka_analytics.spark import on_kubernetes
+from minikafka_analytics.spark.on_kubernetes import (
     SPREAD,
     BadMaster,
     executor_pod,
@@ -19,7 +20,7 @@ from minikafka_analytics.on_kubernetes import (
     must_be_on_a_volume,
     settings_for,
 )
-from minikafka_analytics.paths import PREFIX_SETTING
+from minikafka_analytics.storage.paths import PREFIX_SETTING
 
 RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
@@ -212,7 +213,7 @@ def test_from_a_laptop_it_says_what_is_needed(
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     (tmp_path / "history.jsonl").write_text('{"time": 1}\n')
     parser = argparse.ArgumentParser()
-    cli_analyze.add_arguments(parser)
-    assert cli_analyze.run(parser.parse_args([str(tmp_path), "--master", "k8s://https://127.0.0.1:6443"])) == 2
+    analyze_command.add_arguments(parser)
+    assert analyze_command.run(parser.parse_args([str(tmp_path), "--master", "k8s://https://127.0.0.1:6443"])) == 2
     said = capsys.readouterr().err
     assert "executors cannot read a folder of this machine; put the run on a claim" in said

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 from conftest import Analysed
 from minikafka_analytics.analyze import analyze
-from minikafka_analytics.page import page
+from minikafka_analytics.report.page import page
 from synthetic_run import write_run
 
 pytestmark = pytest.mark.timeout(900)

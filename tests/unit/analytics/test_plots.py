@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 import pytest
-from minikafka_analytics import svg
-from minikafka_analytics.svg import Plot
-from minikafka_analytics.timeline import NARROW, ROOMY, Timeline, label_width, labels
+from minikafka_analytics.report import svg
+from minikafka_analytics.report.svg import Plot
+from minikafka_analytics.report.timeline import NARROW, ROOMY, Timeline, label_width, labels
 
 Record = dict[str, Any]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_analytics import pod_logs, sources
+from minikafka_analytics.sources import collect, pod_logs
 
 BEGAN = 1_767_225_600.0
 POD = "lab_shop-broker-{}_5d7c0a1e-{}"
@@ -213,7 +213,7 @@ def events_of(run: Path) -> dict[str, list[float]]:
 
 class TestOfARun:
     def put(self, run: Path, logs: Logs, *more: str) -> int:
-        return sources.main([str(run), "--pod-logs", str(logs.folder), *more])
+        return collect.main([str(run), "--pod-logs", str(logs.folder), *more])
 
     def volume(self, folder: Path, broker: int, lines: Sequence[str]) -> None:
         (folder / str(broker)).mkdir(parents=True)
@@ -259,7 +259,7 @@ class TestOfARun:
         """So that the landing puts it into quarantine."""
         path = logs.write(0, "0.log", event(1, error="X"))
         path.write_bytes(path.read_bytes().replace(b"X", b"\xff"))
-        assert sources.main([str(run), "--pod-logs", str(logs.folder)]) == 0
+        assert collect.main([str(run), "--pod-logs", str(logs.folder)]) == 0
         assert b'"error":"\xff"' in (run / "events" / "pods-broker-0.jsonl").read_bytes()
 
     @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from minikafka_analytics.questions import Questions
+from minikafka_analytics.spark.questions import Questions
 
 DEADLINE_S = 60
 
@@ -46,7 +46,7 @@ def test_a_step_waits_for_what_it_needs_also_when_that_is_declared_later() -> No
     with Questions(kept) as ask:
         ask.answer("sum", together, "b", "a")
         ask.step("b", lambda a: together("b", a), "a", few=True)
-        ask.have("a", lambda: together("a"))
+        ask.add_table("a", lambda: together("a"))
         assert ask.answers() == {"sum": [{"value": "b+a+a"}]}
     assert kept.landed == [("b", True)]
 
@@ -110,7 +110,7 @@ def test_what_was_asked_is_told_of_views_too() -> None:
     kept: Any = Kept()
     kept.whole = lambda frame: frame
     with Questions(kept) as ask:
-        ask.have("lines", lambda: together("lines"))
+        ask.add_table("lines", lambda: together("lines"))
         ask.view("fit", together, "lines")
         ask.step("counted", together, "fit")
         ask.answer("counts", together, "counted")

@@ -7,14 +7,14 @@ from typing import Any
 import jsonschema
 import pytest
 from conftest import hold_to_schema
-from minikafka_analytics import report_data
-from minikafka_analytics.report_schema import schema
+from minikafka_analytics.report import document
+from minikafka_analytics.report.schema import schema
 
 
 @pytest.fixture
 def empty() -> dict[str, Any]:
     """The smallest report there is: no run could be told of."""
-    return report_data.report([], {}, "0.0.0")
+    return document.report([], {}, "0.0.0")
 
 
 def test_it_is_a_schema() -> None:

@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from minikafka_analytics.scratch import ScratchFolder
+from minikafka_analytics.storage.scratch import ScratchFolder
 
 PREFIX = "steps-"
 KILLED = """
 import os, pathlib, signal
-from minikafka_analytics.scratch import ScratchFolder
+from minikafka_analytics.storage.scratch import ScratchFolder
 own = ScratchFolder(pathlib.Path({parent!r}), "steps-")
 (own.path / "part").mkdir()
 (own.path / "part" / "rows").write_text("x")

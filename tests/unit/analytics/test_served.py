@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from golden_runs import GOLDEN as RECORDED
 from golden_runs import expected, foreign, tables
-from minikafka_analytics import file_server
 from minikafka_analytics.analyze import analyze
-from minikafka_analytics.landing import load
-from minikafka_analytics.schemas import EVENTS
+from minikafka_analytics.landing.landing import load
+from minikafka_analytics.landing.schemas import EVENTS
+from minikafka_analytics.spark import file_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

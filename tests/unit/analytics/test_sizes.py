@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from children import DEADLINE_S
 from conftest import hold_to_schema
-from minikafka_analytics import spark_settings
 from minikafka_analytics.analyze import analyze
+from minikafka_analytics.spark import settings
 from synthetic_run import write_run
 
 if TYPE_CHECKING:
@@ -23,16 +23,16 @@ DEMO, SEVERAL, MANY = 25 << 20, 64 << 20, 600 << 20
 ANALYSE = """
 import sys
 from pathlib import Path
-from minikafka_analytics import spark_settings
+from minikafka_analytics.spark import settings
 from minikafka_analytics.analyze import analyze
 from minikafka_analytics.analyze import analyze
-spark_settings.INTERPRETED_BYTES, spark_settings.SMALL_BYTES = map(int, sys.argv[1:3])
+settings.INTERPRETED_BYTES, settings.SMALL_BYTES = map(int, sys.argv[1:3])
 analyze([Path(sys.argv[3])], Path(sys.argv[4]))
 """
 
 
 def test_settings_follow_the_size() -> None:
-    demo, several, many = (spark_settings.settings_for(size) for size in (DEMO, SEVERAL, MANY))
+    demo, several, many = (settings.settings_for(size) for size in (DEMO, SEVERAL, MANY))
     assert demo["spark.sql.codegen.factoryMode"] == "NO_CODEGEN"
     assert "spark.sql.codegen.factoryMode" not in several
     assert demo["spark.sql.adaptive.enabled"] == several["spark.sql.adaptive.enabled"] == "false"
@@ -42,7 +42,7 @@ def test_settings_follow_the_size() -> None:
 @pytest.mark.parametrize(("gigabytes", "partitions"), [(0.2, 4), (1.6, 25), (16, 256), (1_000, 1_000)])
 def test_a_shuffle_of_much_has_many_partitions(gigabytes: float, partitions: int) -> None:
     """10 million rows (1.6 GB) in four partitions ran out of the driver's default memory."""
-    assert spark_settings.settings_for(int(gigabytes * (1 << 30)))["spark.sql.shuffle.partitions"] == str(partitions)
+    assert settings.settings_for(int(gigabytes * (1 << 30)))["spark.sql.shuffle.partitions"] == str(partitions)
 
 
 def test_a_window_leaves_memory_for_the_step_above_it() -> None:
@@ -51,14 +51,12 @@ def test_a_window_leaves_memory_for_the_step_above_it() -> None:
     Each of two tasks has half of the memory for execution: 60 % of the default heap without the 300 MB that Spark sets aside
     (https://spark.apache.org/docs/latest/tuning.html#memory-management-overview). The window's part of it is at most a half.
     """
-    megabytes = int(
-        spark_settings.settings_for(MANY)["spark.sql.windowExec.buffer.spill.size.threshold"].removesuffix("m")
-    )
+    megabytes = int(settings.settings_for(MANY)["spark.sql.windowExec.buffer.spill.size.threshold"].removesuffix("m"))
     assert megabytes <= 0.6 * (1024 - 300) / 2 / 2
 
 
 def test_shuffles_of_a_cluster_are_its_own() -> None:
-    assert spark_settings.settings_for(MANY, "k8s://https://cluster:6443") == {}
+    assert settings.settings_for(MANY, "k8s://https://cluster:6443") == {}
 
 
 @pytest.mark.full

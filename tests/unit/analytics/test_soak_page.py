@@ -7,8 +7,8 @@ import re
 from typing import Any, NamedTuple
 
 import pytest
-from minikafka_analytics import charts
-from minikafka_analytics.page import MOST_FAULTS, MOST_ROWS, TEMPLATES
+from minikafka_analytics.report import charts
+from minikafka_analytics.report.page import MOST_FAULTS, MOST_ROWS, TEMPLATES
 from soak_run import FAULTS, LOST, faults, write_soak
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]

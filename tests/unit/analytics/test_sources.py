@@ -13,10 +13,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import pytest
-from minikafka_analytics import analyze, cli_analyze, sources
-from minikafka_analytics import prometheus as prometheus_module
-from minikafka_analytics.pending import without_report
-from minikafka_analytics.run_folder import NoRun, unanswered
+from minikafka_analytics import analyze
+from minikafka_analytics.commands import analyze as analyze_command
+from minikafka_analytics.landing.pending import without_report
+from minikafka_analytics.landing.run_folder import NoRun, unanswered
+from minikafka_analytics.sources import collect
+from minikafka_analytics.sources import prometheus as prometheus_module
 
 BEGAN = 1_767_225_600.0
 
@@ -115,8 +117,8 @@ class TestMetrics:
             )
 
         prometheus.answer = answer
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
-        found = lines_of(run / sources.METRICS)
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
+        found = lines_of(run / collect.METRICS)
         assert [(line["time"] - t, line["broker"], "error" in line) for line in found] == [
             (0, 0, False),
             (0, 1, False),
@@ -129,7 +131,7 @@ class TestMetrics:
         """Raw samples, and no moment of it twice or never."""
         prometheus.metrics = ["minikafka_x", "up"]
         prometheus.answer = lambda _query: (200, success([series("minikafka_x", "b-0", [(BEGAN, "1")])]))
-        assert sources.main([str(run), "--prometheus", prometheus.url, "--selector", 'namespace="lab"']) == 0
+        assert collect.main([str(run), "--prometheus", prometheus.url, "--selector", 'namespace="lab"']) == 0
         (names,) = [query for query in prometheus.asked if "match[]" in query]
         assert names["match[]"] == '{namespace="lab",__name__=~"minikafka_.*|process_.*|up"}'
         assert (float(names["start"]) - BEGAN, float(names["end"]) - BEGAN) == (-60.0, 410.0)
@@ -139,7 +141,7 @@ class TestMetrics:
             for name in ("minikafka_x", "up")
             for seconds, until in ((300, 240.0), (170, 410.0))
         }
-        assert len(lines_of(run / sources.METRICS)) == 1, "a sample that two parts have is kept once"
+        assert len(lines_of(run / collect.METRICS)) == 1, "a sample that two parts have is kept once"
 
     def test_metrics_are_asked_for_several_at_once(self, run: Path, prometheus: Prometheus) -> None:
         prometheus.metrics = ["minikafka_x", "minikafka_y"]
@@ -151,8 +153,8 @@ class TestMetrics:
             return 200, success([series(name, "b-0", [(BEGAN, "1")])])
 
         prometheus.answer = answer
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
-        (line,) = lines_of(run / sources.METRICS)
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
+        (line,) = lines_of(run / collect.METRICS)
         assert sorted(sample[0] for sample in line["samples"]) == ["minikafka_x", "minikafka_y"]
 
     @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ class TestMetrics:
         prometheus.answer = lambda _query: (code, body)
         if of == "names" and says != "no metric of a broker in the time of the run":
             prometheus.names = lambda: (code, body)
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 3
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 3
         assert says in capsys.readouterr().err
         assert not (run / "metrics").exists(), "nothing is half written"
 
@@ -189,7 +191,7 @@ class TestMetrics:
         answers = iter([(503, b"busy"), (200, success([], warnings=["store 2: timeout"]))])
         whole = success([series("minikafka_x", "b-0", [(BEGAN, "1")])])
         prometheus.answer = lambda _query: next(answers, (200, whole))
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
         assert waits == [0.5, 2.0]
         assert "missing" not in capsys.readouterr().out
         assert unanswered(run) == []
@@ -206,24 +208,24 @@ class TestMetrics:
             return 200, success([series(name, "b-0", [(BEGAN, "1")])], **more)
 
         prometheus.answer = answer
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
         assert "; 1 parts are missing, the first minikafka_y (only a part of it answered: store 2: timeout)" in (
             capsys.readouterr().out
         )
-        (line,) = lines_of(run / sources.METRICS)
+        (line,) = lines_of(run / collect.METRICS)
         assert len(line["samples"]) == 2
         reason = "only a part of it answered: store 2: timeout"
         missing = {"metric": "minikafka_y", "began": BEGAN - 60, "ended": BEGAN + 240, "reason": reason}
         assert unanswered(run) == [missing]
         # Asked again when it is whole, nothing is missing any more; when even less is answered, what is there stays.
         prometheus.answer = lambda _query: (200, success([series("minikafka_x", "b-0", [(BEGAN, "1")])]))
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
         assert unanswered(run) == []
-        before = (run / sources.METRICS).read_bytes()
+        before = (run / collect.METRICS).read_bytes()
         prometheus.answer = answer
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
         assert "what is there already lacks less, and stays" in capsys.readouterr().out
-        assert ((run / sources.METRICS).read_bytes(), unanswered(run)) == (before, [])
+        assert ((run / collect.METRICS).read_bytes(), unanswered(run)) == (before, [])
 
     def test_what_is_too_much_at_once_is_asked_for_in_halves(self, run: Path, prometheus: Prometheus) -> None:
         def answer(query: dict[str, str]) -> tuple[int, Any]:
@@ -233,8 +235,8 @@ class TestMetrics:
             return 200, success([series("minikafka_x", "b-0", [(at - 1, "1"), (at, "1")])])
 
         prometheus.answer = answer
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
-        times = [line["time"] - BEGAN for line in lines_of(run / sources.METRICS)]
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
+        times = [line["time"] - BEGAN for line in lines_of(run / collect.METRICS)]
         assert [time for time in times if time == int(time)] == times
         assert [int(time) for time in times if time + 1 in times] == [14, 89, 164, 239, 324, 409]
         assert unanswered(run) == []
@@ -253,7 +255,7 @@ class TestMetrics:
             return 200, success([series("minikafka_x", "b-0", [(BEGAN, "1")])])
 
         prometheus.answer = answer
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
         told.set()
         assert "3 parts are missing, the first minikafka_y (no answer within 0.5 s)" in capsys.readouterr().out
         spans = {(each["metric"], each["began"] - BEGAN, each["ended"] - BEGAN) for each in unanswered(run)}
@@ -268,7 +270,7 @@ class TestMetrics:
             if "minikafka_00" in query["query"] and float(query["time"]) < BEGAN + 300
             else (500, b"gone")
         )
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
         missing = unanswered(run)
         assert len(missing) == 2 * 40 - 1
         reasons = [each["reason"] for each in missing]
@@ -295,7 +297,7 @@ class TestMetrics:
         capsys: pytest.CaptureFixture[str],
     ) -> None:  # fmt: skip
         prometheus.answer = lambda _query: (200, success([series]))
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 3
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 3
         assert says in capsys.readouterr().err
 
     def test_samples_that_are_no_numbers_or_of_another_time_are_left_out_and_told(
@@ -307,9 +309,9 @@ class TestMetrics:
             200,
             success([series("minikafka_x", "b-0", values)] if float(query["time"]) < BEGAN + 300 else []),
         )
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
         assert "5 samples were left out" in capsys.readouterr().out
-        (line,) = lines_of(run / sources.METRICS)
+        (line,) = lines_of(run / collect.METRICS)
         assert (line["time"] - BEGAN, line["samples"]) == (2, [["minikafka_x", {}, 7.0]])
 
     @pytest.mark.parametrize(
@@ -328,7 +330,7 @@ class TestMetrics:
                 ]
             ),
         )
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 3
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 3
         said = capsys.readouterr().err
         assert "the brokers of several clusters (lab/" in said
         assert "say with the selector" in said
@@ -356,12 +358,12 @@ class TestMetrics:
             return 200, success([series("minikafka_x", "b-0", [(at - n, "1") for n in range(seconds)])])
 
         prometheus.answer = answer
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
-        assert len(lines_of(run / sources.METRICS)) >= 470
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert len(lines_of(run / collect.METRICS)) >= 470
         assert unanswered(run) == []
 
     def test_nobody_answers(self, run: Path, waits: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-        assert sources.main([str(run), "--prometheus", "http://127.0.0.1:9"]) == 3
+        assert collect.main([str(run), "--prometheus", "http://127.0.0.1:9"]) == 3
         assert "refused" in capsys.readouterr().err
 
     def test_a_runs_own_are_not_replaced(
@@ -369,15 +371,15 @@ class TestMetrics:
     ) -> None:
         (run / "metrics").mkdir()
         (run / "metrics" / "samples.jsonl").write_text("{}\n")
-        assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
         assert "the run has its own (samples.jsonl)" in capsys.readouterr().out
         assert prometheus.asked == []
 
     def test_twice_is_as_good_as_once(self, run: Path, prometheus: Prometheus) -> None:
         prometheus.answer = lambda _query: (200, success([series("minikafka_x", "b-0", [(BEGAN, "1")])]))
         for _ in range(2):
-            assert sources.main([str(run), "--prometheus", prometheus.url]) == 0
-        assert len(lines_of(run / sources.METRICS)) == 1
+            assert collect.main([str(run), "--prometheus", prometheus.url]) == 0
+        assert len(lines_of(run / collect.METRICS)) == 1
 
 
 class TestEvents:
@@ -388,7 +390,7 @@ class TestEvents:
             times = (BEGAN - 3600, BEGAN + 1, BEGAN + 9999)
             text = "".join(json.dumps({"time": time, "broker": broker}) + "\n" for time in times)
             (folder / f"broker-{broker}.jsonl").write_text(text + ("torn {\n" if broker else ""))
-        assert sources.main([str(run), "--events", str(tmp_path / "events")]) == 0
+        assert collect.main([str(run), "--events", str(tmp_path / "events")]) == 0
         assert lines_of(run / "events" / "volume-broker-1.jsonl") == [{"time": BEGAN + 1, "broker": 1}]
         said = capsys.readouterr().out
         assert said == "events: 2 from 2 logs; 1 lines were left out, for they are no events\n"
@@ -401,7 +403,7 @@ class TestEvents:
             (tmp_path / "events" / volume / "broker-0.jsonl").write_text(text)
         (run / "events").mkdir()
         (run / "events" / "volume-broker-7.jsonl").write_text("{}\n")
-        assert sources.main([str(run), "--events", str(tmp_path / "events")]) == 0
+        assert collect.main([str(run), "--events", str(tmp_path / "events")]) == 0
         assert [line["time"] - BEGAN for line in lines_of(run / "events" / "volume-broker-0.jsonl")] == [1, 2, 3]
         assert [path.name for path in (run / "events").iterdir()] == ["volume-broker-0.jsonl"]
         assert capsys.readouterr().out == "events: 3 from 2 logs\n"
@@ -411,17 +413,17 @@ class TestEvents:
         (tmp_path / "events" / "a").mkdir(parents=True)
         line = json.dumps({"time": BEGAN, "broker": 0, "event": "x"}).encode().replace(b"x", b"\xff") + b"\n"
         (tmp_path / "events" / "a" / "broker-0.jsonl").write_bytes(line)
-        assert sources.main([str(run), "--events", str(tmp_path / "events")]) == 0
+        assert collect.main([str(run), "--events", str(tmp_path / "events")]) == 0
         assert (run / "events" / "volume-broker-0.jsonl").read_bytes() == line
 
     def test_no_volume_has_any(self, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert sources.main([str(run), "--events", str(tmp_path / "nowhere")]) == 3
+        assert collect.main([str(run), "--events", str(tmp_path / "nowhere")]) == 3
         assert "no event log" in capsys.readouterr().err
 
     def test_a_runs_own_are_not_replaced(self, run: Path, tmp_path: Path) -> None:
         (run / "events").mkdir()
         (run / "events" / "broker-0.jsonl").write_text("{}\n")
-        assert sources.main([str(run), "--events", str(tmp_path)]) == 0
+        assert collect.main([str(run), "--events", str(tmp_path)]) == 0
         assert [path.name for path in (run / "events").iterdir()] == ["broker-0.jsonl"]
 
 
@@ -433,7 +435,7 @@ def test_a_run_without_a_time(
 ) -> None:
     if journal is not None:
         (tmp_path / "journal.jsonl").write_text(journal)
-    assert sources.main([str(tmp_path), "--prometheus", "http://127.0.0.1:9"]) == 2
+    assert collect.main([str(tmp_path), "--prometheus", "http://127.0.0.1:9"]) == 2
     assert says in capsys.readouterr().err
 
 
@@ -445,13 +447,13 @@ def test_a_line_whose_time_is_none_is_no_line_of_the_journal(run: Path, time: st
     """Else a Prometheus is asked for thousands of years, five minutes at a time."""
     with (run / "journal.jsonl").open("a") as journal:
         journal.write(f'\n{{"kind": "note", "time": {time}}}\n')
-    assert sources.window_of(run) == sources.Window(BEGAN - 60, BEGAN + 410)
+    assert collect.window_of(run) == collect.Window(BEGAN - 60, BEGAN + 410)
 
 
 def test_a_journal_of_many_years_is_none(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with (run / "journal.jsonl").open("a") as journal:
         journal.write('\n{"time": 5, "kind": "note"}\n')
-    assert sources.main([str(run), "--prometheus", "http://127.0.0.1:9"]) == 2
+    assert collect.main([str(run), "--prometheus", "http://127.0.0.1:9"]) == 2
     said = capsys.readouterr().err
     assert "its lines are of 20,454 days, from 1970-01-01 to 2026-01-01" in said
 
@@ -494,8 +496,8 @@ class TestMissingReports:
 
     def command(self, *arguments: object) -> int:
         parser = argparse.ArgumentParser()
-        cli_analyze.add_arguments(parser)
-        return cli_analyze.run(parser.parse_args([str(argument) for argument in arguments]))
+        analyze_command.add_arguments(parser)
+        return analyze_command.run(parser.parse_args([str(argument) for argument in arguments]))
 
     def test_one_that_fails_does_not_stop_the_others(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.runs(tmp_path)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(600)
 MINIKAFKA = (sys.executable, "-m", "minikafka.cli", "analyze")
 SESSION = """
 import sys
-from minikafka_analytics.session import generating, spark_session
+from minikafka_analytics.spark.session import generating, spark_session
 settings = dict(each.split("=") for each in sys.argv[1:])
 with spark_session(settings=settings) as spark:
     print(spark.range(3).count(), generating(spark) is spark)

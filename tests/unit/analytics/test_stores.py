@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_analytics import landing as landing_module
-from minikafka_analytics import manifest as manifests
-from minikafka_analytics import session, stores
 from minikafka_analytics.analyze import analyze
-from minikafka_analytics.landing import Landing
-from minikafka_analytics.pending import is_parent, runs_in, without_report
-from minikafka_analytics.run_folder import NoRun, open_runs
-from minikafka_analytics.schemas import TABLES
-from minikafka_analytics.stores import Place, StoreFailed, StorePath, place
+from minikafka_analytics.landing import landing as landing_module
+from minikafka_analytics.landing import manifest as manifests
+from minikafka_analytics.landing.landing import Landing
+from minikafka_analytics.landing.pending import is_parent, runs_in, without_report
+from minikafka_analytics.landing.run_folder import NoRun, open_runs
+from minikafka_analytics.landing.schemas import TABLES
+from minikafka_analytics.spark import session
+from minikafka_analytics.storage import stores
+from minikafka_analytics.storage.stores import Place, StoreFailed, StorePath, place
 from synthetic_run import write_run
 
 from tests.forms import in_full

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka_analytics.jobs.resources import COUNTERS
-from minikafka_analytics.usage import by_broker, unlike, usage
+from minikafka_analytics.behaviour.resources import COUNTERS
+from minikafka_analytics.behaviour.usage import by_broker, unlike, usage
 
 CLOCK = {"began": 0.0, "ended": 100.0, "silence": 3.0}
 

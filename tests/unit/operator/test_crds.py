@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import yaml
 from minikafka_operator.api.cluster import OPERATOR_KEYS, ClusterSpec
-from minikafka_operator.api.part import Part
-from minikafka_operator.api.schema import structural
 from minikafka_operator.api.topic import Topic
 from minikafka_operator.crds import cluster_definition, documents, topic_definition
 
@@ -133,22 +131,6 @@ class TestTopic:
         assert made.status.partitions[0].last_known_elr == [1]
         node = schema_of(topic_definition())["properties"]["status"]["properties"]["partitions"]["items"]
         assert node["x-kubernetes-preserve-unknown-fields"] is True, "a newer broker's fields are not pruned"
-
-
-class TestConversion:
-    def test_unions_are_refused(self) -> None:
-        class Odd(Part):
-            value: int | str
-
-        with pytest.raises(ValueError, match=r"Odd\.value: a structural schema knows no unions"):
-            structural(Odd)
-
-    def test_anything_is_refused(self) -> None:
-        class Odd(Part):
-            value: Any
-
-        with pytest.raises(ValueError, match=r"Odd\.value: a structural schema needs one type"):
-            structural(Odd)
 
 
 def test_the_example_is_one(tmp_path: Path) -> None:

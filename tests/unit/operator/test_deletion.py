@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from minikafka_kube.names import CLUSTER_FINALIZER, TOPIC_FINALIZER
 from minikafka_operator.actions import Delete
-from minikafka_operator.names import CLUSTER_FINALIZER, TOPIC_FINALIZER
 
 from .world import NAMES, World
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from minikafka_kube.names import APPLIED_ANNOTATION
 from minikafka_operator.difference import differs, digest, quantity, sealed
-from minikafka_operator.names import APPLIED_ANNOTATION
 
 
 @pytest.mark.parametrize(

@@ -6,19 +6,20 @@ import re
 from pathlib import Path
 
 import pytest
-from minikafka_operator.conditions import MEANINGS, Reason, TopicReason, Type
+from minikafka_kube.freshness import GapReason
+from minikafka_operator.conditions import MEANINGS, ClusterCondition, ClusterReason, TopicReason
 from minikafka_operator.telemetry import OperatorTelemetry
 
 PAGE = (Path(__file__).parents[3] / "docs/guide/kubernetes.md").read_text()
 
 
-@pytest.mark.parametrize("kind", Type)
-def test_conditions(kind: Type) -> None:
+@pytest.mark.parametrize("kind", ClusterCondition)
+def test_conditions(kind: ClusterCondition) -> None:
     assert f"| {kind.value} | {MEANINGS[kind]} |" in PAGE
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_reasons(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", [*ClusterReason, *GapReason])
+def test_reasons(reason: ClusterReason | GapReason) -> None:
     assert re.search(rf"^\| (\w+, )*{reason.value}(, \w+)* \|", PAGE, re.MULTILINE)
 
 

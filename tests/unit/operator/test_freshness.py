@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from minikafka_operator.api_server import ApiError
-from minikafka_operator.freshness import Signs
+from minikafka_kube.api_server import ApiError
+from minikafka_kube.freshness import Signs
 from minikafka_operator.reconciler import ClusterReconciler
 
 from .rolls import THREE

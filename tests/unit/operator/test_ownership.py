@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from minikafka_kube.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER, RACK_ANNOTATION, Names
 from minikafka_operator.actions import Apply, Create, Delete, Patch
 from minikafka_operator.managed_fields import as_applied
-from minikafka_operator.names import CLUSTER_LABEL, MANAGED_BY_LABEL, MANAGER, RACK_ANNOTATION, Names
 
 from .world import NAMES, World
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from minikafka_kube.kinds import POD
+from minikafka_kube.names import APPLIED_ANNOTATION, CLUSTER_FINALIZER, RACK_ANNOTATION
 from minikafka_operator.actions import Apply, Create, Delete, Finalizers, Patch, ReplacePod
-from minikafka_operator.conditions import Reason
-from minikafka_operator.kinds import POD
-from minikafka_operator.names import APPLIED_ANNOTATION, CLUSTER_FINALIZER, RACK_ANNOTATION
+from minikafka_operator.conditions import ClusterReason
 
 from .world import NAMES, World, stamp
 
@@ -264,7 +264,7 @@ class TestBadSpecs:
 
     def test_refused_by_the_api_server(self) -> None:
         world = World()
-        made = world.plan((Reason.OBJECT_REFUSED, "StatefulSet demo-broker: exceeded quota"))
+        made = world.plan((ClusterReason.OBJECT_REFUSED, "StatefulSet demo-broker: exceeded quota"))
         assert made.status is not None
         accepted = next(c for c in made.status["conditions"] if c["type"] == "Accepted")
         assert accepted["reason"] == "ObjectRefused"

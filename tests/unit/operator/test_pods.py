@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from minikafka_kube.names import CONFIG_ANNOTATION, TEMPLATE_ANNOTATION, config_annotation, config_digest
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.names import CONFIG_ANNOTATION, TEMPLATE_ANNOTATION
 from minikafka_operator.objects import ResourceBuilder
-from minikafka_operator.pods import config_annotation, config_digest, stateful_set
+from minikafka_operator.pods import stateful_set
 
 from .world import NAMES
 

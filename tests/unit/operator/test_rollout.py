@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from minikafka.kubernetes.lease import POD_UID
+from minikafka_kube.freshness import Renewals, Signs
+from minikafka_kube.observed import PartitionState, TopicState
 from minikafka_operator.actions import Apply, Delete, ReplacePod
-from minikafka_operator.conditions import Reason
-from minikafka_operator.freshness import Renewals, Signs
-from minikafka_operator.observed import PartitionState, TopicState
+from minikafka_operator.conditions import ClusterReason
 from minikafka_operator.planner import RETRY_SECONDS
 from minikafka_operator.rollout import cannot_go, highest_used
 
@@ -153,7 +153,7 @@ class TestWhatPodsAreMadeOf:
         assert not [
             action for action in plan.actions if isinstance(action, Apply) and action.thing["kind"] == "StatefulSet"
         ]
-        assert world.plan((Reason.OBJECT_REFUSED, "forbidden")).retry_seconds == RETRY_SECONDS
+        assert world.plan((ClusterReason.OBJECT_REFUSED, "forbidden")).retry_seconds == RETRY_SECONDS
 
     def test_settings_that_stay_as_they_are_may_go(self) -> None:
         """Only the image is another one: a pod that is made while they are gone waits until they are back."""

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import pytest
+from minikafka_kube.freshness import Signs
+from minikafka_kube.names import ACCOUNT_ANNOTATION
 from minikafka_operator.actions import ReplacePod
-from minikafka_operator.freshness import Signs
-from minikafka_operator.names import ACCOUNT_ANNOTATION
 
 from .rolls import THREE, replaced
 from .world import NAMES, World, stamp

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from minikafka.agent.gate import GateHold, wait_at_gate
-from minikafka_operator.observed import Warned
+from minikafka_kube.observed import Warned
 
 from .world import World, stamp
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from minikafka_operator.freshness import Signs
+from minikafka_kube.freshness import Signs
 
 from .rolls import CRASHING, THREE, crash, replaced, rolling, run_unready
 from .world import NAMES, World, stamp

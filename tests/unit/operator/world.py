@@ -14,6 +14,11 @@ from typing import Any
 from minikafka.kubernetes.document import Document
 from minikafka.kubernetes.lease import POD_UID
 from minikafka.metadata.image import CLUSTER_CONFIG, MIN_ISR
+from minikafka_kube.api import API_VERSION
+from minikafka_kube.freshness import Signs
+from minikafka_kube.kinds import CLAIM, CLUSTER, POD, STATEFUL_SET, TOPIC, Object
+from minikafka_kube.names import CLUSTER_FINALIZER, DATA_VOLUME, MANAGER, TOPIC_FINALIZER, Names
+from minikafka_kube.observed import ObservedCluster, Warned, annotations_of
 from minikafka_operator.actions import (
     Apply,
     ClusterPlan,
@@ -25,13 +30,8 @@ from minikafka_operator.actions import (
     TellTopic,
     WriteDisruptionLease,
 )
-from minikafka_operator.api import API_VERSION
 from minikafka_operator.api.cluster import ClusterSpec
-from minikafka_operator.conditions import Reason
-from minikafka_operator.freshness import Signs
-from minikafka_operator.kinds import CLAIM, CLUSTER, POD, STATEFUL_SET, TOPIC, Object
-from minikafka_operator.names import CLUSTER_FINALIZER, DATA_VOLUME, MANAGER, TOPIC_FINALIZER, Names
-from minikafka_operator.observed import ObservedCluster, Warned, annotations_of
+from minikafka_operator.conditions import ClusterReason
 from minikafka_operator.planner import OperatorSettings, plan
 
 BEGIN = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -120,7 +120,7 @@ class World:
         made = document.to_config_map(NAMES.metadata, NAMES.labels())
         return {"kind": "ConfigMap", **made, "metadata": {**made["metadata"], "uid": "1"}}
 
-    def plan(self, refused: tuple[Reason, str] | None = None, held_up: str = "") -> ClusterPlan:
+    def plan(self, refused: tuple[ClusterReason, str] | None = None, held_up: str = "") -> ClusterPlan:
         return plan(self.observed(), SETTINGS, refused, held_up)
 
     def condition(self, kind: str) -> tuple[str, str, str]:

@@ -18,12 +18,12 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.replication.follower import FetchPosition
 from minikafka.replication.isr import IsrProposal
 from minikafka.replication.replicas import ReplicaManager
+from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.broker import Broker
 from minikafka.server.fetchers import ReplicaFetcher
 from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.peer import PeerClosed, connect
-from minikafka.server.replica_reporter import ReplicaReporter
 
 from tests.unit.server.in_process import DEADLINE, context, running, until
 

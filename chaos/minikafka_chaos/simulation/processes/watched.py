@@ -19,6 +19,7 @@ from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import IsrProposal
 from minikafka.replication.replica_host import Dropped, Opened
 from minikafka.replication.replica_host import Effect as HostEffect
+from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.broker import Broker
 from minikafka.server.context import BrokerContext
 from minikafka.server.controller_role import ControllerRole
@@ -27,7 +28,6 @@ from minikafka.server.housekeeping import Housekeeping
 from minikafka.server.machine import Machine
 from minikafka.server.metadata_follower import MetadataFollower
 from minikafka.server.offline_logs import LogDirShell
-from minikafka.server.replica_reporter import ReplicaReporter
 from minikafka.telemetry.events import EventLog
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from minikafka_chaos.controller.kinds import (
     FORCE_ANNOTATION,
 )
 from minikafka_chaos.controller.ledger import FaultRefused
-from minikafka_operator.kinds import CLUSTER
+from minikafka_kube.kinds import CLUSTER
 
 from tests.unit.chaos.controller.happenings import (
     KILL,

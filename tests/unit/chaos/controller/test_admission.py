@@ -12,7 +12,7 @@ from minikafka_chaos.controller.kinds import (
     EXPERIMENT,
     JOB,
 )
-from minikafka_operator.kinds import CLUSTER, LEASE
+from minikafka_kube.kinds import CLUSTER, LEASE
 
 from tests.unit.chaos.controller.happenings import (
     edit,

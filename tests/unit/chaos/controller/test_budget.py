@@ -9,7 +9,7 @@ import pytest
 from minikafka_chaos.controller.budget import fault_refusal, story_refusal
 from minikafka_chaos.scenario.scenario import SafetySpec, Scenario
 from minikafka_chaos.scenario.verbs import Verb
-from minikafka_operator.observed import PartitionState
+from minikafka_kube.observed import PartitionState
 
 from tests.unit.chaos.controller.world import SCENARIO
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from minikafka_chaos.controller.api import Phase
-from minikafka_chaos.controller.reasons import MEANINGS, Happening, Reason, Type
+from minikafka_chaos.controller.reasons import MEANINGS, ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 
 PAGE = (Path(__file__).parents[4] / "docs/guide/chaos-on-kubernetes.md").read_text()
@@ -18,13 +18,13 @@ def test_phases(phase: Phase) -> None:
     assert f"\n| {phase.value} | " in PAGE
 
 
-@pytest.mark.parametrize("kind", Type)
-def test_conditions(kind: Type) -> None:
+@pytest.mark.parametrize("kind", ChaosCondition)
+def test_conditions(kind: ChaosCondition) -> None:
     assert f"| {kind.value} | {MEANINGS[kind]} |" in PAGE
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_reasons(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", ChaosReason)
+def test_reasons(reason: ChaosReason) -> None:
     assert re.search(rf"^\| (\w+, )*{reason.value}(, \w+)* \|", PAGE, re.MULTILINE)
 
 

@@ -15,8 +15,8 @@ from minikafka_chaos.controller.kinds import (
     job_name,
     report_job_name,
 )
-from minikafka_operator.api_server import ApiError
-from minikafka_operator.kinds import CLUSTER, LEASE, POD
+from minikafka_kube.api_server import ApiError
+from minikafka_kube.kinds import CLUSTER, LEASE, POD
 
 from tests.unit.chaos.controller.happenings import (
     bring_back,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from minikafka_chaos.controller.kinds import EXPERIMENT, JOB, SCHEDULE, job_name
 from minikafka_chaos.controller.schedule_reconciler import ScheduleReconciler
-from minikafka_operator.api_server import ApiError
-from minikafka_operator.kinds import CLUSTER, Object
-from minikafka_operator.leadership import Alone
+from minikafka_kube.api_server import ApiError
+from minikafka_kube.kinds import CLUSTER, Object
+from minikafka_kube.leadership import Alone
 
 from tests.unit.chaos.controller.happenings import make_fault
 from tests.unit.chaos.controller.test_schedules import schedule

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION
-from minikafka_chaos.controller.record import stamp
 from minikafka_chaos.scenario.faults import Fault, Handle
 from minikafka_chaos.scenario.verbs import Verb
-from minikafka_operator.kinds import POD
+from minikafka_kube.instants import time_text
+from minikafka_kube.kinds import POD
 
 from tests.unit.chaos.controller.happenings import KILL, LEADER, make_fault, running
 from tests.unit.chaos.controller.world import NAMES, World
@@ -30,7 +30,7 @@ class TestAnAgentThatDoesNotAnswer:
         world.annotate(ABORT_ANNOTATION)
         world.server.objects.pop(("Job", "try-run"))
         world.server.objects.pop(("Pod", "try-run-abcde"))
-        since = stamp(world.server.now)
+        since = time_text(world.server.now)
         ends = world.status["faults"][0]["expiresAt"]
         await self.heals(world, 2)
         says = (

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 import pytest
 from minikafka_chaos.controller.experiments import LEASE_MARGIN_SECONDS
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
-from minikafka_operator.api_server import ApiError
-from minikafka_operator.disruption import hold_of
-from minikafka_operator.kinds import CLUSTER, LEASE
+from minikafka_kube.api_server import ApiError
+from minikafka_kube.disruption_lease import hold_of
+from minikafka_kube.kinds import CLUSTER, LEASE
 
 from tests.unit.chaos.controller.happenings import make_fault, running
 from tests.unit.chaos.controller.world import NAMES, World

@@ -10,7 +10,7 @@ from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, FINALIZER
 from minikafka_chaos.controller.network import wants_links
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.verbs import Verb
-from minikafka_operator.kinds import CLUSTER
+from minikafka_kube.kinds import CLUSTER
 
 from tests.unit.chaos.controller.world import NAMES, SCENARIO, World
 

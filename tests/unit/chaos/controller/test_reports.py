@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minikafka_chaos.controller import telling
+from minikafka_chaos.controller import runner
 from minikafka_chaos.controller.jobs import JobSettings, ReportSettings
 from minikafka_chaos.controller.kinds import JOB
 from minikafka_chaos.controller.main import parse
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_operator.api_server import ApiError
-from minikafka_operator.kinds import CLAIM, POD
+from minikafka_kube.api_server import ApiError
+from minikafka_kube.kinds import CLAIM, POD
 
 from tests.unit.chaos.controller.world import NAMESPACE, SCENARIO, Killed, World
 
@@ -284,17 +284,17 @@ class TestTheClaim:
 class TestTheFolder:
     """Told before any fault is made."""
 
-    PLACE = telling._place({"status": {"runsClaim": "results"}}, Path("/runs"))
+    PLACE = runner._place({"status": {"runsClaim": "results"}}, Path("/runs"))
 
     def test_two_runs_with_one_id(self, tmp_path: Any) -> None:
-        telling._make_folder(tmp_path / "runs" / "demo-1", self.PLACE)
+        runner._make_folder(tmp_path / "runs" / "demo-1", self.PLACE)
         with pytest.raises(ToolTrouble, match="there is a run demo-1 on the volume for runs already"):
-            telling._make_folder(tmp_path / "runs" / "demo-1", self.PLACE)
+            runner._make_folder(tmp_path / "runs" / "demo-1", self.PLACE)
 
     def test_a_claim_that_cannot_be_written(self, tmp_path: Any) -> None:
         (tmp_path / "runs").write_text("a file, so that root cannot write below it either")
         with pytest.raises(ToolTrouble, match="PersistentVolumeClaim results cannot be written by user"):
-            telling._make_folder(tmp_path / "runs" / "demo-1", self.PLACE)
+            runner._make_folder(tmp_path / "runs" / "demo-1", self.PLACE)
 
     def test_a_claim_that_is_full(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(path: Path, **_: object) -> None:
@@ -302,7 +302,7 @@ class TestTheFolder:
 
         monkeypatch.setattr(Path, "mkdir", full)
         with pytest.raises(ToolTrouble, match=r"kept on PersistentVolumeClaim results: No space .* or make it larger"):
-            telling._make_folder(Path("/runs/demo-1"), self.PLACE)
+            runner._make_folder(Path("/runs/demo-1"), self.PLACE)
 
 
 def test_the_options_of_the_chart() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
-from minikafka_chaos.controller.record import stamp
 from minikafka_chaos.controller.returning import BACK_SECONDS_MAX, UNNOTICED_SECONDS_MAX
 from minikafka_chaos.scenario.faults import Fault, Handle
 from minikafka_chaos.scenario.verbs import Verb
-from minikafka_operator.kinds import CLUSTER, POD
+from minikafka_kube.instants import time_text
+from minikafka_kube.kinds import CLUSTER, POD
 
 from tests.unit.chaos.controller.happenings import (
     LEADER,
@@ -61,7 +61,7 @@ async def test_what_the_kubelet_has_not_noticed_is_not_believed(how: str) -> Non
     make_fault(world)
     world.slow.add(BROKER)
     call_off(world, how)
-    over = stamp(world.server.now)
+    over = time_text(world.server.now)
     await look(world)
     assert [fault["state"] for fault in world.status["faults"]] == ["Recovered"]
     assert waits(world, over)
@@ -78,7 +78,7 @@ async def test_one_that_the_runner_has_started_and_not_waited_for() -> None:
     """A step may start a broker and go on; then the runner is gone."""
     world = await running(World())
     make_fault(world)
-    over = stamp(world.server.now)
+    over = time_text(world.server.now)
     world.ledger().recovered(handle(), "step back")
     world.start_anew(BROKER, ready=False)
     call_off(world, "force-deleted runner")
@@ -105,7 +105,7 @@ async def test_with_a_verdict_too() -> None:
     """The log of a broker was read last, and the runner took an old word of the kubelet for its return."""
     world = await running(World())
     make_fault(world)
-    over = stamp(world.server.now)
+    over = time_text(world.server.now)
     world.ledger().recovered(handle(), "its log was read")
     world.ledger().tell(verdict="Passed", summary="nothing lost")
     world.job_ends()
@@ -121,7 +121,7 @@ async def test_one_that_does_not_come_back_is_told() -> None:
     make_fault(world)
     world.slow.add(BROKER)
     call_off(world, "abort")
-    over = stamp(world.server.now)
+    over = time_text(world.server.now)
     world.server.objects[POD.name, BROKER]["status"]["conditions"][0]["status"] = "False"
     await look(world)
     assert waits(world, over)
@@ -168,7 +168,7 @@ def deleted(world: World) -> None:
 
 def made_anew(world: World) -> None:
     metadata = world.server.objects[CLUSTER.name, "shop"]["metadata"]
-    metadata |= {"uid": "another", "creationTimestamp": stamp(world.server.now)}
+    metadata |= {"uid": "another", "creationTimestamp": time_text(world.server.now)}
 
 
 @pytest.mark.parametrize("what", [scaled_down, deleted, made_anew])
@@ -193,7 +193,7 @@ async def test_a_cluster_of_its_own_goes_as_a_whole() -> None:
     pod = world.server.objects[POD.name, f"{name}-broker-1"]
     pod["status"]["conditions"][0]["status"] = "False"
     kill = {"id": "f1", "step": "kill", "verb": "Kill", "state": "Recovered", "broker": 1, "podUid": "u"}
-    world.experiment["status"]["faults"] = [{**kill, "recoveredAt": stamp(world.server.now)}]
+    world.experiment["status"]["faults"] = [{**kill, "recoveredAt": time_text(world.server.now)}]
     world.server.touch(EXPERIMENT, world.name)
     call_off(world, "abort")
     await look(world)

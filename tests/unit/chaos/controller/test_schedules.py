@@ -14,13 +14,13 @@ from zoneinfo import ZoneInfo
 import pytest
 from minikafka_chaos.controller.api import MissedTime
 from minikafka_chaos.controller.kinds import EXPERIMENT, SCHEDULE
-from minikafka_chaos.controller.record import stamp
 from minikafka_chaos.controller.schedule_reconciler import ScheduleReconciler
 from minikafka_chaos.controller.schedules import BadSchedule, experiment, spec_of, times
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
-from minikafka_operator.api_server import ApiError
-from minikafka_operator.kinds import Object
-from minikafka_operator.leadership import Alone
+from minikafka_kube.api_server import ApiError
+from minikafka_kube.instants import time_text
+from minikafka_kube.kinds import Object
+from minikafka_kube.leadership import Alone
 
 from tests.unit.chaos.controller.world import BEGIN, NAMESPACE, SCENARIO, Killed, Server
 
@@ -33,7 +33,7 @@ def schedule(**spec: Any) -> Object:
         "namespace": NAMESPACE,
         "uid": "u-1",
         "generation": 1,
-        "creationTimestamp": stamp(BEGIN),
+        "creationTimestamp": time_text(BEGIN),
     }
     return {"metadata": metadata, "spec": {"templates": TEMPLATES, **spec}}
 
@@ -154,14 +154,14 @@ class Clock:
         """Every experiment that goes on ends."""
         for (kind, _), thing in self.server.objects.items():
             if kind == EXPERIMENT.name and not thing.get("status"):
-                thing["status"] = {"phase": phase, "verdict": verdict, "endedAt": stamp(self.server.now)}
+                thing["status"] = {"phase": phase, "verdict": verdict, "endedAt": time_text(self.server.now)}
 
 
 class TestByTheClock:
     async def test_three_in_a_row_without_hands(self) -> None:
         clock = Clock(interval={"seconds": 60}, successfulHistoryLimit=2)
         await clock.at(0)
-        assert clock.status["nextScheduleTime"] == stamp(BEGIN + timedelta(seconds=60)) and not clock.experiments
+        assert clock.status["nextScheduleTime"] == time_text(BEGIN + timedelta(seconds=60)) and not clock.experiments
         for number in (1, 2, 3):
             await clock.at(60 * number)
             assert clock.status["made"] == number and clock.status["active"]
@@ -249,7 +249,7 @@ class TestByTheClock:
         await clock.at(365 * 86_400)
         clock.end()
         await clock.at(120)
-        assert clock.status["nextScheduleTime"] == stamp(BEGIN + timedelta(seconds=180))
+        assert clock.status["nextScheduleTime"] == time_text(BEGIN + timedelta(seconds=180))
         made = clock.status["made"]
         await clock.at(180)
         assert clock.status["made"] == made + 1
@@ -287,7 +287,7 @@ class TestByTheClock:
         spec["suspend"] = True
         for seconds in (61, 200, 260):
             await clock.at(seconds)
-            assert clock.status["lastScheduleTime"] == stamp(BEGIN + timedelta(seconds=60))
+            assert clock.status["lastScheduleTime"] == time_text(BEGIN + timedelta(seconds=60))
             assert "nextScheduleTime" not in clock.status, "there is no next one"
         writes = clock.server.writes
         await clock.at(270)
@@ -295,8 +295,8 @@ class TestByTheClock:
         spec["suspend"] = False
         await clock.at(300)
         assert (len(clock.experiments), clock.status.get("missed")) == (2, None)
-        assert clock.status["lastScheduleTime"] == stamp(BEGIN + timedelta(seconds=300))
-        assert clock.status["nextScheduleTime"] == stamp(BEGIN + timedelta(seconds=360))
+        assert clock.status["lastScheduleTime"] == time_text(BEGIN + timedelta(seconds=300))
+        assert clock.status["nextScheduleTime"] == time_text(BEGIN + timedelta(seconds=360))
 
     async def test_suspended_before_its_first_time_by_a_clock_that_was_ahead(self) -> None:
         clock = Clock(interval={"seconds": 60}, suspend=True)

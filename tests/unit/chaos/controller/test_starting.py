@@ -7,8 +7,8 @@ import contextlib
 import pytest
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, JOB
 from minikafka_chaos.controller.starting import START_SECONDS, START_SECONDS_MAX
-from minikafka_operator.api_server import ApiError
-from minikafka_operator.kinds import CLUSTER, LEASE
+from minikafka_kube.api_server import ApiError
+from minikafka_kube.kinds import CLUSTER, LEASE
 
 from tests.unit.chaos.controller.happenings import edit, running, world_with_own_cluster
 from tests.unit.chaos.controller.test_reports import REPORT

@@ -8,7 +8,8 @@ import pytest
 from minikafka_chaos.controller import topics
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, FORCE_ANNOTATION, JOB
 from minikafka_chaos.controller.ledger import FaultRefused
-from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, POD, TOPIC
+from minikafka_kube.instants import time_text
+from minikafka_kube.kinds import CLUSTER, CONFIG_MAP, POD, TOPIC
 
 from tests.unit.chaos.controller.world import NAMES, SCENARIO, Killed, World
 
@@ -193,7 +194,7 @@ class TestNeverAnothers:
         world = World()
         before = world.make_topic("payments")
         world.pass_time(60)
-        world.experiment["metadata"]["creationTimestamp"] = topics.stamp(world.server.now)
+        world.experiment["metadata"]["creationTimestamp"] = time_text(world.server.now)
         await world.settle()
         forged = [
             {"name": "payments", "state": "Made", "topicId": before},

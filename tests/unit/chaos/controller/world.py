@@ -21,13 +21,14 @@ from minikafka_chaos.controller.jobs import JobSettings
 from minikafka_chaos.controller.kinds import AGENT_CONTAINER, EVENT, EXPERIMENT, FINALIZER, JOB
 from minikafka_chaos.controller.ledger import ExperimentChanged, StatusLedger
 from minikafka_chaos.controller.reconciler import ExperimentReconciler
-from minikafka_chaos.controller.record import Whereabouts, stamp
+from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
-from minikafka_operator.api_server import ApiError
-from minikafka_operator.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind, Object
-from minikafka_operator.leadership import Alone
-from minikafka_operator.names import Names
-from minikafka_operator.reconciler import ReconcileResult
+from minikafka_kube.api_server import ApiError
+from minikafka_kube.instants import time_text
+from minikafka_kube.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind, Object
+from minikafka_kube.leadership import Alone
+from minikafka_kube.loops import ReconcileResult
+from minikafka_kube.names import Names
 
 BEGIN = datetime(2026, 11, 22, 9, 0, 0, tzinfo=UTC)
 NAMESPACE = "lab"
@@ -142,7 +143,7 @@ class Server:
         metadata |= {"name": name, "namespace": NAMESPACE, "resourceVersion": str(next(self._versions))}
         metadata.setdefault("uid", f"00000000-{next(self._uids):04d}")
         metadata.setdefault("generation", 1)
-        metadata.setdefault("creationTimestamp", stamp(self.now))
+        metadata.setdefault("creationTimestamp", time_text(self.now))
         self.objects[kind.name, name] = made
         return copy.deepcopy(made)
 
@@ -150,7 +151,7 @@ class Server:
         """Delete, as far as finalizers let it go."""
         there = self.objects[kind.name, name]
         if there["metadata"].get("finalizers"):
-            there["metadata"].setdefault("deletionTimestamp", stamp(self.now))
+            there["metadata"].setdefault("deletionTimestamp", time_text(self.now))
             there["metadata"]["resourceVersion"] = str(next(self._versions))
         else:
             self._gone(kind, name)
@@ -268,7 +269,7 @@ class World:
             "spec": {"containers": containers, "nodeName": "n"},
             "status": {
                 "phase": "Running",
-                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": stamp(self.server.now)}],
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": time_text(self.server.now)}],
                 "containerStatuses": [
                     {"name": "broker", "containerID": f"containerd://{broker}", "state": {"running": {}}}
                 ],

@@ -1,0 +1,1 @@
+"""Compares many runs by their reports."""

@@ -1,0 +1,1 @@
+"""Judges runs from their raw evidence, by the rules of docs/reference/verdicts.md."""

@@ -1,0 +1,1 @@
+"""Writes the report of an analysis, as a page and as data."""

@@ -1,0 +1,390 @@
+"""Puts together what the report's data says of one run, section by section."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from math import inf
+from typing import Any, NamedTuple
+
+from minikafka_analytics.behaviour import fault_impact
+from minikafka_analytics.behaviour.fault_impact import LEFT_WITHIN_SECONDS
+from minikafka_analytics.behaviour.observed import observed
+from minikafka_analytics.behaviour.operations import NOTABLE_GAP_SECONDS
+from minikafka_analytics.formatting import brokers, fault_name
+from minikafka_analytics.judge import judgement
+from minikafka_analytics.landing.run_folder import RunFolder, unanswered
+from minikafka_analytics.report.journal import words
+from minikafka_analytics.report.settings import settings_of
+
+Record = dict[str, Any]
+
+ALIASES = {"acked": "acknowledged", "unknown_present": "unknown_but_there", "expired": "deleted"}
+"""Names of counts in reports from before the rules named them."""
+COUNTED = (
+    "sent", "acknowledged", "failed", "unknown", "unknown_but_there", "read", "lost", "accepted_loss", "deleted", "undecided",
+)  # fmt: skip
+
+NOBODY = -1  # the leader of a partition that is offline
+OF_A_RUN = ("longest_ack_gap_s", "duplicated", "reordered", "phantoms")
+
+
+def of_run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
+    """Put together what the document says of one run, from Spark's answers on it."""
+    clock = found["clocks"][0] if found["clocks"] else _no_clock()
+    began = clock["began"]
+    told = words(found["journal"])
+    scenario: Record = next((line for line in told if line.get("kind") == "scenario"), {})
+    own = judgement.judged(found, broken_lines(folder, found["lines"]), folder.has)
+    found, left_out = _left_out(found)
+    found = {**found, **_told(found)}
+    told_beside, not_told = observed(found, began, left_out.until)
+    run: Record = {
+        **_about(folder, scenario, clock),
+        **_verdict(told, own),
+        **_data(found, began),
+        **_fault_rows(found, began, left_out.until),
+        **_changes(found, began),
+        **_replication(found, clock),
+        **told_beside,
+        "settings": settings_of(scenario, found["workloads"]),
+        "left_out": left_out.rows | not_told,
+        "files": _files(folder, found, began),
+    }
+    run["figures"] = _figures(run) | left_out.figures
+    run["unknowns"] = judgement.unknowns(run)
+    return run
+
+
+def _since(began: float, rows: list[Record], *names: str) -> list[Record]:
+    """Make unix seconds of these names seconds since the run began."""
+    return [{**row, **{name: row[name] - began for name in names if row.get(name) is not None}} for row in rows]
+
+
+def _about(folder: RunFolder, scenario: Record, clock: Record) -> Record:
+    """Say which run it is, and when it was."""
+    return {
+        "id": folder.id,
+        "path": str(folder.path),
+        "description": ((scenario.get("scenario") or {}).get("spec") or {}).get("description"),
+        "scenario": _scenario(scenario),
+        "began_unix": clock["began"],
+        "began_at": datetime.fromtimestamp(clock["began"], UTC).isoformat(timespec="seconds"),
+        "seconds": clock["ended"] - clock["began"],
+        "clock": {"interval": clock["interval"], "scraped": clock["scraped"], "scrapes": clock["scrapes"]},
+    }
+
+
+def _verdict(told: Sequence[Record], own: Record) -> Record:
+    """Say what both judges found, and what Spark counted."""
+    verifier = next((line for line in reversed(told) if line.get("kind") == "verdict"), None)
+    return {
+        "verdict": judgement.verdict(verifier, own),
+        "verifier": verifier and {key: value for key, value in verifier.items() if key not in {"kind", "time"}},
+        "counts": _counts(own["counts"]),
+        "kinds": own["counts"]["anomalies"],
+    }
+
+
+def _data(found: Mapping[str, list[Record]], began: float) -> Record:
+    """Say what became of the records: by partition, and each anomaly."""
+    return {
+        "partitions": _partitions(found),
+        "brokers": _brokers(found),
+        "errors": _since(began, found["errors"], "first_at", "last_at"),
+        "anomalies": _since(began, found["examples"], "invoked_at", "completed_at"),
+        "coverage": _sorted(found["coverage"], "topic", "partition"),
+    }
+
+
+def _fault_rows(found: Mapping[str, list[Record]], began: float, until: float) -> Record:
+    """Say what faults did, each and by kind, and when nothing was acknowledged."""
+    faults = _faults(_since(began, found["faults"], "began", "struck", "ended"), found, until)
+    return {
+        "faults": faults,
+        "fault_kinds": fault_impact.by_kind(faults),
+        "gaps": _gaps(_since(began, found["gaps"], "began", "ended")),
+    }
+
+
+def _changes(found: Mapping[str, list[Record]], began: float) -> Record:
+    """Say what brokers' events tell: who led, who was in sync, who cut its log or came back."""
+    times = ("began", "elected_at", "took_office_at", "until", "time", "next_led_from")
+    return {
+        "elections": _sorted(_since(began, found["terms"], *times), "began"),
+        "isr_changes": _sorted(_since(began, found["isr"], "time", "until", "full_at"), "time", "id"),
+        "truncations": _sorted(_since(began, found["truncations"], "time"), "time"),
+        "returns": _sorted(_since(began, found["returns"], "time", "last_seen"), "time", "partition"),
+        "events": _since(began, found["events"], "time"),
+    }
+
+
+def _replication(found: Mapping[str, list[Record]], clock: Record) -> Record:
+    """Say how fast records were acknowledged, and what scrapes tell of replicas."""
+    began = clock["began"]
+    return {
+        "throughput": {"step": clock["rate_step"], **_rates(found["rates"])},
+        "at_risk": _sorted(_since(began, found["at_risk"], "most_at"), "broker", "topic", "partition"),
+        "exposure": _exposure(_since(began, found["exposure"], "time")),
+        "silences": _since(began, found["silences"], "began", "ended"),
+        "watermarks_that_went_back": _since(began, found["went_back"], "time"),
+    }
+
+
+def _files(folder: RunFolder, found: Mapping[str, list[Record]], began: float) -> Record:
+    """Say which files the run has, and what could not be read."""
+    return {
+        "missing": folder.missing,
+        "lines": _sorted([row for row in found["lines"] if row["rows"]], "table"),
+        "landed": _sorted(found["landed"], "file"),
+        "quarantined": _sorted(found["quarantined"], "file", "first"),
+        "unanswered": _since(began, unanswered(folder.path), "began", "ended"),
+    }
+
+
+def _counts(counts: Mapping[str, Any]) -> Record:
+    """The counts of a run or a partition, also under the names of older reports."""
+    found = {name: counts.get(name, 0) for name in COUNTED}
+    found |= {old: found[new] for old, new in ALIASES.items()}
+    return found | {name: counts[name] for name in OF_A_RUN if name in counts}
+
+
+def broken_lines(folder: RunFolder, lines: Iterable[Record]) -> int:
+    """Lines of the evidence that are no such lines; a last line that was cut off by its writer's death is none of them."""
+    malformed = {row["table"]: row["malformed"] for row in lines}
+    return sum(
+        max(malformed.get(table, 0) - folder.torn_ends(table), 0) for table in ("history", "replicas", "journal")
+    )
+
+
+def _no_clock() -> Record:
+    return {"began": 0.0, "ended": 0.0, "interval": 1.0, "scraped": False, "scrapes": 0, "rate_step": 1}
+
+
+def _sorted(rows: list[Record], *keys: str) -> list[Record]:
+    """By these keys, what is unknown last."""
+    return sorted(rows, key=lambda row: tuple((row[key] is None, 0 if row[key] is None else row[key]) for key in keys))
+
+
+class LeftOut(NamedTuple):
+    """What is not told one by one. `rows`: of each list how many there are (`among`) and how many are told; `until`: faults that
+    lasted longer (unix seconds) have no figures of their partitions; `figures`: over all rows."""
+
+    rows: Record
+    until: float
+    figures: Record
+
+
+CAPPED = {
+    "terms": ("elections", "began"),
+    "isr": ("isr_changes", "time"),
+    "truncations": ("truncations", None),
+    "returns": ("returns", "time"),
+    "events": ("events", "time"),
+    "pauses": ("pauses", "number"),
+    "stalls": ("stalls", None),
+    "sightings": ("states_seen_by_scrapes", "time"),
+}
+"""Answers of which the first rows are told (`queries.first`): what the report calls them, and what tells how far they go."""
+
+
+def _left_out(found: Mapping[str, list[Record]]) -> tuple[dict[str, list[Record]], LeftOut]:
+    whole, rows, until = dict(found), {}, inf
+    began = {row["number"]: row["began"] for row in found["faults"]}
+    figures = {
+        "truncated_records": next((row["cut"] or 0 for row in found["truncations"]), 0),
+        "unclean_elections": next((row["unclean"] for row in found["terms"]), 0),
+    }
+    for name, (shown, order) in CAPPED.items():
+        told = found[name]
+        own = {"among", "cut", "unclean", *(("seq",) if name == "events" else ())}
+        whole[name] = [{key: value for key, value in row.items() if key not in own} for row in told]
+        if told and told[0]["among"] > len(told):
+            rows[shown] = {"among": told[0]["among"], "told": len(told)}
+            if order is not None:
+                last = max(row[order] for row in told)
+                until = min(until, began[last] if order == "number" else last)
+    return whole, LeftOut(rows, until, figures)
+
+
+def _told(found: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
+    """The events, gaps and silences of a run, each with the faults that go with it; times are unix seconds."""
+    faults = sorted(found["faults"], key=lambda row: row["number"])
+    blame = fault_impact.Blame(faults)
+    terms = [
+        {**row, "id": number, "time": row["began"], "concerned": [_concerned(row)]}
+        for number, row in enumerate(_sorted(found["terms"], "began", "topic", "partition"), 1)
+    ]
+    of_broker = {
+        broker: [fault for fault in faults if broker in fault["brokers"]]
+        for broker in {row["broker"] for row in found["silences"]}
+    }
+    return {
+        "terms": blame.told(terms),
+        **{name: blame.told(found[name]) for name in ("isr", "truncations", "returns")},
+        "gaps": [
+            {**row, "faults": fault_impact.overlapping(faults, row["began"], row["ended"])} for row in found["gaps"]
+        ],
+        "silences": [
+            {**row, "faults": fault_impact.overlapping(of_broker[row["broker"]], row["began"], row["ended"])}
+            for row in found["silences"]
+        ],
+    }
+
+
+def _concerned(term: Record) -> int:
+    """The broker that a change of leadership is about: the one that led before, if any did."""
+    before = term["previous_leader"]
+    leader: int = term["leader"] if before is None or before == NOBODY else before
+    return leader
+
+
+def _faults(faults: list[Record], found: Mapping[str, list[Record]], until: float) -> list[Record]:
+    """Each fault with its name, how every partition came through it, and the worst of those figures.
+
+    Of faults that lasted longer than `until` too little was kept: nothing is said of their partitions (`told` false).
+    """
+    told = {
+        row["number"]
+        for row in found["faults"]
+        if (inf if row["ended"] is None else row["ended"]) + LEFT_WITHIN_SECONDS <= until
+    }
+    noticed = fault_impact.noticed(found["faults"], found["events"])
+    recoveries = fault_impact.recoveries(found["faults"], found["terms"], found["isr"], found["pauses"])
+    watched = {(row["topic"], row["partition"]) for row in found["partitions"] if row["watched"]}
+    of_fault: dict[int, list[Record]] = defaultdict(list)
+    for row in recoveries:
+        if row["number"] in told and (row["topic"], row["partition"]) in watched:
+            of_fault[row.pop("number")].append(row)
+    returned: dict[tuple[int, int], int] = defaultdict(int)
+    for row in found["returns"]:
+        returned[row["fault"], row["broker"]] += row["missing"]
+    whole = []
+    for fault in sorted(faults, key=lambda row: row["number"]):
+        rows = of_fault[fault["number"]]
+        name = fault_name(fault["kinds"])
+        whole.append(
+            {
+                **fault,
+                "name": name,
+                "title": f"{name} of {brokers(fault['brokers'])}" if fault["brokers"] else name,
+                "seconds": None if fault["ended"] is None else fault["ended"] - fault["began"],
+                "noticed": noticed.get(fault["number"]),
+                "told": fault["number"] in told,
+                "gone_from_its_own_logs": sum(returned[fault["number"], broker] for broker in set(fault["brokers"])),
+                "partitions": rows,
+                "worst": {
+                    "re_elected": _most(row["re_elected"] for row in rows),
+                    "re_acknowledged": _most(row["re_acknowledged"] for row in rows if _noticeable(row)),
+                    "gap": _most(row["gap"] for row in rows),
+                    "full_isr": _most(row["full_isr"] for row in rows),
+                    "led": sum(row["led"] for row in rows),
+                    "never_elected": sum(row["led"] and row["re_elected"] is None for row in rows),
+                    "never_acknowledged": sum(row["never_again"] for row in rows),
+                    "shrunk": sum(row["shrunk"] is not None for row in rows),
+                    "never_full": sum(row["shrunk"] is not None and row["full_isr"] is None for row in rows),
+                },
+            }
+        )
+    return whole
+
+
+def _noticeable(row: Record) -> bool:
+    return row["gap"] is not None and row["gap"] >= NOTABLE_GAP_SECONDS
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _gaps(gaps: list[Record]) -> list[Record]:
+    """The longest gap of each partition and all that a client would notice, longest first."""
+    kept = [gap for gap in gaps if gap["rank"] == 1 or gap["seconds"] >= NOTABLE_GAP_SECONDS]
+    return sorted(kept, key=lambda gap: -gap["seconds"])
+
+
+def _rates(rates: list[Record]) -> Record:
+    def plain(row: Record) -> Record:
+        p50, p95, p99, p999 = row["latency"] or (None, None, None, None)
+        figures = {name: row[name] for name in ("second", "acked", "failed", "unknown")}
+        return {**figures, "p50": p50, "p95": p95, "p99": p99, "p999": p999, "max": row["latency_max"]}
+
+    overall = [row for row in rates if row["second"] is None]
+    by_second = [row for row in rates if row["second"] is not None]
+    whole = next((plain(row) for row in overall if row["topic"] is None), None)
+    return {
+        "whole_run": whole and {key: value for key, value in whole.items() if key != "second"},
+        "over_time": sorted((plain(row) for row in by_second if row["topic"] is None), key=lambda row: row["second"]),
+        "per_partition": sorted(
+            (
+                {"topic": row["topic"], "partition": row["partition"], **plain(row)}
+                for row in rates
+                if row["topic"] is not None
+            ),
+            key=lambda row: (row["topic"], row["partition"] or 0, -1 if row["second"] is None else row["second"]),
+        ),
+    }
+
+
+def _partitions(found: Mapping[str, list[Record]]) -> list[Record]:
+    """The partitions the workload wrote to, with what became of its records."""
+    counts = {(row["topic"], row["partition"]): row for row in found["counts"] if row["topic"] is not None}
+    rows = sorted(
+        (row for row in found["partitions"] if row["watched"]), key=lambda row: (row["topic"], row["partition"])
+    )
+    return [
+        {
+            "topic": row["topic"],
+            "partition": row["partition"],
+            "replicas": row["replicas"],
+            **_counts(counts.get((row["topic"], row["partition"]), {})),
+        }
+        for row in rows
+    ]
+
+
+def _brokers(found: Mapping[str, list[Record]]) -> list[int]:
+    seen = {row["broker"] for name in ("at_risk", "events", "truncations", "returns") for row in found[name]}
+    seen |= {broker for row in found["faults"] for broker in row["brokers"]}
+    seen |= {broker for row in found["isr"] for broker in row["isr"]}
+    return sorted(broker for broker in seen if broker is not None and broker >= 0)
+
+
+def _exposure(points: list[Record]) -> Record:
+    """The most records at risk at one moment: on one broker, and committed but flushed nowhere."""
+
+    def most(rows: list[Record]) -> Record | None:
+        rows = [row for row in rows if row["records"] is not None]
+        found = max(rows, key=lambda row: row["records"], default=None)
+        return found and {"records": found["records"], "at": found["time"], "broker": found["broker"]}
+
+    return {
+        "one_broker": most([row for row in points if row["broker"] is not None]),
+        "committed_on_no_disk": most([row for row in points if row["broker"] is None]),
+    }
+
+
+def _figures(run: Record) -> Record:
+    """The handful of numbers that runs are compared by."""
+    faults, whole = run["faults"], run["throughput"]["whole_run"]
+    first, second = run["exposure"]["one_broker"], run["exposure"]["committed_on_no_disk"]
+    return {
+        "lost": run["counts"]["lost"],
+        "longest_gap": _most(gap["seconds"] for gap in run["gaps"]),
+        "re_elected": _most(fault["worst"]["re_elected"] for fault in faults),
+        "re_acknowledged": _most(fault["worst"]["re_acknowledged"] for fault in faults),
+        "full_isr": _most(fault["worst"]["full_isr"] for fault in faults),
+        "latency_p50": whole and whole["p50"],
+        "latency_p99": whole and whole["p99"],
+        "most_at_risk": first and first["records"],
+        "most_on_no_disk": second and second["records"],
+    }
+
+
+def _scenario(told: Record) -> Record:
+    """What a run is one of: the scenario's name, the version of MiniKafka that ran it, and where. None where nothing tells it."""
+    document = told.get("scenario")
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return {"name": name, "version": told.get("version"), "ground": told.get("ground")}
