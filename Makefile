@@ -32,7 +32,7 @@ full: venv ## everything: what is rare, slow or a repetition, too, the API serve
 	@$(RUN) -m minikafka_analytics.commands.archive_classes
 	@tools/parts --all 'tools/test --full' 'make apiserver ARGS=--full' 'make e2e-full'
 
-bill: venv ## what each test file costs, measured anew, into docs/tests.md; ARGS=tests/interop for some
+bill: venv ## what each test file costs, measured anew, into docs/internals/tests.md; ARGS=tests/interop for some
 	@tools/system java maven nftables iproute2 chromium
 	@$(RUN) -m minikafka_analytics.commands.archive_classes
 	@$(RUN) -m tests.bill $(ARGS)

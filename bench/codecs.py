@@ -4,7 +4,7 @@
 
 Each is given the same bytes and has to give back the same values, which is checked first. The figures are the best of
 several rounds, in CPU microseconds a message: the cost of the code, not of the machine's other work. Memory and import
-time are taken in fresh processes. docs/proposals/001-protocol-library.md draws the conclusion.
+time are taken in fresh processes. docs/decisions/001-protocol-library.md draws the conclusion.
 """
 
 from __future__ import annotations

@@ -78,21 +78,21 @@ def _crds(module: Any) -> dict[str, Producer]:
 
 
 TABLE: dict[str, Producer] = {
-    "docs/adversary.md": planted_bugs.current_page,
-    "docs/apis.md": apis_page,
-    "docs/configuration.md": configuration_page,
-    "docs/events.md": events_page,
-    "docs/faults.md": {"verbs": fault_tables.verb_table, "grounds": fault_tables.ground_table},
-    "docs/matrix-report.schema.json": partial(schema, "The result of a durability matrix", MatrixReport),
-    "docs/matrix.schema.json": matrix_schema,
-    "docs/metrics.md": metrics_page,
-    "docs/report.schema.json": lambda: json.dumps(report_schema(), indent=1) + "\n",
-    "docs/rules.md": rules_map.current_page,
-    "docs/scenario.schema.json": partial(schema, "A scenario of MiniKafka", Scenario),
-    "docs/scenarios.md": lambda: scenarios_page(ROOT / SCENARIOS, variants.NAMES),
-    "docs/simulation.md": {"bug seeds": bug_table, "invariants": invariant_table},
-    "docs/tests.md": lambda: bill.page(bill.load()),
-    "docs/verdicts.md": {"anomalies": anomaly_tables},
+    "docs/internals/adversary.md": planted_bugs.current_page,
+    "docs/reference/apis.md": apis_page,
+    "docs/reference/configuration.md": configuration_page,
+    "docs/reference/events.md": events_page,
+    "docs/reference/faults.md": {"verbs": fault_tables.verb_table, "grounds": fault_tables.ground_table},
+    "docs/reference/matrix-report.schema.json": partial(schema, "The result of a durability matrix", MatrixReport),
+    "docs/reference/matrix.schema.json": matrix_schema,
+    "docs/reference/metrics.md": metrics_page,
+    "docs/reference/report.schema.json": lambda: json.dumps(report_schema(), indent=1) + "\n",
+    "docs/internals/rules.md": rules_map.current_page,
+    "docs/reference/scenario.schema.json": partial(schema, "A scenario of MiniKafka", Scenario),
+    "docs/reference/scenarios.md": lambda: scenarios_page(ROOT / SCENARIOS, variants.NAMES),
+    "docs/internals/simulation.md": {"bug seeds": bug_table, "invariants": invariant_table},
+    "docs/internals/tests.md": lambda: bill.page(bill.load()),
+    "docs/reference/verdicts.md": {"anomalies": anomaly_tables},
     **{
         str(SCENARIOS / f"{story}.{suffix}.yaml"): partial(_variant, story, suffix)
         for story, (_, values) in variants.VARIANTS.items()

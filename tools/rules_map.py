@@ -1,4 +1,4 @@
-"""``docs/rules.md``: where each rule of replication is kept, and which tests name it.
+"""``docs/internals/rules.md``: where each rule of replication is kept, and which tests name it.
 
 ``make docs`` writes the page, but not where a rule R1 to R18 has no code or no test, or a bug seed has no test. A place in
 the code keeps a rule when its docstring or a comment names it; a test shows it when the docstring of the test, its class or
@@ -122,9 +122,11 @@ def bug_seeds() -> dict[str, tuple[str, str]]:
 
 
 def page(code: dict[str, dict[str, list[str]]], tests: dict[str, dict[str, list[str]]]) -> str:
-    """The text of ``docs/rules.md``."""
+    """The text of ``docs/internals/rules.md``."""
     lines = [
         "# Rules, where they are kept and where they are shown",
+        "",
+        "For anyone who changes a rule of replication: where the code keeps it, and which tests show it.",
         "",
         "Made from the docstrings and comments that name a rule by `make docs`; do not edit. R1 to R18",
         "are the rules of the articles behind this project; KIP and KAFKA numbers are Kafka's proposals and issues.",
@@ -172,7 +174,7 @@ def _count(by_file: dict[str, list[str]]) -> int:
 
 def _link(file: str) -> str:
     short = file.removeprefix("broker-image/").removeprefix("chaos/").removeprefix("tests/")
-    return f"[{short}](../{file})"
+    return f"[{short}](../../{file})"
 
 
 def _listed(by_file: dict[str, list[str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which expressions of Strimzi's Grafana dashboards have data here: makes docs/strimzi-dashboards.md.
+"""Which expressions of Strimzi's Grafana dashboards have data here: makes docs/reference/strimzi-dashboards.md.
 
     python -m tools.strimzi_dashboards --dashboards FOLDER --prometheus URL --namespace NAMESPACE --cluster CLUSTER
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PAGE = Path(__file__).parents[1] / "docs/strimzi-dashboards.md"
+PAGE = Path(__file__).parents[1] / "docs/reference/strimzi-dashboards.md"
 DASHBOARDS = ("strimzi-kafka", "strimzi-kafka-exporter", "strimzi-kraft", "strimzi-operators")
 HAS_DATA = "has data"
 
@@ -99,6 +99,8 @@ def page_of(found: list[Row]) -> str:
     """The whole page."""
     lines = [
         "# Strimzi's dashboards on MiniKafka",
+        "",
+        "For anyone who has Strimzi's Grafana dashboards: which of their panels have data on MiniKafka, and why others have not.",
         "",
         "The expressions of Strimzi's Grafana dashboards (strimzi-kafka-operator, examples/metrics), asked of a",
         "Prometheus with the rules of `charts/minikafka-monitoring` and a cluster under load. Made by `python -m",

@@ -59,7 +59,7 @@ def judge(ask: Questions) -> Answers:
 
 
 def _judge(ask: Questions) -> None:
-    """The judgement of docs/verdicts.md, in the order in which its steps depend on each other."""
+    """The judgement of docs/reference/verdicts.md, in the order in which its steps depend on each other."""
     ask.step("census", evidence.census, "history", few=True)
     ask.step("markers", evidence.markers, "history", few=True)
     ask.step("sends", evidence.sends, "history")

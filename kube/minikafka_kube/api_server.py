@@ -2,7 +2,7 @@
 
 Objects stay JSON, for only there is "what was sent" comparable with "what is there". Resources are taken from
 :mod:`~minikafka_kube.kinds` and not discovered: their paths are fixed, so a controller asks nothing before it works, and
-keeps no cache of the API in a file (docs/proposals/006).
+keeps no cache of the API in a file (docs/decisions/006).
 """
 
 from __future__ import annotations

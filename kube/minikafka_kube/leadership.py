@@ -5,7 +5,7 @@ what it did, and its Lease may be another's by then. So before each action that 
 (:meth:`Leadership.confirm`), and the action itself is bound to what was looked at (uid, resource version), so that even an
 action that was on its way when the process stopped takes nothing away twice.
 
-The official client's own election is not used; docs/proposals/006 says why.
+The official client's own election is not used; docs/decisions/006 says why.
 """
 
 from __future__ import annotations

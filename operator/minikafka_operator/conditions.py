@@ -1,4 +1,4 @@
-"""Every condition and every reason of a MiniKafkaCluster, declared once; ``docs/kubernetes.md`` is checked against it.
+"""Every condition and every reason of a MiniKafkaCluster, declared once; ``docs/guide/kubernetes.md`` is checked against it.
 
 Why what is known of the partitions may be old has its reasons in :class:`~minikafka_kube.freshness.GapReason`.
 """

@@ -198,7 +198,7 @@ def _broker_container(spec: ClusterSpec, image: str) -> dict[str, Any]:
 
 
 def _agent_container(spec: ClusterSpec, image: str) -> dict[str, Any]:
-    """The agent beside the broker (docs/proposals/011-chaos-on-kubernetes.md): its image, its user, its volumes, no port."""
+    """The agent beside the broker (docs/decisions/011-chaos-on-kubernetes.md): its image, its user, its volumes, no port."""
     mounts = [
         {"name": "config", "mountPath": CONFIG_PATH, "readOnly": True},
         {"name": DATA_VOLUME, "mountPath": DATA_PATH},

@@ -1,4 +1,4 @@
-"""The operator's metrics, declared once; docs/kubernetes.md has them."""
+"""The operator's metrics, declared once; docs/guide/kubernetes.md has them."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ get one reason and one steady sentence each, for a status must not be written ag
 
 A broker that chaos holds has no trouble of its own. Who has its turn with a cluster holds the disruption Lease
 (:mod:`~minikafka_kube.disruption_lease`), and an experiment writes each fault into its status before it is made
-(docs/chaos-on-kubernetes.md). So what such a broker suffers from is known there, and nowhere in its pod.
+(docs/guide/chaos-on-kubernetes.md). So what such a broker suffers from is known there, and nowhere in its pod.
 """
 
 from __future__ import annotations

@@ -32,7 +32,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--workers", type=_count, default=os.cpu_count() or 1, metavar="N", help="bugs at once (default: cores)"
     )
-    made.add_argument("--write", action="store_true", help="put what was found on record and into docs/adversary.md")
+    made.add_argument(
+        "--write", action="store_true", help="put what was found on record and into docs/internals/adversary.md"
+    )
     made.add_argument("--list", action="store_true", help="print the bugs and end")
     return made
 

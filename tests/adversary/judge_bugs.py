@@ -1,4 +1,4 @@
-"""Bugs in the two judges: what once made a false verdict (docs/verdicts.md, *What once fooled a judge*), put back in."""
+"""Bugs in the two judges: what once made a false verdict (docs/reference/verdicts.md lists it), put back in."""
 
 from __future__ import annotations
 

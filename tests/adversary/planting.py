@@ -31,7 +31,7 @@ class Bug(NamedTuple):
     name: str
     mistake: str
     rule: str
-    """What it breaks: a rule of docs/rules.md, a KIP, or what the project promises."""
+    """What it breaks: a rule of docs/internals/rules.md, a KIP, or what the project promises."""
     file: str
     """Below ``broker-image/minikafka``, or from the root where that is not the broker's."""
     old: str

@@ -1,4 +1,4 @@
-"""What a run found, and ``docs/adversary.md`` made from it."""
+"""What a run found, and ``docs/internals/adversary.md`` made from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.adversary.suites import FIRST_SEED, JUDGES, SIMULATION, SUITES, UNIT,
 from tests.adversary.unseen import UNSEEN
 
 RESULTS = ROOT / "tests/adversary/results.json"
-PAGE = ROOT / "docs/adversary.md"
+PAGE = ROOT / "docs/internals/adversary.md"
 
 AUDITED = {"m": 34, "s": 14}
 """The last number of each kind."""
@@ -68,10 +68,12 @@ def is_of_the_audit(name: str) -> bool:
 
 
 def page(results: Mapping[str, Found], schedules: int) -> str:
-    """The text of ``docs/adversary.md``."""
+    """The text of ``docs/internals/adversary.md``."""
     alive = survivors(results)
     lines = [
         "# Planted bugs, and what notices them",
+        "",
+        "For anyone who asks whether the tests would notice a mistake: each one that was planted, and what noticed it.",
         "",
         "Made from `tests/adversary` by `make docs`; do not edit. `make adversary ARGS=--write` finds it out anew.",
         "",
@@ -112,7 +114,7 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
 def _row(bug: Bug, found: Found) -> str:
     by = next((found[suite] for suite in (WIRE, UNIT, JUDGES, SIMULATION) if found.get(suite)), None)
     cells = [_cell(bug, suite, found) for suite in SUITES]
-    where = f"[{bug.file}](../{bug.path})"
+    where = f"[{bug.file}](../../{bug.path})"
     noticed = "**nothing**" if by is None else f"`{by.rpartition('::')[2] if '::' in by else by}`"
     return f"| {bug.name} | {bug.mistake} | {bug.rule} | {where} | {' | '.join(cells)} | {noticed} |"
 

@@ -164,7 +164,7 @@ SHELL = (
         '        """The store refused, or its answer was lost."""\n        return self.end(str(error))\n',
         '        """The store refused, or its answer was lost."""\n        del error\n        return self.committed()\n',
         ("tests/unit/controller/test_term.py", f"{WIRE}/test_controller.py")),
-    Bug("s43", "the end of a connection of an earlier term counts as a death", "R15, proposal 002", "controller/term.py",
+    Bug("s43", "the end of a connection of an earlier term counts as a death", "R15, decision 002", "controller/term.py",
         "        if lost.controller_epoch != self.epoch:\n            return []\n", "",
         ("tests/unit/controller/test_term.py",)),
     Bug("s44", "a wish to be fenced is taken back before the controller heard it", "R15", "membership/lifecycle.py",

@@ -256,7 +256,7 @@ def test_lines_are_kept_as_they_are(collector: Collector) -> None:
 
 
 def test_half_a_line_waits_for_its_end(collector: Collector) -> None:
-    """And is lost without one: docs/logs.md says so."""
+    """And is lost without one: docs/guide/logs.md says so."""
     log, other = Log(collector, 0), Log(collector, 1)
     log.raw("2026-01-01T00:00:00Z stdout F whole")
     log.half("2026-01-01T00:00:01Z stdout F half ")
@@ -388,7 +388,7 @@ def test_an_agent_that_comes_back_sends_all_that_is_still_there(collector: Colle
     collector.agent.start()
     log.write(1)
     until(lambda: log.lines[-1] in collector.lines(log), lambda: "the newest line is not there")
-    # Rotated while nobody looked: docs/logs.md says so.
+    # Rotated while nobody looked: docs/guide/logs.md says so.
     assert set(log.lines) - set(collector.lines(log)) == set(log.lines[100:200])
     collector.agent.end()
     collector.agent.start()

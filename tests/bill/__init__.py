@@ -1,1 +1,1 @@
-"""The bill of the tests: what each file costs, in which form it runs, and what nothing else would notice (docs/tests.md)."""
+"""The bill of the tests: what each file costs, where it runs, what nothing else would notice (docs/internals/tests.md)."""

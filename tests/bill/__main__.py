@@ -1,6 +1,6 @@
 """``python -m tests.bill [FILE OR FOLDER...]``: run tests, also those marked full, and put on record what each file cost.
 
-``--add FILE`` takes what ``pytest --bill FILE`` has measured. The page, docs/tests.md, is written anew.
+``--add FILE`` takes what ``pytest --bill FILE`` has measured. The page, docs/internals/tests.md, is written anew.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was measured of each test file, on record, and ``docs/tests.md`` made from it."""
+"""What was measured of each test file, on record, and ``docs/internals/tests.md`` made from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.bill.plugin import FORMS, FULL
 
 ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).with_name("bill.json")
-PAGE = ROOT / "docs/tests.md"
+PAGE = ROOT / "docs/internals/tests.md"
 COSTLY_SECONDS = 20
 """Of processor time: what costs more says what it alone proves."""
 
@@ -79,13 +79,13 @@ def what_it_proves(file: str) -> str:
 
 
 def page(bill: Bill) -> str:
-    """The text of ``docs/tests.md``."""
+    """The text of ``docs/internals/tests.md``."""
     only = noticed_only_by()
     forms = {form: _total(forms.get(form, NOTHING) for forms in bill.values()) for form in FORMS}
     lines = [
         "# What the tests cost",
         "",
-        "For who writes tests: which file takes how long, in which form of the tests it runs, what it alone proves.",
+        "For anyone who writes tests: which file takes how long, in which form of the tests it runs, what it alone proves.",
         "",
         "Measured by `make bill`, made from its record by `make docs`; do not edit.",
         "Processor seconds are those of a test and of all that it started (brokers,",
@@ -117,7 +117,7 @@ def page(bill: Bill) -> str:
         bugs = " ".join(only.get(file, ())) if form != FULL else ""
         proves = what_it_proves(file) if cost.cpu > COSTLY_SECONDS else ""
         lines.append(
-            f"| [{file.removeprefix('tests/')}](../{file}) | {form} | {cost.tests} | {cost.cpu:.1f} | {cost.wall:.1f} "
+            f"| [{file.removeprefix('tests/')}](../../{file}) | {form} | {cost.tests} | {cost.cpu:.1f} | {cost.wall:.1f} "
             f"| {bugs} | {proves} |"
         )
     return "\n".join(lines) + "\n"

@@ -34,7 +34,7 @@ RELEASE = "minikafka-operator"
 OPERATOR_SECONDS_MAX = 480
 DIAGNOSTICS = "diagnostics"
 FULL = "MINIKAFKA_TEST_FULL"
-EXAMPLE = Path(__file__).parents[2] / "docs/examples/cluster.yaml"
+EXAMPLE = Path(__file__).parents[2] / "docs/guide/examples/cluster.yaml"
 _used: list[tuple[Kubectl, Node, str]] = []
 
 
@@ -203,7 +203,7 @@ JOURNEYS: dict[str, Any] = {
     # So that nothing is written by itself minutes after a test.
     "config": {"auto.leader.rebalance.enable": "false"},
 }
-"""The shared cluster: what docs/examples/cluster.yaml asks for, and what the tests need beside it."""
+"""The shared cluster: what docs/guide/examples/cluster.yaml asks for, and what the tests need beside it."""
 
 
 @pytest.fixture(scope="session")

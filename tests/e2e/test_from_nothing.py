@@ -1,6 +1,6 @@
 """From nothing to Ready, and then what a user does first: look, and send records from inside the cluster.
 
-The cluster is the shared one, which was made of docs/examples/cluster.yaml; the seconds are printed where that happens.
+The cluster is the shared one, which was made of docs/guide/examples/cluster.yaml; the seconds are printed where that happens.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Collector:
 
 @pytest.fixture
 def collector(namespace: Kubectl, programs: Path) -> Iterator[Collector]:
-    """Installed as docs/logs.md says."""
+    """Installed as docs/guide/logs.md says."""
     with charts.privileged(namespace) as agents:
         values = {
             "image": charts.image(image("log-collector")),
@@ -142,7 +142,7 @@ def test_every_event_outlives_pods_and_claims(
         found = pod_logs.read([collector.copied(tmp_path / "logs")])
         return sorted(recorded - found.events.keys())
 
-    # An agent that has just started sends all that its node has; what it has not opened by then goes with its pod (docs/logs.md).
+    # An agent that has just started sends all that its node has; what it has not opened goes with its pod (docs/guide/logs.md).
     eventually(missing, lambda lost: not lost, seconds=HEAL_SECONDS_MAX, what="the agents have caught up")
     cluster.down()
     recorded = _recorded(cluster, folders)

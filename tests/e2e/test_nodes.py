@@ -70,7 +70,7 @@ def ground(
     nodes: list[str],
     programs: Path,
 ) -> Iterator[Ground]:
-    """As docs/spark-on-kubernetes.md says for several nodes; claims are of the cluster's own class, ReadWriteOnce."""
+    """As docs/guide/spark-on-kubernetes.md says for several nodes; claims are of the cluster's own class, ReadWriteOnce."""
     with new_namespace(kubectl, node, "nodes") as within, charts.privileged(within) as agents:
         spark = {
             **spark_jobs.SMALL,

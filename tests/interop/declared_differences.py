@@ -1,4 +1,4 @@
-"""Differences between MiniKafka's answers and Apache Kafka's that are meant; docs/limits.md tells people of them."""
+"""Differences between MiniKafka's answers and Apache Kafka's that are meant; docs/reference/limits.md tells people of them."""
 
 from __future__ import annotations
 

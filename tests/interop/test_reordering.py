@@ -1,4 +1,4 @@
-"""When librdkafka reorders without idempotence, and when not (docs/scenarios.md, `reordering-in-flight`).
+"""When librdkafka reorders without idempotence, and when not (docs/reference/scenarios.md, `reordering-in-flight`).
 
 What fails with its connection fails together, and since librdkafka's retries are of records and not of requests (its issues #623,
 #1092, #1432) they go back to their places in the queue: a leader that is killed costs no order. One request that is refused

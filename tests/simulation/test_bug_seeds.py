@@ -1,6 +1,6 @@
 """The checker is measured: known mistakes are put in, and must be found, by an invariant that speaks of what went wrong.
 
-docs/simulation.md has the whole table, with the mistakes that take hundreds of schedules.
+docs/internals/simulation.md has the whole table, with the mistakes that take hundreds of schedules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from minikafka_chaos.simulation.runs import first_violation
 
 SCHEDULES_MAX = 120
 
-PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
+PAGE = Path(__file__).parents[2] / "docs/internals/simulation.md"
 
 LOST_BEFORE_ELECTED = {"B4 ValidHighWatermark", "B5 LeaderCompleteness", "B6 LeaderCandidateCompleteness"}
 STUCK = {"L2 full ISR", "B8 LogMatching"}

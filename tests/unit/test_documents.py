@@ -1,4 +1,4 @@
-"""Pages name files and folders: each of them exists, so that a move does not leave readers behind."""
+"""Pages and code name pages, files and folders: each exists, so that a move does not leave readers behind."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import subprocess
 from pathlib import Path, PurePath
 
 import pytest
+from minikafka_chaos.simulation.invariants import INVARIANTS
+from minikafka_chaos.simulation.mutants import BUG_SEEDS
+
+from tests.unit.verdict_cases import CASES
+from tools.generated import TABLE
+from tools.wrap import wrapped
 
 ROOT = Path(__file__).parents[2]
 OF_A_RUN = {
@@ -18,7 +24,7 @@ OF_A_RUN = {
 }
 """Files that are not in the tree: runs have them."""
 
-LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
 FILE = re.compile(r"`([\w./-]+\.(?:py|sh|yaml|md|json|toml|css))`")
 CODE = re.compile(r"```.*?```", re.DOTALL)
 
@@ -31,8 +37,12 @@ def tracked(*patterns: str) -> list[str]:
 FILES = tracked()
 TOP = {PurePath(file).parts[0] for file in FILES if "/" in file}
 PATH = re.compile(rf"`((?:{'|'.join(map(re.escape, sorted(TOP)))})/[\w./-]*)`")
-PAGES = [page for page in tracked("*.md") if page != "CHANGELOG.md" and not page.startswith("docs/proposals/")]
+ALL_PAGES = tracked("*.md")
+PAGES = [page for page in ALL_PAGES if page != "CHANGELOG.md" and not page.startswith("docs/decisions/")]
 """What tells how things are; the others tell how they were."""
+MADE = {page for page, producer in TABLE.items() if callable(producer)} | {"docs/reference/strimzi-dashboards.md"}
+MENTION = re.compile(r"(?<![\w/.-])(?:minikafka/blob/main/)?(docs/(?:[a-z]|STATUS)[\w./-]*)")
+"""A page or a folder of them as code, charts and other pages name it."""
 
 
 def ends() -> set[str]:
@@ -46,16 +56,14 @@ ENDS = ends()
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_names_is_there(page: str) -> None:
     text = CODE.sub("", (ROOT / page).read_text(encoding="utf-8"))
-    links = [link for link in LINK.findall(text) if ":" not in link]
-    missing = [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
-    missing += [file for file in FILE.findall(text) if file not in ENDS | OF_A_RUN]
+    missing = [file for file in FILE.findall(text) if file not in ENDS | OF_A_RUN]
     missing += [path for path in PATH.findall(text) if not (ROOT / path).exists() and path.rstrip("/") not in ENDS]
     assert not missing
 
 
 STARTED = """-m[\"', ]+minikafka[a-z_]*(\\.[a-z_]+)*"""
 """A module that is started as a program: in a command of a shell, of a chart, or of a list in Python."""
-THEN = [":!CHANGELOG.md", ":!docs/shown.md"]
+THEN = [":!CHANGELOG.md"]
 """What tells how things were."""
 
 
@@ -77,14 +85,68 @@ def test_what_is_started_is_there() -> None:
     assert not missing
 
 
-FOUND = (ROOT / "docs/what-it-found.md").read_text(encoding="utf-8")
+def anchors(page: Path) -> set[str]:
+    """Find the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", CODE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", ALL_PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    text = CODE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    missing = []
+    for link, anchor in LINK.findall(text):
+        there = (ROOT / page).parent / link if link else ROOT / page
+        if ":" not in link and not (there.exists() and (not anchor or anchor in anchors(there))):
+            missing.append(f"{link}#{anchor}")
+    assert not missing
+
+
+def test_every_mention_of_a_page_is_of_one_that_is_there() -> None:
+    """Also in code, charts, tools and tests; ``docs/decisions/004`` stands for the page that begins so."""
+    missing = {}
+    for file in FILES:
+        if file == "tests/unit/test_generated.py" or (ROOT / file).is_symlink():
+            continue
+        text = (ROOT / file).read_bytes().decode(errors="replace")
+        gone = [
+            path for path in MENTION.findall(text) if not any(known.startswith(path.rstrip(".")) for known in FILES)
+        ]
+        if gone:
+            missing[file] = gone
+    assert not missing
+
+
+@pytest.mark.parametrize("page", [page for page in ALL_PAGES if page not in MADE])
+def test_prose_is_wrapped(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert wrapped(text) == text, f"python -m tools.wrap {page}"
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in ALL_PAGES if page.startswith(("docs/guide/", "docs/reference/", "docs/internals/"))]
+)
+def test_a_page_says_first_who_needs_it(page: str) -> None:
+    title, empty, first = (ROOT / page).read_text(encoding="utf-8").split("\n")[:3]
+    assert title.startswith("# ")
+    assert not empty
+    assert first.startswith("For ")
+
+
+def test_the_index_has_every_page() -> None:
+    linked = {str(PurePath("docs", link)) for link, _ in LINK.findall((ROOT / "docs/README.md").read_text())}
+    rooms = ("docs/guide/", "docs/reference/", "docs/internals/")
+    assert {page for page in ALL_PAGES if page.startswith(rooms)} <= linked
+
+
+FOUND = (ROOT / "docs/internals/what-it-found.md").read_text(encoding="utf-8")
 TESTS = re.compile(r"def (test_\w+)\(")
 
 
 def test_what_was_found_has_a_test() -> None:
     """The page names tests, invariants, bug seeds and seeds of schedules: each is there."""
     code = "\n".join((ROOT / file).read_text(encoding="utf-8") for file in tracked("tests/*.py"))
-    simulation = (ROOT / "docs/simulation.md").read_text(encoding="utf-8")
+    simulation = (ROOT / "docs/internals/simulation.md").read_text(encoding="utf-8")
     schedules = (ROOT / "tests/simulation/test_schedules.py").read_text(encoding="utf-8")
     seen_by = re.findall(r"^\|.*\| (.*) \|$", FOUND, re.MULTILINE)
     words = [word for cell in seen_by for word in re.findall(r"`([\w-]+)`|\b(\d{6,7}|[ABGL]\d+)\b", cell)]
@@ -95,3 +157,22 @@ def test_what_was_found_has_a_test() -> None:
     missing += [seed for _, seed in words if seed.isdigit() and f"{seed}:" not in schedules]
     missing += [name for _, name in words if name[:1].isalpha() and f"| {name} " not in simulation]
     assert not missing
+
+
+def test_the_readme_has_the_figures_of_the_tables() -> None:
+    adversary = (ROOT / "docs/internals/adversary.md").read_text(encoding="utf-8")
+    simulation = (ROOT / "docs/internals/simulation.md").read_text(encoding="utf-8")
+    caught = re.findall(r"^\| `([\w-]+)` \| .* \| (\d+) \|$", simulation, re.MULTILINE)
+    planted = re.search(r"^(\d+) bugs, (\d+) noticed", adversary, re.MULTILINE)
+    defects = len(re.findall(r"^\| (?!what was wrong)", FOUND, re.MULTILINE))
+    assert planted
+    assert {name for name, _ in caught} == set(BUG_SEEDS)
+    figures = [
+        f"{len(INVARIANTS)} invariants",
+        f"{len(BUG_SEEDS)} known mistakes can be put in; each is caught, the slowest after {max(int(n) for _, n in caught)}",
+        f"of {planted[1]} bugs planted in the source, {planted[2]} are noticed",
+        f"{len(CASES)} hand-made runs",
+        f"{defects} of MiniKafka and of Apache Kafka's own rules",
+    ]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [figure for figure in figures if figure not in readme] == []

@@ -30,9 +30,9 @@ def test_what_differs_is_named_and_written(tmp_path: Path, capsys: pytest.Captur
     table: dict[str, Producer] = {
         "docs/page.md": {"rows": lambda: "new"},
         "crds/a.yaml": lambda: "a: 1\n",
-        "docs/rules.md": fail,
+        "docs/internals/rules.md": fail,
     }
-    unmade = "docs/rules.md cannot be made: R5: no test names it"
+    unmade = "docs/internals/rules.md cannot be made: R5: no test names it"
     stale = [f"{name} is not what is declared: run make docs" for name in ("docs/page.md", "crds/a.yaml")]
     assert bring_up_to_date(tmp_path, table, write=False) == [*stale, unmade]
     assert not (tmp_path / "crds").exists()
@@ -57,7 +57,9 @@ def test_a_page_without_its_part_cannot_be_made(page: str, tmp_path: Path) -> No
 
 
 def test_the_schema_of_a_matrix_finds_what_is_in_the_scenarios() -> None:
-    texts = {name: (ROOT / "docs" / name).read_text() for name in ("matrix.schema.json", "scenario.schema.json")}
+    texts = {
+        name: (ROOT / "docs/reference" / name).read_text() for name in ("matrix.schema.json", "scenario.schema.json")
+    }
     schemas = {name: referencing.Resource.from_contents(json.loads(text)) for name, text in texts.items()}
     registry = referencing.Registry().with_resources(schemas.items())
     matrix = jsonschema.Draft202012Validator(schemas["matrix.schema.json"].contents, registry=registry)
@@ -84,6 +86,8 @@ def test_the_table_has_every_file_that_is_generated() -> None:
     parts = {name for name, producer in TABLE.items() if not callable(producer)}
     schemas = {name for name in TABLE if name.endswith(".schema.json")}
     assert said == set(TABLE) - parts - schemas
-    assert schemas == {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.schema.json")}
-    marked = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md") if "<!-- begin " in path.read_text()}
+    assert schemas == {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.schema.json")}
+    marked = {
+        str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md") if "<!-- begin " in path.read_text()
+    }
     assert marked == parts

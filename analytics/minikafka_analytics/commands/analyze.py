@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--packages",
         metavar="GROUP:ID:VERSION",
         help="jars for Spark with all that they need, from Maven Central, comma-separated: such as "
-        "org.apache.hadoop:hadoop-aws:VERSION to reach s3a:// (docs/analysis.md)",
+        "org.apache.hadoop:hadoop-aws:VERSION to reach s3a:// (docs/guide/analysis.md)",
     )
     parser.add_argument("--json", action="store_true", help="print where the report is, and its verdicts, as JSON")
 

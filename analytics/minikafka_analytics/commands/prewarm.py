@@ -1,7 +1,7 @@
 """An analysis whose Spark is started ahead of it, and warmed up by another, small one, in a process of its own.
 
 A second analysis in the same JVM takes two thirds of the first one's time: its classes are initialised, its hot methods compiled,
-its parser has seen the grammar (docs/proposals/013). Whoever knows that an analysis will come can have that done before, at the
+its parser has seen the grammar (docs/decisions/013). Whoever knows that an analysis will come can have that done before, at the
 lowest priority. In another process, because in this one threads would wait for each other's interpreter lock, whatever their
 priorities; and because a process can be ended at any moment, with its JVM and its files.
 """

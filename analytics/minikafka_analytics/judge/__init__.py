@@ -1,1 +1,1 @@
-"""Judges runs from their raw evidence, by the rules of docs/verdicts.md."""
+"""Judges runs from their raw evidence, by the rules of docs/reference/verdicts.md."""

@@ -1,4 +1,4 @@
-"""The anomalies that histories show, by the definitions of docs/verdicts.md: one row for each of what a kind counts.
+"""The anomalies that histories show, by the definitions of docs/reference/verdicts.md: one row for each of what a kind counts.
 
 Columns: run, kind, note (a note in place of an error), topic, partition, offset, value, broker. The kinds are declared in
 `minikafka.telemetry.anomalies`; nothing else is shared with the verifier, so that the two can contradict each other.

@@ -1,6 +1,6 @@
-"""The raw evidence of runs as the rules of docs/verdicts.md speak of it: sends, sittings, places, and what is known of each
-partition. Everything is joins, groups and windows over the landed lines; `run` is a key of every table, so that any number of
-runs is judged at once.
+"""The raw evidence of runs as the rules of docs/reference/verdicts.md speak of it: sends, sittings, places, and what is
+known of each partition. Everything is joins, groups and windows over the landed lines; `run` is a key of every table, so
+that any number of runs is judged at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What became of every value: rule Fate of docs/verdicts.md, and the counts that follow."""
+"""What became of every value: rule Fate of docs/reference/verdicts.md, and the counts that follow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the figures of a run add up to: the verdict, whether the verifier agrees, and what nobody can know.
 
-Spark judges every run from the raw evidence, by the rules of docs/verdicts.md and by other code than the verifier's. Where the
-two differ in the verdict, in a kind or in a count, the run is Inconclusive, and that is said first.
+Spark judges every run from the raw evidence, by the rules of docs/reference/verdicts.md and by other code than the
+verifier's. Where the two differ in the verdict, in a kind or in a count, the run is Inconclusive, and that is said first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COMPARED = (
     "sent", "acknowledged", "failed", "unknown", "unknown_but_there", "read", "lost", "accepted_loss", "deleted", "undecided",
     "longest_ack_gap_s",
 )  # fmt: skip
-"""Counts that both judges give (docs/verdicts.md, Counts); beside them every kind of anomaly."""
+"""Counts that both judges give (docs/reference/verdicts.md, Counts); beside them every kind of anomaly."""
 
 
 def judged(found: Mapping[str, Sequence[Record]], broken_lines: int, has: Callable[[str], bool] = bool) -> Record:

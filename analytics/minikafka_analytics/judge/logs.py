@@ -1,4 +1,4 @@
-"""The anomalies that replicas' own logs show, by the definitions of docs/verdicts.md, from replicas.jsonl."""
+"""The anomalies that replicas' own logs show, by the definitions of docs/reference/verdicts.md, from replicas.jsonl."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ LATEST = 1e11  # unix seconds
 
 
 class Terms(NamedTuple):
-    """`told`: there is such a line. `understood`: it is as docs/verdicts.md says. `files`: what it names as evidence."""
+    """`told`: there is such a line. `understood`: it is as docs/reference/verdicts.md says. `files`: its evidence."""
 
     told: bool
     understood: bool

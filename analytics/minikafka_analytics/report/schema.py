@@ -1,4 +1,4 @@
-"""The JSON schema of `report.json`: every key of the document, declared once; `make docs` writes docs/report.schema.json.
+"""The JSON schema of `report.json`: every key of the document, declared once; `make docs` writes it to docs/reference.
 
 Keys of a version are only ever added to, so the published schema allows keys that it does not know; `schema(closed=True)` does
 not, and the tests hold every report they make to it.
@@ -79,7 +79,7 @@ COUNTS = {
     "unknown": whole("sends that ended without an answer"),
     "unknown_but_there": whole("of these, records that were read"),
     "read": whole("acknowledged records that the final read found"),
-    "lost": whole("by the rules of docs/verdicts.md"),
+    "lost": whole("by the rules of docs/reference/verdicts.md"),
     "accepted_loss": whole("losses that the scenario makes on purpose"),
     "deleted": whole("by retention or by request"),
     "undecided": whole("acknowledged records that no reader can tell of"),
@@ -170,7 +170,7 @@ VERDICT = record(
 )
 ANOMALY = record(
     "one of the first anomalies of a kind",
-    kind=text("docs/verdicts.md"),
+    kind=text("docs/reference/verdicts.md"),
     number=whole("among its kind"),
     note=flag("allowed by the settings"),
     topic=maybe(text()),
@@ -354,7 +354,9 @@ RUN = record(
     seconds=number("how long it lasted"),
     clock=record("scrapes", interval=number("seconds between two"), scraped=flag(), scrapes=whole()),
     verdict=VERDICT,
-    verifier=maybe({"type": "object", "description": "the verifier's word, as in the journal (docs/verdicts.md)"}),
+    verifier=maybe(
+        {"type": "object", "description": "the verifier's word, as in the journal (docs/reference/verdicts.md)"}
+    ),
     counts={
         **record(
             "records, over all partitions",

@@ -1,7 +1,7 @@
 """Folders of this process's machine, served to Spark's executors on others by WebHDFS, whose client is in every Hadoop.
 
 A claim that is ReadWriteOnce is where the driver is. Executors elsewhere read the runs and write tables through the driver then
-(docs/proposals/020-executors-on-several-nodes.md). Of the protocol there is what Spark's readers and committers ask
+(docs/decisions/020-executors-on-several-nodes.md). Of the protocol there is what Spark's readers and committers ask
 (https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html). Nobody may ask who does not know a header
 that Spark's own settings carry to executors; nothing outside the folders is answered for.
 """

@@ -38,7 +38,7 @@ PREFIX_MAX: Final = 47
 IMAGE: Final = "spark.kubernetes.container.image"
 FROM_OUTSIDE: Final = (
     "executors cannot read a folder of this machine; put the run on a claim and start the analysis as a Job "
-    "(charts/minikafka-analytics, docs/spark-on-kubernetes.md)"
+    "(charts/minikafka-analytics, docs/guide/spark-on-kubernetes.md)"
 )
 SHARED_BY_NODES: Final = "ReadWriteMany"
 SPREAD: Final = "spark.minikafka.executors.spread"

@@ -64,7 +64,7 @@ SMALL = {
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 BYTES_OF_A_PARTITION = 64 << 20
-"""Of files, for each partition of a shuffle: rows of the widest question are sorted there in memory (docs/proposals/015)."""
+"""Of files, for each partition of a shuffle: rows of the widest question are sorted there in memory (docs/decisions/015)."""
 MOST_PARTITIONS = 1_000  # each writes a file a task, and a row of figures in the driver
 LARGE = {
     # Tables of this many bytes in files take some ten times as much in memory, and several questions are asked at once.
@@ -87,7 +87,7 @@ GENERATING_BESIDE = "spark.minikafka.generating"
 """Of a session that interprets of its own accord: what is large may be landed by generated code in one beside it."""
 INTERPRETED = {
     GENERATING_BESIDE: "true",
-    # Of a demo run (25 MB) compiling generated code takes several times as long as running it (docs/proposals/015).
+    # Of a demo run (25 MB) compiling generated code takes several times as long as running it (docs/decisions/015).
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Interpreted, common expressions are looked up in a cache that is emptied for each row: 6 % of all CPU.

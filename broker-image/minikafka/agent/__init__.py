@@ -2,7 +2,7 @@
 
 The agent has the broker's user id, its volumes and its process namespace, and no privilege; it opens no port. Its verbs are
 run by `kubectl exec` (`minikafka agent VERB`), its main process (`minikafka agent serve`) ends what has expired. Why so:
-docs/proposals/011-chaos-on-kubernetes.md.
+docs/decisions/011-chaos-on-kubernetes.md.
 
 Imports nothing beyond the standard library: each verb is a new process in the pod of a broker that is under load.
 """

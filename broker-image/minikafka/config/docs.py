@@ -1,4 +1,4 @@
-"""``docs/configuration.md``, made from the declarations."""
+"""``docs/reference/configuration.md``, made from the declarations."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,6 +9,8 @@ from minikafka.config.topic import TOPIC_KEYS
 
 _INTRODUCTION = """\
 # Configuration
+
+For anyone who sets up a broker or a topic: every setting, its type, default and range, and where it is not Kafka's.
 
 Made from the declarations in `minikafka/config/` by `make docs`; do not edit.
 

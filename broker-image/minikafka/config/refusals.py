@@ -16,4 +16,4 @@ def refusal(name: str, value: str, known: Collection[str], *, topic: bool = Fals
     if near:
         return f"{name}={shown}: unknown key; did you mean {near[0]}?"
     where = "topic settings" if topic else "broker settings"
-    return f"{name}={shown}: unknown key; allowed: the {where} in docs/configuration.md"
+    return f"{name}={shown}: unknown key; allowed: the {where} in docs/reference/configuration.md"

@@ -1,4 +1,4 @@
-"""Which closed connection means, to a controller, that a broker has died (proposal 002)."""
+"""Which closed connection means, to a controller, that a broker has died (decision 002)."""
 
 from __future__ import annotations
 

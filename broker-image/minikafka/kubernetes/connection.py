@@ -1,4 +1,4 @@
-"""HTTP/1.1 to one API server: h11 for the protocol, asyncio for the bytes (docs/proposals/004)."""
+"""HTTP/1.1 to one API server: h11 for the protocol, asyncio for the bytes (docs/decisions/004)."""
 
 from __future__ import annotations
 

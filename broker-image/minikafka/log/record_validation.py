@@ -4,8 +4,8 @@ What a broker can compute from the records is never taken from the client: a wro
 their time, producers forgotten, and searches by time answered wrongly. And what is no sequence of records is refused before it is
 acknowledged, for no consumer would get past it.
 
-Stricter than Kafka in one point (docs/limits.md): offset deltas have to be 0, 1, 2, ... Kafka stores others as they are in a
-batch that is not compressed, and answers UNKNOWN_SERVER_ERROR for a compressed one.
+Stricter than Kafka in one point (docs/reference/limits.md): offset deltas have to be 0, 1, 2, ... Kafka stores others as
+they are in a batch that is not compressed, and answers UNKNOWN_SERVER_ERROR for a compressed one.
 """
 
 from __future__ import annotations

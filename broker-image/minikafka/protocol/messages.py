@@ -4,7 +4,7 @@ The hot APIs (Produce, Fetch) have codecs of their own beside this file. Everyth
 dataclasses and encoded from plain nested dictionaries, so that one handler serves every version of its API: a field that
 only other versions have is dropped, one that is missing takes the schema's default, and one that no version has is refused.
 
-Measured choice (docs/proposals/001): kio's native reader decodes any request in 0.7 to 3 us; its writer needs about
+Measured choice (docs/decisions/001): kio's native reader decodes any request in 0.7 to 3 us; its writer needs about
 15 us an answer, which is fine for APIs that are rare and is why the hot ones do not use it.
 """
 

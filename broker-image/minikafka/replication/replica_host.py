@@ -329,7 +329,7 @@ class ReplicaHost:
         self._replicas.settle_moved()
 
     def _metadata_is_old(self, partition: HostedPartition, state: PartitionState, error: FencedLeaderEpoch) -> None:
-        """Somebody has put an older state of the cluster store in its place (proposal 012).
+        """Somebody has put an older state of the cluster store in its place (decision 012).
 
         The replica takes no part until the metadata has caught up with its log. The broker does not ask to be fenced for it:
         the controller would elect others from the ISR of then, term by term, until one of them may cut off what was

@@ -182,7 +182,7 @@ class PartitionHost:
     def _metadata_behind(self, effect: MetadataBehind) -> None:
         context, partition = self.context, effect.partition
         context.warn(
-            f"{effect.error}; it is left alone: put the newer state of the cluster store back, or see docs/proposals/012"
+            f"{effect.error}; it is left alone: put the newer state of the cluster store back, or see docs/decisions/012"
         )
         topic, index = partition.topic_partition
         context.events.emit(

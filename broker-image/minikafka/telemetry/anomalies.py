@@ -1,8 +1,8 @@
-"""Every anomaly that a verdict may name, declared once: two judges implement this list, and docs/verdicts.md shows it.
+"""Every anomaly that a verdict may name, declared once: two judges implement this list, and docs/reference/verdicts.md shows it.
 
 The verifier (`minikafka_chaos`) and the Spark analysis (`minikafka_analytics`) judge a run apart from each other, from the
 same raw evidence. What each kind means, what is counted, and what it does to the verdict is said here and in the rules of
-docs/verdicts.md, so that both give the same verdict, the same kinds and the same counts.
+docs/reference/verdicts.md, so that both give the same verdict, the same kinds and the same counts.
 
 Pure declarations: nothing but the standard library is imported.
 """
@@ -61,7 +61,7 @@ class AnomalyKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What an anomaly is. All texts are Markdown, and use the words that docs/verdicts.md defines."""
+    """What an anomaly is. All texts are Markdown, and use the words that docs/reference/verdicts.md defines."""
 
     statement: str
     """What must hold."""

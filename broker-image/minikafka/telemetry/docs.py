@@ -1,4 +1,4 @@
-"""``docs/metrics.md``, ``docs/events.md`` and the table of anomalies in ``docs/verdicts.md``, made from the declarations."""
+"""``metrics.md``, ``events.md`` and the table of anomalies in ``verdicts.md`` (docs/reference), made from the declarations."""
 
 from minikafka.telemetry.anomalies import DECLARATIONS, DIVERGENCE, GROUPS, LOSS, ORDER, AnomalyKind
 from minikafka.telemetry.events import EVENTS, FIELDS
@@ -39,7 +39,7 @@ _TYPES = {
 
 
 def metrics_page() -> str:
-    """``docs/metrics.md``."""
+    """``docs/reference/metrics.md``."""
     bounds = ", ".join(f"{bound:g}" for bound in DURATION_BOUNDS)
     sections: tuple[tuple[str, str, tuple[Metric, ...]], ...] = (
         ("Per partition, on each replica", "", PARTITION_METRICS),
@@ -75,6 +75,8 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
+        "For anyone who watches brokers: every metric, its type, its labels and what it counts.",
+        "",
         "Made from the declarations in `minikafka/telemetry/metrics.py` by `make docs`; do not edit.",
         "",
         "Each broker answers `http://HOST:METRICS_PORT/metrics` (`minikafka.metrics.port`) in Prometheus' format,",
@@ -97,14 +99,16 @@ def metrics_page() -> str:
 
 
 def events_page() -> str:
-    """``docs/events.md``."""
+    """``docs/reference/events.md``."""
     lines = [
         "# Events",
+        "",
+        "For anyone who asks what a broker did and why: every event that it writes, with its fields.",
         "",
         "Made from the declarations in `minikafka/telemetry/events.py` by `make docs`; do not edit.",
         "",
         "Each broker appends its events to `minikafka.events.path`, one JSON object a line; with",
-        "`minikafka.events.stdout=true` the same lines go to standard output too ([logs.md](logs.md)):",
+        "`minikafka.events.stdout=true` the same lines go to standard output too ([logs.md](../guide/logs.md)):",
         "",
         "```json",
         '{"time": 1760000000.123456, "broker": 1, "event": "log_truncated", "topic": "bank", "partition": 0,',
@@ -128,7 +132,7 @@ def events_page() -> str:
 
 
 def anomaly_tables() -> str:
-    """The anomalies of ``docs/verdicts.md``, by what shows them."""
+    """The anomalies of ``docs/reference/verdicts.md``, by what shows them."""
     rest = [kind for kind in AnomalyKind if kind not in LOSS | ORDER | GROUPS | DIVERGENCE]
     groups = (
         ("Loss", [kind for kind in AnomalyKind if kind in LOSS]),

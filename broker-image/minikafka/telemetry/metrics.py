@@ -430,7 +430,7 @@ FLUSH_DURATION = Metric(
     "minikafka_log_flush_duration_seconds", HISTOGRAM, "Time one flush of a log to stable storage took."
 )
 EVENTS_TOTAL = Metric(
-    "minikafka_events_total", COUNTER, "Events emitted since the start, by name (docs/events.md).", ("event",)
+    "minikafka_events_total", COUNTER, "Events emitted since the start, by name (docs/reference/events.md).", ("event",)
 )
 EVENTS_DROPPED = Metric(
     "minikafka_events_dropped_total",

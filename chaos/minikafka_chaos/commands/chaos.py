@@ -115,7 +115,7 @@ def _list(args: argparse.Namespace) -> int:
         print(json.dumps([each.as_json() for each in listing.scenarios()], indent=2))
     else:
         print(listing.table(listing.scenarios()))
-        print("\nminikafka chaos show NAME tells the story; docs/scenarios.md where it is from.")
+        print("\nminikafka chaos show NAME tells the story; docs/reference/scenarios.md where it is from.")
     return 0
 
 

@@ -1,7 +1,7 @@
 """`minikafka simulate`: random schedules of faults over the production replication code in virtual time.
 
-Every invariant is checked after every event (docs/simulation.md). A seed that fails is printed with the end of its trace
-and the command that replays it. With `--bug NAME` a known mistake is put in, and the question is how soon it is found.
+Every invariant is checked after every event (docs/internals/simulation.md). A seed that fails is printed with the end of its
+trace and the command that replays it. With `--bug NAME` a known mistake is put in, and the question is how soon it is found.
 """
 
 from __future__ import annotations

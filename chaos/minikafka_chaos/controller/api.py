@@ -22,7 +22,7 @@ HISTORY_MAX: Final = 100
 
 
 class Phase(StrEnum):
-    """Where an experiment is; docs/chaos-on-kubernetes.md explains each."""
+    """Where an experiment is; docs/guide/chaos-on-kubernetes.md explains each."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -115,7 +115,7 @@ class FaultStatus(Part):
 class AnomalyCount(Part):
     """How often one kind of anomaly was found."""
 
-    kind: Annotated[str, Field(max_length=63, description="Its kind; docs/verdicts.md explains each.")]
+    kind: Annotated[str, Field(max_length=63, description="Its kind; docs/reference/verdicts.md explains each.")]
     count: Annotated[int, Field(description="How many.")]
 
 

@@ -1,4 +1,4 @@
-"""Every condition, reason and event of experiments and schedules, declared once; docs/chaos-on-kubernetes.md tells of each."""
+"""Every condition, reason and event of experiments and schedules, declared once, told in docs/guide/chaos-on-kubernetes.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller's metrics, declared once; docs/metrics.md has those that tell of experiments.
+"""The controller's metrics, declared once; docs/reference/metrics.md has those that tell of experiments.
 
 All that is told of an experiment is its status, told again: so nothing is lost when the controller starts anew.
 """

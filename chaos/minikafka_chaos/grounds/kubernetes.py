@@ -246,7 +246,7 @@ class KubernetesGround(BrokerVerbs):
         try:
             self.namespace.create(KIND, made)
         except Refused as error:
-            hint = ": is the operator installed (docs/kubernetes.md)?" if error.status == 404 else ""
+            hint = ": is the operator installed (docs/guide/kubernetes.md)?" if error.status == 404 else ""
             raise ToolTrouble(f"MiniKafkaCluster {self.cluster}: {error}{hint}") from error
 
     def _wait_cluster_ready(self) -> Object:

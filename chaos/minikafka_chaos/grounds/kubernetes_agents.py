@@ -1,4 +1,4 @@
-"""The agents beside a cluster's brokers (`minikafka agent`), asked by exec; docs/proposals/011-chaos-on-kubernetes.md."""
+"""The agents beside a cluster's brokers (`minikafka agent`), asked by exec; docs/decisions/011-chaos-on-kubernetes.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One namespace of a Kubernetes cluster: objects, commands in containers, pages of pods; all by the API server.
 
-With the official client (docs/proposals/006-operator-client.md): its credentials, its connections, answers as JSON. Safe to use
+With the official client (docs/decisions/006-operator-client.md): its credentials, its connections, answers as JSON. Safe to use
 from several threads at once.
 """
 

@@ -31,7 +31,7 @@ HOLD_SECONDS: Final = 1800
 VERBS: Final = frozenset(verb for verb, rule in RULES.items() if rule.peers)
 """Those that take a network agent."""
 
-INSTALL: Final = f"install {CHART} in a namespace of its own (docs/chaos-on-kubernetes.md, Network)"
+INSTALL: Final = f"install {CHART} in a namespace of its own (docs/guide/chaos-on-kubernetes.md, Network)"
 
 
 def steps_with_links(spec: ScenarioSpec) -> Iterable[tuple[Step, Verb]]:

@@ -278,7 +278,7 @@ _PLAIN = re.compile(
 
 
 def check_history(path: Path) -> None:
-    """Raise HistoryError for the first line that is no line of a history (docs/verdicts.md, Evidence)."""
+    """Raise HistoryError for the first line that is no line of a history (docs/reference/verdicts.md, Evidence)."""
     for number, raw in raw_lines(path):
         plain = _PLAIN.fullmatch(raw)
         if plain is None or not _has_its_fields(plain, raw):

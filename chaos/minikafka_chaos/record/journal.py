@@ -8,7 +8,7 @@ it is done. So a run that dies leaves behind what it may have broken. Kinds of l
 - `recovered` a fault (by its id) of which nothing is left, and what undid it;
 - `check`     a condition that was waited for, or a claim that was judged, with what was seen;
 - `note`      anything else a reader will want to know;
-- `claims`   what the run is judged by, and what kept it from showing more (docs/verdicts.md);
+- `claims`   what the run is judged by, and what kept it from showing more (docs/reference/verdicts.md);
 - `verdict`   the last line of every run that ended.
 """
 

@@ -1,4 +1,4 @@
-"""What a line of `replicas.jsonl` must be (docs/verdicts.md, Evidence): who guesses what half a line meant can be fooled."""
+"""What a line of `replicas.jsonl` must be (docs/reference/verdicts.md, Evidence): who guesses at half a line can be fooled."""
 
 from __future__ import annotations
 

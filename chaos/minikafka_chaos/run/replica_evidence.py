@@ -1,6 +1,6 @@
 """Writes `replicas.jsonl`: the replicas' logs at rest, the topics' settings, and who moved the log starts.
 
-The format is in docs/verdicts.md. All grounds write it, when their brokers are down.
+The format is in docs/reference/verdicts.md. All grounds write it, when their brokers are down.
 """
 
 from __future__ import annotations

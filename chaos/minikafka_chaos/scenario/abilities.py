@@ -1,4 +1,4 @@
-"""Which ground cannot do what, and why: one table, for the grounds themselves, for refusals, and for `docs/faults.md`."""
+"""Which ground cannot do what, and why: one table, for the grounds themselves, for refusals, and for docs/reference/faults.md."""
 
 from __future__ import annotations
 

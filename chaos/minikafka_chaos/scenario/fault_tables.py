@@ -1,4 +1,4 @@
-"""The tables of `docs/faults.md`: every verb with what it needs, and which ground can do it."""
+"""The tables of `docs/reference/faults.md`: every verb with what it needs, and which ground can do it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`docs/scenarios.md`: every scenario that comes along, what it is taken from, what it shows, where it runs, what is to be found.
+"""`docs/reference/scenarios.md`: every scenario that comes along, its source, what it shows, where it runs, what is to be found.
 
 All of it is read from the documents: source and subject from annotations, grounds from what each ground lacks, verdicts from
 `expect`.
@@ -20,6 +20,9 @@ SIMULATION_ONLY = "minikafka.dev/simulation-only"
 """Annotation of a scenario whose expectation other grounds do not meet, though they can run it: why."""
 
 HEAD = """# Scenarios
+
+For anyone who wants to see a story of replication happen: every scenario, where it is from, what
+it shows, and the verdict to expect.
 
 Made from the documents in `chaos/scenarios` by `make docs`; do not edit. `minikafka chaos list` has them in short, and
 `minikafka chaos run NAME [--set KEY=VALUE] [--ground GROUND]` runs one. The verdict is always found, never told: it comes from

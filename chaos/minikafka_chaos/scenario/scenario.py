@@ -55,7 +55,7 @@ class ClusterSpec(Part):
     """Names of racks, dealt round to the brokers in the order of their ids. Not on Kubernetes, where nodes say it."""
     unflushed_volume: UnflushedVolume = UnflushedVolume.SEPARATE
     config: list[ConfigEntry] = Field(default_factory=list)
-    """Settings of every broker; docs/configuration.md has all of them."""
+    """Settings of every broker; docs/reference/configuration.md has all of them."""
 
 
 class ClusterReference(Part):
@@ -260,7 +260,7 @@ class ExpectedAnomaly(Part):
     """A kind of anomaly that is meant to be found; `count` where it matters."""
 
     kind: Literal[KINDS]  # type: ignore[valid-type]
-    """Its kind; docs/verdicts.md explains each."""
+    """Its kind; docs/reference/verdicts.md explains each."""
     count: Annotated[int, Field(ge=1)] | None = None
     """Exactly so many; without it: some."""
 
@@ -334,7 +334,7 @@ class ScenarioSpec(Part):
     steps: Annotated[list[Step], Field(max_length=500)] = Field(default_factory=list)
     """The story: steps are done one after the other."""
     claims: Annotated[list[ClaimSpec], Field(max_length=50)] = Field(default_factory=list)
-    """What should hold whatever the faults; beyond what is always judged (docs/verdicts.md)."""
+    """What should hold whatever the faults; beyond what is always judged (docs/reference/verdicts.md)."""
     expect: Annotated[list[ExpectSpec], Field(max_length=20)] = Field(default_factory=list)
     """The first that fits the brokers' settings counts."""
     recovery: RecoverySpec = RecoverySpec()

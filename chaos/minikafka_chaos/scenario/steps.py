@@ -80,7 +80,7 @@ class FaultSpec(Part):
     """
 
     verb: Verb | None = None
-    """What is done; docs/faults.md explains each, and which ground can do it."""
+    """What is done; docs/reference/faults.md explains each, and which ground can do it."""
     one_of: list[Verb] = Field(default_factory=list)
     """Instead of verb: one of these, by the seed, anew in each round."""
     target: Target | None = None
@@ -90,7 +90,7 @@ class FaultSpec(Part):
     step: Name | None = None
     """For Recover, instead of a target: the step whose fault is undone."""
     parameters: Parameters = Parameters()
-    """What the verb needs beside a target; docs/faults.md has those of each."""
+    """What the verb needs beside a target; docs/reference/faults.md has those of each."""
     duration_seconds: Seconds | None = None
     """Undone by itself after so long, while the story goes on; without it: by a later step, or at the end."""
     wait_for: StartWait = StartWait.READY

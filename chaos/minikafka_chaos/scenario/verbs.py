@@ -1,7 +1,7 @@
 """What can be done to brokers: every verb with what it does, what it needs to know, and what undoes it.
 
-Declared once: documents are checked against this table, `docs/faults.md` is generated from it, and each ground says beside
-it which verbs it lacks, and why (:mod:`minikafka_chaos.scenario.abilities`).
+Declared once: documents are checked against this table, `docs/reference/faults.md` is generated from it, and each ground
+says beside it which verbs it lacks, and why (:mod:`minikafka_chaos.scenario.abilities`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The generated parts of ``docs/simulation.md``: bug seeds, invariants, and how soon each mistake is caught.
+"""The generated parts of ``docs/internals/simulation.md``: bug seeds, invariants, and how soon each mistake is caught.
 
 ``make docs`` writes the first two. ``python -m minikafka_chaos.simulation.docs`` searches for every bug seed, which takes
 minutes, and writes what it found.
@@ -69,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write the page's part. Exit codes: 0 it is written, 2 bad input."""
     parser = argparse.ArgumentParser(prog=COMMAND, description="Searches for every bug seed, which takes minutes.")
     parser.add_argument("--workers", type=int, default=2, help="processes to measure with (default 2)")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="directory of the page (default: docs)")
+    parser.add_argument(
+        "--docs", type=Path, default=Path("docs/internals"), help="folder of the page (default: docs/internals)"
+    )
     options = parser.parse_args(arguments)
     path = options.docs / PAGE
     if not path.is_file():

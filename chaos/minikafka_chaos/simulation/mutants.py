@@ -1,7 +1,7 @@
 """Bug seeds: one known mistake each, of Kafka or its kin, as a switch that only the simulator can set.
 
 Each is a subclass of a production class with one method changed, so production has no switch to flip. They measure the
-checker: a simulator that does not find these would not find their cousins either (docs/simulation.md has the table).
+checker: a simulator that does not find these would not find their cousins either (docs/internals/simulation.md has the table).
 """
 
 from __future__ import annotations

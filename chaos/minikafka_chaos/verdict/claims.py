@@ -1,7 +1,7 @@
 """What a run is judged by: the claims that were made of it, and what kept it from showing more.
 
-The runner writes both into the journal, as a line of kind `claims` (docs/verdicts.md), so that any judge can judge the run
-folder again.
+The runner writes both into the journal, as a line of kind `claims` (docs/reference/verdicts.md), so that any judge can judge
+the run folder again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Terms:
 
     @property
     def accept_before(self) -> float:
-        """A of docs/verdicts.md: nothing that was acknowledged before that time was to be kept."""
+        """A of docs/reference/verdicts.md: nothing that was acknowledged before that time was to be kept."""
         return min((ALWAYS if claim.since is None else claim.since for claim in self.loss), default=ALWAYS)
 
     def as_json(self) -> dict[str, Any]:

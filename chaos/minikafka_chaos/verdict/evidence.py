@@ -1,7 +1,8 @@
 """The evidence of a run as tables: a history and the replicas' logs, loaded into DuckDB, joined and indexed.
 
-What the words mean (sends, sittings, F, deleted-to, fate) is said in docs/verdicts.md. Everything is a join, a sort or an
-aggregate that goes to disk when it does not fit, so memory is flat: `MEMORY_LIMIT` whatever the length of the history.
+What the words mean (sends, sittings, F, deleted-to, fate) is said in docs/reference/verdicts.md. Everything is a join, a
+sort or an aggregate that goes to disk when it does not fit, so memory is flat: `MEMORY_LIMIT` whatever the length of the
+history.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ CLOCK_ERROR_S = 1.0
 class Evidence:
     """The tables of one run. Close it: it holds a scratch folder.
 
-    `accept_before` is A of docs/verdicts.md, in unix seconds: what readers were told before it is no evidence, and
+    `accept_before` is A of docs/reference/verdicts.md, in unix seconds: what readers were told before it is no evidence, and
     acknowledged records of before it that are gone are accepted.
 
     Raises HistoryError when the evidence contradicts itself or cannot be read.

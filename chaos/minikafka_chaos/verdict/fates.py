@@ -1,4 +1,4 @@
-"""What became of each acknowledged record: the table `fates`, by the rules of docs/verdicts.md under *Fate*."""
+"""What became of each acknowledged record: the table `fates`, by the rules of docs/reference/verdicts.md under *Fate*."""
 
 from __future__ import annotations
 

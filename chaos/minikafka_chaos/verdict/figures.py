@@ -19,11 +19,11 @@ _GAPS = """
     SELECT topic, part, max(seconds) AS seconds FROM gaps JOIN partitions USING (tp)
     GROUP BY topic, part ORDER BY seconds DESC NULLS LAST, topic, part LIMIT 1
 """
-"""Neighbours of: the first send of a partition, its acknowledgements, its last send line (docs/verdicts.md)."""
+"""Neighbours of: the first send of a partition, its acknowledgements, its last send line (docs/reference/verdicts.md)."""
 
 
 def count(evidence: Evidence, kinds: Mapping[AnomalyKind, int]) -> dict[str, Any]:
-    """The figures that a verdict gives, as docs/verdicts.md lists them."""
+    """The figures that a verdict gives, as docs/reference/verdicts.md lists them."""
     sends = evidence.rows(
         """
         SELECT count(*) AS sent, count(*) FILTER (outcome = 'ok') AS acknowledged, count(*) FILTER (outcome = 'fail') AS failed,

@@ -1,4 +1,4 @@
-"""Finds what the replicas' own logs show to be wrong, from `replicas.jsonl`: one query for each kind of docs/verdicts.md.
+"""Finds what the replicas' own logs show to be wrong, from `replicas.jsonl`: a query for each kind of docs/reference/verdicts.md.
 
 Followers copy batches byte by byte, so two replicas that agree have the same (base offset, last offset, leader epoch, CRC)
 at every place below their common end: the log matching property of KIP-101. In a compacted topic it does not hold, for

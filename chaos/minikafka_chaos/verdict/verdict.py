@@ -2,7 +2,7 @@
 
 Exactly one of five words, and the difference matters: `Failed` accuses the cluster, and only evidence from the data
 does that. Trouble of the tool is `Error`, a run that proves nothing is `Inconclusive`, a run that was stopped is
-`Aborted`. The rules are in docs/verdicts.md.
+`Aborted`. The rules are in docs/reference/verdicts.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds what the evidence proves to be wrong: one query for each kind of anomaly, as docs/verdicts.md defines it.
+"""Finds what the evidence proves to be wrong: one query for each kind of anomaly, as docs/reference/verdicts.md defines it.
 
 The rules are those of Jepsen's Kafka checker, of Redpanda's log player and of the TLA+ models of Kafka's replication.
 Two ideas carry all of them. *Values are unique*, so a value names its send. And *unknown is not failed*: a send without

@@ -1,4 +1,4 @@
-"""MiniKafkaTopic (``mkt``): a topic as an object. Brokers keep its durable state in the status (proposal 004).
+"""MiniKafkaTopic (``mkt``): a topic as an object. Brokers keep its durable state in the status (decision 004).
 
 ``kubectl apply``, ``edit`` and ``delete`` and a Kafka client's CreateTopics, AlterConfigs and DeleteTopics are one and
 the same thing: the controller broker makes the object match the topic, and the topic match the object's spec. So every

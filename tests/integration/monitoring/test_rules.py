@@ -18,7 +18,7 @@ from minikafka_operator.telemetry import OperatorTelemetry
 from tests.integration.monitoring.prometheus import ROOT, RULES, expressions, programs
 
 HERE = Path(__file__).parent
-RUNBOOKS = ROOT / "docs/runbooks.md"
+RUNBOOKS = ROOT / "docs/guide/runbooks.md"
 DASHBOARDS = sorted((ROOT / "charts/minikafka-monitoring/files/dashboards").glob("*.json"))
 GROUPS = [
     group
@@ -80,7 +80,7 @@ def test_each_alert_has_a_test_and_a_runbook(alert: dict[str, Any]) -> None:
     fired = [case for test in tests for case in test.get("alert_rule_test", []) if case["alertname"] == name]
     assert any(case.get("exp_alerts") for case in fired), "no test sees it fire"
     assert alert["labels"]["severity"] in ("critical", "warning", "info")
-    assert alert["annotations"]["runbook_url"].endswith(f"docs/runbooks.md#{name.lower()}")
+    assert alert["annotations"]["runbook_url"].endswith(f"docs/guide/runbooks.md#{name.lower()}")
     assert f"\n## {name}\n" in RUNBOOKS.read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The planted bugs stay alive: each can still be put in, and docs/adversary.md says what became of each."""
+"""The planted bugs stay alive: each can still be put in, and docs/internals/adversary.md says what became of each."""
 
 from __future__ import annotations
 

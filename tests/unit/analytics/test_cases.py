@@ -1,4 +1,4 @@
-"""Spark on the table of cases that both judges are held to: the verdict, the kinds and the counts of docs/verdicts.md.
+"""Spark on the table of cases that both judges are held to: the verdict, the kinds and the counts of docs/reference/verdicts.md.
 
 All cases are judged at once, for starting Spark takes longer than judging them.
 """

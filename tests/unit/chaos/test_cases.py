@@ -1,4 +1,4 @@
-"""The verifier on the table of cases: the verdict, the kinds and the counts that docs/verdicts.md gives them."""
+"""The verifier on the table of cases: the verdict, the kinds and the counts that docs/reference/verdicts.md gives them."""
 
 from __future__ import annotations
 

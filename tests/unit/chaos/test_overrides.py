@@ -114,7 +114,7 @@ def test_a_story_that_lacks_the_place_of_its_setting(text: str, lacks: str, monk
 def test_every_scenario_follows_the_schema_as_far_as_names_go() -> None:
     import json
 
-    schema = json.loads((ROOT / "docs" / "scenario.schema.json").read_text())
+    schema = json.loads((ROOT / "docs/reference/scenario.schema.json").read_text())
     for name in library.names():
         document = yaml.safe_load((library.folder() / f"{name}.yaml").read_text())
         assert set(document) <= set(schema["properties"])

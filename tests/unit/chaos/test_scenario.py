@@ -222,8 +222,8 @@ def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_the_example_is_an_experiment() -> None:
-    example = load_scenario(ROOT / "docs/examples/watched-experiment.yaml")
+    example = load_scenario(ROOT / "docs/guide/examples/watched-experiment.yaml")
     assert example.spec.cluster_ref is not None
-    cluster = yaml.safe_load((ROOT / "docs/examples/watched-cluster.yaml").read_text())
+    cluster = yaml.safe_load((ROOT / "docs/guide/examples/watched-cluster.yaml").read_text())
     assert cluster["metadata"]["name"] == example.spec.cluster_ref.name
     assert ClusterSpec.model_validate(cluster["spec"]).chaos.allowed

@@ -42,7 +42,7 @@ def test_the_oldest_kubernetes_knows_selectable_fields() -> None:
     assert topic_definition()["spec"]["versions"][0]["selectableFields"]
     chart = yaml.safe_load((ROOT / "charts/minikafka-operator/Chart.yaml").read_text())
     assert chart["kubeVersion"] == ">=1.31.0-0"
-    assert "Kubernetes 1.31 or newer is needed" in (ROOT / "docs/kubernetes.md").read_text()
+    assert "Kubernetes 1.31 or newer is needed" in (ROOT / "docs/guide/kubernetes.md").read_text()
 
 
 def test_an_empty_object_that_means_nothing_may_be_null() -> None:
@@ -134,7 +134,7 @@ class TestTopic:
 
 
 def test_the_example_is_one(tmp_path: Path) -> None:
-    for document in yaml.safe_load_all((ROOT / "docs/examples/cluster.yaml").read_text()):
+    for document in yaml.safe_load_all((ROOT / "docs/guide/examples/cluster.yaml").read_text()):
         if document["kind"] == "MiniKafkaCluster":
             spec = ClusterSpec.model_validate(document["spec"])
             assert (spec.brokers.replicas, spec.replication.default_factor) == (3, 3)

@@ -1,4 +1,4 @@
-"""``docs/kubernetes.md`` tells of every condition, reason and metric there is."""
+"""``docs/guide/kubernetes.md`` tells of every condition, reason and metric there is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikafka_kube.freshness import GapReason
 from minikafka_operator.conditions import MEANINGS, ClusterCondition, ClusterReason, TopicReason
 from minikafka_operator.telemetry import OperatorTelemetry
 
-PAGE = (Path(__file__).parents[3] / "docs/kubernetes.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/guide/kubernetes.md").read_text()
 
 
 @pytest.mark.parametrize("kind", ClusterCondition)

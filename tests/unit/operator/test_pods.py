@@ -181,7 +181,7 @@ def test_the_container() -> None:
 
 
 class TestChaosAgent:
-    """docs/proposals/011: a neighbour of the broker, only where the cluster allows it."""
+    """docs/decisions/011: a neighbour of the broker, only where the cluster allows it."""
 
     def test_only_where_it_is_allowed(self) -> None:
         for given in ({}, {"chaos": {}}, {"chaos": {"allowed": False}}):

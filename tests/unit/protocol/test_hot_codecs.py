@@ -1,6 +1,6 @@
 """The hand-written codecs of Produce and Fetch against kio's, which is generated from Kafka's own message definitions.
 
-All versions, both directions (docs/proposals/001-protocol-library.md). kio's bytes are the truth.
+All versions, both directions (docs/decisions/001-protocol-library.md). kio's bytes are the truth.
 """
 
 from __future__ import annotations

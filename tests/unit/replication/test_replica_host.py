@@ -367,7 +367,7 @@ class TestTroubles:
         assert TopicSettled("t") in lab.host.reconcile({}) and lab.partition.leader is not None
 
     def test_metadata_that_is_older_than_a_log_is_told_once(self) -> None:
-        """Proposal 012."""
+        """Decision 012."""
         lab = Lab()
         lab.sees(lab.topic(LED))
         lab.host.reset()

@@ -1,4 +1,4 @@
-"""The cluster store was put back to an earlier state: what was acknowledged since is not given up by itself (proposal 012)."""
+"""The cluster store was put back to an earlier state: what was acknowledged since is not given up by itself (decision 012)."""
 
 from __future__ import annotations
 

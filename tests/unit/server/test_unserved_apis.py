@@ -1,4 +1,4 @@
-"""Each API of Kafka's is served in all of its versions, or `docs/apis.md` says why not (27 B17)."""
+"""Each API of Kafka's is served in all of its versions, or `docs/reference/apis.md` says why not (27 B17)."""
 
 from __future__ import annotations
 

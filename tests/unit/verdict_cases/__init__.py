@@ -1,4 +1,4 @@
-"""Runs written by hand with the verdict that each must get; both judges are held to them (docs/verdicts.md).
+"""Runs written by hand with the verdict that each must get; both judges are held to them (docs/reference/verdicts.md).
 
 `CASES` is the table. `case.make().write(folder)` writes the run folder of one.
 """

@@ -1,4 +1,4 @@
-"""``docs/apis.md``: Kafka's APIs, the versions that are served, and why others are not."""
+"""``docs/reference/apis.md``: Kafka's APIs, the versions that are served, and why others are not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minikafka.server.api.spec import UNSET_EVERYWHERE, ApiSpec
 _INTRODUCTION = """\
 # Kafka's APIs
 
-For who wonders whether a client, a tool or a setting of one will work: every API of Apache Kafka 4.3,
+For anyone who wonders whether a client, a tool or a setting of one will work: every API of Apache Kafka 4.3,
 the versions that a broker here serves, and why it serves no others. Made from the declarations in
 `broker-image/minikafka/server/api/` by `make docs`; do not edit.
 What is different about those that are served: [limits.md](limits.md).
@@ -33,7 +33,7 @@ Every other field of every version above is used; a test sees to that.
 
 
 def apis_page() -> str:
-    """Make the text of ``docs/apis.md``."""
+    """Make the text of ``docs/reference/apis.md``."""
     specs = {key: spec for key, (spec, _) in load_handlers().items()}
     rows = "\n".join(_row(key, specs.get(key)) for key in ApiKey)
     everywhere = "; ".join(f"`{name}` ({reason})" for name, reason in UNSET_EVERYWHERE.items())

@@ -1,7 +1,7 @@
 """DeleteRecords 0 to 2, DescribeLogDirs 1 to 5 and AlterReplicaLogDirs 1 to 2.
 
 DeleteRecords moves the log start on the leader and answers at once with it; followers take it over with their next fetch
-(Kafka waits for them: a known difference, docs/limits.md).
+(Kafka waits for them: a known difference, docs/reference/limits.md).
 
 AlterReplicaLogDirs moves nothing: a replica that is where it is wanted is NONE, as what kafka-reassign-partitions prints for
 a rollback wants it, and INVALID_REQUEST elsewhere.

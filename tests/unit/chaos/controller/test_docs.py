@@ -1,4 +1,4 @@
-"""``docs/chaos-on-kubernetes.md`` tells of every phase, condition, reason, event and metric there is."""
+"""``docs/guide/chaos-on-kubernetes.md`` tells of every phase, condition, reason, event and metric there is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikafka_chaos.controller.api import Phase
 from minikafka_chaos.controller.reasons import MEANINGS, ChaosCondition, ChaosReason, Happening
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 
-PAGE = (Path(__file__).parents[4] / "docs/chaos-on-kubernetes.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs/guide/chaos-on-kubernetes.md").read_text()
 
 
 @pytest.mark.parametrize("phase", Phase)
