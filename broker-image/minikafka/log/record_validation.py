@@ -61,10 +61,9 @@ def walk_ahead(view: memoryview, config: LogConfig) -> RecordsAhead | None:
     if not header.attributes & COMPRESSION_MASK:
         return None
     try:
-        body = _decompressed(view[: header.size], header.attributes & COMPRESSION_MASK, config)
+        return _walk_compressed(view[: header.size], header, config)
     except LogError as error:
         return error
-    return walk_records(body, 0, header.records_count, header.base_timestamp)
 
 
 def largest_timestamp(
@@ -82,8 +81,7 @@ def largest_timestamp(
             raise ahead
         problem, index, largest, smallest, keyless = ahead
     elif attributes & COMPRESSION_MASK:
-        body = _decompressed(view, attributes & COMPRESSION_MASK, config)
-        problem, index, largest, smallest, keyless = walk_records(body, 0, header[12], header[7])
+        problem, index, largest, smallest, keyless = _walk_compressed(view, header, config)
     else:
         problem, index, largest, smallest, keyless = walk_records(view, HEADER_BYTES, header[12], header[7])
     if attributes & LOG_APPEND_TIME_FLAG:
@@ -116,6 +114,11 @@ def _wrong(
     if keyless >= 0 and config.compact:
         return InvalidRecord, _without_key(keyless)
     return None
+
+
+def _walk_compressed(view: memoryview, header: tuple[int, ...], config: LogConfig) -> tuple[int, int, int, int, int]:
+    """Raise RecordTooLarge, UnsupportedCodec, InvalidRecord where the batch cannot be decompressed."""
+    return walk_records(_decompressed(view, header[5] & COMPRESSION_MASK, config), 0, header[12], header[7])
 
 
 def _decompressed(view: memoryview, codec: int, config: LogConfig) -> bytes | bytearray | memoryview:

@@ -136,6 +136,7 @@ class ReplicaManager:
             results.append((name, row))
             for index, records in partitions:
                 partition = None if parts is None else parts.get(index)
+                known = ahead.get(id(records)) if ahead else None
                 if partition is None:
                     row.append(PartitionResult(index, self._unknown(name, index)))
                 elif name in INTERNAL_TOPICS and not internal:
@@ -143,10 +144,8 @@ class ReplicaManager:
                 elif room is not None and partition.leader is not None and records and room.must_wait(len(records)):
                     if delayed is None:
                         delayed = DelayedProduce(now + request.timeout_ms / 1000, lambda: respond(results))
-                    known = ahead.get(id(records)) if ahead else None
                     row.append(self._wait_for_room(room, WaitingAppend(name, index, records, acks, delayed, known)))
                 else:
-                    known = ahead.get(id(records)) if ahead else None
                     result, required = self._append(partition, index, records, acks, now_ms, now, known)
                     row.append(result)
                     if required >= 0:

@@ -215,7 +215,7 @@ class ClientConnection(FrameProtocol):
                 ready = first.ready or now
                 times.response_queued += now - ready
                 times.remote += ready - first.parked
-        if len(slots) <= PIPELINE_MAX // 2:
+        if self._mute and len(slots) <= PIPELINE_MAX // 2:
             self.go_on_reading("unanswered")
         if parts:
             self.send(parts)

@@ -26,12 +26,8 @@ class SimContext:
             self._broker.world.note(f"b{self._broker.id} {event}")
         self._broker.world.event(self._broker, event, topic, partition, **fields)
 
-    def warn(self, line: str) -> None:
-        """Write a line for the operator into the trace."""
-        self._broker.world.note(f"b{self._broker.id} {line}")
-
     def warn_rarely(self, key: str, line: str) -> bool:
-        """Write it whatever was written before: a trace may be long."""
+        """Write a line for the operator into the trace, whatever was written before: a trace may be long."""
         del key
-        self.warn(line)
+        self._broker.world.note(f"b{self._broker.id} {line}")
         return True
