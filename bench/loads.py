@@ -38,6 +38,7 @@ def producer_performance(
     batch_bytes: int = 262_144,
     records_per_second: int = -1,
     linger_ms: int = 5,
+    compression: str = "none",
     warmup_records: int = 0,
 ) -> Figures:
     """Kafka's ProducerPerformance with acks=all; latencies are in whole ms, ``warmup_records`` are not counted."""
@@ -45,7 +46,7 @@ def producer_performance(
     load = ("--num-records", str(records), "--record-size", str(record_bytes), "--throughput", str(records_per_second))
     settings = (
         *(f"bootstrap.servers={bootstrap}", "acks=all", f"batch.size={batch_bytes}", f"linger.ms={linger_ms}"),
-        *("max.request.size=2097152", "buffer.memory=67108864"),
+        *("max.request.size=2097152", "buffer.memory=67108864", f"compression.type={compression}"),
     )
     tool = "org.apache.kafka.tools.ProducerPerformance"
     command = tool_command(
@@ -94,7 +95,7 @@ def end_to_end_latency(bootstrap: str, topic: str, records: int = 4000) -> Figur
     return Figures(values, records * 1024, cpu)
 
 
-def raw_load(bootstrap: str, topic: str, mode: str, **options: float) -> Figures:
+def raw_load(bootstrap: str, topic: str, mode: str, **options: float | str) -> Figures:
     """:mod:`bench.raw_load` in a process of its own; ``options`` as its command line names them."""
     arguments = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     command = [sys.executable, "-m", "bench.raw_load", mode, "--bootstrap", bootstrap, "--topic", topic, *arguments]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from bench.contenders import Contender
@@ -96,11 +97,24 @@ class Bench:
         return figures
 
 
-def java_produce(bench: Bench, topic: str, batch_bytes: int, record_bytes: int = 1024, share: float = 1.0) -> Figures:
+def java_produce(
+    bench: Bench,
+    topic: str,
+    batch_bytes: int,
+    *,
+    record_bytes: int = 1024,
+    share: float = 1.0,
+    compression: str = "none",
+) -> Figures:
     records = int(bench.size.produce_mb * 1e6 * share / record_bytes)
-    return producer_performance(
-        bench.subject.bootstrap, topic, records=records, record_bytes=record_bytes, batch_bytes=batch_bytes
-    )
+    sizes = {"records": records, "record_bytes": record_bytes, "batch_bytes": batch_bytes}
+    return producer_performance(bench.subject.bootstrap, topic, **sizes, compression=compression)
+
+
+def raw_compressed(bench: Bench, topic: str, codec: str) -> Figures:
+    """Batches of 128 KiB of words, some 70 KiB of lz4 or 45 of zstd; a MB is one of compressed bytes."""
+    options = {"records": 128, "inflight": 5, "total_mb": bench.size.raw_mb / 2}
+    return raw_load(bench.subject.bootstrap, topic, "produce", codec=codec, **options)
 
 
 def raw_fetch(bench: Bench, topic: str) -> Figures:
@@ -137,6 +151,34 @@ def raw_64k(bench: Bench) -> None:
     with bench.topic("raw64k") as topic:
         options = {"records": 61, "inflight": 5, "total_mb": bench.size.raw_mb}
         bench.measure("raw_produce_64k", lambda: raw_load(bench.subject.bootstrap, topic, "produce", **options))
+
+
+def _java_compressed(bench: Bench, codec: str) -> None:
+    with bench.topic(codec) as topic:
+        load = partial(java_produce, bench, topic, 65_536, share=0.5, compression=codec)
+        bench.measure(f"produce_{codec}", load)
+
+
+def _raw_compressed(bench: Bench, codec: str) -> None:
+    with bench.topic(f"raw{codec}") as topic:
+        bench.measure(f"raw_produce_{codec}", partial(raw_compressed, bench, topic, codec))
+
+
+def produce_lz4(bench: Bench) -> None:
+    """Kafka's producer with lz4: random capital letters; a MB is one before compression."""
+    _java_compressed(bench, "lz4")
+
+
+def produce_zstd(bench: Bench) -> None:
+    _java_compressed(bench, "zstd")
+
+
+def raw_lz4(bench: Bench) -> None:
+    _raw_compressed(bench, "lz4")
+
+
+def raw_zstd(bench: Bench) -> None:
+    _raw_compressed(bench, "zstd")
 
 
 def raw_1m(bench: Bench) -> None:
@@ -202,7 +244,8 @@ def end_to_end(bench: Bench) -> None:
         bench.measure("end_to_end_java", lambda: end_to_end_latency(bench.subject.bootstrap, topic))
 
 
-SHORT_TESTS = (produce_256k, produce_64k, raw_64k, paced_java, paced_raw_2000)
+COMPRESSED_TESTS = (produce_lz4, produce_zstd, raw_lz4, raw_zstd)
+SHORT_TESTS = (produce_256k, produce_64k, raw_64k, *COMPRESSED_TESTS, paced_java, paced_raw_2000)
 FULL_TESTS = (
     *SHORT_TESTS,
     *(produce_1m, produce_100b, raw_1m, raw_small, paced_raw_500, sync, consume_java, end_to_end),

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 
 from tests.interop.raw_client import (
     RawConnection,
+    compressed_batch,
     fetch_request,
     list_offset,
     metadata,
@@ -47,6 +48,7 @@ class Load:
     acks: int
     records: int
     size: int
+    codec: str
     inflight: int
     bytes_per_partition: float
     fetch_bytes: int
@@ -68,7 +70,9 @@ class Outcome:
 
 def produce(load: Load, partition: int, address: str, outcome: Outcome) -> None:
     """As fast as it goes, with ``inflight`` requests on the way."""
-    batch = random_batch(load.records, load.size)
+    batch = (
+        compressed_batch(load.records, load.size, load.codec) if load.codec else random_batch(load.records, load.size)
+    )
     data = produce_request(load.topic, partition, batch, acks=load.acks)
     total = max(1, int(load.bytes_per_partition / len(batch)))
     sent_at: list[float] = []
@@ -195,6 +199,9 @@ def main() -> None:
     parser.add_argument("--acks", type=int, default=-1, choices=[-1, 0, 1])
     parser.add_argument("--records", type=int, default=1, help="records a batch")
     parser.add_argument("--size", type=int, default=1024, help="bytes a record")
+    parser.add_argument(
+        "--codec", default="", choices=["lz4", "zstd"], help="of `produce`: compress the batch; default none"
+    )
     parser.add_argument("--inflight", type=int, default=5)
     parser.add_argument("--total-mb", type=float, default=500.0)
     parser.add_argument("--fetch-bytes", type=int, default=1 << 20)
@@ -210,6 +217,7 @@ def main() -> None:
         acks=args.acks,
         records=args.records,
         size=args.size,
+        codec=args.codec,
         inflight=args.inflight,
         bytes_per_partition=args.total_mb * 1e6 / len(leaders),
         fetch_bytes=args.fetch_bytes,

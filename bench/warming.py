@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bench.loads import raw_load
-from bench.measurements import PACED_RECORDS_PER_SECOND, Bench, java_produce
+from bench.measurements import PACED_RECORDS_PER_SECOND, Bench, java_produce, raw_compressed
 from bench.process_stats import cpu_seconds
 
 GAIN_MAX = 0.1
@@ -44,6 +44,7 @@ def warm_up(bench: Bench) -> list[float]:
             produced = [java_produce(bench, topic, batch_bytes, share=0.5) for batch_bytes in (262_144, 65_536)]
             options = {"records": 61, "inflight": 5, "total_mb": bench.size.raw_mb}
             produced.append(raw_load(bench.subject.bootstrap, topic, "produce", **options))
+            produced += [raw_compressed(bench, topic, codec) for codec in ("lz4", "zstd")]
             used = cpu_seconds(pids) - before
             raw_load(bench.subject.bootstrap, topic, "fetch", fetch_bytes=1 << 20)
         return round(used / (sum(figures.bytes for figures in produced) / 1e9), 2)

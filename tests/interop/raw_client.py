@@ -7,6 +7,7 @@ Versions are pinned to one each: ApiVersions v0, Metadata v9, Produce v9, Fetch 
 from __future__ import annotations
 
 import os
+import random
 import socket
 import struct
 import time
@@ -15,6 +16,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 import crc32c
+import lz4.frame
+import zstandard
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
 ACKS_ALL = -1
@@ -162,6 +165,22 @@ def seal_batch(
 def random_batch(count: int, size_bytes: int) -> bytes:
     """A batch of ``count`` records with ``size_bytes`` random bytes each (the same in all of them)."""
     return record_batch([os.urandom(size_bytes)] * count)
+
+
+def compressed_batch(count: int, size_bytes: int, codec: str) -> bytes:
+    """A batch of ``count`` different records of ``size_bytes`` of made-up words, compressed by lz4 or zstd as Java does.
+
+    The words are drawn from 2,000 of six letters, so that the codecs leave between a third and two thirds of them.
+    """
+    draw = random.Random(0)
+    words = [bytes(draw.choices(b"abcdefghijklmnopqrstuvwxyz", k=6)) + b" " for _ in range(2000)]
+    values = [b"".join(draw.choices(words, k=size_bytes // 7 + 1))[:size_bytes] for _ in range(count)]
+    plain = record_batch(values)[BATCH_HEADER_BYTES:]
+    now_ms = int(time.time() * 1000)
+    if codec == "lz4":
+        packed = lz4.frame.compress(plain, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False)
+        return seal_batch(packed, count, now_ms, attributes=3)
+    return seal_batch(zstandard.ZstdCompressor().compress(plain), count, now_ms, attributes=4)
 
 
 def produce_request(
