@@ -49,11 +49,12 @@ of compressed records with wrong timestamps may hold a million, and every other 
 APPEND_TIME_SAID = "a producer must not set the timestamp type to LogAppendTime"
 
 
-def walk_ahead(view: memoryview, config: LogConfig) -> RecordsAhead | None:
+def walk_ahead(view: memoryview, config: LogConfig, bytes_max: int | None = None) -> RecordsAhead | None:
     """Find what `largest_timestamp` needs of a compressed batch, before the batch is appended and in any thread.
 
     Returns the error that it has to raise where the batch cannot be decompressed; None where there is no compressed batch. What
-    follows the batch does not count: the append ignores it, or refuses it.
+    follows the batch does not count: the append ignores it, or refuses it. Raises DecompressedTooLarge where the batch holds more
+    than `bytes_max`.
     """
     if len(view) < HEADER_BYTES:
         return None
@@ -61,7 +62,11 @@ def walk_ahead(view: memoryview, config: LogConfig) -> RecordsAhead | None:
     if not header.attributes & COMPRESSION_MASK:
         return None
     try:
-        return _walk_compressed(view[: header.size], header, config)
+        return _walk_compressed(view[: header.size], header, bytes_max or decompressed_bytes_max(config))
+    except DecompressedTooLarge as error:
+        if bytes_max:
+            raise
+        return _too_large(error)
     except LogError as error:
         return error
 
@@ -81,7 +86,10 @@ def largest_timestamp(
             raise ahead
         problem, index, largest, smallest, keyless = ahead
     elif attributes & COMPRESSION_MASK:
-        problem, index, largest, smallest, keyless = _walk_compressed(view, header, config)
+        try:
+            problem, index, largest, smallest, keyless = _walk_compressed(view, header, decompressed_bytes_max(config))
+        except DecompressedTooLarge as error:
+            raise _too_large(error) from error
     else:
         problem, index, largest, smallest, keyless = walk_records(view, HEADER_BYTES, header[12], header[7])
     if attributes & LOG_APPEND_TIME_FLAG:
@@ -116,19 +124,27 @@ def _wrong(
     return None
 
 
-def _walk_compressed(view: memoryview, header: tuple[int, ...], config: LogConfig) -> tuple[int, int, int, int, int]:
-    """Raise RecordTooLarge, UnsupportedCodec, InvalidRecord where the batch cannot be decompressed."""
-    return walk_records(_decompressed(view, header[5] & COMPRESSION_MASK, config), 0, header[12], header[7])
+def decompressed_bytes_max(config: LogConfig) -> int:
+    """How many bytes a batch may hold when it is decompressed."""
+    return max(DECOMPRESSED_BYTES_MAX, config.max_message_bytes * DECOMPRESSED_RATIO_MAX)
 
 
-def _decompressed(view: memoryview, codec: int, config: LogConfig) -> bytes | bytearray | memoryview:
-    bytes_max = max(DECOMPRESSED_BYTES_MAX, config.max_message_bytes * DECOMPRESSED_RATIO_MAX)
+def _too_large(error: DecompressedTooLarge) -> RecordTooLarge:
+    return RecordTooLarge(f"the batch is too large: {error}")
+
+
+def _walk_compressed(view: memoryview, header: tuple[int, ...], bytes_max: int) -> tuple[int, int, int, int, int]:
+    """Raise DecompressedTooLarge, UnsupportedCodec, InvalidRecord where the batch cannot be decompressed."""
+    return walk_records(_decompressed(view, header[5] & COMPRESSION_MASK, bytes_max), 0, header[12], header[7])
+
+
+def _decompressed(view: memoryview, codec: int, bytes_max: int) -> bytes | bytearray | memoryview:
     try:
         if codec == Codec.LZ4:
             check_lz4_for_java(view[HEADER_BYTES:])
         return decompress(codec, view[HEADER_BYTES:], bytes_max)
-    except DecompressedTooLarge as error:
-        raise RecordTooLarge(f"the batch is too large: {error}") from error
+    except DecompressedTooLarge:
+        raise
     except UnsupportedCompression as error:
         raise UnsupportedCodec(str(error)) from error
     except CorruptCompression as error:

@@ -14,6 +14,8 @@ XERIAL_MAGIC = b"\x82SNAPPY\0"
 """Kafka's Java clients frame snappy in blocks of snappy-java; librdkafka sends one raw block. Both are read."""
 XERIAL_HEADER_BYTES = 16
 XERIAL_BLOCK_BYTES = 32 * 1024
+XERIAL_BLOCK_COST_BYTES = 4 * 1024
+"""What the smallest block counts as: a batch of tiny ones, each a call, would take more time than a large batch."""
 LZ4_FRAME_HEADER = bytes.fromhex("04224d18604082")
 """Magic, independent blocks of at most 64 KiB, no checksums, and the header's own check byte: the frame that Kafka's
 Java client writes. Its reader refuses dependent blocks, the default of other LZ4 libraries."""
@@ -168,7 +170,7 @@ def _decompress_snappy(cramjam: Any, data: bytes | bytearray | memoryview, bytes
         if snappy.decompress_raw_len(data) > bytes_max:
             raise DecompressedTooLarge(Codec.SNAPPY, bytes_max)
         return bytes(snappy.decompress_raw(data))
-    out = bytearray()
+    out, cost = bytearray(), 0
     position = XERIAL_HEADER_BYTES
     while position < len(data):
         size = int.from_bytes(data[position : position + 4], "big")
@@ -176,7 +178,8 @@ def _decompress_snappy(cramjam: Any, data: bytes | bytearray | memoryview, bytes
         if position + size > len(data):
             raise CorruptCompression("a block is longer than the batch")
         block = data[position : position + size]
-        if len(out) + snappy.decompress_raw_len(block) > bytes_max:
+        cost += max(snappy.decompress_raw_len(block), XERIAL_BLOCK_COST_BYTES)
+        if cost > bytes_max:
             raise DecompressedTooLarge(Codec.SNAPPY, bytes_max)
         out += snappy.decompress_raw(block)
         position += size

@@ -15,7 +15,6 @@ from minikafka.protocol.records import (
     COMPRESSION_MASK,
     MAGIC,
     MAGIC_POSITION,
-    TRANSACTIONAL_FLAG,
     Codec,
 )
 from minikafka.protocol.wire import MalformedRequest, compact_string, legacy_string, read_uvarint, skip_tags, uvarint
@@ -234,28 +233,22 @@ def _encode_result(out: bytearray, version: int, result: PartitionResult) -> Non
         out.append(0)
 
 
-def has_transactional_records(request: ProduceRequest) -> bool:
-    """Whether a batch says that it belongs to a transaction. Only the first of each partition counts: there may be no other."""
-    return any(attributes & TRANSACTIONAL_FLAG for attributes in _attributes(request))
+def attributes_of_any(request: ProduceRequest) -> int:
+    """The lower attributes that any partition's batch has. Only the first of each partition counts: there may be no other."""
+    found = 0
+    for _, _, records in _batches(request):
+        found |= records[ATTRIBUTES_POSITION]
+    return found
 
 
 def has_zstd_records(request: ProduceRequest) -> bool:
     """Whether the batch of a partition is compressed by zstd."""
-    return any(attributes & COMPRESSION_MASK == Codec.ZSTD for attributes in _attributes(request))
+    return any(records[ATTRIBUTES_POSITION] & COMPRESSION_MASK == Codec.ZSTD for _, _, records in _batches(request))
 
 
-def large_compressed_batches(request: ProduceRequest, bytes_min: int) -> list[tuple[str, int, memoryview]]:
-    """Topic, partition and records of each compressed batch of at least so many bytes."""
-    return [
-        (topic, index, records)
-        for topic, index, records in _batches(request)
-        if len(records) >= bytes_min and records[ATTRIBUTES_POSITION] & COMPRESSION_MASK
-    ]
-
-
-def _attributes(request: ProduceRequest) -> Iterator[int]:
-    """The lower attributes of each partition's batch."""
-    return (records[ATTRIBUTES_POSITION] for _, _, records in _batches(request))
+def compressed_batches(request: ProduceRequest) -> list[tuple[str, int, memoryview]]:
+    """Topic, partition and records of each compressed batch."""
+    return [found for found in _batches(request) if found[2][ATTRIBUTES_POSITION] & COMPRESSION_MASK]
 
 
 def _batches(request: ProduceRequest) -> Iterator[tuple[str, int, memoryview]]:

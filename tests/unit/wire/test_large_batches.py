@@ -13,6 +13,7 @@ import pytest
 from minikafka.log.log import Log
 from minikafka.log.record_validation import walk_ahead
 from minikafka.metadata.image import PartitionState
+from minikafka.protocol.compression import XERIAL_MAGIC
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import HEADER_BYTES, Codec, Record, build_batch
 from minikafka.server.api import produce
@@ -24,9 +25,12 @@ from tests.unit.wire.stage import Stage
 
 NOW_MS = int(time.time() * 1000)
 ALONE = PartitionState((1,), (1,), 1, leader_epoch=3, partition_epoch=5)
-SIZE = 2 * produce.LARGE_BATCH_BYTES
+SIZE = 2 * produce.WALKED_BYTES_MAX
 NOISE = os.urandom(SIZE)
 LARGE = bytes(build_batch([Record(0, NOW_MS, b"k", NOISE)], codec=Codec.LZ4))
+BOMBS = [bytes(build_batch([Record(0, NOW_MS, b"k", bytes(SIZE))], codec=codec)) for codec in Codec if codec]
+XERIAL = seal_batch(XERIAL_MAGIC + bytes(8) + 1000 * b"\0\0\0\1\0", 1, NOW_MS, attributes=Codec.SNAPPY)
+"""A thousand blocks that hold nothing."""
 GARBAGE = seal_batch(NOISE, 1, NOW_MS, attributes=Codec.LZ4)
 
 
@@ -38,10 +42,11 @@ class Walks:
         self.may_go_on = threading.Event()
         self.may_go_on.set()
 
-    def __call__(self, view: memoryview, config: Any) -> Any:
-        self.sizes.append(len(view))
-        assert self.may_go_on.wait(60)
-        return walk_ahead(view, config)
+    def __call__(self, view: memoryview, config: Any, bytes_max: int | None = None) -> Any:
+        if bytes_max is None:
+            self.sizes.append(len(view))
+            assert self.may_go_on.wait(60)
+        return walk_ahead(view, config, bytes_max)
 
 
 @pytest.fixture
@@ -105,6 +110,22 @@ async def test_what_is_small_or_not_compressed_is_not_handed_to_a_thread(stage: 
     assert await results(client.produce(NOISE)) == [(0, 0)]
     assert await results(send(client, bytes(build_batch([Record(0, NOW_MS, b"k", b"v")], codec=Codec.LZ4)))) == [(0, 1)]
     assert walks.sizes == []
+
+
+async def test_what_holds_much_is_handed_to_a_thread_however_small_it_is(stage: Stage, walks: Walks) -> None:
+    """Only decompressing it tells: no more than a bounded part is decompressed on the event loop."""
+    await stage.start()
+    await stage.partition(ALONE)
+    client = await stage.client()
+    for number, bomb in enumerate(BOMBS):
+        assert len(bomb) < SIZE // 8
+        assert await results(send(client, bomb)) == [(0, number)]
+    assert await results(send(client, XERIAL)) == [(int(ErrorCode.INVALID_RECORD), -1)]
+    small = bytes(build_batch([Record(0, NOW_MS, b"k", bytes(produce.WALKED_BYTES_MAX // 2))], codec=Codec.ZSTD))
+    assert await results(send(client, small)) == [(0, len(BOMBS))]
+    assert walks.sizes == [len(batch) for batch in (*BOMBS, XERIAL)]
+    assert await results(send(client, small, small, small)) == [(0, len(BOMBS) + 1 + number) for number in range(3)]
+    assert walks.sizes[-3:] == [len(small)] * 3, "what a request holds in all is bounded"
 
 
 async def test_a_producer_that_waits_for_no_answer_may_leave(stage: Stage, walks: Walks) -> None:

@@ -2,10 +2,10 @@
 transactional id, and one with a batch that says it belongs to a transaction (`KafkaApis.handleProduceRequest`).
 
 It is handled where it is read, without a task: the records stay views into the receive buffer, which are valid only until
-`serve` returns (`replication/replicas.py` appends them before that). Large compressed batches are decompressed and walked in a
-thread first, for that takes milliseconds in which every other client would wait; the connection holds its frames meanwhile, as
-Kafka mutes it. With acks=0 nothing is answered; after an error Kafka closes the connection then, so that the client looks for a
-new leader.
+`serve` returns (`replication/replicas.py` appends them before that). Compressed batches that hold much are decompressed and
+walked in a thread first, for that takes milliseconds in which every other client would wait; the connection holds its frames
+meanwhile, as Kafka mutes it. With acks=0 nothing is answered; after an error Kafka closes the connection then, so that the
+client looks for a new leader.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from minikafka.log.config import LogConfig
 from minikafka.log.record_validation import RecordsAhead, walk_ahead
 from minikafka.protocol import produce as codec
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.compression import DecompressedTooLarge
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
+from minikafka.protocol.records import COMPRESSION_MASK, TRANSACTIONAL_FLAG
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
 from minikafka.server.api.spec import ApiSpec
 
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
 SPEC = ApiSpec(ApiKey.PRODUCE, codec.MIN_SUPPORTED, codec.MAX_SUPPORTED)
 
 ACKS = (-1, 0, 1)
-LARGE_BATCH_BYTES = 32 * 1024
-"""A compressed batch of so many bytes is decompressed in a thread: it takes 0.1 (lz4) to 0.4 ms (gzip), a thread's answer 0.1."""
+WALKED_BYTES_MAX = 256 * 1024
+"""Decompressed bytes of a request that are walked where it is read: 0.15 (lz4) to 0.8 ms (gzip) of work. What holds more, which
+only decompressing it tells, goes to a thread, whose answer takes 0.1 ms, and up to 5 while the event loop is busy (the GIL)."""
 NEW_LEADER_VERSION = 10
 """The first version whose answer can name the leader that this broker is not (KIP-951)."""
 
+Batches = list[tuple[memoryview, LogConfig]]
 Results = list[tuple[str, list[PartitionResult]]]
 
 
@@ -44,10 +48,11 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
     if version > codec.MAX_SUPPORTED:
         raise MalformedRequest(f"Produce v{version} is not supported")
     request = codec.decode_produce(frame, header.end, version)
+    attributes = codec.attributes_of_any(request)
     refused = ErrorCode.NONE
     if request.acks not in ACKS:
         refused = ErrorCode.INVALID_REQUIRED_ACKS
-    elif request.transactional_id is not None or codec.has_transactional_records(request):
+    elif request.transactional_id is not None or attributes & TRANSACTIONAL_FLAG:
         refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif version < codec.ZSTD_VERSION_MIN and codec.has_zstd_records(request):
         refused = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -56,11 +61,15 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
         _answer(connection, slot, header, request, codec.errors_for(request, refused))
         return
     append = partial(_append, connection, slot, header, request)
-    if len(frame) >= LARGE_BATCH_BYTES and (batches := _batches_to_walk(connection, request)):
-        connection.hold_frames()
-        _walk(batches).add_done_callback(partial(_walked, connection, append))
-    else:
+    if not attributes & COMPRESSION_MASK:
         append({})
+        return
+    ahead, large = _walk_small(_batches_to_walk(connection, request))
+    if large:
+        connection.hold_frames()
+        _walk(large, ahead).add_done_callback(partial(_walked, connection, append))
+    else:
+        append(ahead)
 
 
 def _append(
@@ -76,20 +85,39 @@ def _append(
         connection.pause()  # what is read meanwhile would wait in memory
 
 
-def _batches_to_walk(connection: ClientConnection, request: ProduceRequest) -> list[tuple[memoryview, LogConfig]]:
-    """The large compressed batches for partitions that are led here, each with its topic's settings."""
+def _batches_to_walk(connection: ClientConnection, request: ProduceRequest) -> Batches:
+    """The compressed batches for partitions that are led here, each with its topic's settings."""
     found = []
-    for topic, index, records in codec.large_compressed_batches(request, LARGE_BATCH_BYTES):
+    for topic, index, records in codec.compressed_batches(request):
         partition = connection.broker.replicas.get(topic, index)
         if partition is not None and partition.leader is not None:
             found.append((records, partition.log.config))
     return found
 
 
-def _walk(batches: list[tuple[memoryview, LogConfig]]) -> asyncio.Future[dict[int, RecordsAhead]]:
+def _walk_small(batches: Batches) -> tuple[dict[int, RecordsAhead], Batches]:
+    """What is known of the batches that hold little, and the others."""
+    ahead: dict[int, RecordsAhead] = {}
+    large = []
+    for records, config in batches:
+        bytes_max = WALKED_BYTES_MAX // len(batches)
+        if len(records) > bytes_max:
+            large.append((records, config))
+            continue
+        try:
+            known = walk_ahead(records, config, bytes_max)
+        except DecompressedTooLarge:
+            large.append((records, config))
+        else:
+            if known is not None:
+                ahead[id(records)] = known
+    return ahead, large
+
+
+def _walk(batches: Batches, ahead: dict[int, RecordsAhead]) -> asyncio.Future[dict[int, RecordsAhead]]:
     def walk() -> dict[int, RecordsAhead]:
         found = ((id(records), walk_ahead(records, config)) for records, config in batches)
-        return {key: known for key, known in found if known is not None}
+        return ahead | {key: known for key, known in found if known is not None}
 
     return asyncio.get_running_loop().run_in_executor(None, walk)
 
