@@ -20,6 +20,9 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 from uuid import UUID
 
+import minikafka.protocol.kio_types  # noqa: F401  before anything of kio
+
+# isort: split
 from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.schema.index import schema_name_map

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
@@ -28,3 +31,11 @@ def test_a_field_that_no_version_has_is_refused(values: dict[str, object], named
     """It would be dropped in every version: the client is told the schema's default instead of what the handler meant."""
     with pytest.raises(TypeError, match=named):
         messages.encode_response(ApiKey.METADATA, 1, values)
+
+
+def test_a_broker_does_not_import_hypothesis() -> None:
+    """kio would, wherever it is installed; a process that has it loaded keeps it."""
+    for first, loaded in (("sys", False), ("hypothesis", True)):
+        code = f"import sys, {first}, minikafka.protocol.messages; print('hypothesis' in sys.modules)"
+        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert found.stdout.strip() == str(loaded)
