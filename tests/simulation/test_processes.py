@@ -68,11 +68,14 @@ class _Process:
         self._backlog: deque[Callable[[], None]] = deque()
         self.loop = ProcessLoop(  # type: ignore[abstract]
             lambda: world.scheduler.now,
-            lambda delay, event: world.scheduler.at(delay, lambda: self.run(event)),
+            self.later,
             streams,
             self,
             lambda: 0.001,
         )
+
+    def later(self, delay: float, event: Callable[[], None], given_up: Callable[[], bool] = lambda: False, /) -> None:
+        self.world.scheduler.at(delay, lambda: None if given_up() else self.run(event))
 
     def run(self, event: Callable[[], None]) -> None:
         if self.paused:

@@ -20,9 +20,9 @@ class Time:
         self._made = 0
         self.loop = VirtualLoop(lambda: self.now, self.later)  # type: ignore[abstract]
 
-    def later(self, seconds: float, event: Callable[[], None]) -> None:
+    def later(self, seconds: float, event: Callable[[], None], given_up: Callable[[], bool] = lambda: False, /) -> None:
         self._made += 1
-        heapq.heappush(self._events, (self.now + seconds, self._made, event))
+        heapq.heappush(self._events, (self.now + seconds, self._made, lambda: None if given_up() else event()))
 
     def pass_by(self, seconds: float = 1000.0) -> None:
         end = self.now + seconds

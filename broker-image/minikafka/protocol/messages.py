@@ -125,7 +125,8 @@ def build(entity_type: Any, values: Mapping[str, Any]) -> Entity:
     arguments = {}
     for name, convert, default in plan:
         if name in values:
-            arguments[name] = convert(values[name])
+            value = values[name]
+            arguments[name] = value if convert is None else convert(value)
         elif default is not MISSING:
             arguments[name] = default
     return entity_type(**arguments)
@@ -151,8 +152,8 @@ def _is_known_elsewhere(entity_type: Any, field_name: str) -> bool:
 
 
 @cache
-def _plan(entity_type: Any) -> tuple[tuple[tuple[str, Callable[[Any], Any], Any], ...], frozenset[str]]:
-    """(name, conversion, default) of each field, and the names alone."""
+def _plan(entity_type: Any) -> tuple[tuple[tuple[str, Callable[[Any], Any] | None, Any], ...], frozenset[str]]:
+    """(name, conversion or None where there is none, default) of each field, and the names alone."""
     plan = []
     for field in fields(entity_type):
         inner, is_array, optional = _shape(field.type)
@@ -174,7 +175,7 @@ def _shape(declared: Any) -> tuple[Any, bool, bool]:
     return declared, False, optional
 
 
-def _converter(inner: Any, kafka_type: str | None, is_array: bool, optional: bool) -> Callable[[Any], Any]:
+def _converter(inner: Any, kafka_type: str | None, is_array: bool, optional: bool) -> Callable[[Any], Any] | None:
     one: Callable[[Any], Any]
     if kafka_type is None:
 
@@ -197,13 +198,11 @@ def _converter(inner: Any, kafka_type: str | None, is_array: bool, optional: boo
         def one(value: Any) -> Any:
             return None if value is None or value.int == 0 else value
     else:
-
-        def one(value: Any) -> Any:
-            return value
+        return (lambda values: None if values is None else tuple(values)) if is_array else None
 
     if not is_array:
         return one
-    return lambda values: None if values is None else tuple(one(value) for value in values)
+    return lambda values: None if values is None else tuple([one(value) for value in values])
 
 
 def _implicit(inner: Any, is_array: bool, optional: bool) -> Any:

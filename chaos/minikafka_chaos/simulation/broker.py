@@ -118,9 +118,10 @@ class SimBroker:
         if not self.disk_may_refuse:
             raise error
 
-    def later(self, delay: float, event: Callable[[], None]) -> None:
+    def later(self, delay: float, event: Callable[[], None], given_up: Callable[[], bool] = lambda: False, /) -> None:
+        """Run an event of this incarnation after some seconds, unless it is given up by then."""
         incarnation = self.incarnation
-        self.world.scheduler.at(delay, lambda: self.run(incarnation, event))
+        self.world.scheduler.at(delay, lambda: None if given_up() else self.run(incarnation, event))
 
     # -- life -----------------------------------------------------------------------------------------------------------
 

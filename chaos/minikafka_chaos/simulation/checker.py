@@ -60,6 +60,8 @@ class Checker(Watcher):
         self.states: dict[TopicPartition, PartitionState] = {}
         self.topic_ids: dict[str, UUID] = {}
         """The topics that there are, by the controllers' decisions."""
+        self._ids: dict[str, bytes] = {}
+        """The same as the brokers' replicas have them."""
         self.leaders: dict[tuple[TopicPartition, int], int] = {}
         self.marks: dict[tuple[int, TopicPartition], int] = {}
 
@@ -281,11 +283,12 @@ class Checker(Watcher):
             if self.topic_ids.setdefault(topic.name, topic.topic_id) != topic.topic_id:
                 self._forget(topic.name)
                 self.topic_ids[topic.name] = topic.topic_id
+            self._ids[topic.name] = topic.topic_id.bytes
             for index, state in enumerate(topic.partitions):
                 self._state(TopicPartition(topic.name, index), state, image, fenced)
         for name in [name for name in self.topic_ids if name not in image.topics]:
             self._forget(name)
-            del self.topic_ids[name]
+            del self.topic_ids[name], self._ids[name]
         for event in events:
             fields = " ".join(f"{k}={v}" for k, v in event.fields.items())
             self.world.note(f"controller: {event.name} {event.topic or ''}-{event.partition} {fields}")
@@ -307,8 +310,7 @@ class Checker(Watcher):
 
     def exists(self, tp: TopicPartition, partition: Partition) -> bool:
         """Whether a replica is one of a topic that there is, not of one that was deleted before."""
-        topic_id = self.topic_ids.get(tp.topic)
-        return topic_id is not None and topic_id.bytes == partition.topic_id
+        return self._ids.get(tp.topic) == partition.topic_id
 
     def _log_exists(self, broker: SimBroker, tp: TopicPartition) -> bool:
         """Whether a log on a broker's disk is one of a topic that there is; one that was deleted is told by its topic id."""

@@ -234,10 +234,10 @@ class EndOffsetWatcher(Client):
         asked = self.world.now
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.serve_bounds(tp, epoch, reply)
+            broker.leading.serve_end(tp, epoch, reply)
 
         def answered(answer: Any) -> None:
-            _, end, of_epoch = answer
+            end, of_epoch = answer
             self.world.checker.clients.end_offset(tp, asked, end, of_epoch)
 
         if leader >= 0:

@@ -62,11 +62,11 @@ class StoreClient:
         )
         self.store = world.rules.kubernetes_store(api, CLUSTER, patience=PATIENCE_HEARTBEATS * world.heartbeat)
 
-    def later(self, delay: float, event: Callable[[], None]) -> None:
+    def later(self, delay: float, event: Callable[[], None], given_up: Callable[[], bool] = lambda: False, /) -> None:
         """An event of this incarnation; nothing when it is dead already."""
         broker, incarnation = self.broker, self.incarnation
         if broker.up and broker.incarnation == incarnation:
-            self.stores.world.scheduler.at(delay, lambda: broker.run(incarnation, event))
+            self.stores.world.scheduler.at(delay, lambda: None if given_up() else broker.run(incarnation, event))
 
     def run(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         return self.loop.create_task(work)

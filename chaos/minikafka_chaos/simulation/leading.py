@@ -178,6 +178,10 @@ class Leading:
             if not start.error and not end.error:
                 reply((start.offset, end.offset, end.leader_epoch))
 
+    def serve_end(self, tp: TopicPartition, leader_epoch: int, reply: Reply) -> None:
+        """ListOffsets, latest; ``reply`` gets (end, leader epoch) when this leader knows them."""
+        self.serve_bounds(tp, leader_epoch, lambda found: reply(found[1:]))
+
     def produce(self, parts: Sequence[tuple[TopicPartition, bytes]], acks: int, reply: Reply) -> None:
         """A client's batches; ``reply`` gets a list of :data:`Produced`."""
         world = self.broker.world

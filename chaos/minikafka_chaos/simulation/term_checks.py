@@ -10,6 +10,7 @@ from minikafka.controller.workspace import Event
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.checker import Checker
+    from minikafka_chaos.simulation.role import SimRole
     from minikafka_chaos.simulation.world import World
 
 RENEWALS_MAX = 2
@@ -18,6 +19,8 @@ SLACK = 0.1
 """Seconds, for operations of the store."""
 LATE_SECONDS = 1.0
 """A heartbeat that was sent before a pause comes no later, nor does the decision take longer, while the store is willing."""
+LOOK_SECONDS = 0.02
+"""Between two looks at who is silent: it takes a second and more until that is wrong."""
 TWICE_SECONDS = 3.0
 """The second copy of a message comes no later."""
 
@@ -41,6 +44,8 @@ class TermChecks:
         self._active: dict[tuple[int, int], float] = {}
         """Since when a controller has held a broker (controller, broker) for alive: a heartbeat that the network held back may
         come after it was fenced."""
+        self._looked: dict[tuple[int, int], float] = {}
+        """When the brokers that a term (broker, controller epoch) holds for alive were last looked at."""
         self._came_twice = float("-inf")
         """When a message was last sent that may come twice."""
 
@@ -71,10 +76,15 @@ class TermChecks:
 
     def after(self, broker: SimBroker) -> None:
         """An event on a broker is over."""
-        self._silence(broker)
+        if self._world.network.duplication:
+            self._came_twice = self._world.now
         role, store = broker.role, self._world.store
+        if role is None:
+            return
+        if not role.term.over:
+            self._silence(broker, role)
         held = store.held
-        if role is None or held is None or held.epoch <= role.term.epoch:
+        if held is None or held.epoch <= role.term.epoch:
             return
         now, key = self._world.now, (broker.id, role.term.epoch)
         since = max(
@@ -87,16 +97,15 @@ class TermChecks:
                 f"{held.holder} took the lease in epoch {held.epoch}",
             )
 
-    def _silence(self, broker: SimBroker) -> None:
+    def _silence(self, broker: SimBroker, role: SimRole) -> None:
         """A broker that stands still, its connections open, is fenced by the controller when its session is over (B37)."""
-        world, role = self._world, broker.role
-        if world.network.duplication:
-            self._came_twice = world.now
-        if role is None or role.term.over:
-            return
-        began = self._terms.setdefault((broker.id, role.term.epoch), world.now)
+        world, key = self._world, (broker.id, role.term.epoch)
+        began = self._terms.setdefault(key, world.now)
         if world.store.down or broker.id in world.store.unreachable:
             self._stopped[broker.id] = world.now
+        if world.now < self._looked.get(key, 0.0) + LOOK_SECONDS:
+            return
+        self._looked[key] = world.now
         stopped = max(self._stopped.get(broker.id, 0.0), world.store.failed_at.get(broker.id, 0.0))
         heard = max(began, broker.awake_since, self._came_twice + TWICE_SECONDS, stopped)
         for other in world.brokers.values():

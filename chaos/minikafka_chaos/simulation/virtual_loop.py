@@ -7,13 +7,50 @@ kept while it is paused; so a kill ends every coroutine where it is.
 from __future__ import annotations
 
 import asyncio
+import asyncio.tasks
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
-from contextvars import Context
-from typing import Any, TypeVar
+from contextvars import Context, copy_context
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+
+TASKS_FORGOTTEN_MIN = 64
+"""Ended tasks are forgotten together, once there are as many tasks as this and twice as many as went on the last time."""
+
+_set_running, _get_running = asyncio._set_running_loop, asyncio._get_running_loop
+
+
+class _Handle:
+    """A callback that is to run: what of `asyncio.Handle` tasks and futures use, without its reports of what went wrong."""
+
+    __slots__ = ("_args", "_callback", "_context", "_when")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context, when: float) -> None:
+        self._callback: Callable[..., object] | None = callback
+        self._args = args
+        self._context = context
+        self._when = when
+
+    def cancel(self) -> None:
+        self._callback, self._args = None, ()
+
+    def cancelled(self) -> bool:
+        return self._callback is None
+
+    def when(self) -> float:
+        return self._when
+
+    def run(self) -> None:
+        if self._callback is not None:
+            self._context.run(self._callback, *self._args)
+
+
+class Later(Protocol):
+    """Runs an event of a process after some seconds, if the process is still alive then and the event is not given up."""
+
+    def __call__(self, delay: float, event: Callable[[], None], given_up: Callable[[], bool] = ..., /) -> None: ...
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -21,18 +58,20 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     Args:
         now: virtual seconds.
-        later: runs an event after some seconds if the process is still alive then.
+        later: makes an event of the process.
     """
 
-    def __init__(self, now: Callable[[], float], later: Callable[[float, Callable[[], None]], None]) -> None:
+    def __init__(self, now: Callable[[], float], later: Later) -> None:
         self._now = now
         self._later = later
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: deque[_Handle] = deque()
         self._due = False
+        """An event will come that runs what is ready."""
         self.ended = False
         """The process is no more: nothing is run any later."""
-        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._tasks: list[asyncio.Task[Any]] = []
         """The loop's own hold on them: whoever waits for a dead process may be the only one that knows them."""
+        self._tasks_max = TASKS_FORGOTTEN_MIN
 
     def time(self) -> float:
         return self._now()
@@ -43,12 +82,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # -- callbacks ------------------------------------------------------------------------------------------------------
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, context or copy_context(), 0.0)
         self._ready.append(handle)
         if not self._due and not self.ended:
             self._due = True
             self._later(0.0, self._run)
-        return handle
+        return handle  # type: ignore[return-value]
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -58,34 +97,52 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _Handle(callback, args, context or copy_context(), when)
 
         def ring() -> None:
-            if not timer.cancelled():
-                self._ready.append(timer)
-                self._run()
+            self._ready.append(timer)
+            self._run()
 
         if not self.ended:
-            self._later(max(when - self._now(), 0.0), ring)
-        return timer
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It rings for nobody."""
+            self._later(max(when - self._now(), 0.0), ring, timer.cancelled)
+        return timer  # type: ignore[return-value]
 
     def _run(self) -> None:
         self._due = False
-        with running(self):
-            while self._ready:
-                handle = self._ready.popleft()
-                if not handle.cancelled():
-                    handle._run()
+        outer = _get_running()
+        _set_running(self)
+        try:
+            self.run_ready()
+        finally:
+            _set_running(outer)
+
+    def run_ready(self) -> None:
+        """Run what is ready, and what gets ready by that."""
+        ready = self._ready
+        while ready:
+            ready.popleft().run()
+
+    def run_event(self, event: Callable[[], None], at_once: bool) -> None:
+        """Run something that happens to the process; with ``at_once`` what gets ready by it, too; else in a later event."""
+        outer, due = _get_running(), self._due
+        _set_running(self)
+        try:
+            if at_once:
+                self._due = True
+                event()
+                self.run_ready()
+                self._due = due
+            else:
+                event()
+        finally:
+            _set_running(outer)
 
     def end(self) -> None:
         """The process has died. Python wants coroutines to be told, else it complains when it forgets them: nobody else hears of
         it, and whoever still waits is left behind.
         """
         self.ended = True
-        for task in list(self._tasks):
+        for task in self._tasks:
             task.cancel()
         self._run()
 
@@ -101,10 +158,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         name: str | None = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        with running(self):
-            task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=name, context=context)
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks.append(task)
+        if len(self._tasks) > self._tasks_max:
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._tasks_max = max(TASKS_FORGOTTEN_MIN, 2 * len(self._tasks))
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

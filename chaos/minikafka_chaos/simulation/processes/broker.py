@@ -25,7 +25,6 @@ from minikafka_chaos.simulation.processes.store import ProcessStore
 from minikafka_chaos.simulation.processes.streams import End
 from minikafka_chaos.simulation.processes.watched import WatchedBroker
 from minikafka_chaos.simulation.store import CLUSTER_ID
-from minikafka_chaos.simulation.virtual_loop import running
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.world import World
@@ -33,6 +32,10 @@ if TYPE_CHECKING:
 
 SEGMENT_BYTES_MIN = 1024
 """What the configuration allows."""
+
+
+APART_SHARE = 0.1
+"""The share of events that do not run at once what gets ready by them: a process may die in between."""
 
 
 class _Process:
@@ -160,8 +163,7 @@ class WholeBroker(SimBroker):
             raise
 
     def _do(self, event: Callable[[], None]) -> None:
-        with running(self.loop):
-            event()
+        self.loop.run_event(event, at_once=self.world.whole.random() >= APART_SHARE)
         if self._broke is not None:
             raise self._broke
         self.world.watcher.after(self)

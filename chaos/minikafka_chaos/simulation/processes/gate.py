@@ -16,12 +16,14 @@ from minikafka.replication.replicas import ReplicaManager
 
 from minikafka_chaos.simulation.leading import FETCH_BYTES_MAX, Waiting, began_to_wait, wait_for
 from minikafka_chaos.simulation.network import Reply
+from minikafka_chaos.simulation.processes import frames
 from minikafka_chaos.simulation.processes.transport import MemoryTransport, feed
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.processes.broker import WholeBroker
 
-PRODUCE, FETCH, LIST_OFFSETS = (ApiKey.PRODUCE, 9), (ApiKey.FETCH, 12), (ApiKey.LIST_OFFSETS, 7)
+PRODUCE, LIST_OFFSETS = (ApiKey.PRODUCE, frames.PRODUCE_VERSION), (ApiKey.LIST_OFFSETS, frames.LIST_OFFSETS_VERSION)
+FETCH = ApiKey.FETCH, 12
 """API keys and the versions that are asked in."""
 EARLIEST, LATEST = -2, -1
 CLIENT_LISTENER = "CLIENTS"
@@ -101,6 +103,8 @@ class Gate:
 
     def overdue(self, awake_since: float) -> str | None:
         """A request that should have been answered by now; ``awake_since``: the broker ran without a pause."""
+        if not self._waiting:
+            return None
         self._waiting = [waiting for waiting in self._waiting if not waiting.answered]
         now = self.broker.world.now
         return next(filter(None, (waiting.overdue(now, awake_since) for waiting in self._waiting)), None)
@@ -109,10 +113,12 @@ class Gate:
         self, api: tuple[int, int], values: dict[str, Any], answered: Answered, waiting: Waiting | None = None
     ) -> None:
         """One request of a client, and its answer if there is one."""
-        assert self.broker.server is not None
+        self.send(api, frames.frame(api, values), answered, waiting)
+
+    def send(self, api: tuple[int, int], frame: bytes, answered: Answered, waiting: Waiting | None = None) -> None:
+        """The same of a request that is a frame already."""
         key, version = api
         flexible = messages.is_flexible(key, version)
-        frame = wire.request_frame(key, version, 0, "client", messages.encode_request(key, version, values), flexible)
 
         def came(raw: bytes) -> None:
             answered(messages.decode_response(key, version, raw[wire.skip_tags(raw, 4) if flexible else 4 :]))
@@ -140,16 +146,8 @@ class Gate:
             rows = [row for topic in answer.responses for row in topic.partition_responses]
             reply([(ErrorCode(int(row.error_code)), row.base_offset) for row in rows])
 
-        topics: dict[str, list[dict[str, Any]]] = {}
-        for tp, batch in parts:
-            topics.setdefault(tp.topic, []).append({"index": tp.partition, "records": batch})
-        values = {
-            "transactional_id": None,
-            "acks": acks,
-            "timeout": int(self.broker.world.produce_timeout * 1000),
-            "topic_data": [{"name": name, "partition_data": rows} for name, rows in topics.items()],
-        }
-        self.ask(PRODUCE, values, answered, waiting)
+        timeout_ms = int(self.broker.world.produce_timeout * 1000)
+        self.send(PRODUCE, frames.produce(parts, acks, timeout_ms), answered, waiting)
         self._waiting += wait_for(self.broker, waiting, before)
 
     def serve_reader(
@@ -192,20 +190,21 @@ class Gate:
 
     def serve_bounds(self, tp: TopicPartition, leader_epoch: int, reply: Reply) -> None:
         """ListOffsets, earliest and latest; ``reply`` gets (start, end, leader epoch) when this leader knows them."""
+        self._bound(
+            tp,
+            leader_epoch,
+            EARLIEST,
+            lambda start, _: self.serve_end(tp, leader_epoch, lambda end: reply((start, *end))),
+        )
 
-        def bound(timestamp: int, known: Callable[[int, int], None]) -> None:
-            asked = {
-                "partition_index": tp.partition,
-                "current_leader_epoch": leader_epoch,
-                "timestamp": timestamp,
-            }
-            topics = [{"name": tp.topic, "partitions": [asked]}]
+    def serve_end(self, tp: TopicPartition, leader_epoch: int, reply: Reply) -> None:
+        """ListOffsets, latest; ``reply`` gets (end, leader epoch) when this leader knows them."""
+        self._bound(tp, leader_epoch, LATEST, lambda end, epoch: reply((end, epoch)))
 
-            def answered(answer: messages.Entity) -> None:
-                part = answer.topics[0].partitions[0]
-                if not int(part.error_code):
-                    known(part.offset, part.leader_epoch)
+    def _bound(self, tp: TopicPartition, leader_epoch: int, timestamp: int, known: Callable[[int, int], None]) -> None:
+        def answered(answer: messages.Entity) -> None:
+            part = answer.topics[0].partitions[0]
+            if not int(part.error_code):
+                known(part.offset, part.leader_epoch)
 
-            self.ask(LIST_OFFSETS, {"replica_id": -1, "isolation_level": 0, "topics": topics}, answered)
-
-        bound(EARLIEST, lambda start, _: bound(LATEST, lambda end, epoch: reply((start, end, epoch))))
+        self.send(LIST_OFFSETS, frames.list_offsets(*tp, leader_epoch, timestamp), answered)

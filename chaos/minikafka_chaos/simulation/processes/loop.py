@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minikafka_chaos.simulation.processes.streams import Listener, Process, ProtocolFactory, Streams
-from minikafka_chaos.simulation.virtual_loop import VirtualLoop
+from minikafka_chaos.simulation.virtual_loop import Later, VirtualLoop
 
 CLIENTS_PORT = 1000
 """A broker's listener for brokers has the port of its id, as the leases of :mod:`minikafka_chaos.simulation.store` say; that for
@@ -25,7 +25,7 @@ class ProcessLoop(VirtualLoop):
     def __init__(
         self,
         now: Callable[[], float],
-        later: Callable[[float, Callable[[], None]], None],
+        later: Later,
         streams: Streams,
         process: Process,
         disk_seconds: Callable[[], float],
