@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from minikafka.config import BrokerConfig
 from minikafka.controller.workspace import ControllerConfig
 from minikafka.groups.config import GroupConfig
 from minikafka.groups.host import LOAD_SLICE_SECONDS
@@ -92,6 +93,10 @@ class SimCluster:
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The settings of the logs of a topic with these overrides."""
+        raise NotImplementedError
+
+    def broker_config(self, broker: int) -> BrokerConfig:
+        """The file of a broker that starts now."""
         raise NotImplementedError
 
     def controller_config_of(self, broker: int) -> ControllerConfig:

@@ -7,6 +7,7 @@ nothing through, and nobody is told; when it heals, what was under way is refuse
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from minikafka_chaos.links.registry import LinkFaults
@@ -47,6 +48,13 @@ class Connections(Network):
         self._open: dict[_Request, None] = {}
         self._faults = LinkFaults()
         self._rules: dict[Way, LinkRule] = {}
+
+    def segment_seconds(self, source: int, target: int, random: Random) -> float | None:
+        way = Way(source, target)
+        if way in self.cut:
+            return None
+        rule = self._rules.get(way)
+        return random.uniform(DELAY_S_MIN, DELAY_S_MAX) + (0.0 if rule is None else rule.seconds(1, random))
 
     def _deliver(self, source: int, target: int, event: Callable[[], None]) -> None:
         """After everything else that goes this way."""

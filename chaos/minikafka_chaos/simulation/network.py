@@ -7,6 +7,7 @@ vanishes, which it does not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from minikafka_chaos.links.rules import CLIENTS
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 CLIENT = CLIENTS
 """The one address of all clients; here their links are never cut, only slow."""
+
+SEGMENT_SECONDS_MIN = 0.0002
+LATE_SHARE, LATE_SECONDS_MAX = 0.02, 0.2
+"""Some segments take much longer."""
 
 Reply = Callable[[Any], None]
 Handler = Callable[["SimBroker", Reply], None]
@@ -60,6 +65,13 @@ class Network:
         if random.random() < 0.02:
             delay += random.uniform(0.0, 0.2)
         return delay
+
+    def segment_seconds(self, source: int, target: int, random: Random) -> float | None:
+        """How long a TCP segment takes now; None: it is lost."""
+        if (source, target) in self.cut or (self.loss and random.random() < self.loss):
+            return None
+        late = random.uniform(0.0, LATE_SECONDS_MAX) if random.random() < LATE_SHARE else 0.0
+        return random.uniform(SEGMENT_SECONDS_MIN, self.delay_max) + late
 
     def _lost(self, source: int, target: int) -> bool:
         if (source, target) in self.cut:

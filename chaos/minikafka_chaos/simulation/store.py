@@ -23,6 +23,8 @@ Done = Callable[[], None]
 Failed = Callable[[StoreError], None]
 
 CLUSTER_ID = "simulated"
+CLIENTS_PORT, BROKERS_PORT = 1000, 2000
+"""A broker's listeners have these ports and its id more."""
 
 
 class SimStore:
@@ -80,7 +82,12 @@ class SimStore:
     def take_lease(
         self, broker: SimBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
     ) -> None:
-        self._ask(broker, lambda store: store.acquire(broker.id, "sim", broker.id, expected_epoch), done, failed)
+        self._ask(
+            broker,
+            lambda store: store.acquire(broker.id, "sim", BROKERS_PORT + broker.id, expected_epoch),
+            done,
+            failed,
+        )
 
     def renew_lease(self, broker: SimBroker, lease: Lease, done: Callable[[Lease], None], failed: Failed) -> None:
         self._ask(broker, lambda store: store.renew(lease), done, failed)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from random import Random
 
+from minikafka.config import BrokerConfig
 from minikafka.controller.topics import NewTopic
 from minikafka.controller.workspace import ControllerConfig
 from minikafka.groups.config import GroupConfig
@@ -34,6 +35,7 @@ from minikafka_chaos.simulation.network import Network
 from minikafka_chaos.simulation.passing import PassingProducer
 from minikafka_chaos.simulation.pipelining import PipelinedProducer
 from minikafka_chaos.simulation.processes.broker import WholeBroker
+from minikafka_chaos.simulation.processes.configuration import drawn
 from minikafka_chaos.simulation.processes.curious import Curious
 from minikafka_chaos.simulation.processes.streams import Streams
 from minikafka_chaos.simulation.rules import Rules
@@ -275,6 +277,9 @@ class World(SimCluster):
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         return self._compacted if "compact" in overrides.get("cleanup.policy", "") else self._log_config
+
+    def broker_config(self, broker: int) -> BrokerConfig:
+        return drawn(self, broker)
 
     def controller_config_of(self, broker: int) -> ControllerConfig:
         return replace(self.controller_config, min_insync_replicas=self.min_isr_of[broker])

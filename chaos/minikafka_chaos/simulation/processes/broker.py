@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minikafka.config import BrokerConfig
 from minikafka.controller.controller import Controller
 from minikafka.controller.term import Commit, ControllerTerm
 from minikafka.groups.host import GroupHost
@@ -18,9 +17,9 @@ from minikafka.server.controller_role import ControllerRole
 from minikafka.server.main import live
 
 from minikafka_chaos.simulation.broker import SimBroker
-from minikafka_chaos.simulation.processes.gate import CLIENT_LISTENER, Gate
+from minikafka_chaos.simulation.processes.gate import Gate
 from minikafka_chaos.simulation.processes.group_gate import WireCoordinator
-from minikafka_chaos.simulation.processes.loop import CLIENTS_PORT, ProcessLoop
+from minikafka_chaos.simulation.processes.loop import ProcessLoop
 from minikafka_chaos.simulation.processes.store import ProcessStore
 from minikafka_chaos.simulation.processes.streams import End
 from minikafka_chaos.simulation.processes.watched import WatchedBroker
@@ -28,10 +27,6 @@ from minikafka_chaos.simulation.store import CLUSTER_ID
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.world import World
-
-
-SEGMENT_BYTES_MIN = 1024
-"""What the configuration allows."""
 
 
 APART_SHARE = 0.1
@@ -183,7 +178,7 @@ class WholeBroker(SimBroker):
         self._forget()
         self.up, self.paused = True, False
         self._store = ProcessStore(self)
-        self.server = self.world.rules.process(self, self._config(), self._store)
+        self.server = self.world.rules.process(self, self.world.broker_config(self.id), self._store)
         self._stop = asyncio.Event()
         self.world.store.connect(self)
         self.do(self._live(self.server, self._stop))
@@ -226,50 +221,6 @@ class WholeBroker(SimBroker):
         self.world.streams.ended(self._process)
         self.world.store.disconnect(self)
         self.loop.end()
-
-    def _config(self) -> BrokerConfig:
-        world = self.world
-        log = world.log_config({})
-        settings: dict[str, object] = {
-            "node.id": self.id,
-            "listeners": f"{CLIENT_LISTENER}://sim:{CLIENTS_PORT + self.id},BROKERS://sim:{self.id}",
-            "listener.security.protocol.map": f"{CLIENT_LISTENER}:PLAINTEXT,BROKERS:PLAINTEXT",
-            "inter.broker.listener.name": "BROKERS",
-            "log.dirs": world.data_dir,
-            "minikafka.metadata.store": "memory",
-            "auto.create.topics.enable": "false",
-            "min.insync.replicas": world.min_isr_of[self.id],
-            "replica.lag.time.max.ms": _ms(world.lag),
-            "broker.heartbeat.interval.ms": _ms(world.heartbeat),
-            "broker.session.timeout.ms": _ms(world.session),
-            "request.timeout.ms": _ms(world.fetch_timeout),
-            "replica.socket.timeout.ms": _ms(world.fetch_timeout),
-            "replica.fetch.wait.max.ms": world.whole.choice((100, 200, 300)),
-            "replica.fetch.max.bytes": world.whole.choice((200, 1000, 100_000)),
-            "replica.fetch.backoff.ms": _ms(world.fetch_backoff),
-            "replica.high.watermark.checkpoint.interval.ms": world.whole.choice((200, 400)),
-            "log.flush.offset.checkpoint.interval.ms": world.whole.choice((200, 400)),
-            "log.retention.check.interval.ms": world.whole.choice((300, 600)),
-            "leader.imbalance.check.interval.seconds": int(world.controller_config.leader_imbalance_check_interval),
-            "log.segment.bytes": max(log.segment_bytes, SEGMENT_BYTES_MIN),
-            "log.index.interval.bytes": log.index_interval_bytes,
-            "log.flush.interval.messages": log.flush_interval_messages,
-            "log.flush.interval.ms": world.whole.choice((200, 1000)),
-            "log.retention.ms": log.retention_ms,
-            "log.retention.bytes": log.retention_bytes,
-            "log.segment.delete.delay.ms": 100,
-            "group.initial.rebalance.delay.ms": world.group_config.group_initial_rebalance_delay_ms,
-            "group.min.session.timeout.ms": world.group_config.group_min_session_timeout_ms,
-            "offsets.commit.timeout.ms": world.group_config.offsets_commit_timeout_ms,
-            "offsets.topic.num.partitions": world.offsets_partitions,
-        }
-        if world.unflushed_dir is not None:
-            settings["minikafka.unflushed.dir"] = world.unflushed_dir
-        return BrokerConfig.from_properties({name: str(value) for name, value in settings.items()})
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
 
 
 class _LogDir:

@@ -7,11 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from minikafka_chaos.simulation.processes.streams import Listener, Process, ProtocolFactory, Streams
+from minikafka_chaos.simulation.store import CLIENTS_PORT
 from minikafka_chaos.simulation.virtual_loop import Later, VirtualLoop
-
-CLIENTS_PORT = 1000
-"""A broker's listener for brokers has the port of its id, as the leases of :mod:`minikafka_chaos.simulation.store` say; that for
-clients this one more."""
 
 
 class ProcessLoop(VirtualLoop):

@@ -18,9 +18,6 @@ from minikafka_chaos.simulation.processes.transport import MemoryTransport, feed
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.cluster import SimCluster
 
-DELAY_SECONDS_MIN = 0.0002
-LATE_SHARE, LATE_SECONDS_MAX = 0.02, 0.2
-"""Some segments take much longer."""
 RETRANSMIT_SECONDS = 0.2
 """Linux's least retransmission time-out."""
 
@@ -57,17 +54,9 @@ class Streams:
 
     # -- the network ----------------------------------------------------------------------------------------------------
 
-    def seconds(self, source: int, target: int) -> float | None:
-        """How long a segment takes now; None: it is lost."""
-        network, random = self.world.network, self._random
-        if (source, target) in network.cut or (network.loss and random.random() < network.loss):
-            return None
-        late = random.uniform(0.0, LATE_SECONDS_MAX) if random.random() < LATE_SHARE else 0.0
-        return random.uniform(DELAY_SECONDS_MIN, network.delay_max) + late
-
     def send(self, source: int, target: int, arrive: Callable[[], None]) -> None:
         """Have a segment arrive, sent again as often as it takes."""
-        seconds = self.seconds(source, target)
+        seconds = self.world.network.segment_seconds(source, target, self._random)
         if seconds is not None:
             self.world.scheduler.at(seconds, arrive)
         else:
