@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from minikafka.config import BrokerConfig
@@ -27,6 +28,7 @@ from minikafka_chaos.simulation.watcher import Watcher
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.network import Network
+    from minikafka_chaos.simulation.processes.streams import Streams
 
 EPOCH_MS = 1_700_000_000_000
 """Unix time in milliseconds at which every simulation begins."""
@@ -65,6 +67,8 @@ class SimCluster:
         self.store = self.open_store()
         self.watcher = Watcher()
         self.brokers: dict[int, SimBroker] = {}
+        self.whole: Random
+        self.streams: Streams
         self._member_ids = 0
         self.applies_late: dict[int, float] = {}
         """Seconds from what a broker reads in the store to its replicas, of those that are slow."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from minikafka.config import BrokerConfig, ConfigError
@@ -22,6 +23,9 @@ from minikafka_chaos.scenario.scenario import ClusterSpec, ScenarioSpec
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.cluster import EPOCH_MS, SimCluster
 from minikafka_chaos.simulation.connections import Connections
+from minikafka_chaos.simulation.processes.broker import WholeBroker
+from minikafka_chaos.simulation.processes.configuration import listeners
+from minikafka_chaos.simulation.processes.streams import Streams
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.scheduler import Scheduler
 from minikafka_chaos.simulation.store import CLUSTER_ID
@@ -39,6 +43,8 @@ STORE_S = 0.003
 """An operation of the store, in one data centre."""
 
 BASE_PORT = 9092
+
+UNFLUSHED_DIR = "/unflushed"
 
 BROKER_SETTINGS = frozenset(
     (
@@ -139,9 +145,14 @@ def broker_config(cluster: ClusterSpec) -> BrokerConfig:
     return BrokerConfig.from_properties(_properties(cluster))
 
 
-def _properties(cluster: ClusterSpec) -> dict[str, str]:
-    record = _record(cluster)
-    return properties(Path("/"), record, record.first_id) | {"minikafka.metadata.store": "memory"}
+def _properties(cluster: ClusterSpec, broker: int = 0) -> dict[str, str]:
+    found = properties(Path("/"), _record(cluster), broker) | {"minikafka.metadata.store": "memory"}
+    for real in ("advertised.listeners", "minikafka.metrics.port", "minikafka.events.path"):
+        del found[real]
+    found |= listeners(broker) | {"log.dirs": SimCluster.data_dir}
+    if "minikafka.unflushed.dir" in found:
+        found["minikafka.unflushed.dir"] = UNFLUSHED_DIR
+    return found
 
 
 def _record(cluster: ClusterSpec) -> ClusterRecord:
@@ -173,14 +184,16 @@ class ConfiguredCluster(SimCluster):
             self.truncation_mode = TruncationMode.HIGH_WATERMARK
         self.fetch_timeout = config.replica_fetch_wait_max_ms / 1000 + FETCH_PATIENCE_S
         if config.minikafka_unflushed_dir:
-            self.unflushed_dir = "/unflushed"
-            self.unflushed_max_bytes = config.minikafka_unflushed_max_bytes
+            self.unflushed_dir = UNFLUSHED_DIR
         self.connections = self.network = Connections(self)
         self.events_paths = {broker: folder / f"broker-{broker}" / "events.jsonl" for broker in self._racks}
         self._events = {
             broker: EventLog(path, broker, clock=self.unix_time) for broker, path in self.events_paths.items()
         }
-        self.brokers = {broker: SimBroker(self, broker) for broker in self._racks}
+        self._files = {broker: BrokerConfig.from_properties(_properties(cluster, broker)) for broker in self._racks}
+        self.whole = Random(f"whole {seed}")
+        self.streams = Streams(self, seed)
+        self.brokers = {broker: WholeBroker(self, broker) for broker in self._racks}
 
         self._producer_ids = 0
 
@@ -200,6 +213,9 @@ class ConfiguredCluster(SimCluster):
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         return self.config.topic(overrides).log_config()
+
+    def broker_config(self, broker: int) -> BrokerConfig:
+        return self._files[broker]
 
     def rack(self, broker: int) -> str | None:
         return self._racks[broker]

@@ -26,7 +26,7 @@ from minikafka_chaos.simulation.processes.watched import WatchedBroker
 from minikafka_chaos.simulation.store import CLUSTER_ID
 
 if TYPE_CHECKING:
-    from minikafka_chaos.simulation.world import World
+    pass
 
 
 APART_SHARE = 0.1
@@ -84,8 +84,6 @@ class _Role:
 
 class WholeBroker(SimBroker):
     """One broker over all its incarnations; the disk outlives them."""
-
-    world: World
 
     def _forget(self) -> None:
         self.server: WatchedBroker | None = None
