@@ -555,7 +555,10 @@ def test_the_following_reader_reads_while_it_goes_on(tmp_path: Path) -> None:
     ("change", "field"),
     [
         ({"cluster": {"config": [{"name": "broker.rack", "value": "a"}]}}, "cluster.config broker.rack"),
-        ({"topic": {"config": [{"name": "cleanup.policy", "value": "compact"}]}}, "topic t: config cleanup.policy"),
+        (
+            {"cluster": {"config": [{"name": "minikafka.metrics.port", "value": "1"}]}},
+            "cluster.config minikafka.metrics.port",
+        ),
     ],
 )
 def test_what_means_nothing_here_is_refused_by_its_name(tmp_path: Path, change: dict[str, Any], field: str) -> None:

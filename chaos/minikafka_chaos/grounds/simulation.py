@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,8 @@ from minikafka_chaos.simulation.sim_clients import SimClients
 
 CHECKPOINT = "replication-offset-checkpoint"
 UP_DEADLINE_S = 30.0
-SHUTDOWN_S_MAX = 10.0
-"""As in a broker: then it stops without having moved its leaders away."""
+SHUTDOWN_S_MAX = 15.0
+"""A broker stops after ten without having moved its leaders away."""
 
 ADDRESS = "the simulation"
 
@@ -99,14 +100,11 @@ class SimulationGround(BrokerVerbs):
         for broker in running:
             broker.resume()
             broker.shut_down()
-        try:
+        with suppress(RanWild):
             self._until_down(running)
-        except RanWild:
-            killed = [broker.id for broker in running if broker.up]
-            for broker in running:
-                broker.crash(lossy=False, torn=False)
-        else:
-            killed = []
+        killed = [broker.id for broker in running if broker.up]
+        for broker in running:
+            broker.crash(lossy=False, torn=False)
         cluster.close()
         for broker in cluster.brokers.values():
             for source, target in self._folders(broker):
@@ -114,12 +112,9 @@ class SimulationGround(BrokerVerbs):
         self._written_out = True
         return killed
 
-    def _until_down(self, brokers: Sequence[SimBroker]) -> None:
-        """Wait for the end of controlled shutdowns; a broker that nobody lets go stops by itself."""
-        self.cluster.run_until(lambda: not any(broker.up for broker in brokers), SHUTDOWN_S_MAX)
-        for broker in brokers:
-            if broker.up:
-                broker.stop()
+    def _until_down(self, brokers: Sequence[SimBroker]) -> bool:
+        """Wait for the end of controlled shutdowns; whether all have come to it."""
+        return self.cluster.run_until(lambda: not any(broker.up for broker in brokers), SHUTDOWN_S_MAX)
 
     def _folders(self, broker: SimBroker) -> list[tuple[str, Path]]:
         """Directories of a broker's disk, and where they are written out."""
@@ -173,7 +168,8 @@ class SimulationGround(BrokerVerbs):
         found = self._living(broker)
         found.resume()
         found.shut_down()
-        self._until_down([found])
+        if not self._until_down([found]):
+            raise ToolTrouble(f"broker {broker} still runs {SHUTDOWN_S_MAX:g} s after it was asked to stop")
 
     def pause(self, brokers: Sequence[int]) -> None:
         for broker in brokers:

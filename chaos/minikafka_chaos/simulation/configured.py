@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from minikafka.config import BrokerConfig, ConfigError
-from minikafka.controller_settings import controller_config
-from minikafka.groups.config import GroupConfig
-from minikafka.local.layout import ClusterRecord, properties
-from minikafka.log.config import FOREVER, LogConfig
-from minikafka.log.log import Log
-from minikafka.replication.partition import TruncationMode
+from minikafka.local.layout import KEYS_SET_PER_BROKER, ClusterRecord, properties
 from minikafka.telemetry.events import EventLog
 
 from minikafka_chaos.clock import Timer
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.scenario.document import ConfigEntry, UnflushedVolume, as_config
+from minikafka_chaos.scenario.document import UnflushedVolume, as_config
 from minikafka_chaos.scenario.scenario import ClusterSpec, ScenarioSpec
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.cluster import EPOCH_MS, SimCluster
@@ -33,12 +28,6 @@ from minikafka_chaos.simulation.store import CLUSTER_ID
 EVENTS_MAX = 20_000_000
 """More than a day of a lab's cluster makes under load: a run with more has run wild."""
 
-FLUSH_CHECK_S, FLUSH_CHECK_IDLE_S = 0.1, 1.0
-"""As in the broker's housekeeping: with settings that ask for flushes, and without."""
-
-FETCH_PATIENCE_S = 5.0
-"""Beyond replica.fetch.wait.max.ms. A leader that has died or is cut off is noticed by other means."""
-
 STORE_S = 0.003
 """An operation of the store, in one data centre."""
 
@@ -46,95 +35,26 @@ BASE_PORT = 9092
 
 UNFLUSHED_DIR = "/unflushed"
 
-BROKER_SETTINGS = frozenset(
-    (
-        "auto.leader.rebalance.enable",
-        "broker.heartbeat.interval.ms",
-        "broker.session.timeout.ms",
-        "default.replication.factor",
-        "group.initial.rebalance.delay.ms",
-        "group.max.session.timeout.ms",
-        "group.max.size",
-        "group.min.session.timeout.ms",
-        "leader.imbalance.check.interval.seconds",
-        "log.flush.interval.messages",
-        "log.flush.interval.ms",
-        "log.index.interval.bytes",
-        "log.index.size.max.bytes",
-        "log.message.timestamp.after.max.ms",
-        "log.message.timestamp.before.max.ms",
-        "log.message.timestamp.type",
-        "log.retention.bytes",
-        "log.retention.check.interval.ms",
-        "log.retention.hours",
-        "log.retention.minutes",
-        "log.retention.ms",
-        "log.roll.hours",
-        "log.roll.ms",
-        "log.segment.bytes",
-        "message.max.bytes",
-        "min.insync.replicas",
-        "minikafka.truncation.mode",
-        "minikafka.unclean.shutdown.policy",
-        "num.partitions",
-        "offset.metadata.max.bytes",
-        "offsets.commit.timeout.ms",
-        "offsets.retention.check.interval.ms",
-        "offsets.retention.minutes",
-        "offsets.topic.num.partitions",
-        "offsets.topic.replication.factor",
-        "offsets.topic.segment.bytes",
-        "producer.id.expiration.ms",
-        "replica.fetch.max.bytes",
-        "replica.fetch.wait.max.ms",
-        "replica.high.watermark.checkpoint.interval.ms",
-        "replica.lag.time.max.ms",
-        "unclean.leader.election.enable",
-    )
+NOT_HERE = (
+    "minikafka.metadata.",
+    "minikafka.kubernetes.",
+    "minikafka.metrics.",
+    "minikafka.events.",
+    "minikafka.test.",
 )
-"""What a scenario may set: what production's replication, controller and log do with it here, they do there."""
-
-TOPIC_SETTINGS = frozenset(
-    (
-        "flush.messages",
-        "flush.ms",
-        "index.interval.bytes",
-        "max.message.bytes",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
-        "message.timestamp.type",
-        "min.insync.replicas",
-        "retention.bytes",
-        "retention.ms",
-        "segment.bytes",
-        "segment.index.bytes",
-        "segment.ms",
-        "unclean.leader.election.enable",
-    )
-)
+"""How settings begin of what a simulated broker does not have."""
 
 
 def refusals(spec: ScenarioSpec) -> Iterator[str]:
     """What a scenario sets that means nothing here, or is no setting at all; a line each that names the field."""
     try:
-        config = broker_config(spec.cluster)
+        broker_config(spec.cluster)
     except ConfigError as error:
         yield from (f"cluster.config {problem}" for problem in error.problems)
         return
-    yield from _strange("cluster.config", spec.cluster.config, BROKER_SETTINGS)
-    for topic in spec.topics:
-        try:
-            config.validate_topic_overrides(as_config(topic.config))
-        except ConfigError as error:
-            yield from (f"topic {topic.name}: config {problem}" for problem in error.problems)
-            continue
-        yield from _strange(f"topic {topic.name}: config", topic.config, TOPIC_SETTINGS)
-
-
-def _strange(field: str, entries: list[ConfigEntry], known: frozenset[str]) -> Iterator[str]:
-    for entry in entries:
-        if entry.name not in known:
-            yield f"{field} {entry.name}: not simulated; allowed: {', '.join(sorted(known))}"
+    for entry in spec.cluster.config:
+        if entry.name in KEYS_SET_PER_BROKER or entry.name.startswith(NOT_HERE):
+            yield f"cluster.config {entry.name}: not simulated; a scenario may set anything else of a broker's file"
 
 
 def broker_config(cluster: ClusterSpec) -> BrokerConfig:
@@ -171,30 +91,19 @@ class ConfiguredCluster(SimCluster):
     def __init__(self, cluster: ClusterSpec, seed: int, folder: Path, rules: Rules | None = None) -> None:
         super().__init__(Scheduler(seed), rules or Rules())
         self.config = broker_config(cluster)
-        record = _record(cluster)
-        self._racks = {broker: record.rack(broker) for broker in record.ids}
-        config = self.config
-        self.controller_config = controller_config(config)
-        self.group_config = GroupConfig.of(config)
-        self.offsets_partitions = config.offsets_topic_num_partitions
-        self.lag = config.replica_lag_time_max_ms / 1000
-        self.heartbeat = config.broker_heartbeat_interval_ms / 1000
-        self.session = config.broker_session_timeout_ms / 1000
-        if config.minikafka_truncation_mode == "high_watermark":
-            self.truncation_mode = TruncationMode.HIGH_WATERMARK
-        self.fetch_timeout = config.replica_fetch_wait_max_ms / 1000 + FETCH_PATIENCE_S
-        if config.minikafka_unflushed_dir:
+        ids = _record(cluster).ids
+        self.offsets_partitions = self.config.offsets_topic_num_partitions
+        if self.config.minikafka_unflushed_dir:
             self.unflushed_dir = UNFLUSHED_DIR
         self.connections = self.network = Connections(self)
-        self.events_paths = {broker: folder / f"broker-{broker}" / "events.jsonl" for broker in self._racks}
+        self.events_paths = {broker: folder / f"broker-{broker}" / "events.jsonl" for broker in ids}
         self._events = {
             broker: EventLog(path, broker, clock=self.unix_time) for broker, path in self.events_paths.items()
         }
-        self._files = {broker: BrokerConfig.from_properties(_properties(cluster, broker)) for broker in self._racks}
+        self._files = {broker: BrokerConfig.from_properties(_properties(cluster, broker)) for broker in ids}
         self.whole = Random(f"whole {seed}")
         self.streams = Streams(self, seed)
-        self.brokers = {broker: WholeBroker(self, broker) for broker in self._racks}
-
+        self.brokers = {broker: WholeBroker(self, broker) for broker in ids}
         self._producer_ids = 0
 
     def new_producer_id(self) -> int:
@@ -211,48 +120,15 @@ class ConfiguredCluster(SimCluster):
 
     # -- settings and how long things take --------------------------------------------------------------------------------
 
-    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        return self.config.topic(overrides).log_config()
-
     def broker_config(self, broker: int) -> BrokerConfig:
         return self._files[broker]
-
-    def rack(self, broker: int) -> str | None:
-        return self._racks[broker]
-
-    def fetch_wait(self) -> float:
-        return self.config.replica_fetch_wait_max_ms / 1000
-
-    def checkpoint_pause(self, first: bool) -> float:
-        del first
-        return self.config.replica_high_watermark_checkpoint_interval_ms / 1000
-
-    def flush_pause(self, first: bool) -> float:
-        del first
-        asked = any(
-            min(log.config.flush_interval_messages, log.config.flush_interval_ms) < FOREVER
-            for broker in self.brokers.values()
-            if broker.up and broker.logs is not None
-            for log in broker.logs.logs.values()
-        )
-        return FLUSH_CHECK_S if asked else FLUSH_CHECK_IDLE_S
 
     def gave_up(self, broker: SimBroker) -> None:
         """It stays down, as a process without a supervisor does."""
 
-    def retention_pause(self) -> float:
-        return self.config.log_retention_check_interval_ms / 1000
-
-    def flush_due(self, log: Log) -> bool:
-        return log.needs_flush(self.now)
-
     def store_time(self) -> float:
         """The same for all: the first broker of a cluster that starts is its controller, for scenarios that name brokers."""
         return STORE_S
-
-    def read_limit(self, follower: int) -> int:
-        del follower
-        return self.config.replica_fetch_max_bytes
 
     # -- what happens -------------------------------------------------------------------------------------------------------
 
