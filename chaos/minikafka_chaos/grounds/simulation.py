@@ -18,16 +18,15 @@ from minikafka.log.checkpoints import read_offsets
 from minikafka.log.injection import injected_error
 from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.protocol.types import TopicPartition
+from minikafka.telemetry.fault_verbs import LACKS, Verb
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.grounds.by_broker import BrokerVerbs, partial_losses
 from minikafka_chaos.record.observe import ReplicaStatus, Sample
 from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
-from minikafka_chaos.scenario.abilities import LACKS
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets, healed, link_rules
 from minikafka_chaos.scenario.scenario import ScenarioSpec
-from minikafka_chaos.scenario.verbs import Verb
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.configured import ConfiguredCluster, RanWild, VirtualClock, refusals
 from minikafka_chaos.simulation.rules import Rules

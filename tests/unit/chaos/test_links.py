@@ -18,12 +18,12 @@ import pytest
 from minikafka.local import process
 from minikafka.local.ports import free_base_port, is_free
 from minikafka.protocol import wire
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.links.control import LinkControl
 from minikafka_chaos.links.registry import LinkFaults
 from minikafka_chaos.links.rules import CLIENTS, LinkRule, Way, summed
 from minikafka_chaos.scenario.faults import Direction, Fault, Parameters, Targets, link_rules
-from minikafka_chaos.scenario.verbs import Verb
 
 SECONDS_MAX = 30.0
 QUIET_S = 0.3
