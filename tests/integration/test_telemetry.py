@@ -26,17 +26,8 @@ from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET
 from minikafka.metadata.image import BROKER
 from minikafka.telemetry.events import EVENTS, problem
-from minikafka.telemetry.metrics import (
-    BUILD_INFO,
-    COMPONENT_FAILED,
-    COUNTER,
-    ELECTIONS,
-    GAUGE,
-    HISTOGRAM,
-    LOG_DIR_SIZE,
-    METRICS,
-    Metric,
-)
+from minikafka.telemetry.metric import COUNTER, GAUGE, HISTOGRAM, Metric
+from minikafka.telemetry.metrics import BUILD_INFO, COMPONENT_FAILED, ELECTIONS, LOG_DIR_SIZE, METRICS
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.interop.raw_client import (

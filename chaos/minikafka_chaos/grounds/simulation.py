@@ -278,14 +278,14 @@ class SimulationGround(BrokerVerbs):
         found = self.cluster.brokers[broker]
         partition = found.partitions.get(topic_partition)
         if not found.up or found.paused or partition is None:
-            return ReplicaStatus(None, None, None, None, None)
+            return ReplicaStatus()
         log = partition.log
         return ReplicaStatus(
-            int(partition.role),
-            partition.leader_epoch,
-            log.log_end_offset,
-            partition.high_watermark,
-            log.flushed_offset,
+            role=int(partition.role),
+            leader_epoch=partition.leader_epoch,
+            log_end_offset=log.log_end_offset,
+            high_watermark=partition.high_watermark,
+            flushed_offset=log.flushed_offset,
         )
 
     def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> int | None:

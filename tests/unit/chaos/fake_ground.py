@@ -114,7 +114,7 @@ class FakeGround(BrokerVerbs):
         return None
 
     def replica_status(self, broker: int, topic_partition: TopicPartition) -> ReplicaStatus:
-        return self.statuses.get(broker, ReplicaStatus(None, None, None, None, None))
+        return self.statuses.get(broker, ReplicaStatus())
 
     def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> int | None:
         return None
