@@ -15,7 +15,9 @@ from minikafka_analytics.behaviour.operations import NOTABLE_GAP_SECONDS
 from minikafka_analytics.formatting import brokers, fault_name
 from minikafka_analytics.judge import judgement
 from minikafka_analytics.landing.run_folder import RunFolder, unanswered
+from minikafka_analytics.report.columns import since
 from minikafka_analytics.report.journal import words
+from minikafka_analytics.report.schema import RUN
 from minikafka_analytics.report.settings import settings_of
 
 Record = dict[str, Any]
@@ -39,7 +41,7 @@ def of_run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
     own = judgement.judged(found, broken_lines(folder, found["lines"]), folder.has)
     found, left_out = _left_out(found)
     found = {**found, **_told(found)}
-    told_beside, not_told = observed(found, began, left_out.until)
+    told_beside, not_told = observed(found, left_out.until)
     run: Record = {
         **_about(folder, scenario, clock),
         **_verdict(told, own),
@@ -47,7 +49,7 @@ def of_run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         **_fault_rows(found, began, left_out.until),
         **_changes(found, began),
         **_replication(found, clock),
-        **told_beside,
+        **{name: _since(began, name, value) for name, value in told_beside.items()},
         "settings": settings_of(scenario, found["workloads"]),
         "left_out": left_out.rows | not_told,
         "files": _files(folder, found, began),
@@ -57,9 +59,37 @@ def of_run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
     return run
 
 
-def _since(began: float, rows: list[Record], *names: str) -> list[Record]:
-    """Make unix seconds of these names seconds since the run began."""
-    return [{**row, **{name: row[name] - began for name in names if row.get(name) is not None}} for row in rows]
+class Section(NamedTuple):
+    """A list of the report that is an answer of Spark, and the columns that it is sorted by."""
+
+    answer: str
+    order: tuple[str, ...] = ()
+
+
+SECTIONS = {
+    "errors": Section("errors"),
+    "anomalies": Section("examples"),
+    "coverage": Section("coverage", ("topic", "partition")),
+    "elections": Section("terms", ("began",)),
+    "isr_changes": Section("isr", ("time", "id")),
+    "truncations": Section("truncations", ("time",)),
+    "returns": Section("returns", ("time", "partition")),
+    "events": Section("events"),
+    "at_risk": Section("at_risk", ("broker", "topic", "partition")),
+    "silences": Section("silences"),
+    "watermarks_that_went_back": Section("went_back"),
+}
+"""Sections that are rows of an answer, as they are; their columns are declared in `report.schema`."""
+
+
+def _rows(found: Mapping[str, list[Record]], began: float, *names: str) -> Record:
+    """The sections of these names."""
+    return {name: _sorted(_since(began, name, found[SECTIONS[name].answer]), *SECTIONS[name].order) for name in names}
+
+
+def _since(began: float, name: str, value: Any) -> Any:
+    """Make the moments in a section of the report seconds since the run began."""
+    return since(RUN["properties"][name], value, began)
 
 
 def _about(folder: RunFolder, scenario: Record, clock: Record) -> Record:
@@ -92,32 +122,23 @@ def _data(found: Mapping[str, list[Record]], began: float) -> Record:
     return {
         "partitions": _partitions(found),
         "brokers": _brokers(found),
-        "errors": _since(began, found["errors"], "first_at", "last_at"),
-        "anomalies": _since(began, found["examples"], "invoked_at", "completed_at"),
-        "coverage": _sorted(found["coverage"], "topic", "partition"),
+        **_rows(found, began, "errors", "anomalies", "coverage"),
     }
 
 
 def _fault_rows(found: Mapping[str, list[Record]], began: float, until: float) -> Record:
     """Say what faults did, each and by kind, and when nothing was acknowledged."""
-    faults = _faults(_since(began, found["faults"], "began", "struck", "ended"), found, until)
+    faults = _faults(_since(began, "faults", found["faults"]), found, until)
     return {
         "faults": faults,
         "fault_kinds": fault_impact.by_kind(faults),
-        "gaps": _gaps(_since(began, found["gaps"], "began", "ended")),
+        "gaps": _gaps(_since(began, "gaps", found["gaps"])),
     }
 
 
 def _changes(found: Mapping[str, list[Record]], began: float) -> Record:
     """Say what brokers' events tell: who led, who was in sync, who cut its log or came back."""
-    times = ("began", "elected_at", "took_office_at", "until", "time", "next_led_from")
-    return {
-        "elections": _sorted(_since(began, found["terms"], *times), "began"),
-        "isr_changes": _sorted(_since(began, found["isr"], "time", "until", "full_at"), "time", "id"),
-        "truncations": _sorted(_since(began, found["truncations"], "time"), "time"),
-        "returns": _sorted(_since(began, found["returns"], "time", "last_seen"), "time", "partition"),
-        "events": _since(began, found["events"], "time"),
-    }
+    return _rows(found, began, "elections", "isr_changes", "truncations", "returns", "events")
 
 
 def _replication(found: Mapping[str, list[Record]], clock: Record) -> Record:
@@ -125,22 +146,23 @@ def _replication(found: Mapping[str, list[Record]], clock: Record) -> Record:
     began = clock["began"]
     return {
         "throughput": {"step": clock["rate_step"], **_rates(found["rates"])},
-        "at_risk": _sorted(_since(began, found["at_risk"], "most_at"), "broker", "topic", "partition"),
-        "exposure": _exposure(_since(began, found["exposure"], "time")),
-        "silences": _since(began, found["silences"], "began", "ended"),
-        "watermarks_that_went_back": _since(began, found["went_back"], "time"),
+        **_rows(found, began, "at_risk"),
+        "exposure": _since(began, "exposure", _exposure(found["exposure"])),
+        **_rows(found, began, "silences", "watermarks_that_went_back"),
     }
 
 
 def _files(folder: RunFolder, found: Mapping[str, list[Record]], began: float) -> Record:
     """Say which files the run has, and what could not be read."""
-    return {
+    files = {
         "missing": folder.missing,
         "lines": _sorted([row for row in found["lines"] if row["rows"]], "table"),
         "landed": _sorted(found["landed"], "file"),
         "quarantined": _sorted(found["quarantined"], "file", "first"),
-        "unanswered": _since(began, unanswered(folder.path), "began", "ended"),
+        "unanswered": unanswered(folder.path),
     }
+    shifted: Record = _since(began, "files", files)
+    return shifted
 
 
 def _counts(counts: Mapping[str, Any]) -> Record:
