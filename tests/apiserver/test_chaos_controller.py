@@ -39,7 +39,7 @@ from tests.apiserver.controller_word import ControllerWord
 from tests.apiserver.operator_process import API, IMAGE, ROOT, apply, token_of
 from tests.apiserver.test_chaos_crds import SPEC
 from tests.apiserver.test_operator_permissions import Client, table
-from tests.apiserver.waiting import until_now
+from tests.waiting import until_now
 
 CHART = ROOT / "charts/minikafka-chaos"
 PATIENCE = 180.0

@@ -24,7 +24,6 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.wire import MalformedRequest
 
 from tests.interop.declared_differences import reason
-from tests.interop.journey import wait_until
 from tests.interop.odd_requests import COORDINATOR, FRESH, GROUP, IN_ORDER, ONE, TOPIC, TOPIC_ID, Request, requests
 from tests.interop.raw_client import (
     ConnectionClosed,
@@ -35,6 +34,7 @@ from tests.interop.raw_client import (
     record_batch,
     request,
 )
+from tests.waiting import until_now
 
 HOT = {ApiKey.PRODUCE}
 """Produce is compared where records are."""
@@ -92,7 +92,7 @@ class Side:
                     return False
             return True
 
-        wait_until(is_known, f"topic {name}")
+        until_now(is_known, what=f"topic {name}")
 
     def commit(self, group: str) -> None:
         """A group without members that has an offset."""
@@ -108,7 +108,7 @@ class Side:
                 self.coordinators.pop(group)
             return taken
 
-        wait_until(is_taken, f"group {group}")
+        until_now(is_taken, what=f"group {group}")
 
     def coordinator(self, group: str) -> int:
         """The broker that coordinates a group."""
@@ -120,7 +120,7 @@ class Side:
             return group in self.coordinators
 
         if group not in self.coordinators:
-            wait_until(is_found, f"coordinator of {group}")
+            until_now(is_found, what=f"coordinator of {group}")
         return self.coordinators[group]
 
     def answer(self, asked: Request, version: int, number: int) -> dict[str, object]:

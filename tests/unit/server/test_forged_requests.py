@@ -17,7 +17,8 @@ from minikafka.server.broker import Broker
 from minikafka.server.peer import PeerClosed, PeerConnection
 
 from tests.unit.replication.cluster import batch
-from tests.unit.server.in_process import DEADLINE, Cluster, running, until
+from tests.unit.server.in_process import DEADLINE, Cluster, running
+from tests.waiting import until
 
 PRODUCE, LIST_OFFSETS, API_VERSIONS, ALTER_PARTITION, REGISTRATION, HEARTBEAT = 0, 2, 18, 56, 62, 63
 PRIVATE = {ALTER_PARTITION, REGISTRATION, HEARTBEAT}

@@ -25,7 +25,8 @@ from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.peer import PeerClosed, connect
 
-from tests.unit.server.in_process import DEADLINE, context, running, until
+from tests.unit.server.in_process import DEADLINE, context, running
+from tests.waiting import until
 
 SOON = 0.1
 API_VERSIONS, CREATE_TOPICS = 18, 19

@@ -12,7 +12,8 @@ from minikafka.groups.requests import FetchResult
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.broker import Broker
 
-from tests.unit.server.in_process import Cluster, running, until
+from tests.unit.server.in_process import Cluster, running
+from tests.waiting import until
 
 LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 2, 3, 19, 20, 21, 23
 DESCRIBE_CONFIGS, ALTER_CONFIGS, LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS, INCREMENTAL = 32, 33, 35, 37, 43, 44

@@ -19,6 +19,7 @@ from minikafka.server.broker import Broker
 
 from tests.unit.wire.client import CONSUMER, DEADLINE, METADATA, Client, Fetched, Follower, fetched
 from tests.unit.wire.peer import LISTENER, TOPIC_ID, Peer
+from tests.waiting import until
 
 CLIENTS = "CLIENTS"
 ROUND_TRIPS = 3
@@ -116,9 +117,7 @@ class Stage:
 
     async def until(self, satisfied: Any) -> None:
         """Wait for something inside this process."""
-        async with asyncio.timeout(DEADLINE):
-            while not satisfied():  # noqa: ASYNC110 - whatever it is, it rings no bell
-                await asyncio.sleep(0.001)
+        await until(satisfied, seconds=DEADLINE)
 
     async def still_waits(self, answer: asyncio.Future[Any]) -> None:
         """Whatever the broker had to say by now it has said, and this answer was not among it."""
