@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
-from minikafka.cli.connection import BrokerConnection, NoAnswer
+from minikafka.client.connection import BrokerConnection, NoAnswer
 from minikafka.config import BrokerConfig
 from minikafka.metadata.memory import MemoryStore
 from minikafka.protocol.api_keys import ApiKey

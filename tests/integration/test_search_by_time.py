@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from minikafka.cli.connection import BrokerConnection
+from minikafka.client.connection import BrokerConnection
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import HOST
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
-from minikafka.cli.connection import BrokerConnection
+from minikafka.client.connection import BrokerConnection
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET
 from minikafka.metadata.image import BROKER
