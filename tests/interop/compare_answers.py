@@ -158,11 +158,8 @@ class Side:
                 response = connection.call(request(api_key, version, body, flexible=flexible))
             except (ConnectionClosed, TimeoutError) as error:
                 return f"{type(error).__name__}: {error}"
-        start = (
-            5 if flexible and api_key != ApiKey.API_VERSIONS else 4
-        )  # ApiVersions always has response header v0 (KIP-511)
         try:
-            answer = messages.decode_response(api_key, version, bytes(response[start:]))
+            answer = messages.decode_response(api_key, version, messages.answer_body(api_key, version, bytes(response)))
         except MalformedRequest as error:
             return f"cannot be decoded: {error}"
         (correlation_id,) = struct.unpack_from(">i", response)

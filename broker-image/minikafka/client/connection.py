@@ -75,11 +75,8 @@ class BrokerConnection:
             answer = self._read(size)
         except OSError as error:
             raise NoAnswer(error.strerror or str(error) or type(error).__name__) from error
-        skip = (
-            5 if flexible and api_key != ApiKey.API_VERSIONS else 4
-        )  # response header v1 has tagged fields (none), v0 has not
         try:
-            return messages.decode_response(api_key, version, answer[skip:])
+            return messages.decode_response(api_key, version, messages.answer_body(api_key, version, answer))
         except MalformedRequest as error:
             raise NoAnswer(f"answered what cannot be read: {error}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.wire import MalformedRequest
 
 
 def test_a_field_of_another_version_is_dropped() -> None:
@@ -28,3 +29,14 @@ def test_a_field_that_no_version_has_is_refused(values: dict[str, object], named
     """It would be dropped in every version: the client is told the schema's default instead of what the handler meant."""
     with pytest.raises(TypeError, match=named):
         messages.encode_response(ApiKey.METADATA, 1, values)
+
+
+def test_the_header_of_an_answer() -> None:
+    """Tagged fields from the flexible versions on, also some that nobody knows; none in ApiVersions."""
+    correlation, tagged = b"\0\0\0\7", b"\1\5\2ab"
+    assert messages.answer_body(ApiKey.METADATA, 12, correlation + b"\0body") == b"body"
+    assert messages.answer_body(ApiKey.METADATA, 12, correlation + tagged + b"body") == b"body"
+    assert messages.answer_body(ApiKey.METADATA, 4, correlation + b"body") == b"body"
+    assert messages.answer_body(ApiKey.API_VERSIONS, 3, correlation + b"body") == b"body"
+    with pytest.raises(MalformedRequest, match="within its header"):
+        messages.answer_body(ApiKey.METADATA, 12, correlation)

@@ -15,9 +15,10 @@ from minikafka.config import BrokerConfig
 from minikafka.metadata.image import PartitionState, TopicState
 from minikafka.metadata.memory import MemoryStore
 from minikafka.metadata.store import ClusterStore
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.broker import Broker
 
-from tests.unit.wire.client import CONSUMER, DEADLINE, METADATA, Client, Fetched, Follower, fetched
+from tests.unit.wire.client import CONSUMER, DEADLINE, Client, Fetched, Follower, fetched
 from tests.unit.wire.peer import LISTENER, TOPIC_ID, Peer
 from tests.waiting import until
 
@@ -124,7 +125,7 @@ class Stage:
         if self._look is None:
             self._look = await self.client()
         for _ in range(ROUND_TRIPS):
-            await self._look.ask(METADATA, {"topics": []})
+            await self._look.ask(ApiKey.METADATA, {"topics": []})
         assert not answer.done(), f"answered: {answer.result()}"
 
     async def has(self, follower: Client, offset: int, who: Follower | None = None, **more: Any) -> Fetched:
