@@ -90,6 +90,10 @@ class Rule(NamedTuple):
     """Whether it is about the whole cluster, and has no target."""
     undoes: frozenset[Verb] = frozenset()
     """The verbs whose effect it ends on the brokers that it is done to."""
+    makes_ready: bool = False
+    """Whether a broker is ready when it is done, unless the step says otherwise (`waitFor`)."""
+    may_be_negative: bool = False
+    """Whether `millis` may be."""
     serving: Serving = Serving.GOES_ON
     lost: Lost = Lost.NOTHING
     name: str = ""
@@ -133,7 +137,9 @@ _NO_DISK = "the broker's image has no injection point that the agent may reach"
 
 RULES: dict[Verb, Rule] = {
     Verb.START: Rule(
-        "Start a broker that is dead; waits until it is ready (`waitFor: Nothing` does not).", undoes=_DEAD
+        "Start a broker that is dead; waits until it is ready (`waitFor: Nothing` does not).",
+        undoes=_DEAD,
+        makes_ready=True,
     ),
     Verb.KILL: Rule(
         "Crash the process: nothing that was written is lost. Several targets die at one moment: all are frozen before the "
@@ -152,6 +158,7 @@ RULES: dict[Verb, Rule] = {
     ),
     Verb.RESTART: Rule(
         "Terminate and Start, one broker after the other.",
+        makes_ready=True,
         serving=Serving.ENDS,
         name="clean restart",
         means="the broker was asked to stop, and was started again",
@@ -244,6 +251,7 @@ RULES: dict[Verb, Rule] = {
         "log keeps true time, so that a run can be read.",
         "the clock is right again",
         needs=("millis",),
+        may_be_negative=True,
         name="wrong clock",
         means="the broker's wall clock was off",
         lacks={"kubernetes": "the clock is the node's, which other pods share"},
@@ -260,6 +268,7 @@ RULES: dict[Verb, Rule] = {
         "Undo what an earlier step did (`step`), or, with a target, whatever state a broker's process is in: resume the "
         "paused, start the dead.",
         undoes=_DEAD | {Verb.PAUSE},
+        makes_ready=True,
     ),
 }
 

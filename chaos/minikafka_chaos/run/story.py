@@ -167,7 +167,7 @@ class Story:
         began = self.clock.monotonic()
         with self.faults.making(fault, targets):
             self.fault_times.append((name, self.clock.time()))
-            if verb in (Verb.START, Verb.RESTART, Verb.RECOVER):
+            if verb.rule.makes_ready:
                 self._wait_ready(spec, targets)
         whom = ", ".join(f"broker {broker}" for broker in targets.brokers) or "the cluster"
         whom += f" ({targets.role})" if targets.role else ""

@@ -130,7 +130,7 @@ class FaultSpec(Part):
             if not any(name in (*one.rule.needs, *one.rule.takes) for one in self.verbs):
                 allowed = ", ".join((*rule.needs, *rule.takes)) or "no parameters"
                 raise ValueError(f"parameters.{name}: not of {verb.value}; allowed: {allowed}")
-        if verb in (Verb.DELAY, Verb.SLOW_FSYNC) and (self.parameters.millis or 0) < 1:
+        if "millis" in rule.needs and not rule.may_be_negative and (self.parameters.millis or 0) < 1:
             raise ValueError(f"parameters.millis: {verb.value} needs at least 1")
 
     @property

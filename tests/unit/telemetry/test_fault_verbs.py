@@ -42,6 +42,8 @@ def test_what_follows_from_the_rows() -> None:
     assert ENDING | {Verb.PAUSE, Verb.CUT, Verb.FAILING_FSYNC, Verb.DISK_FULL} == TAKE_OUT
     assert verbs(lambda rule: rule.leaves_damage and not rule.lasts) == {Verb.WIPE_UNFLUSHED, Verb.WIPE_VOLUME}
     assert verbs(lambda rule: rule.is_of_links) == {Verb.CUT, Verb.DELAY, Verb.LOSS}
+    assert verbs(lambda rule: rule.makes_ready) == {Verb.START, Verb.RESTART, Verb.RECOVER}
+    assert verbs(lambda rule: "millis" in rule.needs) == {Verb.DELAY, Verb.SLOW_FSYNC, Verb.CLOCK_STEP}
     assert LACKS["processes"] == {}
     assert set(LACKS["simulation"]) == {Verb.SLOW_FSYNC}
 
