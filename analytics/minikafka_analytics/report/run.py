@@ -16,6 +16,7 @@ from minikafka_analytics.formatting import brokers, fault_name
 from minikafka_analytics.judge import judgement
 from minikafka_analytics.landing.run_folder import RunFolder, unanswered
 from minikafka_analytics.report.columns import since
+from minikafka_analytics.report.figures import figures, most
 from minikafka_analytics.report.journal import words
 from minikafka_analytics.report.schema import RUN
 from minikafka_analytics.report.settings import settings_of
@@ -54,7 +55,7 @@ def of_run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         "left_out": left_out.rows | not_told,
         "files": _files(folder, found, began),
     }
-    run["figures"] = _figures(run) | left_out.figures
+    run["figures"] = figures(run, left_out.figures)
     run["unknowns"] = judgement.unknowns(run)
     return run
 
@@ -214,7 +215,7 @@ CAPPED = {
 def _left_out(found: Mapping[str, list[Record]]) -> tuple[dict[str, list[Record]], LeftOut]:
     whole, rows, until = dict(found), {}, inf
     began = {row["number"]: row["began"] for row in found["faults"]}
-    figures = {
+    over_all = {
         "truncated_records": next((row["cut"] or 0 for row in found["truncations"]), 0),
         "unclean_elections": next((row["unclean"] for row in found["terms"]), 0),
     }
@@ -227,7 +228,7 @@ def _left_out(found: Mapping[str, list[Record]]) -> tuple[dict[str, list[Record]
             if order is not None:
                 last = max(row[order] for row in told)
                 until = min(until, began[last] if order == "number" else last)
-    return whole, LeftOut(rows, until, figures)
+    return whole, LeftOut(rows, until, over_all)
 
 
 def _told(found: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
@@ -297,10 +298,10 @@ def _faults(faults: list[Record], found: Mapping[str, list[Record]], until: floa
                 "gone_from_its_own_logs": sum(returned[fault["number"], broker] for broker in set(fault["brokers"])),
                 "partitions": rows,
                 "worst": {
-                    "re_elected": _most(row["re_elected"] for row in rows),
-                    "re_acknowledged": _most(row["re_acknowledged"] for row in rows if _noticeable(row)),
-                    "gap": _most(row["gap"] for row in rows),
-                    "full_isr": _most(row["full_isr"] for row in rows),
+                    "re_elected": most(row["re_elected"] for row in rows),
+                    "re_acknowledged": most(row["re_acknowledged"] for row in rows if _noticeable(row)),
+                    "gap": most(row["gap"] for row in rows),
+                    "full_isr": most(row["full_isr"] for row in rows),
                     "led": sum(row["led"] for row in rows),
                     "never_elected": sum(row["led"] and row["re_elected"] is None for row in rows),
                     "never_acknowledged": sum(row["never_again"] for row in rows),
@@ -314,10 +315,6 @@ def _faults(faults: list[Record], found: Mapping[str, list[Record]], until: floa
 
 def _noticeable(row: Record) -> bool:
     return row["gap"] is not None and row["gap"] >= NOTABLE_GAP_SECONDS
-
-
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def _gaps(gaps: list[Record]) -> list[Record]:
@@ -376,31 +373,14 @@ def _brokers(found: Mapping[str, list[Record]]) -> list[int]:
 def _exposure(points: list[Record]) -> Record:
     """The most records at risk at one moment: on one broker, and committed but flushed nowhere."""
 
-    def most(rows: list[Record]) -> Record | None:
+    def largest(rows: list[Record]) -> Record | None:
         rows = [row for row in rows if row["records"] is not None]
         found = max(rows, key=lambda row: row["records"], default=None)
         return found and {"records": found["records"], "at": found["time"], "broker": found["broker"]}
 
     return {
-        "one_broker": most([row for row in points if row["broker"] is not None]),
-        "committed_on_no_disk": most([row for row in points if row["broker"] is None]),
-    }
-
-
-def _figures(run: Record) -> Record:
-    """The handful of numbers that runs are compared by."""
-    faults, whole = run["faults"], run["throughput"]["whole_run"]
-    first, second = run["exposure"]["one_broker"], run["exposure"]["committed_on_no_disk"]
-    return {
-        "lost": run["counts"]["lost"],
-        "longest_gap": _most(gap["seconds"] for gap in run["gaps"]),
-        "re_elected": _most(fault["worst"]["re_elected"] for fault in faults),
-        "re_acknowledged": _most(fault["worst"]["re_acknowledged"] for fault in faults),
-        "full_isr": _most(fault["worst"]["full_isr"] for fault in faults),
-        "latency_p50": whole and whole["p50"],
-        "latency_p99": whole and whole["p99"],
-        "most_at_risk": first and first["records"],
-        "most_on_no_disk": second and second["records"],
+        "one_broker": largest([row for row in points if row["broker"] is not None]),
+        "committed_on_no_disk": largest([row for row in points if row["broker"] is None]),
     }
 
 

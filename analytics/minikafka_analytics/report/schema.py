@@ -26,6 +26,7 @@ from minikafka_analytics.report.columns import (
     text,
     whole,
 )
+from minikafka_analytics.report.figures import FIGURES
 
 PLACE = {"topic": text(), "partition": whole()}
 BLAMED = {
@@ -458,20 +459,7 @@ RUN = record(
             "what a Prometheus did not answer for, or only in part",
         ),
     ),
-    figures=record(
-        "what runs are compared by",
-        lost=whole(),
-        longest_gap=maybe(number()),
-        re_elected=maybe(number()),
-        re_acknowledged=maybe(number()),
-        full_isr=maybe(number()),
-        latency_p50=maybe(number()),
-        latency_p99=maybe(number()),
-        most_at_risk=maybe(whole()),
-        most_on_no_disk=maybe(whole()),
-        truncated_records=whole(),
-        unclean_elections=whole(),
-    ),
+    figures=record("what runs are compared by", **{name: figure.column for name, figure in FIGURES.items()}),
     unknowns=many(text(), "what must not be concluded"),
 )
 

@@ -11,6 +11,7 @@ import pytest
 from conftest import hold_to_schema
 from minikafka_analytics.report import document
 from minikafka_analytics.report.columns import MomentColumn, many, maybe, moment, since
+from minikafka_analytics.report.figures import FIGURES, figures
 from minikafka_analytics.report.run import SECTIONS
 from minikafka_analytics.report.schema import BLINDNESS, MOST_RECORDS, RUN, STALL, schema
 
@@ -77,3 +78,24 @@ def test_what_is_named_like_a_moment_is_one() -> None:
         if "number" in column.get("type", ()):
             named = re.fullmatch(r"(.+_)?at|began|ended|struck|time|until|last_seen|\w+_from", name) is not None
             assert named == isinstance(column, MomentColumn), name
+
+
+def test_a_figure_that_nothing_tells_of_is_unknown() -> None:
+    """Seconds and counts are told apart by their columns."""
+    nothing: dict[str, Any] = {
+        "counts": {"lost": 0},
+        "gaps": [],
+        "faults": [],
+        "throughput": {"whole_run": None},
+        "exposure": {"one_broker": None, "committed_on_no_disk": None},
+    }
+    found = figures(nothing, {"truncated_records": 0, "unclean_elections": 0})
+    jsonschema.validate(found, RUN["properties"]["figures"])
+    assert {name for name, value in found.items() if value is not None} == {
+        "lost",
+        "truncated_records",
+        "unclean_elections",
+    }
+    assert {name for name, figure in FIGURES.items() if figure.is_seconds} == {
+        *("longest_gap", "re_elected", "re_acknowledged", "full_isr", "latency_p50", "latency_p99")
+    }
