@@ -26,7 +26,7 @@ from minikafka_chaos.network.nft import NFT, NSENTER, NftProgram
 from minikafka_chaos.network.rules import LinkDirection, LinkVerb
 from minikafka_chaos.network.service import check
 
-from tests.unit.chaos.network.cluster import HOME, NODE, UIDS, FakeApiServer, addresses
+from tests.unit.chaos.network.cluster import HOME, NODE, UIDS, ApiPaths, addresses
 from tests.waiting import until_now
 
 _MISSING = [name for name in (NFT, NSENTER, shutil.which("ip") or "ip") if not Path(name).exists()]
@@ -137,7 +137,7 @@ def ends() -> Iterator[Ends]:
 
 @pytest.fixture
 def agent(ends: Ends, tmp_path: Path) -> NetworkAgent:
-    return NetworkAgent(NODE, tmp_path, NftProgram(), ends.entered, FakeApiServer())  # type: ignore[arg-type]
+    return NetworkAgent(NODE, tmp_path, NftProgram(), ends.entered, ApiPaths())  # type: ignore[arg-type]
 
 
 ASK = Ask(HOME, "shop-broker-0", UIDS[TARGET])
