@@ -35,10 +35,10 @@ from kio.schema.fetch.v16 import response as kio_fetch_response
 from kio.schema.produce.v11 import response as kio_produce_response
 from kio.serial import entity_reader, entity_writer
 from minikafka.protocol import fetch, messages, produce
+from minikafka.protocol.api_keys import ApiKey
 from rich.console import Console
 from rich.table import Table
 
-PRODUCE, FETCH, METADATA = 0, 1, 3
 PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION = 11, 16, 12
 BATCH_BYTES = 16 * 1024
 """Kafka's default ``batch.size``."""
@@ -78,7 +78,7 @@ def produce_request(partitions: int, batch_bytes: int) -> bytes:
             {"name": TOPIC, "partition_data": [{"index": i, "records": records} for i in range(partitions)]},
         ],
     }
-    return messages.encode_request(PRODUCE, PRODUCE_VERSION, values)
+    return messages.encode_request(ApiKey.PRODUCE, PRODUCE_VERSION, values)
 
 
 def fetch_request(partitions: int) -> bytes:
@@ -105,14 +105,14 @@ def fetch_request(partitions: int) -> bytes:
         "forgotten_topics_data": [],
         "rack_id": "",
     }
-    return messages.encode_request(FETCH, FETCH_VERSION, values)
+    return messages.encode_request(ApiKey.FETCH, FETCH_VERSION, values)
 
 
 def decode_cases(partitions: int, batch_bytes: int) -> list[Case]:
     """What the broker does with every Produce and Fetch request."""
     produced, asked = produce_request(partitions, batch_bytes), fetch_request(partitions)
-    read_produce = entity_reader(messages.request_type(PRODUCE, PRODUCE_VERSION))
-    read_fetch = entity_reader(messages.request_type(FETCH, FETCH_VERSION))
+    read_produce = entity_reader(messages.request_type(ApiKey.PRODUCE, PRODUCE_VERSION))
+    read_fetch = entity_reader(messages.request_type(ApiKey.FETCH, FETCH_VERSION))
     # our decoders skip the tagged fields of the request header first: one byte
     produce_frame, fetch_frame = memoryview(b"\0" + produced), memoryview(b"\0" + asked)
     return [
@@ -138,8 +138,8 @@ def decode_cases(partitions: int, batch_bytes: int) -> list[Case]:
 def encode_cases(partitions: int, fetched_bytes: int) -> list[Case]:
     """What the broker does to answer them. Building the value that is encoded is part of it, for it is never kept."""
     records = os.urandom(fetched_bytes)
-    write_produce = entity_writer(messages.response_type(PRODUCE, PRODUCE_VERSION))
-    write_fetch = entity_writer(messages.response_type(FETCH, FETCH_VERSION))
+    write_produce = entity_writer(messages.response_type(ApiKey.PRODUCE, PRODUCE_VERSION))
+    write_fetch = entity_writer(messages.response_type(ApiKey.FETCH, FETCH_VERSION))
 
     def ours_produce() -> bytes:
         row = [produce.PartitionResult(i, 0, 1000 + i, -1, 0) for i in range(partitions)]
@@ -278,7 +278,7 @@ def cold_case(topics: int, partitions: int) -> Case:
     return Case(
         f"encode a Metadata response, {topics} x {partitions}",
         {
-            "kio": lambda: messages.encode_response(METADATA, METADATA_VERSION, values),
+            "kio": lambda: messages.encode_response(ApiKey.METADATA, METADATA_VERSION, values),
             "kafka-python": py_metadata,
         },
     )

@@ -4,50 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-KIND_NAMES = {
-    "kill": "kill -9",
-    "terminate": "clean stop",
-    "restart": "clean restart",
-    "cut": "network cut",
-    "delay": "slow network",
-    "loss": "lossy network",
-    "slow_fsync": "slow fsync",
-    "failing_fsync": "failing fsync",
-    "disk_full": "full disk",
-    "clock_step": "wrong clock",
-    "store_outage": "store outage",
-    "wipe_volume": "disk loss",
-    "wipe_unflushed": "loss of unflushed records",
-}
-FAULT_NAMES = {
-    frozenset({"kill", "wipe_unflushed"}): "power loss",
-    frozenset({"kill", "wipe_volume"}): "disk loss",
-    frozenset({"kill", "wipe_unflushed", "wipe_volume"}): "disk loss",
-    frozenset({"power_loss", "wipe_volume"}): "disk loss",
-    frozenset({"terminate", "wipe_volume"}): "disk loss after a clean stop",
-}
-FAULT_MEANS = {
-    "kill -9": "the process died at once; what it had written stayed",
-    "power loss": "the process died at once, and what it had not flushed was gone",
-    "disk loss": "the process died and its data directory was gone",
-    "clean stop": "the broker was asked to stop, and did",
-    "clean restart": "the broker was asked to stop, and was started again",
-    "pause": "the process stood still (SIGSTOP) with its connections open",
-    "network cut": "the broker could not reach its peers",
-    "slow network": "what went between the broker and its peers came late",
-    "lossy network": "a part of what went between the broker and its peers had to be sent again",
-    "slow fsync": "every fsync took longer",
-    "failing fsync": "every fsync failed, which ends the process at the first",
-    "full disk": "the disk took no writes",
-    "wrong clock": "the broker's wall clock was off",
-    "store outage": "the coordination store took no writes",
-}
+from minikafka.telemetry.fault_verbs import TOGETHER, Verb
+
+_NAMES = {verb.kind: verb.plain_name for verb in Verb}
+_TOGETHER = {frozenset(verb.kind for verb in verbs): name for verbs, name in TOGETHER.items()}
+FAULT_MEANS = {verb.plain_name: verb.rule.means for verb in Verb if verb.rule.means}
+"""What happened, for each name of a fault."""
 
 
 def fault_name(kinds: Sequence[str]) -> str:
     """ "power loss" for a kill and a wiped unflushed volume; kinds without a name in common are listed in their order."""
-    known = FAULT_NAMES.get(frozenset(kinds))
-    return known or ", then ".join(KIND_NAMES.get(kind, kind.replace("_", " ")) for kind in dict.fromkeys(kinds))
+    known = _TOGETHER.get(frozenset(kinds))
+    return known or ", then ".join(_NAMES.get(kind, kind.replace("_", " ")) for kind in dict.fromkeys(kinds))
 
 
 def span(low: int, high: int) -> str:

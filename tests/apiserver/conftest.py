@@ -15,7 +15,7 @@ from tests.apiserver.brokers import Brokers
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane, program_folder
 from tests.apiserver.faulty_proxy import FaultyProxy
 from tests.apiserver.operator_process import Cluster, Operator, apply, manifest, token_of
-from tests.apiserver.waiting import until_now
+from tests.waiting import until_now
 
 pytest.register_assert_rewrite("tests.unit.metadata.store_conformance")
 

@@ -24,7 +24,7 @@ from minikafka_kube.names import Names
 from tests.apiserver.charts import rendered
 from tests.apiserver.control_plane import ControlPlane, free_port
 from tests.apiserver.controller_word import ControllerWord
-from tests.apiserver.waiting import until_now
+from tests.waiting import until_now
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "minikafka/broker:test"

@@ -7,7 +7,7 @@ import time
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from tests.apiserver.waiting import ANSWER_SECONDS_MAX
+from tests.waiting import ANSWER_SECONDS_MAX
 
 SEND_EVERY_SECONDS = 0.005
 

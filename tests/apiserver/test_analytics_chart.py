@@ -22,7 +22,7 @@ from tests.apiserver.conftest import make_namespace
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.operator_process import ROOT
 from tests.apiserver.test_operator_permissions import table
-from tests.apiserver.waiting import until_now
+from tests.waiting import until_now
 
 CHART = ROOT / "charts/minikafka-analytics"
 CHAOS = ROOT / "charts/minikafka-chaos"

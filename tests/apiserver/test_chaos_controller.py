@@ -24,12 +24,12 @@ import pytest
 from kubernetes.client import ApiClient
 from kubernetes.config import new_client_from_config
 from minikafka.agent.command import add_arguments as add_agent_arguments
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.controller.ledger import FaultRefused, StatusLedger
 from minikafka_chaos.controller.prometheus_urls import IN_CLUSTER
 from minikafka_chaos.controller.runner import BrokerPods, ObjectStatus
 from minikafka_chaos.grounds.kubernetes_api import Namespace
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
-from minikafka_chaos.scenario.verbs import Verb
 from minikafka_kube.names import Names
 
 from tests.apiserver.charts import check_values, lint, refused, rendered
@@ -39,7 +39,7 @@ from tests.apiserver.controller_word import ControllerWord
 from tests.apiserver.operator_process import API, IMAGE, ROOT, apply, token_of
 from tests.apiserver.test_chaos_crds import SPEC
 from tests.apiserver.test_operator_permissions import Client, table
-from tests.apiserver.waiting import until_now
+from tests.waiting import until_now
 
 CHART = ROOT / "charts/minikafka-chaos"
 PATIENCE = 180.0

@@ -17,7 +17,7 @@ from tests.apiserver.brokers import BrokerProcess, Brokers
 from tests.apiserver.conftest import CLUSTER, brokers_of
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.producing import SteadyProducer
-from tests.apiserver.waiting import ANSWER_SECONDS_MAX, until_now
+from tests.waiting import ANSWER_SECONDS_MAX, until_now
 
 TOPIC = "steady"
 SESSION_SECONDS = 120

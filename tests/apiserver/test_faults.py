@@ -19,8 +19,8 @@ from minikafka.metadata.store import FencedControllerError, Lease, StoreError
 from tests.apiserver.conftest import CLUSTER, OpenStore
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.apiserver.faulty_proxy import Fault, FaultyProxy, Request, Rule
-from tests.apiserver.waiting import SOON, until
 from tests.unit.metadata.store_conformance import controller
+from tests.waiting import SOON, until
 
 DOCUMENT = f"/configmaps/{CLUSTER}-metadata"
 LEASE = f"/leases/{CLUSTER}-controller"

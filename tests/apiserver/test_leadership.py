@@ -13,7 +13,7 @@ from minikafka_kube.leadership import LEASE_SECONDS
 
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.apiserver.operator_process import ACTS_SECONDS_MAX, LOOKS_SECONDS_MAX, Cluster, Operator
-from tests.apiserver.waiting import until_now
+from tests.waiting import until_now
 
 TAKEOVER_SECONDS_MAX = LEASE_SECONDS + ACTS_SECONDS_MAX
 

@@ -12,7 +12,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from minikafka_analytics.sources import pod_logs
 
 from tests.apiserver.charts import rendered
 from tests.apiserver.operator_process import ROOT
+from tests.waiting import until_now
 
 CHART = ROOT / "charts/minikafka-logs"
 PATIENCE = 60.0
@@ -134,7 +134,7 @@ class Collector:
 
     def wait_for(self, *logs: Log) -> None:
         """Wait until every line of these logs is kept."""
-        until(lambda: all(not set(log.lines) - set(self.lines(log)) for log in logs), self._missing(logs))
+        until_now(lambda: all(not set(log.lines) - set(self.lines(log)) for log in logs), what=self._missing(logs))
 
     def _missing(self, logs: tuple[Log, ...]) -> Callable[[], str]:
         def tell() -> str:
@@ -222,13 +222,6 @@ def moved(text: str, *places: tuple[str, str]) -> str:
         assert old in text, old
         text = text.replace(old, new)
     return text
-
-
-def until(satisfied: Callable[[], object], tell: Callable[[], str]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not satisfied():
-        assert time.monotonic() < deadline, tell()
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -327,9 +320,9 @@ def test_an_agent_is_ready_when_every_log_of_its_node_is_open(collector: Collect
     for each in (log, other, strange):
         each.write(50)
     collector.wait_for(log, other)
-    until(lambda: not collector.agent_unready(), collector.agent_unready)
+    until_now(lambda: not collector.agent_unready(), what=collector.agent_unready)
     log.rotate(late=3)
-    until(lambda: not collector.agent_unready(), collector.agent_unready)
+    until_now(lambda: not collector.agent_unready(), what=collector.agent_unready)
     for process in (collector.store, collector.agent):
         process.end(signal.SIGKILL)
     collector.agent.start()
@@ -338,7 +331,7 @@ def test_an_agent_is_ready_when_every_log_of_its_node_is_open(collector: Collect
     # Without a store it does not come beyond the first log that has a line.
     assert "is not open yet" in collector.agent_unready()
     collector.store.start()
-    until(lambda: not collector.agent_unready(), collector.agent_unready)
+    until_now(lambda: not collector.agent_unready(), what=collector.agent_unready)
     for each in (log, other, new):
         each.write(300)
         each.remove()
@@ -387,13 +380,13 @@ def test_an_agent_that_comes_back_sends_all_that_is_still_there(collector: Colle
     log.write(100)
     collector.agent.start()
     log.write(1)
-    until(lambda: log.lines[-1] in collector.lines(log), lambda: "the newest line is not there")
+    until_now(lambda: log.lines[-1] in collector.lines(log), what="the newest line is there")
     # Rotated while nobody looked: docs/guide/logs.md says so.
     assert set(log.lines) - set(collector.lines(log)) == set(log.lines[100:200])
     collector.agent.end()
     collector.agent.start()
     again = log.lines[200:]
-    until(lambda: all(collector.lines(log).count(line) == 2 for line in again), lambda: "they are not sent again")
+    until_now(lambda: all(collector.lines(log).count(line) == 2 for line in again), what="they are sent again")
     found = pod_logs.read([collector.kept])
     assert (len(found.events), found.repeated, found.damaged) == (201, len(again), 0)
 
@@ -417,7 +410,7 @@ def test_nobody_writes_outside_of_the_logs(
     outside = collector.files(collector.kept.parent) - collector.files(collector.kept)
     inside = collector.files(collector.kept)
     send(collector.port, b"<14>1 - - " + b" ".join(names) + b" - a stranger's line")
-    until(lambda: collector.files(collector.kept) - inside, lambda: collector.store.said)
+    until_now(lambda: collector.files(collector.kept) - inside, what=lambda: collector.store.said)
     (new,) = collector.files(collector.kept) - inside
     assert new.relative_to(collector.kept).parts == where
     assert collector.files(collector.kept.parent) - collector.files(collector.kept) == outside

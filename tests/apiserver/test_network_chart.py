@@ -26,8 +26,8 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.operator_process import IMAGE, ROOT, apply, token_of
 from tests.apiserver.test_chaos_controller import template as controller_template
 from tests.apiserver.test_operator_permissions import Client, table
-from tests.apiserver.waiting import until_now
 from tests.unit.chaos.network.kernel import Kernel
+from tests.waiting import until_now
 
 CHART = ROOT / "charts/minikafka-chaos-network"
 PATIENCE = 180.0

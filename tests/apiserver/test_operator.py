@@ -23,7 +23,7 @@ from tests.apiserver.operator_process import (
     manifest,
     token_of,
 )
-from tests.apiserver.waiting import until_now
+from tests.waiting import until_now
 
 RETRIED_SECONDS_MAX = REFUSED_RETRY_SECONDS + ACTS_SECONDS_MAX
 THREE = ([0, 1, 2], [0, 1, 2])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.apiserver.operator_process import ACTS_SECONDS_MAX, Cluster, Operator
-from tests.apiserver.waiting import until_now
+from tests.waiting import until_now
 
 
 @pytest.mark.full

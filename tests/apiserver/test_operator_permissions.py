@@ -14,7 +14,7 @@ from tests.apiserver.conftest import CLUSTER, make_namespace
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.apiserver.operator_process import ROOT, apply, token_of
 from tests.apiserver.test_permissions import broker_token
-from tests.apiserver.waiting import until_now
+from tests.waiting import until_now
 
 CHART = ROOT / "charts/minikafka-operator"
 OURS = {"app.kubernetes.io/managed-by": "minikafka-operator", "minikafka.dev/cluster": "c"}

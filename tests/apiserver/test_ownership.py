@@ -11,7 +11,7 @@ from minikafka.metadata.store import StoreError
 from tests.apiserver.conftest import OpenStore
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.operator_process import ACTS_SECONDS_MAX, Cluster, Operator
-from tests.apiserver.waiting import until_now
+from tests.waiting import until_now
 
 RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
 LABELS = {"app": "theirs"}

@@ -16,7 +16,7 @@ from minikafka_operator.objects import ResourceBuilder
 
 from tests.apiserver.conftest import CLUSTER, MakeBrokers
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.waiting import ANSWER_SECONDS_MAX, until_now
+from tests.waiting import ANSWER_SECONDS_MAX, until_now
 
 PATHS = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 from tests.apiserver.brokers import Brokers
 from tests.apiserver.conftest import CLUSTER, MakeBrokers, brokers_of, make_namespace
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.waiting import ANSWER_SECONDS_MAX, until_now
+from tests.waiting import ANSWER_SECONDS_MAX, until_now
 
 TOPICS = "/apis/minikafka.dev/v1alpha1/namespaces/{}/minikafkatopics"
 QUIET_ATTEMPTS = 5

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,8 @@ from minikafka.cli.main import main
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import PortInUse
 from minikafka.local.ports import free_base_port
+
+from tests.waiting import until_now
 
 MakeCluster = Callable[..., LocalCluster]
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -117,15 +118,7 @@ def call_cli() -> RunCli:
 @pytest.fixture(scope="session")
 def until() -> Callable[..., Any]:
     """``until(look, satisfied, seconds)``: look again until satisfied; what was seen. Fails with what was seen last."""
-
-    def wait(look: Callable[[], Any], satisfied: Callable[[Any], bool] = bool, seconds: float = 90) -> Any:
-        deadline = time.monotonic() + seconds
-        while not satisfied(seen := look()):
-            assert time.monotonic() < deadline, f"not after {seconds} s: {seen!r}"
-            time.sleep(0.05)
-        return seen
-
-    return wait
+    return until_now
 
 
 @pytest.hookimpl(wrapper=True)

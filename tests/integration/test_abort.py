@@ -8,23 +8,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from minikafka.local.cluster import LocalCluster
 from minikafka_chaos.record.journal import read_journal
 
+from tests.waiting import until_now
+
 MINIKAFKA = (sys.executable, "-m", "minikafka.cli")
 SECONDS_MAX = 90.0
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not holds():
-        assert time.monotonic() < deadline, f"not in {SECONDS_MAX:g} s: {what}"
-        time.sleep(0.05)
 
 
 def command_lines_with(text: str) -> list[int]:
@@ -47,7 +41,7 @@ class Running:
         self.out = out
         words = ("chaos", "run", scenario, "--seconds", "600", "--out", str(out))
         self.runner = subprocess.Popen((*MINIKAFKA, *words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until(self.acknowledges, "records are acknowledged")
+        until_now(self.acknowledges, what="records are acknowledged")
 
     @property
     def directory(self) -> Path:
@@ -132,7 +126,7 @@ def parted(tmp_path: Path) -> Iterator[Running]:
     out = tmp_path / "runs"
     try:
         running = Running(out, str(tmp_path / "parted.yaml"))
-        until(lambda: faults_made(running) == {"StoreOutage", "DiskFull", "Cut"}, "all is broken")
+        until_now(lambda: faults_made(running) == {"StoreOutage", "DiskFull", "Cut"}, what="all is broken")
         yield running
     finally:
         for pid in command_lines_with(str(out)):
@@ -154,7 +148,7 @@ def test_after_kill_9_of_the_runner_no_proxy_and_no_lock_is_left(parted: Running
     assert len(proxies(parted)) == 1
     parted.runner.kill()
     parted.runner.wait()
-    until(lambda: proxies(parted) == [], "the proxy has ended with who started it")
+    until_now(lambda: proxies(parted) == [], what="the proxy has ended with who started it")
     with sqlite3.connect(parted.directory / "cluster" / "metadata.sqlite", timeout=30) as store:
         store.execute("BEGIN IMMEDIATE")
         store.rollback()

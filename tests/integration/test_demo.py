@@ -7,14 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.forms import in_full
+from tests.waiting import until_now
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -43,15 +43,6 @@ def brokers_below(folder: Path) -> list[int]:
 
 def journals(runs: Path) -> list[str]:
     return [path.read_text() for path in runs.glob("*/journal.jsonl")]
-
-
-def wait_for(holds: Callable[[], bool], deadline_s: float) -> bool:
-    deadline = time.monotonic() + deadline_s
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.fixture
@@ -138,7 +129,7 @@ def test_signals_during_the_analysis_cost_the_report_only(runs: Path, tmp_path: 
         env={**os.environ, "MINIKAFKA_TEST_OF": str(runs), "TMPDIR": str(scratch)},
     )
     try:
-        assert wait_for(lambda: any('"kind": "verdict"' in text for text in journals(runs)), DEMO_DEADLINE_S)
+        until_now(lambda: any('"kind": "verdict"' in text for text in journals(runs)), seconds=DEMO_DEADLINE_S)
         for number in (signal.SIGTERM, signal.SIGINT):
             process.send_signal(number)
         output, errors = process.communicate(timeout=TEARDOWN_DEADLINE_S)
@@ -147,7 +138,7 @@ def test_signals_during_the_analysis_cost_the_report_only(runs: Path, tmp_path: 
     assert process.returncode == 0, output + errors
     assert "Passed: no acknowledged record lost" in output and "none: interrupted" in output
     assert errors == ""
-    assert wait_for(lambda: started_for(runs) == [], TEARDOWN_DEADLINE_S)
+    until_now(lambda: started_for(runs) == [], seconds=TEARDOWN_DEADLINE_S)
     assert [path.name for path in scratch.iterdir() if not path.name.startswith("minikafka-ports-")] == []
 
 
@@ -169,7 +160,7 @@ def test_an_interrupted_demo_leaves_nothing_running(runs: Path, number: signal.S
     )
     try:
         # Interrupt in the middle of a fault, when one broker is dead and two are loaded.
-        assert wait_for(lambda: any('"fault": "Kill"' in text for text in journals(runs)), DEMO_DEADLINE_S)
+        until_now(lambda: any('"fault": "Kill"' in text for text in journals(runs)), seconds=DEMO_DEADLINE_S)
         assert brokers_below(runs)
         process.send_signal(number)
         output, _ = process.communicate(timeout=TEARDOWN_DEADLINE_S)

@@ -26,7 +26,8 @@ from minikafka_chaos.network.nft import NFT, NSENTER, NftProgram
 from minikafka_chaos.network.rules import LinkDirection, LinkVerb
 from minikafka_chaos.network.service import check
 
-from tests.unit.chaos.network.cluster import HOME, NODE, UIDS, FakeApiServer, addresses
+from tests.unit.chaos.network.cluster import HOME, NODE, UIDS, ApiPaths, addresses
+from tests.waiting import until_now
 
 _MISSING = [name for name in (NFT, NSENTER, shutil.which("ip") or "ip") if not Path(name).exists()]
 pytestmark = [
@@ -136,7 +137,7 @@ def ends() -> Iterator[Ends]:
 
 @pytest.fixture
 def agent(ends: Ends, tmp_path: Path) -> NetworkAgent:
-    return NetworkAgent(NODE, tmp_path, NftProgram(), ends.entered, FakeApiServer())  # type: ignore[arg-type]
+    return NetworkAgent(NODE, tmp_path, NftProgram(), ends.entered, ApiPaths())  # type: ignore[arg-type]
 
 
 ASK = Ask(HOME, "shop-broker-0", UIDS[TARGET])
@@ -294,10 +295,7 @@ def _connected_by_one_syn(asking: socket.socket) -> bool:
 def test_what_is_over_leaves_nothing_behind(ends: Ends, agent: NetworkAgent) -> None:
     cut(agent, "one")
     cut(agent, "two", seconds=1)
-    deadline = time.monotonic() + 30
-    while not (over := {key for key, is_over in agent.left_over(UIDS[TARGET]).items() if is_over}):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    over = until_now(lambda: {key for key, is_over in agent.left_over(UIDS[TARGET]).items() if is_over})
     agent.tidy(UIDS[TARGET], over)
     assert list(agent.left_over(UIDS[TARGET]).values()) == [False], "the other is left alone"
     assert agent.touched() == {UIDS[TARGET]}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
-from minikafka.cli.connection import BrokerConnection, NoAnswer
+from minikafka.client.connection import BrokerConnection, NoAnswer
 from minikafka.config import BrokerConfig
 from minikafka.metadata.memory import MemoryStore
 from minikafka.protocol.api_keys import ApiKey
@@ -19,6 +19,8 @@ from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.clients import TopicPlan
 from minikafka_chaos.load.group_state import group_state
 from minikafka_chaos.load.topics import TopicNotMade, create_new_topic, delete_topic, wait_for_leaders
+
+from tests.waiting import until
 
 SECONDS_MAX = 60.0
 PLAN = TopicPlan("bank", 2, 1, config={"min.insync.replicas": "1"})
@@ -112,22 +114,17 @@ async def test_the_state_of_a_group(bootstrap: str) -> None:
     def state() -> str | None:
         return group_state(bootstrap, "g", SECONDS_MAX)
 
-    async def until(wanted: str) -> None:
-        async with asyncio.timeout(SECONDS_MAX):
-            while await asyncio.to_thread(state) != wanted:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-
-    await until("Dead")
+    await until(lambda: asyncio.to_thread(state), lambda found: found == "Dead", SECONDS_MAX)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe([PLAN.name])
     polling = asyncio.create_task(asyncio.to_thread(consumer.poll, SECONDS_MAX))
     try:
-        await until("Stable")
+        await until(lambda: asyncio.to_thread(state), lambda found: found == "Stable", SECONDS_MAX)
     finally:
         await asyncio.to_thread(_produce_one, bootstrap)
         await polling
         await asyncio.to_thread(consumer.close)
-    await until("Empty")
+    await until(lambda: asyncio.to_thread(state), lambda found: found == "Empty", SECONDS_MAX)
 
 
 def _produce_one(bootstrap: str) -> None:

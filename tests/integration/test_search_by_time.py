@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from minikafka.cli.connection import BrokerConnection
+from minikafka.client.connection import BrokerConnection
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import HOST
+from minikafka.protocol.api_keys import ApiKey
 
 from tests.interop.raw_client import seal_batch
 
-LIST_OFFSETS, MAX_TIMESTAMP = 2, -3
+MAX_TIMESTAMP = -3
 CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE = 2, 76
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 GZIP = 1
@@ -36,7 +37,7 @@ def search(connection: BrokerConnection, topic: str, timestamp: int) -> tuple[in
     """(error code, offset)."""
     partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
     wanted = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": topic, "partitions": [partition]}]}
-    row = connection.request(LIST_OFFSETS, 7, wanted).topics[0].partitions[0]
+    row = connection.request(ApiKey.LIST_OFFSETS, 7, wanted).topics[0].partitions[0]
     return int(row.error_code), row.offset
 
 

@@ -21,22 +21,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
-from minikafka.cli.connection import BrokerConnection
+from minikafka.client.connection import BrokerConnection
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET
 from minikafka.metadata.image import BROKER
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.telemetry.events import EVENTS, problem
-from minikafka.telemetry.metrics import (
-    BUILD_INFO,
-    COMPONENT_FAILED,
-    COUNTER,
-    ELECTIONS,
-    GAUGE,
-    HISTOGRAM,
-    LOG_DIR_SIZE,
-    METRICS,
-    Metric,
-)
+from minikafka.telemetry.metric import COUNTER, GAUGE, HISTOGRAM, Metric
+from minikafka.telemetry.metrics import BUILD_INFO, COMPONENT_FAILED, ELECTIONS, LOG_DIR_SIZE, METRICS
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.interop.raw_client import (
@@ -55,8 +47,6 @@ pytestmark = pytest.mark.timeout(1800)
 
 Until = Callable[..., Any]
 Labels = tuple[tuple[str, str], ...]
-ALTER_PARTITION, ALTER_REASSIGNMENTS, DESCRIBE_TOPIC_PARTITIONS = 56, 45, 75
-JOIN_GROUP, API_VERSIONS = 11, 18
 OFFSETS_TOPIC = "__consumer_offsets"
 DEADLINE = 90
 FORGED_EACH_TIME = 40
@@ -266,7 +256,7 @@ class Story:
         def joining(session_ms: int) -> bytes:
             group, nobody, kind, protocol = b"\0\5queue", b"\0\0", b"\0\x08consumer", b"\0\0\0\1\0\5range\0\0\0\0"
             body = group + struct.pack(">ii", session_ms, 60_000) + nobody + kind + protocol
-            return bytes(request(JOIN_GROUP, 3, body, flexible=False))
+            return bytes(request(ApiKey.JOIN_GROUP, 3, body, flexible=False))
 
         coordinator = self.led(OFFSETS_TOPIC).leader
 
@@ -278,7 +268,7 @@ class Story:
             RawConnection(self.address(coordinator), 60) as second,
         ):
             assert first.call(joining(20_000))
-            second.send(joining(20_000) + request(API_VERSIONS, 0, b"", flexible=False))
+            second.send(joining(20_000) + request(ApiKey.API_VERSIONS, 0, b"", flexible=False))
             self.until(queued, lambda n: n == 1, seconds=DEADLINE)
             second.receive()
             second.receive()
@@ -459,7 +449,7 @@ class Story:
             RawConnection(self.address(ours.leader), 30) as leader,
         ):
             answer = client.request(
-                DESCRIBE_TOPIC_PARTITIONS,
+                ApiKey.DESCRIBE_TOPIC_PARTITIONS,
                 0,
                 {"topics": [{"name": "main"}], "response_partition_limit": 10, "cursor": None},
             )
@@ -482,7 +472,7 @@ class Story:
                     "topics": [{"topic_id": topic_id, "partitions": [part]}],
                 }
                 leader.call(produce_request("main", 0, record_batch([b"fetch this"]), acks=1))
-                row = connection.request(ALTER_PARTITION, 2, values).topics[0].partitions[0]
+                row = connection.request(ApiKey.ALTER_PARTITION, 2, values).topics[0].partitions[0]
                 if int(row.error_code):
                     break
                 partition_epoch = row.partition_epoch
@@ -495,7 +485,9 @@ class Story:
         with BrokerConnection(HOST, self.cluster.broker(self.controller()).port, 30) as connection:
             part = {"partition_index": 0, "replicas": (1, 2)}
             answer = connection.request(
-                ALTER_REASSIGNMENTS, 0, {"timeout": 30_000, "topics": [{"name": "main", "partitions": [part]}]}
+                ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+                0,
+                {"timeout": 30_000, "topics": [{"name": "main", "partitions": [part]}]},
             )
             assert int(answer.error_code) == int(answer.responses[0].partitions[0].error_code) == 0
         self.until(lambda: self.partition("main").replicas, lambda r: sorted(r) == [1, 2], seconds=DEADLINE)

@@ -20,10 +20,10 @@ from typing import Any
 from uuid import UUID
 
 from minikafka.protocol import messages
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.wire import MalformedRequest
 
 from tests.interop.declared_differences import reason
-from tests.interop.journey import wait_until
 from tests.interop.odd_requests import COORDINATOR, FRESH, GROUP, IN_ORDER, ONE, TOPIC, TOPIC_ID, Request, requests
 from tests.interop.raw_client import (
     ConnectionClosed,
@@ -34,9 +34,9 @@ from tests.interop.raw_client import (
     record_batch,
     request,
 )
+from tests.waiting import until_now
 
-API_VERSIONS, OFFSET_COMMIT, FIND_COORDINATOR, CREATE_TOPICS = 18, 8, 10, 19
-HOT = {0}
+HOT = {ApiKey.PRODUCE}
 """Produce is compared where records are."""
 SAME_TYPE_ONLY = {
     *("throttle_time", "host", "port", "cluster_id", "controller_id", "topic_id", "producer_id", "session_id"),
@@ -68,9 +68,13 @@ class Side:
         with RawConnection(self.brokers[1]) as connection:
             for timestamp in (1_700_000_000_000, 1_700_000_001_000, 1_700_000_000_500):
                 connection.call(produce_request(topic, 0, record_batch([b"value"], timestamp_ms=timestamp)))
-        self.topic_id = self.ask(3, 12, {"topics": [{"topic_id": None, "name": topic}]}).topics[0].topic_id
+        self.topic_id = (
+            self.ask(ApiKey.METADATA, 12, {"topics": [{"topic_id": None, "name": topic}]}).topics[0].topic_id
+        )
         self.coordinators: dict[str, int] = {}
-        self.ask(22, 4, {"transactional_id": None, "transaction_timeout": 1000})  # Kafka refuses the very first
+        self.ask(
+            ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None, "transaction_timeout": 1000}
+        )  # Kafka refuses the very first
         self.commit(f"{topic}-group")
 
     def create(self, name: str, *replicas: int, configs: Sequence[dict[str, str]] = ()) -> None:
@@ -78,7 +82,7 @@ class Side:
         row = {"partition_index": 0, "broker_ids": replicas}
         topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": [row]}
         topic["configs"] = configs
-        self.ask(CREATE_TOPICS, 7, {"topics": [topic], "timeout": 10_000, "validate_only": False})
+        self.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout": 10_000, "validate_only": False})
 
         def is_known() -> bool:
             for address in self.brokers.values():
@@ -88,7 +92,7 @@ class Side:
                     return False
             return True
 
-        wait_until(is_known, f"topic {name}")
+        until_now(is_known, what=f"topic {name}")
 
     def commit(self, group: str) -> None:
         """A group without members that has an offset."""
@@ -99,24 +103,24 @@ class Side:
         }
 
         def is_taken() -> bool:
-            answer = self.ask(OFFSET_COMMIT, 8, values, self.coordinator(group))
+            answer = self.ask(ApiKey.OFFSET_COMMIT, 8, values, self.coordinator(group))
             if (taken := not int(answer.topics[0].partitions[0].error_code)) is False:
                 self.coordinators.pop(group)
             return taken
 
-        wait_until(is_taken, f"group {group}")
+        until_now(is_taken, what=f"group {group}")
 
     def coordinator(self, group: str) -> int:
         """The broker that coordinates a group."""
 
         def is_found() -> bool:
-            found = self.ask(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [group]}).coordinators[0]
+            found = self.ask(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [group]}).coordinators[0]
             if not int(found.error_code):
                 self.coordinators[group] = found.node_id
             return group in self.coordinators
 
         if group not in self.coordinators:
-            wait_until(is_found, f"coordinator of {group}")
+            until_now(is_found, what=f"coordinator of {group}")
         return self.coordinators[group]
 
     def answer(self, asked: Request, version: int, number: int) -> dict[str, object]:
@@ -154,9 +158,8 @@ class Side:
                 response = connection.call(request(api_key, version, body, flexible=flexible))
             except (ConnectionClosed, TimeoutError) as error:
                 return f"{type(error).__name__}: {error}"
-        start = 5 if flexible and api_key != API_VERSIONS else 4  # ApiVersions always has response header v0 (KIP-511)
         try:
-            answer = messages.decode_response(api_key, version, bytes(response[start:]))
+            answer = messages.decode_response(api_key, version, messages.answer_body(api_key, version, bytes(response)))
         except MalformedRequest as error:
             return f"cannot be decoded: {error}"
         (correlation_id,) = struct.unpack_from(">i", response)

@@ -13,9 +13,9 @@ from functools import partial
 
 import pytest
 
-from tests.interop.journey import wait_until
 from tests.interop.kafka_jars import KafkaJarsMissing, kafka_classpath
 from tests.interop.raw_client import RawConnection, metadata
+from tests.waiting import until_now
 
 BROKER_SETTINGS = {
     "auto.create.topics.enable": "true",
@@ -59,7 +59,7 @@ def the_brokers_live_on(request: pytest.FixtureRequest) -> Iterator[None]:
         before = metadata(connection).brokers
     yield
     for address in before.values():
-        wait_until(partial(_knows, address, before), f"{address} knows of {before}")
+        until_now(partial(_knows, address, before), what=f"{address} knows of {before}")
 
 
 def _knows(address: str, brokers: dict[int, str]) -> bool:

@@ -6,7 +6,7 @@ Create a topic; produce with a codec; read part of it in a group, commit, leave;
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tests.interop.raw_client import RawConnection, fetch_request, list_offset, metadata, next_offset, read_fetch_answer
@@ -32,14 +32,6 @@ class Sent(NamedTuple):
 def records_to_send(count: int = RECORDS) -> list[Sent]:
     """Records with keys, unique values that compress well, and one header ``trace`` each."""
     return [Sent(b"key-%d" % (n % 17), b"value-%05d " % n + b"minikafka " * 20, b"trace-%d" % n) for n in range(count)]
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = DEADLINE_S) -> None:
-    """Ask again and again until ``condition()`` is true; fails with ``what`` after the deadline."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
 
 
 def deadline(what: str, seconds: float = DEADLINE_S) -> Iterable[float]:

@@ -14,12 +14,12 @@ from typing import Any, get_args, get_origin
 from uuid import UUID
 
 from minikafka.protocol import messages
+from minikafka.protocol.api_keys import ApiKey
 
 TOPIC, ONE, GROUP, FRESH = "TOPIC", "TOPIC-one", "TOPIC-group", "FRESH"
 """What values name: a topic with a replica on each of the brokers 1, 2 and 3, led by 1; a topic with one, on broker 1; a
 group with a committed offset and no members; and something made for this request alone."""
 NOBODY = "nobody-made-this"
-METADATA, OFFSET_COMMIT, JOIN_GROUP = 3, 8, 11
 TOPIC_ID = UUID(int=1)
 """Stands for the id of :data:`TOPIC`."""
 STRANGE_ID = UUID(int=0x1234)
@@ -39,7 +39,7 @@ class Request:
     first version that can say this.
     """
 
-    api_key: int
+    api_key: ApiKey
     title: str
     values: Values
     at: int = 1
@@ -97,58 +97,72 @@ def _group_offsets(group: str) -> dict[str, Any]:
 
 
 IN_ORDER = (
-    Request(1, "Fetch", _fetch(0)),
-    *(Request(1, f"Fetch from {offset}", _fetch(offset)) for offset in (2, 3, 99)),
-    Request(1, "Fetch at a follower", _fetch(0), at=2),
-    Request(2, "ListOffsets", {"replica_id": -1, "isolation_level": 0, "topics": [_one(TOPIC, **_LATEST)]}),
+    Request(ApiKey.FETCH, "Fetch", _fetch(0)),
+    *(Request(ApiKey.FETCH, f"Fetch from {offset}", _fetch(offset)) for offset in (2, 3, 99)),
+    Request(ApiKey.FETCH, "Fetch at a follower", _fetch(0), at=2),
+    Request(
+        ApiKey.LIST_OFFSETS, "ListOffsets", {"replica_id": -1, "isolation_level": 0, "topics": [_one(TOPIC, **_LATEST)]}
+    ),
     *(
-        Request(2, f"ListOffsets {what}", {"replica_id": -1, "topics": [_one(TOPIC, **_LATEST | {"timestamp": when})]})
+        Request(
+            ApiKey.LIST_OFFSETS,
+            f"ListOffsets {what}",
+            {"replica_id": -1, "topics": [_one(TOPIC, **_LATEST | {"timestamp": when})]},
+        )
         for what, when in (("earliest", -2), ("max", -3), ("then", 1_700_000_000_400), ("never", 2**50))
     ),
-    Request(2, "ListOffsets at a follower", {"replica_id": -1, "topics": [_one(TOPIC, **_LATEST)]}, at=2),
-    Request(2, "ListOffsets without a replica", {"replica_id": -1, "topics": [_one(ONE, **_LATEST)]}, at=2),
-    Request(2, "ListOffsets of a replica", {"replica_id": 2, "topics": [_one(TOPIC, **_LATEST)]}),
-    Request(3, "Metadata", _metadata(TOPIC)),
-    Request(3, "Metadata of two", _metadata(TOPIC, ONE)),
-    Request(3, "Metadata by id", {"topics": [{"topic_id": TOPIC_ID, "name": None}]}, since=10),
     Request(
-        3,
+        ApiKey.LIST_OFFSETS, "ListOffsets at a follower", {"replica_id": -1, "topics": [_one(TOPIC, **_LATEST)]}, at=2
+    ),
+    Request(
+        ApiKey.LIST_OFFSETS, "ListOffsets without a replica", {"replica_id": -1, "topics": [_one(ONE, **_LATEST)]}, at=2
+    ),
+    Request(ApiKey.LIST_OFFSETS, "ListOffsets of a replica", {"replica_id": 2, "topics": [_one(TOPIC, **_LATEST)]}),
+    Request(ApiKey.METADATA, "Metadata", _metadata(TOPIC)),
+    Request(ApiKey.METADATA, "Metadata of two", _metadata(TOPIC, ONE)),
+    Request(ApiKey.METADATA, "Metadata by id", {"topics": [{"topic_id": TOPIC_ID, "name": None}]}, since=10),
+    Request(
+        ApiKey.METADATA,
         "Metadata by a strange id",
         {"topics": [{"topic_id": STRANGE_ID, "name": None}], "allow_auto_topic_creation": False},
         since=10,
     ),
     Request(
-        3,
+        ApiKey.METADATA,
         "Metadata by id and name",
         {"topics": [{"topic_id": TOPIC_ID, "name": NOBODY}], "allow_auto_topic_creation": False},
         since=10,
     ),
-    Request(3, "Metadata with creation", _metadata(FRESH, "bad name!", create=True)),
+    Request(ApiKey.METADATA, "Metadata with creation", _metadata(FRESH, "bad name!", create=True)),
     *(
         Request(
-            8,
+            ApiKey.OFFSET_COMMIT,
             f"OffsetCommit{what}",
             {"group_id": GROUP, **_COMMIT, "topics": [_one(TOPIC, **_OFFSET) | {"topic_id": topic_id}]},
             at=COORDINATOR,
         )
         for what, topic_id in (("", TOPIC_ID), (" by a strange id", STRANGE_ID))
     ),
-    Request(9, "OffsetFetch", _group_offsets(GROUP), at=COORDINATOR),
-    Request(9, "OffsetFetch of nobody", _group_offsets(NOBODY), at=COORDINATOR),
+    Request(ApiKey.OFFSET_FETCH, "OffsetFetch", _group_offsets(GROUP), at=COORDINATOR),
+    Request(ApiKey.OFFSET_FETCH, "OffsetFetch of nobody", _group_offsets(NOBODY), at=COORDINATOR),
     Request(
-        9,
+        ApiKey.OFFSET_FETCH,
         "OffsetFetch by a strange id",
         {"groups": [{"group_id": GROUP, "topics": [{"topic_id": STRANGE_ID, "partition_indexes": [0]}]}]},
         at=COORDINATOR,
         since=10,
     ),
-    Request(10, "FindCoordinator", {"key": GROUP, "key_type": 0, "coordinator_keys": [GROUP]}),
+    Request(ApiKey.FIND_COORDINATOR, "FindCoordinator", {"key": GROUP, "key_type": 0, "coordinator_keys": [GROUP]}),
     *(
-        Request(10, f"FindCoordinator of kind {kind}", {"key": GROUP, "key_type": kind, "coordinator_keys": [GROUP]})
+        Request(
+            ApiKey.FIND_COORDINATOR,
+            f"FindCoordinator of kind {kind}",
+            {"key": GROUP, "key_type": kind, "coordinator_keys": [GROUP]},
+        )
         for kind in (1, 2, 3)
     ),
     Request(
-        11,
+        ApiKey.JOIN_GROUP,
         "JoinGroup",
         {
             "group_id": FRESH,
@@ -162,15 +176,17 @@ IN_ORDER = (
         },
         at=COORDINATOR,
     ),
-    Request(12, "Heartbeat", {"group_id": GROUP, "generation_id": 1, "member_id": NOBODY}, at=COORDINATOR),
     Request(
-        13,
+        ApiKey.HEARTBEAT, "Heartbeat", {"group_id": GROUP, "generation_id": 1, "member_id": NOBODY}, at=COORDINATOR
+    ),
+    Request(
+        ApiKey.LEAVE_GROUP,
         "LeaveGroup",
         {"group_id": GROUP, "member_id": NOBODY, "members": [{"member_id": NOBODY, "group_instance_id": None}]},
         at=COORDINATOR,
     ),
     Request(
-        14,
+        ApiKey.SYNC_GROUP,
         "SyncGroup",
         {
             "group_id": GROUP,
@@ -183,15 +199,22 @@ IN_ORDER = (
         },
         at=COORDINATOR,
     ),
-    Request(15, "DescribeGroups", {"groups": [GROUP, NOBODY], "include_authorized_operations": False}, at=COORDINATOR),
-    Request(16, "ListGroups", {"states_filter": ["Dead"], "types_filter": ["classic"]}, at=COORDINATOR),
-    Request(18, "ApiVersions", {"client_software_name": "compare", "client_software_version": "1"}),
-    Request(19, "CreateTopics", _creation(_new(FRESH, configs=[_setting("retention.ms", "3600000")]))),
-    Request(19, "CreateTopics, only asked", _creation(_new(FRESH), validate_only=True)),
-    Request(19, "CreateTopics, there", _creation(_new(TOPIC))),
-    Request(19, "CreateTopics, bad name", _creation(_new("bad name!"))),
     Request(
-        19,
+        ApiKey.DESCRIBE_GROUPS,
+        "DescribeGroups",
+        {"groups": [GROUP, NOBODY], "include_authorized_operations": False},
+        at=COORDINATOR,
+    ),
+    Request(ApiKey.LIST_GROUPS, "ListGroups", {"states_filter": ["Dead"], "types_filter": ["classic"]}, at=COORDINATOR),
+    Request(ApiKey.API_VERSIONS, "ApiVersions", {"client_software_name": "compare", "client_software_version": "1"}),
+    Request(
+        ApiKey.CREATE_TOPICS, "CreateTopics", _creation(_new(FRESH, configs=[_setting("retention.ms", "3600000")]))
+    ),
+    Request(ApiKey.CREATE_TOPICS, "CreateTopics, only asked", _creation(_new(FRESH), validate_only=True)),
+    Request(ApiKey.CREATE_TOPICS, "CreateTopics, there", _creation(_new(TOPIC))),
+    Request(ApiKey.CREATE_TOPICS, "CreateTopics, bad name", _creation(_new("bad name!"))),
+    Request(
+        ApiKey.CREATE_TOPICS,
         "CreateTopics, assigned",
         _creation(
             _new(
@@ -202,30 +225,50 @@ IN_ORDER = (
             )
         ),
     ),
-    Request(19, "CreateTopics, bad setting", _creation(_new(FRESH, configs=[_setting("no.such", "1")]))),
     Request(
-        20,
+        ApiKey.CREATE_TOPICS, "CreateTopics, bad setting", _creation(_new(FRESH, configs=[_setting("no.such", "1")]))
+    ),
+    Request(
+        ApiKey.DELETE_TOPICS,
         "DeleteTopics",
         {"topics": [{"name": FRESH, "topic_id": None}], "topic_names": [FRESH], "timeout": 10_000},
         made="topic",
     ),
-    Request(20, "DeleteTopics by a strange id", {"topics": [{"name": None, "topic_id": STRANGE_ID}], "timeout": 1000}),
     Request(
-        20,
+        ApiKey.DELETE_TOPICS,
+        "DeleteTopics by a strange id",
+        {"topics": [{"name": None, "topic_id": STRANGE_ID}], "timeout": 1000},
+    ),
+    Request(
+        ApiKey.DELETE_TOPICS,
         "DeleteTopics by id and name",
         {"topics": [{"name": NOBODY, "topic_id": STRANGE_ID}], "topic_names": [NOBODY], "timeout": 1000},
     ),
-    Request(21, "DeleteRecords", {"topics": [_one(TOPIC, partition_index=0, offset=0)], "timeout": 10_000}),
-    Request(21, "DeleteRecords beyond", {"topics": [_one(TOPIC, partition_index=0, offset=50)], "timeout": 10_000}),
     Request(
-        21, "DeleteRecords without a replica", {"topics": [_one(ONE, partition_index=0, offset=0)], "timeout": 9}, at=2
+        ApiKey.DELETE_RECORDS,
+        "DeleteRecords",
+        {"topics": [_one(TOPIC, partition_index=0, offset=0)], "timeout": 10_000},
     ),
     Request(
-        21, "DeleteRecords at a follower", {"topics": [_one(TOPIC, partition_index=0, offset=0)], "timeout": 9}, at=2
+        ApiKey.DELETE_RECORDS,
+        "DeleteRecords beyond",
+        {"topics": [_one(TOPIC, partition_index=0, offset=50)], "timeout": 10_000},
     ),
-    Request(22, "InitProducerId", {"transactional_id": None, "transaction_timeout": 1000}),
     Request(
-        23,
+        ApiKey.DELETE_RECORDS,
+        "DeleteRecords without a replica",
+        {"topics": [_one(ONE, partition_index=0, offset=0)], "timeout": 9},
+        at=2,
+    ),
+    Request(
+        ApiKey.DELETE_RECORDS,
+        "DeleteRecords at a follower",
+        {"topics": [_one(TOPIC, partition_index=0, offset=0)], "timeout": 9},
+        at=2,
+    ),
+    Request(ApiKey.INIT_PRODUCER_ID, "InitProducerId", {"transactional_id": None, "transaction_timeout": 1000}),
+    Request(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
         "OffsetForLeaderEpoch",
         {
             "replica_id": -1,
@@ -236,7 +279,7 @@ IN_ORDER = (
     ),
     *(
         Request(
-            32,
+            ApiKey.DESCRIBE_CONFIGS,
             f"DescribeConfigs of {kind} {name!r}",
             {
                 "resources": [_resource(kind, name, configuration_keys=keys)],
@@ -261,7 +304,7 @@ IN_ORDER = (
     ),
     *(
         Request(
-            33,
+            ApiKey.ALTER_CONFIGS,
             f"AlterConfigs of {kind}",
             {"resources": [_resource(kind, name, configs=configs)], "validate_only": validate},
             made=made,
@@ -278,7 +321,7 @@ IN_ORDER = (
     ),
     *(
         Request(
-            44,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
             f"IncrementalAlterConfigs of {kind}{what}",
             {"resources": [_resource(kind, name, configs=configs)], "validate_only": False},
             made=made,
@@ -303,22 +346,37 @@ IN_ORDER = (
             (", nothing", 77, FRESH, [], ""),
         )
     ),
-    Request(34, "AlterReplicaLogDirs", {"dirs": [{"path": NOBODY, "topics": [{"name": TOPIC, "partitions": [0]}]}]}),
-    Request(35, "DescribeLogDirs", {"topics": [{"topic": TOPIC, "partitions": [0]}]}),
-    Request(37, "CreatePartitions", _creation({"name": FRESH, "count": 2, "assignments": None}), made="topic"),
     Request(
-        37, "CreatePartitions, fewer", _creation({"name": TOPIC, "count": 1, "assignments": None}, validate_only=True)
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        "AlterReplicaLogDirs",
+        {"dirs": [{"path": NOBODY, "topics": [{"name": TOPIC, "partitions": [0]}]}]},
+    ),
+    Request(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", {"topics": [{"topic": TOPIC, "partitions": [0]}]}),
+    Request(
+        ApiKey.CREATE_PARTITIONS,
+        "CreatePartitions",
+        _creation({"name": FRESH, "count": 2, "assignments": None}),
+        made="topic",
     ),
     Request(
-        37,
+        ApiKey.CREATE_PARTITIONS,
+        "CreatePartitions, fewer",
+        _creation({"name": TOPIC, "count": 1, "assignments": None}, validate_only=True),
+    ),
+    Request(
+        ApiKey.CREATE_PARTITIONS,
         "CreatePartitions, assigned",
         _creation({"name": FRESH, "count": 2, "assignments": [{"broker_ids": [1]}]}),
         made="topic",
     ),
-    Request(42, "DeleteGroups", {"groups_names": [FRESH]}, at=COORDINATOR, made="group"),
-    Request(43, "ElectLeaders", {"election_type": 0, "topic_partitions": [{"topic": TOPIC, "partitions": [0]}]}),
+    Request(ApiKey.DELETE_GROUPS, "DeleteGroups", {"groups_names": [FRESH]}, at=COORDINATOR, made="group"),
     Request(
-        45,
+        ApiKey.ELECT_LEADERS,
+        "ElectLeaders",
+        {"election_type": 0, "topic_partitions": [{"topic": TOPIC, "partitions": [0]}]},
+    ),
+    Request(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         "AlterPartitionReassignments",
         {
             "timeout": 1000,
@@ -328,22 +386,24 @@ IN_ORDER = (
         made="topic",
     ),
     Request(
-        46,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
         "ListPartitionReassignments",
         {"timeout": 1000, "topics": [{"name": TOPIC, "partition_indexes": [0]}]},
     ),
     Request(
-        47,
+        ApiKey.OFFSET_DELETE,
         "OffsetDelete",
         {"group_id": GROUP, "topics": [_one(TOPIC, partition_index=1)]},
         at=COORDINATOR,
     ),
     Request(
-        55, "DescribeQuorum", {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
+        ApiKey.DESCRIBE_QUORUM,
+        "DescribeQuorum",
+        {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]},
     ),
     *(
         Request(
-            57,
+            ApiKey.UPDATE_FEATURES,
             f"UpdateFeatures to {level} of {feature}",
             {
                 "timeout": 1000,
@@ -355,14 +415,21 @@ IN_ORDER = (
         )
         for level, feature in ((1, NOBODY), (0, NOBODY))
     ),
-    Request(60, "DescribeCluster", {"include_cluster_authorized_operations": False, "endpoint_type": 1}),
+    Request(
+        ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", {"include_cluster_authorized_operations": False, "endpoint_type": 1}
+    ),
     *(
-        Request(61, f"DescribeProducers{what}", {"topics": [{"name": topic, "partition_indexes": [0]}]}, at=at)
+        Request(
+            ApiKey.DESCRIBE_PRODUCERS,
+            f"DescribeProducers{what}",
+            {"topics": [{"name": topic, "partition_indexes": [0]}]},
+            at=at,
+        )
         for what, topic, at in (("", TOPIC, 1), (" at a follower", TOPIC, 2), (" without a replica", ONE, 2))
     ),
-    Request(64, "UnregisterBroker", {"broker_id": 98}),
+    Request(ApiKey.UNREGISTER_BROKER, "UnregisterBroker", {"broker_id": 98}),
     Request(
-        66,
+        ApiKey.LIST_TRANSACTIONS,
         "ListTransactions",
         {
             "state_filters": ["Ongoing"],
@@ -372,19 +439,22 @@ IN_ORDER = (
         },
     ),
     Request(
-        66,
+        ApiKey.LIST_TRANSACTIONS,
         "ListTransactions, bad pattern",
         {"state_filters": [], "producer_id_filters": [], "duration_filter": -1, "transactional_id_pattern": "("},
         since=2,
     ),
-    *(Request(74, f"ListConfigResources of {kind}", {"resource_types": [kind]}) for kind in (4, 8, 16, 32)),
+    *(
+        Request(ApiKey.LIST_CONFIG_RESOURCES, f"ListConfigResources of {kind}", {"resource_types": [kind]})
+        for kind in (4, 8, 16, 32)
+    ),
     Request(
-        75,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         "DescribeTopicPartitions",
         {"topics": [{"name": TOPIC}], "response_partition_limit": 10, "cursor": None},
     ),
     Request(
-        75,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         "DescribeTopicPartitions from a cursor",
         {
             "topics": [{"name": TOPIC}],
@@ -408,9 +478,9 @@ def requests(api_key: int, version: int) -> Iterator[Request]:
 
 def _makes_somebody(api_key: int, version: int, values: Values) -> bool:
     """Whether what is called :data:`NOBODY` would be there afterwards."""
-    if api_key == METADATA:
+    if api_key == ApiKey.METADATA:
         return NOBODY in str(values) and (version < 4 or values.get("allow_auto_topic_creation", True))
-    return api_key in (OFFSET_COMMIT, JOIN_GROUP) and bool(values["group_id"] == NOBODY)
+    return api_key in (ApiKey.OFFSET_COMMIT, ApiKey.JOIN_GROUP) and bool(values["group_id"] == NOBODY)
 
 
 def _variants(entity_type: Any, values: Values, path: str = "") -> Iterator[tuple[str, Values]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.interop.journey import (
     codecs_in_log,
     records_to_send,
 )
+from tests.waiting import until
 
 MESSAGE_BYTES_MAX = 1_048_588
 
@@ -76,13 +77,6 @@ async def send(bootstrap: str, topic: str, values: list[bytes], partition: int =
     async with started(AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, **settings)) as producer:
         futures = [await producer.send(topic, value, partition=partition) for value in values]
         return await asyncio.wait_for(asyncio.gather(*futures), DEADLINE_S)
-
-
-async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not await condition():
-        assert time.monotonic() < end, f"not within {DEADLINE_S} s: {what}"
-        await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("codec", ["zstd", *in_full(codec for codec in CODECS if codec != "zstd")])
@@ -179,15 +173,15 @@ async def test_two_members_share_the_partitions_and_the_rest_goes_to_who_stays(
         async def alone() -> bool:
             return len(first.assignment()) == PARTITIONS
 
-        await until(alone, "the only member has everything")
+        await until(alone, what="the only member has everything")
         async with consumer_of(bootstrap, topic, group=group) as second:
 
             async def shared() -> bool:
                 mine, theirs = first.assignment(), second.assignment()
                 return bool(mine and theirs) and not mine & theirs and len(mine | theirs) == PARTITIONS
 
-            await until(shared, "each member has some of the partitions")
-        await until(alone, "the one who stays has everything")
+            await until(shared, what="each member has some of the partitions")
+        await until(alone, what="the one who stays has everything")
 
 
 async def test_a_topic_is_made_when_it_is_first_written_to(bootstrap: str, topic: str) -> None:
@@ -215,4 +209,4 @@ async def test_administration(bootstrap: str, topic: str, group: str) -> None:
         async def gone() -> bool:
             return topic not in await admin.list_topics()
 
-        await until(gone, "the topic is gone")
+        await until(gone, what="the topic is gone")

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from tests.interop.journey import PARTITIONS, REPLICATION_FACTOR, wait_until
+from tests.interop.journey import PARTITIONS, REPLICATION_FACTOR
 from tests.interop.raw_client import (
     CREATE_TOPICS,
     ClusterInfo,
@@ -16,6 +16,7 @@ from tests.interop.raw_client import (
     read_uvarint,
     request,
 )
+from tests.waiting import until_now
 
 NONE, UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE = 0, 3, 5
 
@@ -36,7 +37,7 @@ def test_metadata_makes_a_topic_at_any_broker(brokers: list[str], topic: str) ->
                 assert seen.topic_errors[name] in (NONE, UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE)
                 return has_leaders(seen, name)
 
-            wait_until(made, f"{name}, asked for at {address}")
+            until_now(made, what=f"{name}, asked for at {address}")
 
 
 def test_topics_are_created_at_any_broker(brokers: list[str], topic: str) -> None:
@@ -57,7 +58,7 @@ def test_topics_are_created_at_any_broker(brokers: list[str], topic: str) -> Non
             def known(connection: RawConnection = connection, name: str = name) -> bool:
                 return has_leaders(metadata(connection, [name]), name)
 
-            wait_until(known, f"{name} is known at {address}, where it was made")
+            until_now(known, what=f"{name} is known at {address}, where it was made")
 
 
 def has_leaders(seen: ClusterInfo, topic: str) -> bool:

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.interop.journey import DEADLINE_S, REPLICATION_FACTOR, wait_until
+from tests.interop.journey import DEADLINE_S, REPLICATION_FACTOR
 from tests.interop.raw_client import (
     API_VERSIONS,
     FETCH,
@@ -40,6 +40,7 @@ from tests.interop.raw_client import (
     request,
     seal_batch,
 )
+from tests.waiting import until_now
 
 NONE, OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION = 0, 1, 2, 3
 NOT_LEADER_OR_FOLLOWER, MESSAGE_TOO_LARGE, INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP = 6, 10, 21, 32
@@ -68,11 +69,11 @@ def cluster(bootstrap: str) -> ClusterInfo:
         partitions = seen[0].topics[topic]
         return 0 in partitions and partitions[0].leader >= 0 and len(partitions[0].in_sync) == REPLICATION_FACTOR
 
-    wait_until(has_leader, "the topic has a leader and all replicas")
+    until_now(has_leader, what="the topic has a leader and all replicas")
     with RawConnection(seen[0].leader_address(topic, 0)) as connection:
         asked = fetch_request(topic, 0, 0)
-        wait_until(
-            lambda: read_fetch_answer(connection.call(asked)).error_code == NONE, "the leader knows that it leads"
+        until_now(
+            lambda: read_fetch_answer(connection.call(asked)).error_code == NONE, what="the leader knows that it leads"
         )
     return seen[0]
 
@@ -284,7 +285,7 @@ def test_only_the_leader_takes_records(cluster: ClusterInfo, bad_topic: str) -> 
     leader = cluster.leader_address(bad_topic, 0)
     for address in set(cluster.brokers.values()) - {leader}:
         with RawConnection(address) as connection:
-            wait_until(partial(knows, connection, bad_topic), f"{address} knows the topic")
+            until_now(partial(knows, connection, bad_topic), what=f"{address} knows the topic")
             answer = read_produce_answer(connection.call(produce_request(bad_topic, 0, GOOD)))
             assert answer == (NOT_LEADER_OR_FOLLOWER, -1)
 

@@ -23,8 +23,8 @@ from tests.interop.journey import (
     codecs_in_log,
     deadline,
     records_to_send,
-    wait_until,
 )
+from tests.waiting import until_now
 
 MESSAGE_BYTES_MAX = 1_048_588  # Kafka's default message.max.bytes: a whole batch, header included
 
@@ -217,7 +217,9 @@ def test_two_members_share_the_partitions_and_the_rest_goes_to_who_stays(
 
     with consuming(bootstrap, group) as first:
         first.subscribe([created])
-        wait_until(lambda: first.poll(0.1) or len(partitions(first)) == PARTITIONS, "the only member has everything")
+        until_now(
+            lambda: first.poll(0.1) or len(partitions(first)) == PARTITIONS, what="the only member has everything"
+        )
         with consuming(bootstrap, group) as second:
             second.subscribe([created])
 
@@ -226,8 +228,10 @@ def test_two_members_share_the_partitions_and_the_rest_goes_to_who_stays(
                 mine, theirs = partitions(first), partitions(second)
                 return bool(mine and theirs) and not mine & theirs and len(mine | theirs) == PARTITIONS
 
-            wait_until(shared, "each member has some of the partitions")
-        wait_until(lambda: first.poll(0.1) or len(partitions(first)) == PARTITIONS, "the one who stays has everything")
+            until_now(shared, what="each member has some of the partitions")
+        until_now(
+            lambda: first.poll(0.1) or len(partitions(first)) == PARTITIONS, what="the one who stays has everything"
+        )
 
 
 def test_cooperative_members_keep_what_stays_theirs(bootstrap: str, created: str, group: str) -> None:
@@ -236,7 +240,9 @@ def test_cooperative_members_keep_what_stays_theirs(bootstrap: str, created: str
     settings = {"partition_assignment_strategy": "cooperative-sticky"}
     with consuming(bootstrap, group, **settings) as first:
         first.subscribe([created], on_revoke=lambda _, gone: revoked.extend(part.partition for part in gone))
-        wait_until(lambda: first.poll(0.1) or len(first.assignment()) == PARTITIONS, "the only member has everything")
+        until_now(
+            lambda: first.poll(0.1) or len(first.assignment()) == PARTITIONS, what="the only member has everything"
+        )
         with consuming(bootstrap, group, **settings) as second:
             second.subscribe([created])
 
@@ -245,7 +251,7 @@ def test_cooperative_members_keep_what_stays_theirs(bootstrap: str, created: str
                 second.poll(0.1)
                 return len(first.assignment()) + len(second.assignment()) == PARTITIONS and second.assignment() != []
 
-            wait_until(shared, "the second member got one partition")
+            until_now(shared, what="the second member got one partition")
             assert len(revoked) == 1
 
 
@@ -260,7 +266,7 @@ def test_offsets_are_committed_by_themselves(bootstrap: str, created: str, group
         consumer.subscribe([created])
         assert take(consumer, 20)[0].offset() == 10
         asked = [TopicPartition(created, 0)]
-        wait_until(lambda: consumer.committed(asked, DEADLINE_S)[0].offset == 30, "committed while it runs")
+        until_now(lambda: consumer.committed(asked, DEADLINE_S)[0].offset == 30, what="committed while it runs")
 
 
 def test_a_static_member_comes_back_without_a_rebalance(bootstrap: str, created: str, group: str) -> None:
@@ -276,14 +282,14 @@ def test_a_static_member_comes_back_without_a_rebalance(bootstrap: str, created:
         other.subscribe([created], on_assign=lambda *_: rebalances.append("assigned"))
         with consuming(bootstrap, group, group_instance_id="restarts") as member:
             member.subscribe([created])
-            wait_until(
-                lambda: settled(member) and len(member.assignment() + other.assignment()) == PARTITIONS, "shared"
+            until_now(
+                lambda: settled(member) and len(member.assignment() + other.assignment()) == PARTITIONS, what="shared"
             )
             before = {assigned.partition for assigned in member.assignment()}
         seen = len(rebalances)
         with consuming(bootstrap, group, group_instance_id="restarts") as member:
             member.subscribe([created])
-            wait_until(lambda: settled(member), "the member is back")
+            until_now(lambda: settled(member), what="the member is back")
             assert {assigned.partition for assigned in member.assignment()} == before
         assert len(rebalances) == seen
 
@@ -317,7 +323,7 @@ def test_administration(bootstrap: str, admin: AdminClient, topic: str, group: s
     def partition_count() -> int:
         return len(admin.list_topics(topic, DEADLINE_S).topics[topic].partitions)
 
-    wait_until(lambda: partition_count() == 4, "four partitions")
+    until_now(lambda: partition_count() == 4, what="four partitions")
     assert send(bootstrap, topic, [b"x"], partition=3)[0].offset() == 0
 
     cluster = admin.describe_cluster().result(DEADLINE_S)
@@ -338,6 +344,6 @@ def test_administration(bootstrap: str, admin: AdminClient, topic: str, group: s
     assert group not in {one.group_id for one in listed.valid}
 
     admin.delete_topics([topic])[topic].result(DEADLINE_S)
-    wait_until(lambda: topic not in admin.list_topics(timeout=DEADLINE_S).topics, "the topic is gone")
+    until_now(lambda: topic not in admin.list_topics(timeout=DEADLINE_S).topics, what="the topic is gone")
     create(admin, topic, 1)  # and its name is free again, with an empty log
     assert send(bootstrap, topic, [b"anew"])[0].offset() == 0

@@ -18,8 +18,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.forms import in_full
-from tests.interop.journey import CODECS, PARTITIONS, REPLICATION_FACTOR, codecs_in_log, wait_until
+from tests.interop.journey import CODECS, PARTITIONS, REPLICATION_FACTOR, codecs_in_log
 from tests.interop.kafka_jars import SHORT_LIVED, run_tool, tool_command
+from tests.waiting import until_now
 
 pytestmark = [pytest.mark.usefixtures("kafka_tools"), pytest.mark.timeout(900)]
 
@@ -147,13 +148,13 @@ def test_topics(cluster: Cluster, topic: str) -> None:
         rows[:] = re.findall(r"Partition: (\d)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", described)
         return "PartitionCount: 4" in described and [row[0] for row in rows] == ["0", "1", "2", "3"]
 
-    wait_until(all_lead, "four partitions with leaders")
+    until_now(all_lead, what="four partitions with leaders")
     for _, leader, replicas, in_sync in rows:
         assert leader == replicas.split(",")[0]
         assert sorted(replicas.split(",")) == sorted(in_sync.split(","))
         assert len(replicas.split(",")) == 3
     cluster.run(TOPICS, "--delete", "--topic", topic)
-    wait_until(lambda: topic not in cluster.run(TOPICS, "--list").split(), "the topic is gone")
+    until_now(lambda: topic not in cluster.run(TOPICS, "--list").split(), what="the topic is gone")
 
 
 def reset(cluster: Cluster, topic: str, group: str, *where: str) -> None:
@@ -204,11 +205,11 @@ def test_two_members_share_the_partitions(cluster: Cluster, topic: str, group: s
             described = cluster.run(GROUPS, "--describe", "--group", group, "--members", check=False)
             return re.findall(rf"{group}\s+console-consumer\S*\s+\S+\s+\S+\s+(\d)", described) == ["2", "2"]
 
-        wait_until(shared, "two members with two partitions each", seconds=180)
+        until_now(shared, what="two members with two partitions each", seconds=180)
         lines = [f"k{n}:{n}" for n in range(40)]
         key = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
         cluster.produce(topic, lines, *key)
-        wait_until(lambda: len(first) + len(second) == 40, "both together have it all", seconds=180)
+        until_now(lambda: len(first) + len(second) == 40, what="both together have it all", seconds=180)
         assert first
         assert second
         assert not set(first) & set(second)

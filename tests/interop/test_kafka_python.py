@@ -25,8 +25,8 @@ from tests.interop.journey import (
     codecs_in_log,
     deadline,
     records_to_send,
-    wait_until,
 )
+from tests.waiting import until_now
 
 MESSAGE_BYTES_MAX = 1_048_588
 POLL_MS = 15_000
@@ -187,15 +187,15 @@ def test_two_members_share_the_partitions_and_the_rest_goes_to_who_stays(
     bootstrap: str, created: str, group: str
 ) -> None:
     with consumer_of(bootstrap, created, group=group) as first, polled(first, bootstrap, created):
-        wait_until(lambda: len(first.assignment()) == PARTITIONS, "the only member has everything")
+        until_now(lambda: len(first.assignment()) == PARTITIONS, what="the only member has everything")
         with consumer_of(bootstrap, created, group=group) as second, polled(second, bootstrap, created):
 
             def shared() -> bool:
                 mine, theirs = first.assignment(), second.assignment()
                 return bool(mine and theirs) and not mine & theirs and len(mine | theirs) == PARTITIONS
 
-            wait_until(shared, "each member has some of the partitions")
-        wait_until(lambda: len(first.assignment()) == PARTITIONS, "who stays has everything")
+            until_now(shared, what="each member has some of the partitions")
+        until_now(lambda: len(first.assignment()) == PARTITIONS, what="who stays has everything")
 
 
 def test_a_topic_is_made_when_it_is_first_written_to(bootstrap: str, topic: str) -> None:
@@ -221,4 +221,4 @@ def test_administration(bootstrap: str, admin: KafkaAdminClient, created: str, g
         assert created in str(admin.list_group_offsets(group))
     admin.delete_groups([group])
     admin.delete_topics([created])
-    wait_until(lambda: created not in admin.list_topics(), "the topic is gone")
+    until_now(lambda: created not in admin.list_topics(), what="the topic is gone")

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from minikafka.local.ports import free_base_port
 
 from bench.apache_kafka import NODES, ApacheKafka
-from tests.interop.journey import wait_until
+from tests.waiting import until_now
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("kafka_tools"), pytest.mark.timeout(1200)]
 
@@ -79,7 +79,7 @@ class Verify:
             assert self._process.poll() is None, f"verify ended before {what}: {self._process.communicate()}"
             return condition()
 
-        wait_until(holds, what, SOON_S)
+        until_now(holds, what=what, seconds=SOON_S)
 
     def until_acknowledged(self, more: int, partition: int = 0) -> None:
         wanted = self.acknowledged(partition) + more
@@ -143,7 +143,7 @@ def test_a_leader_that_is_killed_costs_nothing_with_acks_all(
         run.until_acknowledged(500)
         kafka.start(killed)
         code, verdict = run.ended()
-        wait_until(lambda: not run.topics_left(), "the topic that verify made is gone", SOON_S)
+        until_now(lambda: not run.topics_left(), what="the topic that verify made is gone", seconds=SOON_S)
     assert (code, verdict["verdict"]) == (0, "Passed"), verdict["summary"]
     counts = verdict["counts"]
     assert counts["lost"] == 0 and counts["read"] >= counts["acknowledged"] >= 1000

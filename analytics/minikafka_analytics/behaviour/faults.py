@@ -8,7 +8,10 @@ action of its own lasts as long as its actions did (or is open, when the brokers
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from minikafka.telemetry.fault_verbs import Verb
 
 from minikafka_analytics.behaviour.asof import within
 from minikafka_analytics.behaviour.operations import NOTABLE_GAP_SECONDS
@@ -17,29 +20,8 @@ from minikafka_analytics.spark.sql import query
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-HEALING = ("start", "resume", "heal", "recover")
-"""Actions that undo a fault on their target; on the target `all` they undo every fault."""
-
 NOT_FAULTS = ("send",)
 """Actions of the journal that disturb nothing."""
-
-LEAVES_DOWN = (
-    "kill",
-    "power_loss",
-    "terminate",
-    "pause",
-    "cut",
-    "delay",
-    "loss",
-    "slow_fsync",
-    "failing_fsync",
-    "disk_full",
-    "clock_step",
-    "store_outage",
-    "wipe_unflushed",
-    "wipe_volume",
-)
-"""Faults that last until something heals them, however short the action itself was."""
 
 SNAKE_CASE = (
     # `lower` would load ICU's collation tables, which takes longer than the whole query
@@ -96,9 +78,9 @@ def episodes(journal: DataFrame) -> DataFrame:
                began, struck, ended, coalesce(ok, true) AS ok, detail
         FROM whole
         """.replace("{snake_case}", SNAKE_CASE)
-        .replace("{healing}", _listed(HEALING))
+        .replace("{healing}", _listed(verb.kind for verb in Verb if verb.rule.undoes))
         .replace("{not_faults}", _listed(NOT_FAULTS))
-        .replace("{leaves_down}", _listed(LEAVES_DOWN)),
+        .replace("{leaves_down}", _listed(verb.kind for verb in Verb if verb.rule.leaves_damage)),
         journal=journal,
     )
 
@@ -145,5 +127,5 @@ def pauses(faults: DataFrame, gaps: DataFrame) -> DataFrame:
     )
 
 
-def _listed(words: tuple[str, ...]) -> str:
+def _listed(words: Iterable[str]) -> str:
     return ", ".join(f"'{word}'" for word in words)

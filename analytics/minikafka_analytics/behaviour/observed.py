@@ -1,6 +1,6 @@
 """What scrapes and event logs tell of a run beside its faults, as the report has it.
 
-Times that come in are unix seconds; those that go out are seconds since the run began.
+Times are unix seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_FIGURES = 20_000
 """Rows of what brokers used that a report tells: those of the time without faults, then the oddest."""
 
 
-def observed(found: Mapping[str, list[Record]], began: float, until: float) -> tuple[Record, Record]:
+def observed(found: Mapping[str, list[Record]], until: float) -> tuple[Record, Record]:
     """The keys of a report's run that are not of faults: stalls, isr, blindness, resources; and which rows are left out.
 
     `until`: up to when all events are among `found`.
@@ -29,18 +29,11 @@ def observed(found: Mapping[str, list[Record]], began: float, until: float) -> t
     blind = scrape_gaps.blindness(found, scraped, until)
     resources, not_told = most_odd(told)
     return {
-        "stalls": _stalls(found["stalls"], Blame(found["faults"]), began),
-        "isr": sorted(
-            (_since(row, began, "shrinks_within_from") for row in found["isr_by_partition"]),
-            key=lambda row: (row["topic"], row["partition"]),
-        ),
+        "stalls": _stalls(found["stalls"], Blame(found["faults"])),
+        "isr": sorted(found["isr_by_partition"], key=lambda row: (row["topic"], row["partition"])),
         "blindness": {
             **blind,
             "brokers": [{**row, **left_out[row["broker"]]} for row in blind["brokers"]],
-            "events": [
-                {**row, "examples": [_since(each, began, "time", "until") for each in row["examples"]]}
-                for row in blind["events"]
-            ],
         },
         "resources": resources,
     }, not_told
@@ -88,14 +81,7 @@ def unseen(blind: Record) -> list[str]:
     return found
 
 
-def _stalls(rows: Sequence[Record], blame: Blame, began: float) -> list[Record]:
+def _stalls(rows: Sequence[Record], blame: Blame) -> list[Record]:
     told = [{**row, "time": row["began"], "concerned": sorted({row["broker"], row["leader"]})} for row in rows]
     names = ("time", "concerned")
-    return [
-        {key: value for key, value in _since(row, began, "began", "ended").items() if key not in names}
-        for row in blame.told(told)
-    ]
-
-
-def _since(row: Record, began: float, *names: str) -> Record:
-    return {**row, **{name: row[name] - began for name in names if row[name] is not None}}
+    return [{key: value for key, value in row.items() if key not in names} for row in blame.told(told)]

@@ -21,6 +21,7 @@ from minikafka_analytics.behaviour.fault_impact import BLAMED_FOR_SECONDS
 from minikafka_analytics.behaviour.operations import NOTABLE_GAP_SECONDS
 from minikafka_analytics.behaviour.scrape_gaps import SEEN_BY
 from minikafka_analytics.report import charts
+from minikafka_analytics.report.figures import FIGURES
 
 Record = dict[str, Any]
 
@@ -60,6 +61,7 @@ def page(report: Record, points: Mapping[str, Record]) -> str:
         "shrinks_within": isr.WITHIN_SECONDS,
         "seen_by": SEEN_BY,
         "figure": figure,
+        "compared": {name: each for name, each in FIGURES.items() if each.title},
         "asked_of": {each["name"] for each in report["asked"] if each["sql"]},
     }
     template = environment.get_template("report.html.j2")

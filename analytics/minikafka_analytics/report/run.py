@@ -15,7 +15,10 @@ from minikafka_analytics.behaviour.operations import NOTABLE_GAP_SECONDS
 from minikafka_analytics.formatting import brokers, fault_name
 from minikafka_analytics.judge import judgement
 from minikafka_analytics.landing.run_folder import RunFolder, unanswered
+from minikafka_analytics.report.columns import since
+from minikafka_analytics.report.figures import figures, most
 from minikafka_analytics.report.journal import words
+from minikafka_analytics.report.schema import RUN
 from minikafka_analytics.report.settings import settings_of
 
 Record = dict[str, Any]
@@ -39,7 +42,7 @@ def of_run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
     own = judgement.judged(found, broken_lines(folder, found["lines"]), folder.has)
     found, left_out = _left_out(found)
     found = {**found, **_told(found)}
-    told_beside, not_told = observed(found, began, left_out.until)
+    told_beside, not_told = observed(found, left_out.until)
     run: Record = {
         **_about(folder, scenario, clock),
         **_verdict(told, own),
@@ -47,19 +50,47 @@ def of_run(folder: RunFolder, found: Mapping[str, list[Record]]) -> Record:
         **_fault_rows(found, began, left_out.until),
         **_changes(found, began),
         **_replication(found, clock),
-        **told_beside,
+        **{name: _since(began, name, value) for name, value in told_beside.items()},
         "settings": settings_of(scenario, found["workloads"]),
         "left_out": left_out.rows | not_told,
         "files": _files(folder, found, began),
     }
-    run["figures"] = _figures(run) | left_out.figures
+    run["figures"] = figures(run, left_out.figures)
     run["unknowns"] = judgement.unknowns(run)
     return run
 
 
-def _since(began: float, rows: list[Record], *names: str) -> list[Record]:
-    """Make unix seconds of these names seconds since the run began."""
-    return [{**row, **{name: row[name] - began for name in names if row.get(name) is not None}} for row in rows]
+class Section(NamedTuple):
+    """A list of the report that is an answer of Spark, and the columns that it is sorted by."""
+
+    answer: str
+    order: tuple[str, ...] = ()
+
+
+SECTIONS = {
+    "errors": Section("errors"),
+    "anomalies": Section("examples"),
+    "coverage": Section("coverage", ("topic", "partition")),
+    "elections": Section("terms", ("began",)),
+    "isr_changes": Section("isr", ("time", "id")),
+    "truncations": Section("truncations", ("time",)),
+    "returns": Section("returns", ("time", "partition")),
+    "events": Section("events"),
+    "at_risk": Section("at_risk", ("broker", "topic", "partition")),
+    "silences": Section("silences"),
+    "watermarks_that_went_back": Section("went_back"),
+}
+"""Sections that are rows of an answer, as they are; their columns are declared in `report.schema`."""
+
+
+def _rows(found: Mapping[str, list[Record]], began: float, *names: str) -> Record:
+    """The sections of these names."""
+    return {name: _sorted(_since(began, name, found[SECTIONS[name].answer]), *SECTIONS[name].order) for name in names}
+
+
+def _since(began: float, name: str, value: Any) -> Any:
+    """Make the moments in a section of the report seconds since the run began."""
+    return since(RUN["properties"][name], value, began)
 
 
 def _about(folder: RunFolder, scenario: Record, clock: Record) -> Record:
@@ -92,32 +123,23 @@ def _data(found: Mapping[str, list[Record]], began: float) -> Record:
     return {
         "partitions": _partitions(found),
         "brokers": _brokers(found),
-        "errors": _since(began, found["errors"], "first_at", "last_at"),
-        "anomalies": _since(began, found["examples"], "invoked_at", "completed_at"),
-        "coverage": _sorted(found["coverage"], "topic", "partition"),
+        **_rows(found, began, "errors", "anomalies", "coverage"),
     }
 
 
 def _fault_rows(found: Mapping[str, list[Record]], began: float, until: float) -> Record:
     """Say what faults did, each and by kind, and when nothing was acknowledged."""
-    faults = _faults(_since(began, found["faults"], "began", "struck", "ended"), found, until)
+    faults = _faults(_since(began, "faults", found["faults"]), found, until)
     return {
         "faults": faults,
         "fault_kinds": fault_impact.by_kind(faults),
-        "gaps": _gaps(_since(began, found["gaps"], "began", "ended")),
+        "gaps": _gaps(_since(began, "gaps", found["gaps"])),
     }
 
 
 def _changes(found: Mapping[str, list[Record]], began: float) -> Record:
     """Say what brokers' events tell: who led, who was in sync, who cut its log or came back."""
-    times = ("began", "elected_at", "took_office_at", "until", "time", "next_led_from")
-    return {
-        "elections": _sorted(_since(began, found["terms"], *times), "began"),
-        "isr_changes": _sorted(_since(began, found["isr"], "time", "until", "full_at"), "time", "id"),
-        "truncations": _sorted(_since(began, found["truncations"], "time"), "time"),
-        "returns": _sorted(_since(began, found["returns"], "time", "last_seen"), "time", "partition"),
-        "events": _since(began, found["events"], "time"),
-    }
+    return _rows(found, began, "elections", "isr_changes", "truncations", "returns", "events")
 
 
 def _replication(found: Mapping[str, list[Record]], clock: Record) -> Record:
@@ -125,22 +147,23 @@ def _replication(found: Mapping[str, list[Record]], clock: Record) -> Record:
     began = clock["began"]
     return {
         "throughput": {"step": clock["rate_step"], **_rates(found["rates"])},
-        "at_risk": _sorted(_since(began, found["at_risk"], "most_at"), "broker", "topic", "partition"),
-        "exposure": _exposure(_since(began, found["exposure"], "time")),
-        "silences": _since(began, found["silences"], "began", "ended"),
-        "watermarks_that_went_back": _since(began, found["went_back"], "time"),
+        **_rows(found, began, "at_risk"),
+        "exposure": _since(began, "exposure", _exposure(found["exposure"])),
+        **_rows(found, began, "silences", "watermarks_that_went_back"),
     }
 
 
 def _files(folder: RunFolder, found: Mapping[str, list[Record]], began: float) -> Record:
     """Say which files the run has, and what could not be read."""
-    return {
+    files = {
         "missing": folder.missing,
         "lines": _sorted([row for row in found["lines"] if row["rows"]], "table"),
         "landed": _sorted(found["landed"], "file"),
         "quarantined": _sorted(found["quarantined"], "file", "first"),
-        "unanswered": _since(began, unanswered(folder.path), "began", "ended"),
+        "unanswered": unanswered(folder.path),
     }
+    shifted: Record = _since(began, "files", files)
+    return shifted
 
 
 def _counts(counts: Mapping[str, Any]) -> Record:
@@ -192,7 +215,7 @@ CAPPED = {
 def _left_out(found: Mapping[str, list[Record]]) -> tuple[dict[str, list[Record]], LeftOut]:
     whole, rows, until = dict(found), {}, inf
     began = {row["number"]: row["began"] for row in found["faults"]}
-    figures = {
+    over_all = {
         "truncated_records": next((row["cut"] or 0 for row in found["truncations"]), 0),
         "unclean_elections": next((row["unclean"] for row in found["terms"]), 0),
     }
@@ -205,7 +228,7 @@ def _left_out(found: Mapping[str, list[Record]]) -> tuple[dict[str, list[Record]
             if order is not None:
                 last = max(row[order] for row in told)
                 until = min(until, began[last] if order == "number" else last)
-    return whole, LeftOut(rows, until, figures)
+    return whole, LeftOut(rows, until, over_all)
 
 
 def _told(found: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
@@ -275,10 +298,10 @@ def _faults(faults: list[Record], found: Mapping[str, list[Record]], until: floa
                 "gone_from_its_own_logs": sum(returned[fault["number"], broker] for broker in set(fault["brokers"])),
                 "partitions": rows,
                 "worst": {
-                    "re_elected": _most(row["re_elected"] for row in rows),
-                    "re_acknowledged": _most(row["re_acknowledged"] for row in rows if _noticeable(row)),
-                    "gap": _most(row["gap"] for row in rows),
-                    "full_isr": _most(row["full_isr"] for row in rows),
+                    "re_elected": most(row["re_elected"] for row in rows),
+                    "re_acknowledged": most(row["re_acknowledged"] for row in rows if _noticeable(row)),
+                    "gap": most(row["gap"] for row in rows),
+                    "full_isr": most(row["full_isr"] for row in rows),
                     "led": sum(row["led"] for row in rows),
                     "never_elected": sum(row["led"] and row["re_elected"] is None for row in rows),
                     "never_acknowledged": sum(row["never_again"] for row in rows),
@@ -292,10 +315,6 @@ def _faults(faults: list[Record], found: Mapping[str, list[Record]], until: floa
 
 def _noticeable(row: Record) -> bool:
     return row["gap"] is not None and row["gap"] >= NOTABLE_GAP_SECONDS
-
-
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def _gaps(gaps: list[Record]) -> list[Record]:
@@ -354,31 +373,14 @@ def _brokers(found: Mapping[str, list[Record]]) -> list[int]:
 def _exposure(points: list[Record]) -> Record:
     """The most records at risk at one moment: on one broker, and committed but flushed nowhere."""
 
-    def most(rows: list[Record]) -> Record | None:
+    def largest(rows: list[Record]) -> Record | None:
         rows = [row for row in rows if row["records"] is not None]
         found = max(rows, key=lambda row: row["records"], default=None)
         return found and {"records": found["records"], "at": found["time"], "broker": found["broker"]}
 
     return {
-        "one_broker": most([row for row in points if row["broker"] is not None]),
-        "committed_on_no_disk": most([row for row in points if row["broker"] is None]),
-    }
-
-
-def _figures(run: Record) -> Record:
-    """The handful of numbers that runs are compared by."""
-    faults, whole = run["faults"], run["throughput"]["whole_run"]
-    first, second = run["exposure"]["one_broker"], run["exposure"]["committed_on_no_disk"]
-    return {
-        "lost": run["counts"]["lost"],
-        "longest_gap": _most(gap["seconds"] for gap in run["gaps"]),
-        "re_elected": _most(fault["worst"]["re_elected"] for fault in faults),
-        "re_acknowledged": _most(fault["worst"]["re_acknowledged"] for fault in faults),
-        "full_isr": _most(fault["worst"]["full_isr"] for fault in faults),
-        "latency_p50": whole and whole["p50"],
-        "latency_p99": whole and whole["p99"],
-        "most_at_risk": first and first["records"],
-        "most_on_no_disk": second and second["records"],
+        "one_broker": largest([row for row in points if row["broker"] is not None]),
+        "committed_on_no_disk": largest([row for row in points if row["broker"] is None]),
     }
 
 

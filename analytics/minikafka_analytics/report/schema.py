@@ -13,58 +13,20 @@ from minikafka_analytics.behaviour.lag import FOLLOWER, HIGH_WATERMARK
 from minikafka_analytics.behaviour.scrape_gaps import SEEN_BY
 from minikafka_analytics.behaviour.usage import MEASURES
 from minikafka_analytics.landing.schemas import SCHEMA_VERSION
-
-Schema = dict[str, Any]
-
-
-def _of(kind: str, about: str) -> Schema:
-    return {"type": kind, "description": about} if about else {"type": kind}
-
-
-def whole(about: str = "") -> Schema:
-    """A whole number."""
-    return _of("integer", about)
-
-
-def number(about: str = "") -> Schema:
-    """Any number; times are seconds."""
-    return _of("number", about)
-
-
-def text(about: str = "") -> Schema:
-    """A string."""
-    return _of("string", about)
-
-
-def flag(about: str = "") -> Schema:
-    """true or false."""
-    return _of("boolean", about)
-
-
-def maybe(schema: Schema) -> Schema:
-    """The same, or null where it is not known."""
-    return {**schema, "type": [schema["type"], "null"]}
-
-
-def many(items: Schema, about: str = "") -> Schema:
-    """A list."""
-    return {**_of("array", about), "items": items}
-
-
-def named(values: Schema, about: str = "") -> Schema:
-    """An object whose keys are names."""
-    return {**_of("object", about), "additionalProperties": values}
-
-
-def record(about: str, **fields: Schema) -> Schema:
-    """An object that has all of these fields."""
-    return {**_of("object", about), "properties": fields, "required": sorted(fields)}
-
-
-def either(*values: str) -> Schema:
-    """One of these words."""
-    return {"type": "string", "enum": list(values)}
-
+from minikafka_analytics.report.columns import (
+    Schema,
+    either,
+    flag,
+    many,
+    maybe,
+    moment,
+    named,
+    number,
+    record,
+    text,
+    whole,
+)
+from minikafka_analytics.report.figures import FIGURES
 
 PLACE = {"topic": text(), "partition": whole()}
 BLAMED = {
@@ -105,9 +67,9 @@ FAULT = record(
     target=text(),
     brokers=many(whole()),
     role=maybe(text("what the target was when it was struck")),
-    began=number(),
-    struck=maybe(number("when the last blow was done")),
-    ended=maybe(number("when it was healed; null: never")),
+    began=moment(),
+    struck=maybe(moment("when the last blow was done")),
+    ended=maybe(moment("when it was healed; null: never")),
     ok=flag("whether the actions succeeded"),
     detail=maybe(text()),
     name=text("power loss"),
@@ -178,8 +140,8 @@ ANOMALY = record(
     offset=maybe(whole()),
     value=maybe(text()),
     process=maybe(whole("the client that sent it")),
-    invoked_at=maybe(number()),
-    completed_at=maybe(number()),
+    invoked_at=maybe(moment()),
+    completed_at=maybe(moment()),
     outcome=maybe(text()),
     first_offset=maybe(whole()),
     copies=maybe(whole()),
@@ -192,25 +154,25 @@ ELECTION = record(
     **PLACE,
     leader_epoch=whole(),
     leader=maybe(whole("-1: the partition was offline")),
-    began=number(),
-    elected_at=maybe(number()),
-    took_office_at=maybe(number()),
+    began=moment(),
+    elected_at=maybe(moment()),
+    took_office_at=maybe(moment()),
     controller=maybe(whole()),
     clean=maybe(flag()),
     reason=maybe(text()),
     isr=maybe(many(whole())),
     previous_leader=maybe(whole()),
-    until=maybe(number("null: to the end of the run")),
+    until=maybe(moment("null: to the end of the run")),
     next_leader=maybe(whole()),
-    next_led_from=maybe(number()),
+    next_led_from=maybe(moment()),
     id=whole(),
-    time=number(),
+    time=moment(),
     **BLAMED,
 )
 ISR_CHANGE = record(
     "a change of a partition's ISR; the first ISR is one, too",
     **PLACE,
-    time=number(),
+    time=moment(),
     seq=maybe(whole("of the line in its file")),
     event=text(),
     broker=maybe(whole("who told it")),
@@ -220,15 +182,15 @@ ISR_CHANGE = record(
     removed=many(whole()),
     added=many(whole()),
     id=whole(),
-    until=maybe(number()),
-    full_at=maybe(number("when, after that, the ISR had every replica again")),
+    until=maybe(moment()),
+    full_at=maybe(moment("when, after that, the ISR had every replica again")),
     **BLAMED,
 )
 TRUNCATION = record(
     "a replica cut its log",
     **PLACE,
     id=whole(),
-    time=number(),
+    time=moment(),
     broker=whole(),
     leader_epoch=maybe(whole()),
     reason=maybe(text()),
@@ -243,7 +205,7 @@ RETURN = record(
     "what a replica had when its broker came back",
     **PLACE,
     id=whole(),
-    time=number(),
+    time=moment(),
     broker=whole(),
     clean=maybe(flag("after a clean stop")),
     recovery_point=maybe(whole()),
@@ -251,7 +213,7 @@ RETURN = record(
     truncated_bytes=maybe(whole("of a torn tail")),
     last_leo=maybe(whole("log end offset at the last scrape before")),
     last_flushed=maybe(whole()),
-    last_seen=maybe(number("when that scrape was")),
+    last_seen=maybe(moment("when that scrape was")),
     missing=maybe(whole("records gone, at least")),
     **BLAMED,
 )
@@ -262,8 +224,8 @@ STALL = record(
     broker=maybe(whole("the follower; of a high watermark the leader")),
     leader=whole(),
     leader_epoch=maybe(whole()),
-    began=number("the first scrape with this offset"),
-    ended=number("the last one"),
+    began=moment("the first scrape with this offset"),
+    ended=moment("the last one"),
     seconds=number("at least; it was longer by less than two intervals"),
     scrapes=whole("with this offset"),
     behind=whole("records to the log end offset, at worst"),
@@ -278,7 +240,7 @@ ISR_OF_A_PARTITION = record(
     shrinks=whole(),
     expansions=whole(),
     shrinks_within=whole(f"the most shrinks within {WITHIN_SECONDS} s"),
-    shrinks_within_from=maybe(number("when the first of these was")),
+    shrinks_within_from=maybe(moment("when the first of these was")),
     least=whole("in-sync replicas at worst"),
     short=number("seconds with fewer than all replicas"),
     longest_short=number("the longest such time"),
@@ -314,8 +276,8 @@ BLINDNESS = record(
             examples=many(
                 record(
                     "the first that none saw",
-                    time=number(),
-                    until=maybe(number("when it was over; null: not before the run was")),
+                    time=moment(),
+                    until=maybe(moment("when it was over; null: not before the run was")),
                     topic=maybe(text()),
                     partition=maybe(whole()),
                     broker=maybe(whole()),
@@ -335,7 +297,7 @@ RESOURCE = record(
     most=number(),
     score=maybe(number("the modified z-score of the median against the time without faults")),
 )
-MOST_RECORDS = maybe(record("the most records at one moment", records=whole(), at=number(), broker=maybe(whole())))
+MOST_RECORDS = maybe(record("the most records at one moment", records=whole(), at=moment(), broker=maybe(whole())))
 
 RUN = record(
     "a run; times are seconds since its beginning",
@@ -376,8 +338,8 @@ RUN = record(
             outcome=text(),
             error=text(),
             sends=whole(),
-            first_at=maybe(number()),
-            last_at=maybe(number()),
+            first_at=maybe(moment()),
+            last_at=maybe(moment()),
         )
     ),
     anomalies=many(ANOMALY),
@@ -402,8 +364,8 @@ RUN = record(
             "a pause of acknowledgements: the longest of each partition, longest first",
             **PLACE,
             rank=whole("in its partition"),
-            began=number(),
-            ended=number(),
+            began=moment(),
+            ended=moment(),
             open=flag("nothing was acknowledged after it"),
             seconds=number(),
             waiting=whole("sends that waited at its end"),
@@ -417,7 +379,7 @@ RUN = record(
     events=many(
         record(
             "an event of a broker that stands for itself",
-            time=number(),
+            time=moment(),
             broker=maybe(whole()),
             event=text(),
             topic=maybe(text()),
@@ -446,7 +408,7 @@ RUN = record(
             broker=whole(),
             most=whole(),
             mean=number(),
-            most_at=number(),
+            most_at=moment(),
         )
     ),
     exposure=record(
@@ -456,8 +418,8 @@ RUN = record(
         record(
             "a time in which a broker could not be scraped",
             broker=whole(),
-            began=number(),
-            ended=number(),
+            began=moment(),
+            ended=moment(),
             open=flag("to the end"),
             failed=whole("scrapes"),
             faults=many(whole()),
@@ -468,7 +430,7 @@ RUN = record(
             "never allowed",
             **PLACE,
             broker=whole(),
-            time=number(),
+            time=moment(),
             hw=whole(),
             reached=whole("before that, in the same epoch"),
             leader_epoch=maybe(whole()),
@@ -493,24 +455,11 @@ RUN = record(
             "lines that could not be read, by file and reason; first: the number of the first one, from 1",
         ),
         unanswered=many(
-            record("", metric=text(), began=number(), ended=number(), reason=text()),
+            record("", metric=text(), began=moment(), ended=moment(), reason=text()),
             "what a Prometheus did not answer for, or only in part",
         ),
     ),
-    figures=record(
-        "what runs are compared by",
-        lost=whole(),
-        longest_gap=maybe(number()),
-        re_elected=maybe(number()),
-        re_acknowledged=maybe(number()),
-        full_isr=maybe(number()),
-        latency_p50=maybe(number()),
-        latency_p99=maybe(number()),
-        most_at_risk=maybe(whole()),
-        most_on_no_disk=maybe(whole()),
-        truncated_records=whole(),
-        unclean_elections=whole(),
-    ),
+    figures=record("what runs are compared by", **{name: figure.column for name, figure in FIGURES.items()}),
     unknowns=many(text(), "what must not be concluded"),
 )
 

@@ -10,14 +10,14 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from minikafka.agent.agent import BrokerAgent
 from minikafka.agent.errors import AgentError, BadRequest, NotNow
 from minikafka.agent.faults import HOLDING, AgentVerb, UnreadableFaults
 from minikafka.agent.power_loss import PowerLossMode
 from minikafka.agent.target import TargetBroker
-from minikafka.cli.main import Parser
+from minikafka.command.parser import AgentParser
 
 CONFIG_VARIABLE = "MINIKAFKA_AGENT_CONFIG"
 FOLDER_VARIABLE = "MINIKAFKA_AGENT_FOLDER"
@@ -25,17 +25,9 @@ FOLDER_VARIABLE = "MINIKAFKA_AGENT_FOLDER"
 FILE_BYTES_MAX = 1 << 20
 
 
-class _AgentParser(Parser):
-    """Bad arguments are answered as every other bad request."""
-
-    def error(self, message: str) -> NoReturn:
-        _print({"error": f"{message.removeprefix('argument ')} (see {self.prog} --help)"})
-        raise SystemExit(BadRequest.code)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_AgentParser)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=AgentParser)
 
     def verb(name: str, summary: str, options: str = "") -> argparse.ArgumentParser:
         description, example = summary[0].upper() + summary[1:] + ".", f"{parser.prog} {name} {options}".rstrip()

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from minikafka.cli.exits import bad_input
+from minikafka.command.exits import bad_input
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:19092"
 """Where the first broker of `minikafka up` listens."""
@@ -82,15 +82,6 @@ def bootstrap_of(data: str) -> str:
         return LocalCluster(data).bootstrap
     except ClusterError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def endpoints(text: str) -> list[tuple[str, int]]:
-    """The hosts and ports of a checked bootstrap list."""
-    pairs = []
-    for part in text.split(","):
-        host, _, port = part.strip().rpartition(":")
-        pairs.append((host.strip("[]"), int(port)))
-    return pairs
 
 
 def topic_name(text: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from minikafka.cli import arguments, exits
-from minikafka.cli.exits import bad_input
+from minikafka.cli import arguments
+from minikafka.command import exits
+from minikafka.command.exits import bad_input
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,9 @@ import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from minikafka.cli.arguments import endpoints, settings
-from minikafka.cli.exits import BAD_INPUT, NO, UNKNOWN, CommandError, bad_input
+from minikafka.cli.arguments import settings
+from minikafka.client.connection import endpoints
+from minikafka.command.exits import BAD_INPUT, NO, UNKNOWN, CommandError, bad_input
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from minikafka.cli import arguments, exits
+from minikafka.cli import arguments
 from minikafka.cli.client import (
     REQUEST_TIMEOUT,
     configuration,
@@ -18,7 +18,8 @@ from minikafka.cli.client import (
     kafka_errors,
     require_broker,
 )
-from minikafka.cli.exits import CommandError, bad_input
+from minikafka.command import exits
+from minikafka.command.exits import CommandError, bad_input
 
 _BATCH_MAX = 1000
 _COMMIT_SECONDS = 5.0

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from minikafka.cli import arguments, exits
-from minikafka.cli.exits import CommandError
+from minikafka.cli import arguments
 from minikafka.cli.output import print_json
+from minikafka.command import exits
+from minikafka.command.exits import CommandError
 from minikafka.local.cluster import DOWN_TIMEOUT, LocalCluster
 from minikafka.local.errors import BadRequest, ClusterError
 

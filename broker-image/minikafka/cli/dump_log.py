@@ -13,7 +13,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from minikafka.cli import exits
+from minikafka.command import exits
 from minikafka.log.filesystem import RealFileSystem
 from minikafka.log.inspection import (
     BatchReport,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any, NamedTuple
 
-from minikafka.cli import arguments, exits
+from minikafka.cli import arguments
 from minikafka.cli.client import REQUEST_TIMEOUT, admin_client, admin_library, explained, kafka_errors
-from minikafka.cli.exits import CommandError, bad_input
 from minikafka.cli.metadata import fetch_metadata
 from minikafka.cli.output import print_json, print_table
+from minikafka.command import exits
+from minikafka.command.exits import CommandError, bad_input
 
 _NO_OFFSET = -1001
 

@@ -13,11 +13,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
-from minikafka.cli import exits
 from minikafka.cli.ctrl_c import CtrlC
-from minikafka.cli.exits import CommandError
+from minikafka.command import exits
+from minikafka.command.exits import CommandError
+from minikafka.command.parser import Parser
 
 
 class Subcommand(NamedTuple):
@@ -119,26 +120,6 @@ class SubcommandModule(Protocol):
 
     def run(self, args: argparse.Namespace) -> int:
         """Do it; the exit code, or a :class:`CommandError`."""
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that answers bad input with one line, and takes no abbreviated options.
-
-    Its help ends with an example, a whole line for a shell.
-    """
-
-    def __init__(self, *, example: str = "", **options: object) -> None:
-        options.setdefault("allow_abbrev", False)
-        super().__init__(**options)  # type: ignore[arg-type]
-        self.example = example
-
-    def format_help(self) -> str:
-        """Make the help; the example is not wrapped, so that it can be copied."""
-        return super().format_help() + (f"\nexample:\n  {self.example}\n" if self.example else "")
-
-    def error(self, message: str) -> NoReturn:
-        """Bad input: exit code 2."""
-        raise CommandError(exits.BAD_INPUT, f"{message.removeprefix('argument ')} (see {self.prog} --help)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from minikafka.cli.connection import BrokerConnection, NoAnswer, first_that_answers
-from minikafka.cli.exits import UNKNOWN, CommandError
+from minikafka.client.connection import BrokerConnection, NoAnswer, endpoints
+from minikafka.command.exits import UNKNOWN, CommandError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
@@ -78,7 +79,7 @@ def fetch_metadata(bootstrap: str, topics: Sequence[str] | None = None, timeout:
         "topics": None if topics is None else [{"name": name} for name in topics],
         "allow_auto_topic_creation": False,
     }
-    with first_that_answers(bootstrap, timeout) as connection:
+    with _first_that_answers(bootstrap, timeout) as connection:
         try:
             answer = connection.request(ApiKey.METADATA, _METADATA_NEWEST, values)
         except NoAnswer as refusal:
@@ -134,3 +135,24 @@ def await_metadata(
         if satisfied(metadata) or time.monotonic() > deadline:
             return metadata
         time.sleep(_POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def _first_that_answers(bootstrap: str, timeout: float) -> Iterator[BrokerConnection]:
+    """A connection to the first bootstrap address that takes one and speaks Kafka; else :class:`CommandError`."""
+    refusals = []
+    for host, port in endpoints(bootstrap):
+        try:
+            connection = BrokerConnection(host, port, timeout)
+        except NoAnswer as refusal:
+            refusals.append(f"{host}:{port} ({refusal})")
+            continue
+        with connection:
+            try:
+                connection.request(ApiKey.API_VERSIONS, 0, {})
+            except NoAnswer as refusal:
+                refusals.append(f"{host}:{port} ({refusal})")
+                continue
+            yield connection
+            return
+    raise CommandError(UNKNOWN, f"no broker answers at {', '.join(refusals)}")

@@ -8,10 +8,11 @@ import time
 from collections import Counter
 from typing import Any
 
-from minikafka.cli import arguments, exits
+from minikafka.cli import arguments
 from minikafka.cli.client import configuration, configuration_errors, explained, kafka_errors, require_broker
-from minikafka.cli.exits import CommandError, bad_input
 from minikafka.cli.output import print_json
+from minikafka.command import exits
+from minikafka.command.exits import CommandError, bad_input
 
 _POLL_EVERY = 500
 """Lines between looks at delivery reports when lines come fast; from a terminal every line is followed by one."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from minikafka.cli.connection import BrokerConnection, NoAnswer
 from minikafka.cli.metadata import BrokerMetadata
+from minikafka.client.connection import BrokerConnection, NoAnswer
 from minikafka.protocol.api_keys import ApiKey
 
 _DESCRIBE_CONFIGS_NEWEST = 4

@@ -6,11 +6,12 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from minikafka.cli import arguments, exits
-from minikafka.cli.exits import CommandError
+from minikafka.cli import arguments
 from minikafka.cli.metadata import BrokerMetadata, ClusterMetadata, PartitionMetadata, TopicMetadata, fetch_metadata
 from minikafka.cli.output import new_table, print_json, print_rich, shown, shown_ids
 from minikafka.cli.scrape import NO_METRICS, Page, Replica, best, scrape_all
+from minikafka.command import exits
+from minikafka.command.exits import CommandError
 
 _SCRAPE_TIMEOUT = 3.0
 

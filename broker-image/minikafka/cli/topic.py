@@ -6,11 +6,12 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from minikafka.cli import arguments, exits
+from minikafka.cli import arguments
 from minikafka.cli.client import REQUEST_TIMEOUT, admin_client, admin_library, kafka_errors
-from minikafka.cli.exits import CommandError, bad_input
 from minikafka.cli.metadata import ClusterMetadata, TopicMetadata, await_metadata, fetch_metadata
 from minikafka.cli.output import print_json, print_table, shown_ids
+from minikafka.command import exits
+from minikafka.command.exits import CommandError, bad_input
 
 _SETTLE_TIMEOUT = 10.0
 """Seconds that `create` and `delete` wait for the brokers to tell the new state; the change itself is made by then."""

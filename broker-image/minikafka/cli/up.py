@@ -9,9 +9,10 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from minikafka.cli import arguments, exits
-from minikafka.cli.exits import CommandError
+from minikafka.cli import arguments
 from minikafka.cli.output import print_json, print_table
+from minikafka.command import exits
+from minikafka.command.exits import CommandError
 from minikafka.local.cluster import READY_TIMEOUT, LocalCluster
 from minikafka.local.errors import BadRequest, ClusterError
 from minikafka.local.layout import ClusterInfo

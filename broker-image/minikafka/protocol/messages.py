@@ -29,8 +29,9 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.counts import check_counts
-from minikafka.protocol.wire import MalformedRequest
+from minikafka.protocol.wire import MalformedRequest, skip_tags
 
 Entity = Any
 """A kio dataclass; its fields depend on API and version, so handlers read optional ones with ``getattr``."""
@@ -82,6 +83,19 @@ def decode_request(api_key: int, version: int, body: bytes) -> Entity:
     entity_type = request_type(api_key, version)
     check_counts(entity_type, body)
     return _decode(entity_type, body)
+
+
+def answer_body(api_key: int, version: int, frame: bytes) -> bytes:
+    """A response without its header, whose tagged fields flexible versions have; ApiVersions never (KIP-511).
+
+    Raises:
+        MalformedRequest: it ends within its header.
+    """
+    has_tags = is_flexible(api_key, version) and api_key != ApiKey.API_VERSIONS
+    try:
+        return frame[skip_tags(frame, 4) if has_tags else 4 :]
+    except IndexError:
+        raise MalformedRequest("it ends within its header") from None
 
 
 def decode_response(api_key: int, version: int, body: bytes) -> Entity:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from minikafka.telemetry.process import disk_bytes
-from minikafka.telemetry.stats import ReplicaStatus
+from minikafka.telemetry.replica_status import ReplicaStatus
 
 if TYPE_CHECKING:
     from minikafka.server.broker import Broker
@@ -76,25 +76,25 @@ def _statuses(broker: Broker) -> list[ReplicaStatus]:
         led_by = state.leader if state is not None else -1
         found.append(
             ReplicaStatus(
-                partition.topic_partition.topic,
-                partition.topic_partition.partition,
-                int(partition.role),
-                partition.leader_epoch,
-                log.log_start_offset,
-                log.log_end_offset,
-                partition.high_watermark,
-                log.flushed_offset,
-                isr,
-                replicas,
-                leader is not None and isr < replicas,
-                leader is not None and isr < min_isr,
-                is_controller and state is not None and state.leader < 0,
-                log.size_bytes,
-                partition.partition_epoch,
-                leader.follower_lags() if leader is not None else (),
-                leader is not None and isr == min_isr,
-                led_by,
-                state is not None and led_by >= 0 and led_by == state.replicas[0],
+                topic=partition.topic_partition.topic,
+                partition=partition.topic_partition.partition,
+                role=int(partition.role),
+                leader_epoch=partition.leader_epoch,
+                partition_epoch=partition.partition_epoch,
+                log_start_offset=log.log_start_offset,
+                log_end_offset=log.log_end_offset,
+                high_watermark=partition.high_watermark,
+                flushed_offset=log.flushed_offset,
+                size_bytes=log.size_bytes,
+                isr_size=isr,
+                replicas=replicas,
+                leader=led_by,
+                preferred=state is not None and led_by >= 0 and led_by == state.replicas[0],
+                under_replicated=leader is not None and isr < replicas,
+                under_min_isr=leader is not None and isr < min_isr,
+                at_min_isr=leader is not None and isr == min_isr,
+                offline=is_controller and state is not None and state.leader < 0,
+                followers=leader.follower_lags() if leader is not None else (),
             )
         )
     if is_controller:
@@ -103,19 +103,19 @@ def _statuses(broker: Broker) -> list[ReplicaStatus]:
                 if state.leader < 0 and broker.replicas.get(topic.name, index) is None:
                     found.append(
                         ReplicaStatus(
-                            topic.name,
-                            index,
-                            0,
-                            state.leader_epoch,
-                            0,
-                            0,
-                            0,
-                            0,
-                            len(state.isr),
-                            len(state.replicas),
-                            False,
-                            False,
-                            True,
+                            topic=topic.name,
+                            partition=index,
+                            role=0,
+                            leader_epoch=state.leader_epoch,
+                            log_start_offset=0,
+                            log_end_offset=0,
+                            high_watermark=0,
+                            flushed_offset=0,
+                            isr_size=len(state.isr),
+                            replicas=len(state.replicas),
+                            under_replicated=False,
+                            under_min_isr=False,
+                            offline=True,
                         )
                     )
     return found

@@ -102,8 +102,7 @@ class PeerConnection(FrameProtocol):
                 answer.set_result(bytes(view))
 
         self.send_frame(correlation, frame, on_answer)
-        raw = await answer
-        return raw[wire.skip_tags(raw, 4) :] if flexible else raw[4:]
+        return messages.answer_body(api_key, version, await answer)
 
     def frame_received(self, frame: memoryview) -> None:
         if not self._waiting:

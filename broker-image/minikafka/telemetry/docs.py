@@ -2,6 +2,7 @@
 
 from minikafka.telemetry.anomalies import DECLARATIONS, DIVERGENCE, GROUPS, LOSS, ORDER, AnomalyKind
 from minikafka.telemetry.events import EVENTS, FIELDS
+from minikafka.telemetry.metric import Metric
 from minikafka.telemetry.metrics import (
     BROKER_METRICS,
     BUILD_INFO,
@@ -24,7 +25,6 @@ from minikafka.telemetry.metrics import (
     REQUEST_ERRORS,
     REQUEST_PHASES,
     TOPIC_METRICS,
-    Metric,
 )
 from minikafka.telemetry.stats import DURATION_BOUNDS
 

@@ -7,17 +7,18 @@ as slow for thousands of partitions. Tests read the output with prometheus_clien
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
+from operator import attrgetter
 
 from minikafka import __version__
 from minikafka.protocol.errors import ErrorCode
 from minikafka.telemetry import metrics
 from minikafka.telemetry.events import EventLog
-from minikafka.telemetry.metrics import Metric
+from minikafka.telemetry.metric import Metric
 from minikafka.telemetry.process import process_samples
-from minikafka.telemetry.stats import DURATION_BOUNDS, BrokerStats, Histogram, ReplicaStatus
+from minikafka.telemetry.replica_status import ReplicaStatus
+from minikafka.telemetry.stats import DURATION_BOUNDS, BrokerStats, Histogram
 
 _LE = (*(f'le="{bound}"' for bound in DURATION_BOUNDS), 'le="+Inf"')
-_FIELD = {name: index for index, name in enumerate(ReplicaStatus._fields)}
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -84,7 +85,7 @@ class BrokerCollector:
         return "\n".join(lines).encode()
 
     def _partitions(self, lines: list[str], replicas: list[ReplicaStatus]) -> None:
-        hosted = [r for r in replicas if r.role]
+        hosted = [r for r in replicas if r.is_here]
         known = self._labels
         labels = [
             known.get((r.topic, r.partition)) or f'{{topic="{_escape(r.topic)}",partition="{r.partition}"}}'
@@ -94,8 +95,8 @@ class BrokerCollector:
         self._labels = {(r.topic, r.partition): label for r, label in zip(hosted, labels, strict=True)}
         for metric in metrics.PARTITION_METRICS:
             _header(lines, metric)
-            name, field = metric.name, _FIELD[metric.source]
-            lines.extend([f"{name}{label} {r[field]:d}" for label, r in zip(labels, hosted, strict=True)])
+            name, value = metric.name, attrgetter(metric.source)
+            lines.extend([f"{name}{label} {value(r):d}" for label, r in zip(labels, hosted, strict=True)])
         _header(lines, metrics.FOLLOWER_LAG)
         name = metrics.FOLLOWER_LAG.name
         lines.extend(
@@ -138,17 +139,9 @@ class BrokerCollector:
             )
 
     def _counts(self, lines: list[str], replicas: list[ReplicaStatus]) -> None:
-        counts = {
-            "minikafka_partitions": sum(1 for r in replicas if r.role),
-            "minikafka_leader_partitions": sum(1 for r in replicas if r.role == 2),
-            "minikafka_under_replicated_partitions": sum(1 for r in replicas if r.under_replicated),
-            "minikafka_under_min_isr_partitions": sum(1 for r in replicas if r.under_min_isr),
-            "minikafka_at_min_isr_partitions": sum(1 for r in replicas if r.at_min_isr),
-            "minikafka_offline_partitions": sum(1 for r in replicas if r.offline),
-        }
         for metric in metrics.COUNT_METRICS:
             _header(lines, metric)
-            lines.append(f"{metric.name} {counts[metric.name]}")
+            lines.append(f"{metric.name} {sum(map(attrgetter(metric.source), replicas))}")
 
     def _requests(self, lines: list[str]) -> None:
         _header(lines, metrics.REQUEST_DURATION)

@@ -1,14 +1,14 @@
-"""The numbers that a broker keeps of itself, and what it says of its replicas when somebody scrapes.
+"""The numbers that a broker keeps of itself, each with the metric that shows it.
 
 Counting is an addition to a plain attribute: nothing is locked, looked up or formatted on the way of a record.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from minikafka.protocol.errors import ErrorCode
+from minikafka.telemetry.metric import counter, gauge
 
 DURATION_BOUNDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 """Upper bounds in seconds of the histograms' buckets: from a loopback produce to a parked fetch or a stalled disk."""
@@ -17,61 +17,45 @@ _FENCED = frozenset((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.STALE_BROKER_EPOCH
 """What is answered to those who live in an epoch of the past."""
 
 
-class ReplicaStatus(NamedTuple):
-    """What one broker knows of one partition of its own, at the moment of a scrape.
-
-    ``role`` is 0 none, 1 follower, 2 leader; ``isr_size`` and ``replicas`` are of the partition as this broker knows
-    it. ``under_replicated`` and ``under_min_isr`` are said by leaders only, so that a sum over brokers counts each
-    partition once; ``offline`` is said by the controller.
-    """
-
-    topic: str
-    partition: int
-    role: int
-    leader_epoch: int
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-    flushed_offset: int
-    isr_size: int
-    replicas: int
-    under_replicated: bool
-    under_min_isr: bool
-    offline: bool
-    size_bytes: int = 0
-    partition_epoch: int = -1
-    followers: tuple[tuple[int, int], ...] = ()
-    """(broker id, records behind) of each follower that has fetched in this term; said by leaders only."""
-    at_min_isr: bool = False
-    """One more in-sync replica lost, and acks=all is refused; said by leaders only."""
-    leader: int = -1
-    preferred: bool = False
-    """The leader is the first of the assigned replicas."""
-
-
+@dataclass(slots=True, eq=False, repr=False)
 class TopicTraffic:
     """What is counted of one topic, for as long as a replica of it is here (Kafka's BrokerTopicMetrics)."""
 
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "failed_fetch",
-        "failed_produce",
-        "fetch_requests",
-        "messages_in",
-        "produce_requests",
-        "rejected_bytes",
-    )
-
-    def __init__(self) -> None:
-        self.messages_in = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.rejected_bytes = 0
-        self.produce_requests = 0
-        self.fetch_requests = 0
-        self.failed_produce = 0
-        self.failed_fetch = 0
+    messages_in: Annotated[int, counter("minikafka_topic_messages_in_total", "Records taken from producers.")] = 0
+    bytes_in: Annotated[
+        int, counter("minikafka_topic_bytes_in_total", "Bytes of record batches taken from producers.")
+    ] = 0
+    bytes_out: Annotated[
+        int, counter("minikafka_topic_bytes_out_total", "Bytes of record batches sent to consumers.")
+    ] = 0
+    rejected_bytes: Annotated[
+        int,
+        counter("minikafka_topic_rejected_bytes_total", "Bytes of record batches from producers that were refused."),
+    ] = 0
+    produce_requests: Annotated[
+        int, counter("minikafka_topic_produce_requests_total", "Produce requests that named the topic.")
+    ] = 0
+    fetch_requests: Annotated[
+        int,
+        counter(
+            "minikafka_topic_fetch_requests_total",
+            "Fetch requests that were answered with partitions of the topic, those of followers too.",
+        ),
+    ] = 0
+    failed_produce: Annotated[
+        int,
+        counter(
+            "minikafka_topic_failed_produce_requests_total",
+            "Produce requests with an error for at least one partition of the topic.",
+        ),
+    ] = 0
+    failed_fetch: Annotated[
+        int,
+        counter(
+            "minikafka_topic_failed_fetch_requests_total",
+            "Fetch requests with an error for at least one partition of the topic.",
+        ),
+    ] = 0
 
 
 class Histogram:
@@ -119,137 +103,209 @@ class RequestTimes(Histogram):
         )
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BrokerStats:
     """What a broker counts. Plain numbers: add to them directly.
 
-    Shrinks, expansions, elections and truncations also have a last time: count those with the ``record_*`` methods.
+    A number and its metric are declared together, in the order in which /metrics shows them. What `server/observation.py` sets
+    is looked up when somebody scrapes. Shrinks, expansions, elections and truncations also have a last time: count those with
+    the ``record_*`` methods.
     """
 
-    __slots__ = (
-        "_bytes_in",
-        "_bytes_out",
-        "_messages_in",
-        "active_controller",
-        "appends_wait_for_room",
-        "clean_shutdown",
-        "cluster_brokers_active",
-        "cluster_brokers_fenced",
-        "cluster_imbalance",
-        "cluster_partitions",
-        "cluster_topics",
-        "commits",
-        "connections",
-        "connections_accepted",
-        "controller_epoch",
-        "controller_id",
-        "disk_read",
-        "disk_written",
-        "elections_clean",
-        "elections_unclean",
-        "errors",
-        "failed_fetch",
-        "failed_isr_updates",
-        "failed_produce",
-        "fenced",
-        "fenced_requests",
-        "flushes",
-        "group_members",
-        "group_offsets",
-        "groups",
-        "handler_seconds",
-        "isr_expands",
-        "isr_shrinks",
-        "last_election",
-        "last_isr_expand",
-        "last_isr_shrink",
-        "last_truncation",
-        "listeners",
-        "log_dir_failures",
-        "log_dirs",
-        "loop_seconds",
-        "metadata_revision",
-        "offline_logs",
-        "partitions_ahead_of_metadata",
-        "producer_ids",
-        "queued_requests",
-        "recovery_seconds",
-        "rejected_bytes",
-        "replication_bytes_in",
-        "replication_bytes_out",
-        "requests",
-        "topics",
-        "truncated_records",
-        "truncations",
-        "unflushed_bytes",
-        "unflushed_limit",
-        "waiting_fetches",
-        "waiting_produces",
-    )
-
-    def __init__(self) -> None:
-        self.topics: dict[str, TopicTraffic] = {}
-        # Of topics that are no longer here.
-        self._messages_in = 0
-        self._bytes_in = 0
-        self._bytes_out = 0
-        self.replication_bytes_in = 0
-        self.replication_bytes_out = 0
-        self.rejected_bytes = 0
-        self.isr_shrinks = 0
-        self.isr_expands = 0
-        self.failed_isr_updates = 0
-        self.elections_clean = 0
-        self.elections_unclean = 0
-        self.truncations = 0
-        self.truncated_records = 0
-        self.fenced_requests = 0
-        self.log_dir_failures = 0
-        self.offline_logs = 0
-        self.partitions_ahead_of_metadata = 0
-        self.failed_produce = 0
-        self.failed_fetch = 0
-        self.connections_accepted = 0
-        self.connections = 0
-        self.handler_seconds = 0.0
-        """The event loop's thread at work on what connections brought."""
-        # From here on: counted when somebody asks (server/observation.py).
-        self.unflushed_bytes = 0
-        self.unflushed_limit = 0
-        self.appends_wait_for_room = 0
-        self.waiting_produces = 0
-        self.waiting_fetches = 0
-        self.queued_requests = 0
-        self.listeners: dict[str, int] = {}
-        self.loop_seconds = 0.0
-        self.producer_ids = 0
-        self.disk_read = 0
-        self.disk_written = 0
-        self.log_dirs: dict[str, tuple[int, int]] = {}
-        self.groups = 0
-        self.group_members: dict[str, int] = {}
-        self.group_offsets: list[tuple[str, str, int, int]] = []
-        """(group, topic, partition, offset)"""
-        self.controller_id = -1
-        self.controller_epoch = 0
-        self.metadata_revision = 0
-        self.cluster_topics = 0
-        self.cluster_partitions = 0
-        self.cluster_brokers_active = 0
-        self.cluster_brokers_fenced = 0
-        self.cluster_imbalance = 0
-        # To here.
-        self.active_controller = 0
-        self.fenced = 1  # until the controller says otherwise
-        self.clean_shutdown = 0
-        self.recovery_seconds = 0.0
-        self.last_isr_shrink = 0.0
-        self.last_isr_expand = 0.0
-        self.last_election = 0.0
-        self.last_truncation = 0.0
-        self.requests: dict[int, RequestTimes] = {}
-        self.flushes = Histogram()
-        self.commits = Histogram()
-        self.errors: dict[tuple[int, int], int] = {}
+    active_controller: Annotated[int, gauge("minikafka_active_controller", "1 when this broker is the controller.")] = 0
+    fenced: Annotated[
+        int, gauge("minikafka_broker_fenced", "1 while the controller lets this broker lead nothing.")
+    ] = 1
+    clean_shutdown: Annotated[
+        int, gauge("minikafka_clean_shutdown", "1 when the stop before this start was a clean one.")
+    ] = 0
+    recovery_seconds: Annotated[
+        float, gauge("minikafka_log_recovery_seconds", "How long the logs took to load at start.")
+    ] = 0.0
+    controller_id: Annotated[
+        int, gauge("minikafka_controller_id", "Id of the controller as this broker knows it; -1: none.")
+    ] = -1
+    controller_epoch: Annotated[
+        int, gauge("minikafka_controller_epoch", "Epoch of the controller that this broker knows.")
+    ] = 0
+    metadata_revision: Annotated[
+        int,
+        gauge(
+            "minikafka_metadata_revision",
+            "Revision of the cluster store that this broker's image of the cluster is from.",
+        ),
+    ] = 0
+    cluster_topics: Annotated[
+        int, gauge("minikafka_cluster_topics", "Topics of the cluster; said by the controller.")
+    ] = 0
+    cluster_partitions: Annotated[
+        int, gauge("minikafka_cluster_partitions", "Partitions of the cluster; said by the controller.")
+    ] = 0
+    cluster_brokers_active: Annotated[
+        int, gauge("minikafka_cluster_active_brokers", "Brokers that may lead; said by the controller.")
+    ] = 0
+    cluster_brokers_fenced: Annotated[
+        int,
+        gauge("minikafka_cluster_fenced_brokers", "Registered brokers that may lead nothing; said by the controller."),
+    ] = 0
+    cluster_imbalance: Annotated[
+        int,
+        gauge(
+            "minikafka_preferred_leader_imbalance",
+            "Partitions that are not led by the first of their replicas; said by the controller.",
+        ),
+    ] = 0
+    groups: Annotated[int, gauge("minikafka_groups", "Consumer groups that are coordinated here.")] = 0
+    producer_ids: Annotated[
+        int,
+        gauge(
+            "minikafka_producer_ids",
+            "Idempotent producers that the logs here remember, one for each partition that it wrote to.",
+        ),
+    ] = 0
+    isr_shrinks: Annotated[int, counter("minikafka_isr_shrinks_total", "Times an ISR led here lost members.")] = 0
+    isr_expands: Annotated[int, counter("minikafka_isr_expands_total", "Times an ISR led here got a member back.")] = 0
+    failed_isr_updates: Annotated[
+        int, counter("minikafka_failed_isr_updates_total", "ISR changes the controller refused.")
+    ] = 0
+    offline_logs: Annotated[
+        int,
+        gauge(
+            "minikafka_offline_logs",
+            "Logs here that the disk refused and that are not back yet (Kafka: OfflineLogDirectoryCount).",
+        ),
+    ] = 0
+    partitions_ahead_of_metadata: Annotated[
+        int,
+        gauge(
+            "minikafka_partitions_ahead_of_metadata",
+            "Replicas here that lead and follow nothing, for their log has a later leader epoch than the cluster's metadata.",
+        ),
+    ] = 0
+    log_dir_failures: Annotated[
+        int,
+        counter("minikafka_log_dir_failures_total", "Times the disk refused a log here, so that its replica resigned."),
+    ] = 0
+    truncations: Annotated[int, counter("minikafka_truncations_total", "Times a log here was cut back.")] = 0
+    truncated_records: Annotated[int, counter("minikafka_truncated_records_total", "Records cut off logs here.")] = 0
+    fenced_requests: Annotated[
+        int,
+        counter(
+            "minikafka_fenced_requests_total",
+            "Requests, or partitions in them, refused for a leader, broker or controller epoch of the past.",
+        ),
+    ] = 0
+    # The next three are of topics that are no longer here; those that are count for themselves.
+    _messages_in: Annotated[
+        int, counter("minikafka_messages_in_total", "Records taken from producers.", source="messages_in")
+    ] = 0
+    _bytes_in: Annotated[
+        int, counter("minikafka_bytes_in_total", "Bytes of record batches taken from producers.", source="bytes_in")
+    ] = 0
+    _bytes_out: Annotated[
+        int, counter("minikafka_bytes_out_total", "Bytes of record batches sent to consumers.", source="bytes_out")
+    ] = 0
+    rejected_bytes: Annotated[
+        int, counter("minikafka_rejected_bytes_total", "Bytes of record batches from producers that were refused.")
+    ] = 0
+    replication_bytes_in: Annotated[
+        int, counter("minikafka_replication_bytes_in_total", "Bytes of record batches fetched from leaders.")
+    ] = 0
+    replication_bytes_out: Annotated[
+        int, counter("minikafka_replication_bytes_out_total", "Bytes of record batches sent to followers.")
+    ] = 0
+    failed_produce: Annotated[
+        int,
+        counter(
+            "minikafka_failed_produce_requests_total", "Produce requests with an error for at least one partition."
+        ),
+    ] = 0
+    failed_fetch: Annotated[
+        int,
+        counter("minikafka_failed_fetch_requests_total", "Fetch requests with an error for at least one partition."),
+    ] = 0
+    connections: Annotated[int, gauge("minikafka_connections", "Open connections.")] = 0
+    connections_accepted: Annotated[int, counter("minikafka_connections_accepted_total", "Connections accepted.")] = 0
+    queued_requests: Annotated[
+        int,
+        gauge(
+            "minikafka_request_queue_size",
+            "Requests that wait for earlier ones of their connection. Produce and Fetch never do.",
+        ),
+    ] = 0
+    handler_seconds: Annotated[
+        float,
+        counter(
+            "minikafka_request_handler_busy_seconds_total",
+            "Time spent on what connections brought, waiting for the disk included. One thread does it: 1 minus the rate "
+            "is Kafka's RequestHandlerAvgIdlePercent.",
+        ),
+    ] = 0.0
+    loop_seconds: Annotated[
+        float,
+        counter("minikafka_event_loop_cpu_seconds_total", "Processor time of the thread that serves the network."),
+    ] = 0.0
+    disk_read: Annotated[
+        int,
+        counter("minikafka_disk_read_bytes_total", "Bytes that storage had to read for this process (/proc/self/io)."),
+    ] = 0
+    disk_written: Annotated[
+        int,
+        counter(
+            "minikafka_disk_written_bytes_total",
+            "Bytes that this process made storage write, sooner or later (/proc/self/io).",
+        ),
+    ] = 0
+    unflushed_bytes: Annotated[
+        int,
+        gauge(
+            "minikafka_unflushed_bytes",
+            "Bytes on the unflushed volume (minikafka.unflushed.dir), each of its files with one page more; 0 without one.",
+        ),
+    ] = 0
+    unflushed_limit: Annotated[
+        int,
+        gauge(
+            "minikafka_unflushed_limit_bytes",
+            "How much there may be: minikafka.unflushed.max.bytes, or what its file system has room for; 0 without one.",
+        ),
+    ] = 0
+    appends_wait_for_room: Annotated[
+        int,
+        gauge(
+            "minikafka_appends_wait_for_room",
+            "1 while appends wait for room on the unflushed volume, or did within the last second.",
+        ),
+    ] = 0
+    waiting_produces: Annotated[int, gauge("minikafka_waiting_produces", "Produce requests waiting for replicas.")] = 0
+    waiting_fetches: Annotated[int, gauge("minikafka_waiting_fetches", "Fetch requests waiting for data.")] = 0
+    last_isr_shrink: Annotated[
+        float, gauge("minikafka_last_isr_shrink_timestamp_seconds", "Unix time of the last ISR shrink; 0: none yet.")
+    ] = 0.0
+    last_isr_expand: Annotated[
+        float, gauge("minikafka_last_isr_expand_timestamp_seconds", "Unix time of the last ISR expansion; 0: none yet.")
+    ] = 0.0
+    last_election: Annotated[
+        float,
+        gauge(
+            "minikafka_last_leader_election_timestamp_seconds", "Unix time of the last leader election; 0: none yet."
+        ),
+    ] = 0.0
+    last_truncation: Annotated[
+        float, gauge("minikafka_last_truncation_timestamp_seconds", "Unix time of the last truncation; 0: none yet.")
+    ] = 0.0
+    elections_clean: int = 0
+    elections_unclean: int = 0
+    topics: dict[str, TopicTraffic] = field(default_factory=dict)
+    requests: dict[int, RequestTimes] = field(default_factory=dict)
+    errors: dict[tuple[int, int], int] = field(default_factory=dict)
+    flushes: Histogram = field(default_factory=Histogram)
+    commits: Histogram = field(default_factory=Histogram)
+    listeners: dict[str, int] = field(default_factory=dict)
+    log_dirs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    group_members: dict[str, int] = field(default_factory=dict)
+    group_offsets: list[tuple[str, str, int, int]] = field(default_factory=list)
+    """(group, topic, partition, offset)"""
 
     def topic(self, name: str) -> TopicTraffic:
         """The counters of a topic that has, or gets, a replica here."""

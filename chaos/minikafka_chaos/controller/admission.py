@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from minikafka.telemetry.fault_verbs import LACKS
 from minikafka_kube.conditions import condition
 from minikafka_kube.disruption_lease import experiment_name, hold_of, identity, is_experiment
 from minikafka_kube.freshness import MetadataGap
@@ -24,7 +25,6 @@ from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.grounds.kubernetes import too_long
 from minikafka_chaos.grounds.kubernetes_network import steps_with_links
 from minikafka_chaos.network.permission import HOW_TO_ALLOW, allows_chaos
-from minikafka_chaos.scenario.abilities import LACKS
 from minikafka_chaos.scenario.document_lines import explain
 from minikafka_chaos.scenario.scenario import ClusterSpec, Scenario
 

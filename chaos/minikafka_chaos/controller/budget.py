@@ -10,27 +10,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from minikafka.telemetry.fault_verbs import TAKE_OUT, UNDOING, Lost, Verb
 from minikafka_kube.observed import PartitionState
 
 from minikafka_chaos.scenario.scenario import Loss, SafetySpec, ScenarioSpec
 from minikafka_chaos.scenario.steps import Step, Target, TargetType
-from minikafka_chaos.scenario.verbs import Verb
-
-TAKE_OUT: Final = frozenset(
-    (
-        Verb.KILL,
-        Verb.TERMINATE,
-        Verb.RESTART,
-        Verb.PAUSE,
-        Verb.POWER_LOSS,
-        Verb.CUT,
-        Verb.FAILING_FSYNC,
-        Verb.DISK_FULL,
-    )
-)
-"""Verbs that leave their targets unable to serve."""
-BRING_BACK: Final = frozenset((Verb.START, Verb.RESUME, Verb.RECOVER, Verb.HEAL))
-DESTROY: Final = frozenset((Verb.WIPE_VOLUME,))
 
 _SHOWN_MAX: Final = 3
 
@@ -52,8 +36,9 @@ def story_refusal(spec: ScenarioSpec, brokers: int) -> str:
         if fault is None:
             continue
         verbs = frozenset(fault.verbs)
-        if verbs & DESTROY and spec.safety.loss is not Loss.MEANT:
-            return f"step {step.name}: {Verb.WIPE_VOLUME.value} needs safety.loss: Meant"
+        for verb in fault.verbs:
+            if _destroys(verb) and spec.safety.loss is not Loss.MEANT:
+                return f"step {step.name}: {verb.value} needs safety.loss: Meant"
         target = fault.target
         origin = _origin(step.name, target, fault.step)
         if verbs & TAKE_OUT:
@@ -65,7 +50,7 @@ def story_refusal(spec: ScenarioSpec, brokers: int) -> str:
                 )
             if verbs == {Verb.RESTART}:
                 out.pop(origin, None)  # one after the other, each back before the step ends
-        elif verbs <= BRING_BACK:
+        elif verbs <= UNDOING:
             if target is not None and target.type is TargetType.ALL:
                 out.clear()
             out.pop(origin, None)
@@ -108,7 +93,7 @@ def fault_refusal(
     verb: Verb, out: Collection[int], targets: Collection[int], partitions: Iterable[PartitionState], safety: SafetySpec
 ) -> str:
     """Why a fault must not be made now; empty when it may. ``out``: brokers that do not serve already, whatever the reason."""
-    if verb in DESTROY and safety.loss is not Loss.MEANT:
+    if _destroys(verb) and safety.loss is not Loss.MEANT:
         return "needs safety.loss: Meant"
     if verb not in TAKE_OUT:
         return ""
@@ -145,6 +130,10 @@ def cluster_refusal(spec: ScenarioSpec, partitions: Sequence[PartitionState]) ->
 
 def _takes_out(step: Step) -> bool:
     return step.fault is not None and any(verb in TAKE_OUT for verb in step.fault.verbs)
+
+
+def _destroys(verb: Verb) -> bool:
+    return verb.rule.lost is Lost.VOLUME
 
 
 def _numbers(brokers: Collection[int]) -> str:

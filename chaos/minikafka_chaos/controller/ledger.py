@@ -15,16 +15,17 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
+from minikafka.telemetry.fault_verbs import TAKE_OUT, UNDOING, Verb
+
 from minikafka_chaos.controller import record, topics
 from minikafka_chaos.controller.annotations import asks
 from minikafka_chaos.controller.api import Phase
-from minikafka_chaos.controller.budget import TAKE_OUT, BudgetRefusal
+from minikafka_chaos.controller.budget import BudgetRefusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, Object
 from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.kubernetes import SLACK_SECONDS
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
-from minikafka_chaos.scenario.verbs import Verb
 
 EXPIRY_SECONDS: Final = 1800.0
 """When a fault without a duration ends by itself; the agents' gate holds no longer than an hour."""
@@ -34,9 +35,6 @@ RETRY_SECONDS: Final = 0.5
 BUDGET_SECONDS: Final = 60.0
 """How long a fault waits for a budget that others use up: a broker of a cluster that others use too is not ready for a moment
 whenever its controller changes or the operator rolls it."""
-
-UNDOING: Final = frozenset({Verb.START, Verb.RESUME, Verb.HEAL, Verb.RECOVER})
-"""Verbs that only end something: they are never refused, and leave nothing to be written down."""
 
 logger = logging.getLogger(__name__)
 

@@ -11,21 +11,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from minikafka.telemetry.fault_verbs import ENDING, TAKE_OUT
 from minikafka_kube.instants import instant
 from minikafka_kube.observed import Pod, deleting
 
 from minikafka_chaos.controller import record
 from minikafka_chaos.controller.api import FaultState
-from minikafka_chaos.controller.budget import TAKE_OUT
 from minikafka_chaos.controller.steps import ObservedExperiment
-from minikafka_chaos.scenario.verbs import Verb
 
 BACK_SECONDS_MAX: Final = 420
 """The kubelet waits 300 s at most before it starts a container again; the rest is for what the broker has to recover."""
 UNNOTICED_SECONDS_MAX: Final = 60
 """A kubelet that tells nothing for so long is taken for dead, and its pods are not ready any more."""
-ENDING: Final = frozenset((Verb.KILL, Verb.TERMINATE, Verb.RESTART, Verb.POWER_LOSS))
-"""Verbs that end the container of a broker. Of those that only keep it from serving the container stays."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_kube.events import Emit
 from minikafka_kube.freshness import newest
 from minikafka_kube.names import Names
@@ -45,7 +46,6 @@ from minikafka_chaos.run.reporter import JUDGING
 from minikafka_chaos.run.runner import run_scenario
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.scenario import SafetySpec, Scenario
-from minikafka_chaos.scenario.verbs import Verb
 from minikafka_chaos.verdict.expectation import AS_EXPECTED, difference
 from minikafka_chaos.verdict.verdict import Outcome, Verdict
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from minikafka.protocol.types import TopicPartition
+from minikafka.telemetry.fault_verbs import Verb
 
 from minikafka_chaos.clock import Clock
 from minikafka_chaos.load.clients import Clients, Stoppable
@@ -15,7 +16,6 @@ from minikafka_chaos.record.observe import ReplicaStatus, Sample
 from minikafka_chaos.record.replica_logs import ReplicaLog
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.scenario import ScenarioSpec
-from minikafka_chaos.scenario.verbs import Verb
 
 
 class BrokerCondition(Enum):
@@ -85,7 +85,7 @@ class Ground(Protocol):
     def is_ready(self, broker: int) -> bool: ...
 
     def inject(self, fault: Fault, targets: Targets) -> Handle:
-        """Make a fault, or do one of the verbs that undo one (`minikafka_chaos.scenario.verbs`); returns when it is done.
+        """Make a fault, or do one of the verbs that undo one (`minikafka.telemetry.fault_verbs`); returns when it is done.
 
         What is so already (the dead killed, the running resumed) is trouble. May be called while `recover` runs in another
         thread. Does not wait until a broker that was started is ready: see `wait_ready`.

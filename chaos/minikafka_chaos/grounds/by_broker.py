@@ -7,12 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from minikafka.telemetry.fault_verbs import Verb
+
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.load.load import GROUP
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode
 from minikafka_chaos.scenario.scenario import ScenarioSpec
-from minikafka_chaos.scenario.verbs import Verb
 
 
 def partial_losses(spec: ScenarioSpec) -> Iterator[str]:

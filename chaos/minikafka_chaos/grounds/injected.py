@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from minikafka.log.injection import InjectedFaults
+from minikafka.telemetry.fault_verbs import Verb
 
 from minikafka_chaos.scenario.faults import Fault
-from minikafka_chaos.scenario.verbs import Verb
 
 VERBS = frozenset((Verb.SLOW_FSYNC, Verb.FAILING_FSYNC, Verb.DISK_FULL, Verb.CLOCK_STEP))
 

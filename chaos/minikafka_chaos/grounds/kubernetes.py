@@ -18,8 +18,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from minikafka.agent.faults import AgentVerb
 from minikafka.log.unflushed_volume import HEAD_ROOM
 from minikafka.protocol.types import TopicPartition
+from minikafka.telemetry.fault_verbs import LACKS, Verb
 
 from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.errors import ToolTrouble
@@ -32,11 +34,9 @@ from minikafka_chaos.grounds.kubernetes_readiness import METRICS_PORT, Ends, bro
 from minikafka_chaos.load.kafka_clients import KafkaClients
 from minikafka_chaos.record.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
 from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
-from minikafka_chaos.scenario.abilities import LACKS
 from minikafka_chaos.scenario.document import UnflushedVolume, as_config
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode, healed
 from minikafka_chaos.scenario.scenario import ClusterSpec, Scenario, ScenarioSpec
-from minikafka_chaos.scenario.verbs import Verb
 
 KIND = "minikafkaclusters"
 NAME_MAX = 40
@@ -392,16 +392,16 @@ class KubernetesGround(BrokerVerbs):
     def kill(self, brokers: Sequence[int]) -> None:
         if len(brokers) > 1:
             # Nobody may act on the death of the first while the others still live. The paused are still already.
-            freeze = self._words("pause", FROZEN_SECONDS, FROZEN_SECONDS)
+            freeze = self._words(AgentVerb.PAUSE, FROZEN_SECONDS, FROZEN_SECONDS)
             conditions = dict(zip(brokers, at_once(self.condition, brokers), strict=True))
             living = [broker for broker in brokers if conditions[broker] is BrokerCondition.RUNNING]
             at_once(lambda broker: self.agents.ask(broker, *freeze), living)
-        self._end(brokers, "kill")
+        self._end(brokers, AgentVerb.KILL)
 
     def terminate(self, broker: int) -> None:
-        self._end([broker], "terminate")
+        self._end([broker], AgentVerb.TERMINATE)
 
-    def _end(self, brokers: Sequence[int], verb: str) -> None:
+    def _end(self, brokers: Sequence[int], verb: AgentVerb) -> None:
         """The one way to end a broker: for every verb, and for reading its files."""
         words = self._words(verb, HOLD_SECONDS)
 
@@ -412,7 +412,7 @@ class KubernetesGround(BrokerVerbs):
         at_once(end, brokers)
 
     def pause(self, brokers: Sequence[int]) -> None:
-        words = self._words("pause", PAUSE_SECONDS, PAUSE_SECONDS)
+        words = self._words(AgentVerb.PAUSE, PAUSE_SECONDS, PAUSE_SECONDS)
         at_once(lambda broker: self.agents.ask(broker, *words), brokers)
 
     def resume(self, broker: int) -> None:
@@ -420,15 +420,15 @@ class KubernetesGround(BrokerVerbs):
             raise ToolTrouble(f"broker {broker} is not paused (a pause ends by itself after {PAUSE_SECONDS} s)")
 
     def wipe_unflushed(self, broker: int) -> None:
-        self.agents.ask(broker, *self._words("wipe-unflushed"))
+        self.agents.ask(broker, *self._words(AgentVerb.WIPE_UNFLUSHED))
 
     def lose_unflushed(self, fault: Fault, broker: int) -> None:
         mode = (fault.parameters.mode or WipeMode.ALL).value.lower()
         seed = loss_seed(self._seed, fault, broker)
-        self.agents.ask(broker, *self._words("wipe-unflushed"), "--mode", mode, "--seed", seed)
+        self.agents.ask(broker, *self._words(AgentVerb.WIPE_UNFLUSHED), "--mode", mode, "--seed", seed)
 
     def wipe_volume(self, broker: int) -> None:
-        self.agents.ask(broker, *self._words("wipe-volume"))
+        self.agents.ask(broker, *self._words(AgentVerb.WIPE_VOLUME))
 
     def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:
         if fault.verb is Verb.HEAL:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from minikafka.telemetry.fault_verbs import Verb, verbs
+
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.kubernetes_agents import answered, at_once
 from minikafka_chaos.grounds.kubernetes_api import Namespace, NotReached, Object, Refused
@@ -16,7 +18,6 @@ from minikafka_chaos.links.rules import CLIENTS
 from minikafka_chaos.scenario.faults import Direction, Fault, Targets
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 from minikafka_chaos.scenario.steps import Step
-from minikafka_chaos.scenario.verbs import RULES, Verb
 
 NAMESPACE: Final = "minikafka-chaos-network"
 """Where the chart is, unless somebody says otherwise."""
@@ -28,7 +29,7 @@ COMMAND: Final = "minikafka-network"
 HOLD_SECONDS: Final = 1800
 """What has no duration is ended by the kernel after so long; the ledger says the same (`controller.ledger.EXPIRY_SECONDS`)."""
 
-VERBS: Final = frozenset(verb for verb, rule in RULES.items() if rule.peers)
+VERBS: Final = verbs(lambda rule: rule.peers)
 """Those that take a network agent."""
 
 INSTALL: Final = f"install {CHART} in a namespace of its own (docs/guide/chaos-on-kubernetes.md, Network)"

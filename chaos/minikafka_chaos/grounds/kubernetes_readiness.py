@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from minikafka.agent.faults import HOLDING
 from minikafka_kube.instants import instant
 
 from minikafka_chaos.grounds.kubernetes_api import Namespace, Object
@@ -15,8 +16,6 @@ METRICS_PORT: Final = 9404
 READY_PATH: Final = "/readyz"
 ASK_SECONDS_MAX: Final = 5.0
 """As long as the kubelet's own probe waits."""
-ENDING: Final = frozenset({"kill", "terminate"})
-"""The agents' verbs that end a broker's process, and with it its container."""
 
 
 def broker_container(pod: Object | None) -> Object:
@@ -43,7 +42,7 @@ class Ends:
     def note(self, broker: int, faults: Iterable[Mapping[str, Any]]) -> None:
         """Take down what an agent tells of its faults, of which the last that ended the broker counts."""
         for fault in faults:
-            if fault["verb"] in ENDING:
+            if fault["verb"] in HOLDING:
                 self._at[broker] = max(float(fault["at"]), self._at.get(broker, -math.inf))
 
     def runs_again(self, broker: int, pod: Object | None) -> bool:

@@ -23,6 +23,7 @@ from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, faults_path
 from minikafka.local.ports import free_base_port, ports_of, proxy_ports_of
 from minikafka.protocol.types import TopicPartition
 from minikafka.telemetry.event_file import file_before
+from minikafka.telemetry.fault_verbs import LACKS, Serving, Verb
 
 from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.errors import ToolTrouble
@@ -35,16 +36,12 @@ from minikafka_chaos.links.control import LinkControl
 from minikafka_chaos.load.kafka_clients import KafkaClients
 from minikafka_chaos.record.observe import Observer, ReplicaStatus, Sample, scrape_or_nothing, scrape_status
 from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
-from minikafka_chaos.scenario.abilities import LACKS
 from minikafka_chaos.scenario.document import UnflushedVolume, as_config
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode, healed, link_rules
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 from minikafka_chaos.scenario.steps import FaultSpec, TargetType
-from minikafka_chaos.scenario.verbs import Verb
 
 CHECKPOINT = "replication-offset-checkpoint"
-LINK_VERBS = frozenset((Verb.CUT, Verb.DELAY, Verb.LOSS))
-GIVES_UP = frozenset((Verb.FAILING_FSYNC, Verb.DISK_FULL))
 """After these a broker may have ended its process: what it could not flush cannot be trusted."""
 STORE_IS_BACK = "the store takes writes again"
 
@@ -61,7 +58,7 @@ def _proxied(faults: Iterable[FaultSpec]) -> list[str]:
     """The listeners that need a proxy before them."""
     found = set()
     for fault in faults:
-        if LINK_VERBS.intersection(fault.verbs):
+        if any(verb.rule.is_of_links for verb in fault.verbs):
             to_clients = fault.peer is not None and fault.peer.type is TargetType.CLIENTS
             found.add(CLIENTS if to_clients else INTER_BROKER)
     return sorted(found)
@@ -229,7 +226,7 @@ class ProcessesGround(BrokerVerbs):
                 case Verb.STORE_OUTAGE:
                     return [STORE_IS_BACK] if self._store_outage.end(fault.id) else []
             done = [f"ended {fault.verb.value} of broker {broker}" for broker in self._fault_files.remove(fault.id)]
-        if fault.verb in GIVES_UP:
+        if fault.rule.serving is Serving.GIVES_UP:
             done += [line for broker in handle.targets.brokers if (line := self.bring_back(broker)) is not None]
         return done
 

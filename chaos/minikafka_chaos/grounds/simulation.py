@@ -19,16 +19,15 @@ from minikafka.log.checkpoints import read_offsets
 from minikafka.log.injection import injected_error
 from minikafka.log.simulated_disk import MemoryFileSystem
 from minikafka.protocol.types import TopicPartition
+from minikafka.telemetry.fault_verbs import LACKS, Verb
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.grounds.by_broker import BrokerVerbs, partial_losses
 from minikafka_chaos.record.observe import ReplicaStatus, Sample
 from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError, read_replica_log
-from minikafka_chaos.scenario.abilities import LACKS
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets, healed, link_rules
 from minikafka_chaos.scenario.scenario import ScenarioSpec
-from minikafka_chaos.scenario.verbs import Verb
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.configured import ConfiguredCluster, RanWild, VirtualClock, refusals
 from minikafka_chaos.simulation.rules import Rules
@@ -275,14 +274,14 @@ class SimulationGround(BrokerVerbs):
         found = self.cluster.brokers[broker]
         partition = found.partitions.get(topic_partition)
         if not found.up or found.paused or partition is None:
-            return ReplicaStatus(None, None, None, None, None)
+            return ReplicaStatus()
         log = partition.log
         return ReplicaStatus(
-            int(partition.role),
-            partition.leader_epoch,
-            log.log_end_offset,
-            partition.high_watermark,
-            log.flushed_offset,
+            role=int(partition.role),
+            leader_epoch=partition.leader_epoch,
+            log_end_offset=log.log_end_offset,
+            high_watermark=partition.high_watermark,
+            flushed_offset=log.flushed_offset,
         )
 
     def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> int | None:

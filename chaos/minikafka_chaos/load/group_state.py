@@ -6,8 +6,7 @@ Not by librdkafka's admin client: in 2.16 a request to a coordinator whose conne
 
 from __future__ import annotations
 
-from minikafka.cli.arguments import endpoints
-from minikafka.cli.connection import BrokerConnection, NoAnswer
+from minikafka.client.connection import BrokerConnection, NoAnswer, endpoints
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 

@@ -6,8 +6,7 @@ import time
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from minikafka.cli.arguments import endpoints
-from minikafka.cli.connection import BrokerConnection, NoAnswer
+from minikafka.client.connection import BrokerConnection, NoAnswer, endpoints
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 

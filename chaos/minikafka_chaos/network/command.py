@@ -13,9 +13,9 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from minikafka.cli.main import Parser
+from minikafka.command.parser import AgentParser
 
 from minikafka_chaos.network.agent import Ask, NetworkAgent
 from minikafka_chaos.network.errors import AgentError, BadRequest, NotNow
@@ -30,14 +30,6 @@ FOLDER_VARIABLE = "MINIKAFKA_NETWORK_FOLDER"
 FOLDER = Path("/run/minikafka-network")
 
 SERVE = "serve"
-
-
-class _AgentParser(Parser):
-    """Bad arguments are answered as every other bad request."""
-
-    def error(self, message: str) -> NoReturn:
-        _print({"error": f"{message.removeprefix('argument ')} (see {self.prog} --help)"})
-        raise SystemExit(BadRequest.code)
 
 
 class _Once(argparse.Action):
@@ -55,12 +47,12 @@ _EXAMPLE_POD = "lab --pod demo-0 --uid 6d9f6f3e-6a0c-4e0e-8e0b-0f6f6f6f6f6f"
 
 def parser() -> argparse.ArgumentParser:
     """Make the parser of all verbs."""
-    made = _AgentParser(
+    made = AgentParser(
         prog="minikafka-network",
         description="Break the network of a broker's pod on this node.",
         example=f"minikafka-network state {_EXAMPLE_POD}",
     )
-    verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_AgentParser)
+    verbs = made.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=AgentParser)
 
     def verb(name: str, summary: str, options: str = "") -> argparse.ArgumentParser:
         example = f"{made.prog} {name} {'' if name == SERVE else _EXAMPLE_POD} {options}"

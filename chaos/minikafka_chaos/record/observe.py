@@ -70,23 +70,23 @@ def scrape(url: str, timeout_s: float = SCRAPE_TIMEOUT_S, fetch: Fetch = fetch) 
 class ReplicaStatus(NamedTuple):
     """One replica as its own broker tells it (`minikafka_*` gauges); None where it says nothing."""
 
-    role: int | None
-    leader_epoch: int | None
-    log_end_offset: int | None
-    high_watermark: int | None
-    flushed_offset: int | None
+    role: int | None = None
+    leader_epoch: int | None = None
+    log_end_offset: int | None = None
+    high_watermark: int | None = None
+    flushed_offset: int | None = None
 
 
 FOLLOWER, LEADER = 1, 2
 """Values of `minikafka_replica_role`."""
 
-_GAUGES = (
-    "minikafka_replica_role",
-    "minikafka_leader_epoch",
-    "minikafka_log_end_offset",
-    "minikafka_high_watermark",
-    "minikafka_log_flushed_offset",
-)
+_FIELDS = {
+    "minikafka_replica_role": "role",
+    "minikafka_leader_epoch": "leader_epoch",
+    "minikafka_log_end_offset": "log_end_offset",
+    "minikafka_high_watermark": "high_watermark",
+    "minikafka_log_flushed_offset": "flushed_offset",
+}
 
 
 def replica_status(samples: Iterable[Sample], topic_partition: TopicPartition) -> ReplicaStatus:
@@ -96,9 +96,9 @@ def replica_status(samples: Iterable[Sample], topic_partition: TopicPartition) -
     for sample in samples:
         labels = sample.labels
         here = labels.get("topic") == topic_partition.topic and labels.get("partition") == partition
-        if here and sample.name in _GAUGES:
-            found[sample.name] = int(sample.value)
-    return ReplicaStatus(*(found.get(name) for name in _GAUGES))
+        if here and sample.name in _FIELDS:
+            found[_FIELDS[sample.name]] = int(sample.value)
+    return ReplicaStatus(**found)
 
 
 def scrape_status(url: str, topic_partition: TopicPartition, fetch: Fetch = fetch) -> ReplicaStatus:

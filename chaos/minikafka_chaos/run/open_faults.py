@@ -6,10 +6,11 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
+from minikafka.telemetry.fault_verbs import Verb
+
 from minikafka_chaos.clock import Timer
 from minikafka_chaos.grounds import Ground
 from minikafka_chaos.scenario.faults import Fault, Handle, Ledger, Targets
-from minikafka_chaos.scenario.verbs import Verb
 
 Say = Callable[[str], None]
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 from minikafka.protocol.types import TopicPartition
+from minikafka.telemetry.fault_verbs import Verb
 from rich.markup import escape
 
 from minikafka_chaos.load.clients import Script
@@ -27,7 +28,6 @@ from minikafka_chaos.scenario.steps import (
     Target,
     WaitSpec,
 )
-from minikafka_chaos.scenario.verbs import RULES, Verb
 
 TARGET_TIMEOUT_S = 20.0
 """How long a step may look for a broker in the role it wants: an election may be under way."""
@@ -167,7 +167,7 @@ class Story:
         began = self.clock.monotonic()
         with self.faults.making(fault, targets):
             self.fault_times.append((name, self.clock.time()))
-            if verb in (Verb.START, Verb.RESTART, Verb.RECOVER):
+            if verb.rule.makes_ready:
                 self._wait_ready(spec, targets)
         whom = ", ".join(f"broker {broker}" for broker in targets.brokers) or "the cluster"
         whom += f" ({targets.role})" if targets.role else ""
@@ -179,7 +179,7 @@ class Story:
             return Targets()
         mark.choice = self._choose(spec.target)
         brokers, role = mark.choice.brokers, mark.choice.role
-        if not RULES[verb].peers:
+        if not verb.rule.peers:
             return Targets(brokers, role=role)
         others = [b for b in self.ground.brokers if b not in brokers] or brokers  # all of them: each from each
         return Targets(brokers, tuple(others) if spec.peer is None else self._choose(spec.peer).brokers, role)

@@ -11,20 +11,19 @@ from minikafka.config import BROKER_KEYS, TOPIC_KEYS, ConfigError
 from minikafka.config.broker_keys import ALIASES
 from minikafka.config.keys import Key
 from minikafka.config.refusals import refusal
+from minikafka.telemetry.fault_verbs import Lost, verbs
 from pydantic import ValidationError
 
 from minikafka_chaos.scenario.document import ConfigEntry, Part, UnflushedVolume
 from minikafka_chaos.scenario.document_lines import explain
 from minikafka_chaos.scenario.steps import Step
-from minikafka_chaos.scenario.verbs import RULES, Verb
 
 if TYPE_CHECKING:
     from minikafka_chaos.scenario.scenario import ScenarioSpec
 
 WHEN, WORKLOAD = "expect.when", "workload."
 
-NEEDS_UNFLUSHED_VOLUME = frozenset((Verb.WIPE_UNFLUSHED, Verb.POWER_LOSS))
-
+NEEDS_UNFLUSHED_VOLUME = verbs(lambda rule: rule.lost is Lost.UNFLUSHED)
 
 UNFLUSHED_VOLUME = "cluster.unflushedVolume: Separate (with clusterRef: spec.unflushedVolume of that MiniKafkaCluster)"
 
@@ -104,7 +103,7 @@ def _idle_references(spec: ScenarioSpec) -> Iterator[str]:
             continue
         if fault.step in faults:
             named = faults[fault.step]
-            if named is None or not any(RULES[verb].lasts for verb in named.verbs):
+            if named is None or not any(verb.rule.lasts for verb in named.verbs):
                 yield f"step {step.name}: step {fault.step} makes nothing that lasts"
         for target in (fault.target, fault.peer):
             if target is not None and target.step in faults:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka_chaos.scenario.abilities import LACKS
-from minikafka_chaos.scenario.verbs import RULES, Rule
+from minikafka.telemetry.fault_verbs import LACKS, RULES, Rule
 
 
 def verb_table() -> str:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any, Protocol
 
+from minikafka.telemetry.fault_verbs import Rule, Verb
 from pydantic import Field
 
 from minikafka_chaos.links.rules import CLIENTS, LinkRule, Way
 from minikafka_chaos.scenario.document import Part
-from minikafka_chaos.scenario.verbs import RULES, Rule, Verb
 
 
 class Direction(StrEnum):
@@ -32,7 +32,7 @@ class WipeMode(StrEnum):
 
 
 class Parameters(Part):
-    """What a verb needs to know; which verb takes which is in `minikafka_chaos.scenario.verbs`."""
+    """What a verb needs to know; which verb takes which is in `minikafka.telemetry.fault_verbs`."""
 
     direction: Direction | None = None
     """Of Cut, Delay and Loss. Inbound: what the target is sent; Outbound: what it sends; Both. Without it: both."""
@@ -68,7 +68,7 @@ class Fault:
 
     @property
     def rule(self) -> Rule:
-        return RULES[self.verb]
+        return self.verb.rule
 
 
 @dataclass(frozen=True, slots=True)

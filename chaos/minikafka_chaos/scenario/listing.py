@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from minikafka.telemetry.fault_verbs import LACKS
+
 from minikafka_chaos.scenario import library
-from minikafka_chaos.scenario.abilities import LACKS
 from minikafka_chaos.scenario.page import TITLE, annotation, expected_verdicts, grounds
 from minikafka_chaos.scenario.scenario import Scenario
 from minikafka_chaos.scenario.variants import STORY_OF, VARIANTS

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from minikafka_chaos.scenario.abilities import LACKS
+from minikafka.telemetry.fault_verbs import LACKS
+
 from minikafka_chaos.scenario.scenario import ExpectSpec, Scenario, load_scenario
 
 TITLE, SOURCE, SHOWS = "minikafka.dev/title", "minikafka.dev/source", "minikafka.dev/shows"

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
+from minikafka.telemetry.fault_verbs import Rule, Verb
 from pydantic import Field, model_validator
 
 from minikafka_chaos.scenario.document import BrokerId, Name, Part, Seconds, TopicName
 from minikafka_chaos.scenario.faults import Parameters
-from minikafka_chaos.scenario.verbs import RULES, Rule, Verb, lasting
 
 MEMBERS_MAX = 100
 
@@ -107,7 +107,7 @@ class FaultSpec(Part):
         if self.step is not None and (self.verb is not Verb.RECOVER or self.target is not None):
             raise ValueError("step: only Recover names one, instead of a target")
         for verb in self.verbs:
-            self._fits(verb, RULES[verb])
+            self._fits(verb, verb.rule)
         return self
 
     def _fits(self, verb: Verb, rule: Rule) -> None:
@@ -117,18 +117,20 @@ class FaultSpec(Part):
         if self.target is not None and self.target.type is TargetType.CLIENTS:
             raise ValueError("target: Clients can be a peer only")
         if self.peer is not None and not rule.peers:
-            raise ValueError(f"peer: only {_names(one for one in RULES if RULES[one].peers)} have one")
+            raise ValueError(f"peer: only {_names(one for one in Verb if one.rule.peers)} have one")
         if self.duration_seconds is not None and not rule.lasts:
-            raise ValueError(f"durationSeconds: {verb.value} does not last; allowed: {_names(lasting())}")
+            raise ValueError(
+                f"durationSeconds: {verb.value} does not last; allowed: {_names(one for one in Verb if one.rule.lasts)}"
+            )
         given = self.parameters.given()
         for name in rule.needs:
             if name not in given:
                 raise ValueError(f"parameters.{name}: needed by {verb.value}")
         for name in given:
-            if not any(name in (*RULES[one].needs, *RULES[one].takes) for one in self.verbs):
+            if not any(name in (*one.rule.needs, *one.rule.takes) for one in self.verbs):
                 allowed = ", ".join((*rule.needs, *rule.takes)) or "no parameters"
                 raise ValueError(f"parameters.{name}: not of {verb.value}; allowed: {allowed}")
-        if verb in (Verb.DELAY, Verb.SLOW_FSYNC) and (self.parameters.millis or 0) < 1:
+        if "millis" in rule.needs and not rule.may_be_negative and (self.parameters.millis or 0) < 1:
             raise ValueError(f"parameters.millis: {verb.value} needs at least 1")
 
     @property

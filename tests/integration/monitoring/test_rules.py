@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from minikafka.telemetry.metrics import HISTOGRAM, METRICS
+from minikafka.telemetry.metric import HISTOGRAM
+from minikafka.telemetry.metrics import METRICS
 from minikafka.telemetry.process import process_samples
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 from minikafka_operator.telemetry import OperatorTelemetry

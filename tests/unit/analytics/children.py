@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.unit.verdict_cases import CASES
+from tests.waiting import until_now
 
 DEADLINE_S = 800
 """Generous: machines that run tests are busy. Nothing waits longer than it has to."""
@@ -77,7 +78,4 @@ def has_ended(process: int | str) -> bool:
 
 
 def until_ended(process: int | str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not has_ended(process):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until_now(lambda: has_ended(process), seconds=DEADLINE_S)

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from minikafka_analytics import formatting
-from minikafka_analytics.behaviour.faults import HEALING, LEAVES_DOWN, episodes
-from minikafka_chaos.scenario.verbs import RULES, Verb
+from minikafka_analytics.behaviour.faults import episodes
 
 COLUMNS = "run STRING, seq INT, time DOUBLE, kind STRING, phase STRING, step STRING, fault STRING, target STRING, role STRING, "
 OUTCOME = "ok BOOLEAN, detail STRING"
-
-
-def snake_case(verb: Verb) -> str:
-    return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", verb.value).lower()
-
-
-def test_every_verb_that_scenarios_have_is_known_here() -> None:
-    lasting = {snake_case(verb) for verb, rule in RULES.items() if rule.lasts}
-    assert set(LEAVES_DOWN) - {"wipe_unflushed", "wipe_volume"} == lasting
-    assert set(HEALING) == {snake_case(verb) for verb, rule in RULES.items() if rule.undoes}
-    named = {formatting.fault_name([verb]) for verb in lasting}
-    assert named <= set(formatting.FAULT_MEANS), named - set(formatting.FAULT_MEANS)
 
 
 def test_an_episode_ends_with_what_undid_it(spark: Any) -> None:

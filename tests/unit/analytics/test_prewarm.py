@@ -6,13 +6,14 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from children import DEADLINE_S, has_ended, until_ended
 from minikafka_analytics.commands.prewarm import Analysed, AnalysisFailed, PrewarmedAnalysis
+
+from tests.waiting import until_now
 
 KIB = 1 << 10
 ANSWERS = """
@@ -33,13 +34,6 @@ DOES = ANSWERS + (
 def told(log: Path) -> list[list[str]]:
     """Process id, other arguments and the scratch folder of each process that was started."""
     return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
-
-
-def until_there(path: Path) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -83,7 +77,7 @@ def test_what_nobody_asks_is_ended_at_once_with_all_that_it_started(log: Path, t
     )
     with PrewarmedAnalysis(command(code, log)) as analysis:
         analysis.begin(KIB)
-        until_there(begun)
+        until_now(begun.exists, seconds=DEADLINE_S)
     assert len(told(log)) == 2
     until_ended(told(log)[1][0])
 
@@ -135,7 +129,7 @@ def test_a_signal_during_the_analysis_ends_it(log: Path, tmp_path: Path) -> None
     waits = ANSWERS + f"sys.stdin.readline(); Path({str(begun)!r}).touch(); sys.stdin.readline()"
 
     def interrupt() -> None:
-        until_there(begun)
+        until_now(begun.exists, seconds=DEADLINE_S)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=interrupt).start()

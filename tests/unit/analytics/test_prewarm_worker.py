@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,8 @@ from minikafka_analytics.commands.prewarm_worker import Order, WarmSpark
 from minikafka_analytics.spark.jvm import SparkDidNotStart
 from minikafka_analytics.spark.settings import SMALL_BYTES
 from synthetic_run import write_run
+
+from tests.waiting import until_now
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -250,10 +251,7 @@ def test_a_real_one(java: None, tmp_path: Path, killed: bool) -> None:
 
 def until_warming(scratch: Path) -> int:
     """The process id of the JVM, once the run of a few lines is there that it is warmed up with."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not list(scratch.glob("minikafka-prewarm-*/minikafka-warm-up-*/run")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until_now(lambda: list(scratch.glob("minikafka-prewarm-*/minikafka-warm-up-*/run")), seconds=DEADLINE_S)
     (found,) = [pid for pid in processes_with(scratch) if (Path("/proc") / str(pid) / "comm").read_text() == "java\n"]
     return found
 

@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from children import DEADLINE_S
 from synthetic_run import write_run
+
+from tests.waiting import until_now
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -60,10 +61,8 @@ def test_a_terminated_analysis_leaves_no_scratch_files(java: None, tmp_path: Pat
         [*MINIKAFKA, str(tmp_path / "run"), "--out", str(tmp_path / "out")],
         env={**os.environ, "TMPDIR": str(scratch)},
     )
-    deadline = time.monotonic() + DEADLINE_S
-    while not list((tmp_path / "out").glob("parquet/history/*")) and child.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    history = "parquet/history/*"
+    until_now(lambda: list((tmp_path / "out").glob(history)) or child.poll() is not None, seconds=DEADLINE_S)
     child.send_signal(signal.SIGTERM)
     assert child.wait(DEADLINE_S) == 128 + signal.SIGTERM
     assert not list((tmp_path / "out" / "parquet").glob("*steps-*"))

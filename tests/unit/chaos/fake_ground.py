@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.protocol.types import TopicPartition
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.clock import MACHINE_CLOCK
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
@@ -16,7 +17,6 @@ from minikafka_chaos.record.observe import ReplicaStatus, Sample
 from minikafka_chaos.record.replica_logs import ReplicaLog, ReplicaLogError
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.scenario import ScenarioSpec
-from minikafka_chaos.scenario.verbs import Verb
 
 
 class FakeGround(BrokerVerbs):
@@ -114,7 +114,7 @@ class FakeGround(BrokerVerbs):
         return None
 
     def replica_status(self, broker: int, topic_partition: TopicPartition) -> ReplicaStatus:
-        return self.statuses.get(broker, ReplicaStatus(None, None, None, None, None))
+        return self.statuses.get(broker, ReplicaStatus())
 
     def checkpointed_high_watermark(self, broker: int, topic_partition: TopicPartition) -> int | None:
         return None

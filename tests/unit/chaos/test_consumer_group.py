@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,8 @@ from minikafka_chaos.load import consumer_group
 from minikafka_chaos.load.clients import GroupSettings
 from minikafka_chaos.load.consumer_group import ConsumerGroup
 from minikafka_chaos.record.history import HistoryWriter, read_history
+
+from tests.waiting import until_now
 
 DEADLINE_S = 30.0
 NOBODY = "127.0.0.1:1"
@@ -49,13 +50,6 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ConsumerG
         made.stop()
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def told(tmp_path: Path) -> list[tuple[object, ...]]:
     return [(op.process, op.op, op.type, op.offset, op.value) for op in read_history(tmp_path / "history.jsonl")]
 
@@ -79,7 +73,7 @@ def test_what_a_member_tells_is_the_history(group: ConsumerGroup, tmp_path: Path
 
 def test_an_end_that_nobody_asked_for_is_trouble(group: ConsumerGroup) -> None:
     os.kill(group._running[1].process.pid, signal.SIGKILL)
-    until(lambda: group.failure is not None)
+    until_now(lambda: group.failure is not None)
     assert "member 1 ended with -9" in str(group.failure)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from minikafka.log.injection import FaultFile, InjectedFaults
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.grounds.injected import FaultFiles
 from minikafka_chaos.grounds.store_outage import StoreOutage
 from minikafka_chaos.scenario.faults import Fault, Parameters
-from minikafka_chaos.scenario.verbs import Verb
 
 
 def test_faults_of_one_disk_add_up_and_end_one_by_one(tmp_path: Path) -> None:

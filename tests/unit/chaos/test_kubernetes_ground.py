@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from minikafka.cli.main import main
 from minikafka.protocol.types import TopicPartition
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.errors import BadScenario, ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition, kubernetes, kubernetes_agents
 from minikafka_chaos.grounds.kubernetes import ClientListener, KubernetesGround, cluster_name
@@ -23,7 +24,6 @@ from minikafka_chaos.record.replica_logs import ReplicaLogError
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.faults import Fault, Parameters, Targets, WipeMode
 from minikafka_chaos.scenario.scenario import ClusterSpec, ScenarioSpec
-from minikafka_chaos.scenario.verbs import Verb
 
 WHERE = TopicPartition("t", 0)
 SPEC = library.find("demo").spec

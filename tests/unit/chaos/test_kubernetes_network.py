@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import kubernetes_agents
 from minikafka_chaos.grounds.kubernetes import KubernetesGround
@@ -17,7 +18,6 @@ from minikafka_chaos.grounds.kubernetes_network import LABELS, VERBS, NetworkAge
 from minikafka_chaos.links.rules import CLIENTS
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.faults import Direction, Fault, Handle, Parameters, Targets
-from minikafka_chaos.scenario.verbs import Verb
 
 CUT = Fault("cut-off", Verb.CUT, step="cut-off")
 

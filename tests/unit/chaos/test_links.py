@@ -18,12 +18,14 @@ import pytest
 from minikafka.local import process
 from minikafka.local.ports import free_base_port, is_free
 from minikafka.protocol import wire
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.links.control import LinkControl
 from minikafka_chaos.links.registry import LinkFaults
 from minikafka_chaos.links.rules import CLIENTS, LinkRule, Way, summed
 from minikafka_chaos.scenario.faults import Direction, Fault, Parameters, Targets, link_rules
-from minikafka_chaos.scenario.verbs import Verb
+
+from tests.waiting import until_now
 
 SECONDS_MAX = 30.0
 QUIET_S = 0.3
@@ -103,9 +105,7 @@ class Peer:
         return found == wanted
 
     def waits_for(self, wanted: bytes) -> None:
-        deadline = time.monotonic() + SECONDS_MAX
-        while not self.gets(wanted):
-            assert time.monotonic() < deadline
+        until_now(lambda: self.gets(wanted), seconds=SECONDS_MAX)
 
     def is_closed(self) -> bool:
         self.socket.settimeout(QUIET_S)
@@ -165,9 +165,7 @@ def test_that_a_peer_has_hung_up_cannot_be_learnt_over_a_cut_link(lab: Lab) -> N
     lab.echo.close()
     assert not peer.is_closed()
     lab.control.change(lambda faults: faults.clear())
-    deadline = time.monotonic() + SECONDS_MAX
-    while not peer.is_closed():
-        assert time.monotonic() < deadline
+    until_now(peer.is_closed, seconds=SECONDS_MAX)
 
 
 def test_nobody_behind_it_is_a_connection_that_ends_at_once(lab: Lab) -> None:
@@ -222,10 +220,7 @@ def test_a_proxy_that_was_killed_is_trouble_and_says_so(lab: Lab) -> None:
 
 
 def process_is_gone(pid: int) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while process.state(pid) not in (None, "Z"):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until_now(lambda: process.state(pid), lambda state: state in (None, "Z"), SECONDS_MAX)
 
 
 STARTER = """

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.clock import MACHINE_CLOCK, MachineClock
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds import BrokerCondition
 from minikafka_chaos.record.journal import Journal, read_journal
 from minikafka_chaos.run.open_faults import OpenFaults
 from minikafka_chaos.scenario.faults import Fault, Handle, Ledgers, Parameters, Targets
-from minikafka_chaos.scenario.verbs import RULES, Verb
 
 from .fake_ground import FakeGround
 from .test_scenario import fault
@@ -246,11 +246,3 @@ def test_the_journal_tells_parameters_peers_and_the_end(tmp_path: Path) -> None:
         "peers": [1, 2],
         "expires": 4.0,
     }
-
-
-def test_every_verb_has_a_rule_and_what_undoes_something_does_not_last() -> None:
-    assert set(RULES) == set(Verb)
-    for verb, rule in RULES.items():
-        assert rule.does.endswith("."), verb
-        assert not (rule.lasts and rule.undoes), verb
-        assert all(RULES[undone].lasts for undone in rule.undoes), verb

@@ -9,11 +9,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.errors import NotSupported, ToolTrouble
 from minikafka_chaos.record.journal import read_journal
 from minikafka_chaos.run.interrupts import Interrupts
 from minikafka_chaos.run.runner import new_run_directory, run_scenario
-from minikafka_chaos.scenario.verbs import Verb
 from minikafka_chaos.verdict.verdict import Outcome
 
 from .fake_ground import FakeGround

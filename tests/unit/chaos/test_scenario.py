@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.errors import BadScenario
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.scenario import Scenario, load_scenario, parse_scenario
 from minikafka_chaos.scenario.steps import FaultSpec
-from minikafka_chaos.scenario.verbs import Verb
 from minikafka_operator.api.cluster import ClusterSpec
 
 ROOT = Path(__file__).parents[3]

@@ -249,7 +249,9 @@ def test_offsets_are_told_by_the_replicas_own_broker(tmp_path: Path, bounds: dic
         waiting("b", {"type": "ReplicaRole", "topic": "t", "broker": 1, "role": "Follower"}),
     ]
     stage = Stage(tmp_path, steps)
-    stage.ground.statuses[1] = ReplicaStatus(FOLLOWER, 0, 9, 7, 5)
+    stage.ground.statuses[1] = ReplicaStatus(
+        role=FOLLOWER, leader_epoch=0, log_end_offset=9, high_watermark=7, flushed_offset=5
+    )
     assert (stage.tell() is None) is holds
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from minikafka.cli import arguments
-from minikafka.cli.exits import CommandError
+from minikafka.client.connection import endpoints
+from minikafka.command.exits import CommandError
 from minikafka.local.layout import ClusterRecord, write_record
 
 
@@ -33,7 +34,7 @@ def test_a_data_directory_names_the_brokers(tmp_path: Path) -> None:
 
 
 def test_endpoints() -> None:
-    assert arguments.endpoints("a:1, [::1]:2") == [("a", 1), ("::1", 2)]
+    assert endpoints("a:1, [::1]:2") == [("a", 1), ("::1", 2)]
 
 
 @pytest.mark.parametrize("text", ["a", "a.b_c-D9", "x" * 249, "__consumer_offsets", "..."])

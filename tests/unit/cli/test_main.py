@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from minikafka import __version__
-from minikafka.cli import exits
 from minikafka.cli import main as entry
-from minikafka.cli.exits import UNKNOWN, CommandError
+from minikafka.command import exits
+from minikafka.command.exits import UNKNOWN, CommandError
 from minikafka_chaos.network.command import parser as network_parser
 
 BAD_INPUT = [
@@ -308,7 +308,7 @@ class TestOutputThatNobodyTakes:
         assert self.ended(tmp_path, self.PRINTS, full) == (exits.UNKNOWN, told)
 
     def test_it_fails(self, tmp_path: Path, no_reader: int, full: int) -> None:
-        what = f"{self.PRINTS}; from minikafka.cli.exits import CommandError; raise CommandError(2, 'bad')"
+        what = f"{self.PRINTS}; from minikafka.command.exits import CommandError; raise CommandError(2, 'bad')"
         for stdout in (no_reader, full, None):
             assert self.ended(tmp_path, what, stdout) == (2, "minikafka status: bad\n")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -115,12 +114,6 @@ async def one_broker(*, leads: bool = True, **config: Any) -> AsyncIterator[OneB
         yield broker
     finally:
         broker.groups.stop()
-
-
-async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 (what is waited for has no event)
-            await asyncio.sleep(0.001)
 
 
 def versions(name: str) -> list[int]:

@@ -12,6 +12,8 @@ from minikafka.groups.requests import GroupProtocol, JoinRequest, SyncRequest
 from minikafka.log.errors import LogDirFailure
 from minikafka.protocol.errors import ErrorCode
 
+from tests.waiting import until
+
 from .dialogue import RANGE
 from .one_broker import (
     PARTITIONS,
@@ -19,7 +21,6 @@ from .one_broker import (
     member,
     one_broker,
     stable,
-    until,
 )
 
 

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import copy
-import itertools
 from collections.abc import Callable
-from typing import Any, cast
+from datetime import UTC, datetime
+from typing import cast
 
 import aiohttp
 import pytest
 from minikafka_kube.api_server import ApiError, ApiServer
+from minikafka_kube.kinds import LEASE, Kind, Object
 from minikafka_kube.leadership import Leadership, NotLeadingError
 
+from tests.unit.kube.fake_api_server import FakeApiServer
 
-class Server:
-    """One Lease, with compare-and-set."""
+
+class Server(FakeApiServer):
+    """It may fail, or not answer."""
 
     def __init__(self) -> None:
-        self.lease: dict[str, Any] | None = None
+        super().__init__("ns", datetime(2026, 11, 21, tzinfo=UTC))
         self.error: Exception | None = None
         self.silent = False
-        self._versions = itertools.count(1)
 
     async def _answer(self) -> None:
         if self.silent:
@@ -29,27 +30,21 @@ class Server:
         if self.error is not None:
             raise self.error
 
-    async def get(self, *_: Any) -> dict[str, Any] | None:
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
         await self._answer()
-        return copy.deepcopy(self.lease)
+        return await super().get(kind, namespace, name)
 
-    async def create(self, _kind: Any, _namespace: str, thing: dict[str, Any]) -> dict[str, Any]:
+    async def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
         await self._answer()
-        if self.lease is not None:
-            raise ApiError(409, "AlreadyExists", "there is one")
-        return self._store(thing)
+        return await super().create(kind, namespace, thing)
 
-    async def replace(self, _kind: Any, _namespace: str, thing: dict[str, Any]) -> dict[str, Any]:
+    async def replace(self, kind: Kind, namespace: str, thing: Object) -> Object:
         await self._answer()
-        assert self.lease is not None
-        if thing["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
-            raise ApiError(409, "Conflict", "it changed")
-        return self._store(thing)
+        return await super().replace(kind, namespace, thing)
 
-    def _store(self, thing: dict[str, Any]) -> dict[str, Any]:
-        self.lease = copy.deepcopy(thing)
-        self.lease["metadata"]["resourceVersion"] = str(next(self._versions))
-        return copy.deepcopy(self.lease)
+    @property
+    def lease(self) -> Object | None:
+        return self.objects.get((LEASE.name, "lease"))
 
     @property
     def holder(self) -> str:
@@ -114,7 +109,7 @@ async def test_a_lease_that_somebody_took_away_is_noticed_before_the_time_is_up(
     with pytest.raises(NotLeadingError, match="b holds Lease ns/lease"):
         await one.leadership.confirm()
     assert one.told == [True, False]
-    server.lease = None
+    server.remove(LEASE, "lease")
     with pytest.raises(NotLeadingError):
         await one.leadership.confirm()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import aiohttp
 import pytest
@@ -12,6 +11,8 @@ from minikafka_kube.api_server import ApiError
 from minikafka_kube.leadership import NotLeadingError
 from minikafka_kube.loops import Loops, ReconcileResult
 from minikafka_kube.telemetry import Looking
+
+from tests.waiting import until
 
 KEY = ("ns", "demo")
 
@@ -36,12 +37,6 @@ class Reconcile:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(module, "PAUSE_SECONDS_MIN", 0.0)
-
-
-async def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not true():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.001)
 
 
 def value(telemetry: Looking, name: str, **labels: str) -> float | None:

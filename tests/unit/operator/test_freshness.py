@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
-from minikafka_kube.api_server import ApiError
 from minikafka_kube.freshness import Signs
+from minikafka_kube.kinds import LEASE
 from minikafka_operator.reconciler import ClusterReconciler
 
+from tests.unit.kube.fake_api_server import FakeApiServer
+
 from .rolls import THREE
-from .world import NAMES, World
+from .world import BEGIN, NAMES, World
 
 JUDGED = ("Available", "ReplicationHealthy", "Ready")
 UNCHECKED = [Signs(None, 0.0), Signs(120.0, 1.0), Signs(12.0, 5.0)]
@@ -111,36 +112,26 @@ def test_a_spec_that_is_not_understood() -> None:
     assert "controller" not in world.status
 
 
-class FakeServer:
-    def __init__(self, lease: dict[str, Any]) -> None:
-        self.lease: dict[str, Any] | None = lease
-
-    async def get(self, _kind: Any, _namespace: str, name: str) -> dict[str, Any] | None:
-        assert name == NAMES.controller
-        if self.lease is None:
-            raise ApiError(404, "NotFound", "no")
-        return self.lease
-
-
 async def test_a_glance_tells_when_the_lease_is_not_renewed_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """No event does: nothing happens then."""
     now = [100.0]
     monkeypatch.setattr("minikafka_operator.reconciler.time.monotonic", lambda: now[0])
     spec = {"holderIdentity": "demo-broker-1", "leaseDurationSeconds": 9, "renewTime": "0"}
-    server = FakeServer({"spec": spec})
+    server = FakeApiServer("ns", BEGIN)
+    server.put(LEASE, NAMES.controller, {"spec": dict(spec)})
     reconciler = ClusterReconciler(server, None, None, None, "me", None)  # type: ignore[arg-type]
     world = settled()
     world.objects["Lease", NAMES.controller]["spec"] = dict(spec)
     reconciler._renewals.look(("ns", "demo"), {"spec": {**spec, "renewTime": "-1"}}, now[0] - 5)
-    world.controller_signs = reconciler._renewals.look(("ns", "demo"), server.lease, now[0])
+    world.controller_signs = reconciler._renewals.look(("ns", "demo"), {"spec": spec}, now[0])
     glance = reconciler._glance(world.observed())
     for renewed in range(1, 20):
         now[0] += 5.0
-        server.lease = {"spec": {**spec, "renewTime": str(renewed)}}
+        server.put(LEASE, NAMES.controller, {"spec": {**spec, "renewTime": str(renewed)}})
         assert not await glance()
     now[0] += 5.0
     assert not await glance(), "it may still come"
     now[0] += 5.0
     assert await glance()
-    server.lease = {"spec": {**spec, "renewTime": "99", "holderIdentity": "demo-broker-2"}}
+    server.put(LEASE, NAMES.controller, {"spec": {**spec, "renewTime": "99", "holderIdentity": "demo-broker-2"}})
     assert await glance()

@@ -14,7 +14,6 @@ from minikafka.server.api import load_handlers
 
 from tests.unit.server.api_requests import SPECIAL, USUAL, request_values
 
-METADATA, DESCRIBE_TOPIC_PARTITIONS, BROKER_HEARTBEAT = 3, 75, 63
 KNOWN = {
     "topic_id": UUID(int=5),
     "broker_id": 1,
@@ -48,10 +47,10 @@ def test_each_field_is_gone_over_to_the_end(key: int, spec: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "version", "body"),
     [
-        (METADATA, 4, struct.pack(">i", 2**31 - 1)),
-        (METADATA, 9, b"\xff\xff\xff\xff\x0f"),
-        (METADATA, 4, struct.pack(">i", 2) + b"\0"),
-        (BROKER_HEARTBEAT, 1, bytes(22) + b"\1\0\6\xff\xff\xff\xff\x0f\0"),
+        (ApiKey.METADATA, 4, struct.pack(">i", 2**31 - 1)),
+        (ApiKey.METADATA, 9, b"\xff\xff\xff\xff\x0f"),
+        (ApiKey.METADATA, 4, struct.pack(">i", 2) + b"\0"),
+        (ApiKey.BROKER_HEARTBEAT, 1, bytes(22) + b"\1\0\6\xff\xff\xff\xff\x0f\0"),
     ],
     ids=["legacy", "flexible", "one too many", "tagged"],
 )  # fmt: skip
@@ -62,5 +61,5 @@ def test_more_elements_than_bytes_are_refused(key: int, version: int, body: byte
 
 
 def test_no_array_is_one_of_no_elements() -> None:
-    assert messages.decode_request(METADATA, 4, struct.pack(">ib", -1, 0)).topics is None
-    assert messages.decode_request(DESCRIBE_TOPIC_PARTITIONS, 0, b"\1\0\0\0\1\xff\0").cursor is None
+    assert messages.decode_request(ApiKey.METADATA, 4, struct.pack(">ib", -1, 0)).topics is None
+    assert messages.decode_request(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, b"\1\0\0\0\1\xff\0").cursor is None

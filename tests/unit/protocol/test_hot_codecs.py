@@ -12,9 +12,9 @@ from uuid import UUID
 
 import pytest
 from minikafka.protocol import fetch, messages, produce
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.wire import MalformedRequest
 
-PRODUCE, FETCH = 0, 1
 TOPIC_ID = UUID("00000000-0000-4000-8000-0000000000a1")
 RECORDS = bytes(range(256)) * 3  # opaque to the codecs
 PRODUCE_VERSIONS = range(produce.MIN_SUPPORTED, produce.MAX_SUPPORTED + 1)
@@ -56,13 +56,15 @@ def produce_body(version: int, transactional_id: str | None = None) -> bytes:
             {"name": "empty", "partition_data": []},
         ],
     }
-    return messages.encode_request(PRODUCE, version, values)
+    return messages.encode_request(ApiKey.PRODUCE, version, values)
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("transactional_id", [None, "", "tx-1"])
 def test_produce_requests_are_read(version: int, transactional_id: str | None) -> None:
-    request = produce.decode_produce(framed(PRODUCE, version, produce_body(version, transactional_id)), 0, version)
+    request = produce.decode_produce(
+        framed(ApiKey.PRODUCE, version, produce_body(version, transactional_id)), 0, version
+    )
     assert (request.transactional_id, request.acks, request.timeout_ms) == (transactional_id, -1, 12_345)
     found = [(n, [(i, None if r is None else bytes(r)) for i, r in parts]) for n, parts in request.topics]
     assert found == [("orders", [(0, RECORDS), (7, None)]), ("ünïcode", [(2, RECORDS[:5])]), ("empty", [])]
@@ -71,7 +73,7 @@ def test_produce_requests_are_read(version: int, transactional_id: str | None) -
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_records_are_views_of_the_request(version: int) -> None:
     """The log stamps batches in place: a copy would be stamped in vain."""
-    frame = bytearray(framed(PRODUCE, version, produce_body(version)))
+    frame = bytearray(framed(ApiKey.PRODUCE, version, produce_body(version)))
     records = produce.decode_produce(memoryview(frame), 0, version).topics[0][1][0][1]
     assert records is not None
     records[0] = 0xAB
@@ -81,7 +83,7 @@ def test_records_are_views_of_the_request(version: int) -> None:
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_a_cut_produce_request_is_malformed(version: int) -> None:
     """Cut anywhere inside what is needed: a typed error, never another one."""
-    whole = framed(PRODUCE, version, produce_body(version))
+    whole = framed(ApiKey.PRODUCE, version, produce_body(version))
     whole = memoryview(bytes(whole).replace("ünïcode".encode(), b"plainname"))
     for length in range(len(whole)):
         try:
@@ -94,7 +96,7 @@ def test_a_cut_produce_request_is_malformed(version: int) -> None:
 def test_a_name_that_is_no_utf8_is_malformed(version: int) -> None:
     body = produce_body(version).replace(b"orders", b"ord\xffrs")
     with pytest.raises(MalformedRequest):
-        produce.decode_produce(framed(PRODUCE, version, body), 0, version)
+        produce.decode_produce(framed(ApiKey.PRODUCE, version, body), 0, version)
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -107,7 +109,7 @@ def test_produce_responses_are_what_kio_reads(version: int) -> None:
         ),
     ]
     frame = produce.encode_produce_response(version, 77, results)
-    read = messages.decode_response(PRODUCE, version, body_of(PRODUCE, version, frame))
+    read = messages.decode_response(ApiKey.PRODUCE, version, body_of(ApiKey.PRODUCE, version, frame))
     assert [topic.name for topic in read.responses] == ["orders", "ünïcode"]
     first, second = read.responses[0].partition_responses
     (third,) = read.responses[1].partition_responses
@@ -131,7 +133,7 @@ def test_produce_responses_name_the_new_leader(version: int) -> None:
     """KIP-951."""
     results = [("orders", [produce.PartitionResult(0, 6, current_leader=(2, 9))])]
     frame = produce.encode_produce_response(version, 77, results, [(2, "host", 9092, "rack"), (3, "other", 1, None)])
-    read = messages.decode_response(PRODUCE, version, body_of(PRODUCE, version, frame))
+    read = messages.decode_response(ApiKey.PRODUCE, version, body_of(ApiKey.PRODUCE, version, frame))
     leader = read.responses[0].partition_responses[0].current_leader
     assert (leader.leader_id, leader.leader_epoch) == (2, 9)
     nodes = [(n.node_id, n.host, n.port, n.rack) for n in read.node_endpoints]
@@ -170,13 +172,13 @@ def fetch_body(version: int, replica_id: int = -1, replica_epoch: int = -1) -> b
         values["rack_id"] = "rack-a"
     name = {"topic_id": TOPIC_ID} if version >= 13 else {"topic": "orders"}
     values["topics"] = [{**name, "partitions": partitions}]
-    return messages.encode_request(FETCH, version, values)
+    return messages.encode_request(ApiKey.FETCH, version, values)
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 @pytest.mark.parametrize("replica", [(-1, -1), (2, 31)])
 def test_fetch_requests_are_read(version: int, replica: tuple[int, int]) -> None:
-    request = fetch.decode_fetch(framed(FETCH, version, fetch_body(version, *replica)), 0, version)
+    request = fetch.decode_fetch(framed(ApiKey.FETCH, version, fetch_body(version, *replica)), 0, version)
     assert request.replica_id == replica[0]
     assert request.replica_epoch == (replica[1] if version >= 15 else -1)
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 1 << 24)
@@ -192,7 +194,7 @@ def test_fetch_requests_are_read(version: int, replica: tuple[int, int]) -> None
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_a_cut_fetch_request_is_malformed(version: int) -> None:
-    whole = framed(FETCH, version, fetch_body(version))
+    whole = framed(ApiKey.FETCH, version, fetch_body(version))
     for length in range(len(whole)):
         try:
             fetch.decode_fetch(whole[:length], 0, version)
@@ -222,7 +224,7 @@ def test_fetch_responses_are_what_kio_reads(version: int) -> None:
         fetched(11, error=6),
     ]
     frame = flat(fetch.encode_fetch_response(version, 77, [(topic_key(version), rows)]))
-    read = messages.decode_response(FETCH, version, body_of(FETCH, version, frame))
+    read = messages.decode_response(ApiKey.FETCH, version, body_of(ApiKey.FETCH, version, frame))
     (topic,) = read.responses
     assert (topic.topic_id if version >= 13 else topic.topic) == (TOPIC_ID if version >= 13 else "orders")
     found = [
@@ -243,7 +245,7 @@ def test_fetch_responses_tell_divergence_and_leader(version: int) -> None:
     data.diverging, data.current_leader = (4, 55), (2, 9)
     endpoints = [(2, "host", 9092, "rack")]
     frame = flat(fetch.encode_fetch_response(version, 77, [(topic_key(version), [data])], 0, endpoints))
-    read = messages.decode_response(FETCH, version, body_of(FETCH, version, frame))
+    read = messages.decode_response(ApiKey.FETCH, version, body_of(ApiKey.FETCH, version, frame))
     part = read.responses[0].partitions[0]
     assert (part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (4, 55)
     assert (part.current_leader.leader_id, part.current_leader.leader_epoch) == (2, 9)
@@ -259,7 +261,7 @@ def test_a_followers_request_is_what_kio_reads() -> None:
     frame = fetch.encode_follower_fetch(77, "broker-2-fetcher", 2, 31, 500, 1, 1 << 24, asked)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     header_bytes = 4 + 2 + 2 + 4 + 2 + len("broker-2-fetcher") + 1
-    read = messages.decode_request(FETCH, fetch.FOLLOWER_VERSION, frame[header_bytes:])
+    read = messages.decode_request(ApiKey.FETCH, fetch.FOLLOWER_VERSION, frame[header_bytes:])
     assert (read.replica_state.replica_id, read.replica_state.replica_epoch) == (2, 31)
     (topic,) = read.topics
     assert topic.topic_id == TOPIC_ID
@@ -302,7 +304,7 @@ def test_a_follower_reads_what_kio_writes(
         "responses": [{"topic_id": TOPIC_ID, "partitions": [part, empty]}],
         "node_endpoints": [{"node_id": 2, "host": "host", "port": 9092, "rack": None}],
     }
-    body = messages.encode_response(FETCH, fetch.FOLLOWER_VERSION, values)
+    body = messages.encode_response(ApiKey.FETCH, fetch.FOLLOWER_VERSION, values)
     frame = memoryview((77).to_bytes(4, "big") + TAGS + body)
     error, found = fetch.decode_follower_response(frame)
     assert error == 0
@@ -322,20 +324,20 @@ def test_a_topic_of_a_produce_has_a_name(version: int) -> None:
     """A negative length led back to bytes that had been read, and 34 bytes kept a broker busy for ever."""
     nameless = struct.pack(">h", -16)
     body = struct.pack(">h4shii", 4, bytes(4), -6, 0, 2**31 - 1) + nameless
-    if messages.is_flexible(PRODUCE, version):
+    if messages.is_flexible(ApiKey.PRODUCE, version):
         body = b"\0" + struct.pack(">hi", -1, 0) + b"\x02\0\0\0\0"
     with pytest.raises(MalformedRequest, match="a topic without a name"):
-        produce.decode_produce(framed(PRODUCE, version, body), 0, version)
+        produce.decode_produce(framed(ApiKey.PRODUCE, version, body), 0, version)
 
 
 @pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version < NAMED_BY_ID_VERSION])
 def test_a_topic_of_a_fetch_has_a_name(version: int) -> None:
     head = bytes(17 if version < SESSIONS_VERSION else 25)
     body = head + struct.pack(">ih", 2**31 - 1, -6)
-    if messages.is_flexible(FETCH, version):
+    if messages.is_flexible(ApiKey.FETCH, version):
         body = head + b"\x02\0\0\0\0"
     with pytest.raises(MalformedRequest, match="a topic without a name"):
-        fetch.decode_fetch(framed(FETCH, version, body), 0, version)
+        fetch.decode_fetch(framed(ApiKey.FETCH, version, body), 0, version)
 
 
 def test_forgotten_topics_without_names_lead_nowhere() -> None:

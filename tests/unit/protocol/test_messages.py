@@ -8,6 +8,7 @@ import sys
 import pytest
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.wire import MalformedRequest
 
 
 def test_a_field_of_another_version_is_dropped() -> None:
@@ -39,3 +40,14 @@ def test_a_broker_does_not_import_hypothesis() -> None:
         code = f"import sys, {first}, minikafka.protocol.messages; print('hypothesis' in sys.modules)"
         found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert found.stdout.strip() == str(loaded)
+
+
+def test_the_header_of_an_answer() -> None:
+    """Tagged fields from the flexible versions on, also some that nobody knows; none in ApiVersions."""
+    correlation, tagged = b"\0\0\0\7", b"\1\5\2ab"
+    assert messages.answer_body(ApiKey.METADATA, 12, correlation + b"\0body") == b"body"
+    assert messages.answer_body(ApiKey.METADATA, 12, correlation + tagged + b"body") == b"body"
+    assert messages.answer_body(ApiKey.METADATA, 4, correlation + b"body") == b"body"
+    assert messages.answer_body(ApiKey.API_VERSIONS, 3, correlation + b"body") == b"body"
+    with pytest.raises(MalformedRequest, match="within its header"):
+        messages.answer_body(ApiKey.METADATA, 12, correlation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from minikafka.server.machine import Machine
 from minikafka.server.parts import Parts
 from minikafka.server.peer import PeerConnection, connect
 
+from tests.waiting import until
+
 DEADLINE = 60.0
 
 QUICK = {
@@ -26,13 +28,6 @@ QUICK = {
     "auto.create.topics.enable": "false",
     "log.segment.delete.delay.ms": "0",
 }
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that the event loop brings about."""
-    async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - it is about the state of several objects
-            await asyncio.sleep(0.005)
 
 
 def context(**settings: str) -> BrokerContext:

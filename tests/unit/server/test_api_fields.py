@@ -31,7 +31,8 @@ from minikafka.server.broker import Broker
 
 from tests.interop.raw_client import ProducerState, record_batch
 from tests.unit.server.api_requests import GROUP, TOPIC, Recorder, field_paths, fields_set, is_list, requests, structs
-from tests.unit.server.in_process import DEADLINE, running, until
+from tests.unit.server.in_process import DEADLINE, running
+from tests.waiting import until
 
 HOT = (ApiKey.PRODUCE, ApiKey.FETCH)
 HANDLERS = load_handlers()

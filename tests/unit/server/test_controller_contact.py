@@ -9,7 +9,8 @@ from minikafka.metadata.store import Lease, StoreError
 from minikafka.server.controller_contact import COMPONENT, ControllerContact
 from minikafka.server.health import Health
 
-from tests.unit.server.in_process import get, running, until
+from tests.unit.server.in_process import get, running
+from tests.waiting import until
 
 
 def contact() -> tuple[ControllerContact, Health]:

@@ -11,7 +11,8 @@ from minikafka.protocol.produce import ProduceRequest
 from minikafka.replication.fetch_loop import FetchLoop
 
 from tests.unit.replication.cluster import batch
-from tests.unit.server.in_process import running, until
+from tests.unit.server.in_process import running
+from tests.waiting import until
 
 BACKLOG = 40
 BATCH = "x" * 1000

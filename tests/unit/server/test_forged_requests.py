@@ -11,16 +11,17 @@ from uuid import uuid4
 import pytest
 from minikafka.metadata.image import PartitionState
 from minikafka.protocol import produce as produce_codec
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FollowerData, decode_follower_response, encode_follower_fetch
 from minikafka.server.broker import Broker
 from minikafka.server.peer import PeerClosed, PeerConnection
 
 from tests.unit.replication.cluster import batch
-from tests.unit.server.in_process import DEADLINE, Cluster, running, until
+from tests.unit.server.in_process import DEADLINE, Cluster, running
+from tests.waiting import until
 
-PRODUCE, LIST_OFFSETS, API_VERSIONS, ALTER_PARTITION, REGISTRATION, HEARTBEAT = 0, 2, 18, 56, 62, 63
-PRIVATE = {ALTER_PARTITION, REGISTRATION, HEARTBEAT}
+PRIVATE = {ApiKey.ALTER_PARTITION, ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT}
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def fenced(cluster: Cluster) -> list[int]:
 
 
 async def keys_on(connection: PeerConnection) -> set[int]:
-    answer = await ask(connection, API_VERSIONS, 2, {})
+    answer = await ask(connection, ApiKey.API_VERSIONS, 2, {})
     return {int(row.api_key) for row in answer.api_keys}
 
 
@@ -147,9 +148,9 @@ async def test_a_client_can_fence_nobody_and_shrink_no_isr(cluster: Cluster) -> 
     before = cluster.state("t")
     epochs = {b.broker_id: b.epoch for b in controller.metadata.image.brokers.values()}
     for api_key, version, values in (
-        (HEARTBEAT, 1, heartbeat(victim, victim.broker_epoch)),
-        (ALTER_PARTITION, 3, alteration(cluster, before)),
-        (REGISTRATION, 3, registration(victim)),
+        (ApiKey.BROKER_HEARTBEAT, 1, heartbeat(victim, victim.broker_epoch)),
+        (ApiKey.ALTER_PARTITION, 3, alteration(cluster, before)),
+        (ApiKey.BROKER_REGISTRATION, 3, registration(victim)),
     ):
         connection = await cluster.connect(controller, "CLIENT")
         with pytest.raises(PeerClosed):
@@ -170,7 +171,7 @@ async def test_a_client_reads_nothing_above_the_high_watermark_as_a_replica(clus
     part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     wish = {"isolation_level": 0, "topics": [{"name": "t", "partitions": [part]}]}
     for who in (replica.broker_id, 0, -1):  # kafka-python sends 0; Kafka tells whoever asks of the log's end
-        row = (await ask(connection, LIST_OFFSETS, 7, {"replica_id": who, **wish})).topics[0].partitions[0]
+        row = (await ask(connection, ApiKey.LIST_OFFSETS, 7, {"replica_id": who, **wish})).topics[0].partitions[0]
         assert (int(row.error_code), row.offset) == (0, 0)
 
 
@@ -189,7 +190,7 @@ async def test_a_heartbeat_of_another_epoch_moves_nothing(cluster: Cluster, off:
     victim = next(b for b in cluster.brokers.values() if b is not controller)
     counts = controller.connections.heard_over(victim.broker_id)
     connection = await cluster.connect(controller, "REPLICATION")
-    answer = await ask(connection, HEARTBEAT, 1, heartbeat(victim, victim.broker_epoch + off))
+    answer = await ask(connection, ApiKey.BROKER_HEARTBEAT, 1, heartbeat(victim, victim.broker_epoch + off))
     assert int(answer.error_code) == ErrorCode.STALE_BROKER_EPOCH
     assert controller.connections.heard_over(victim.broker_id) is counts
     connection.close()

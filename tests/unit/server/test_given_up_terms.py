@@ -9,7 +9,8 @@ import pytest
 from minikafka.server.broker import Broker
 from minikafka.server.controller_role import ControllerRole
 
-from tests.unit.server.in_process import Cluster, running, until
+from tests.unit.server.in_process import Cluster, running
+from tests.waiting import until
 
 SESSION_MS = "1000"
 """Short: who gave its term up leaves the lease alone for two of them. One broker alone asks nobody, so it loses none by a

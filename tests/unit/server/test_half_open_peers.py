@@ -13,6 +13,7 @@ import pytest
 from minikafka.config import BrokerConfig
 from minikafka.metadata.image import BrokerState
 from minikafka.metadata.memory import MemoryStore
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.follower import FetchPosition
@@ -25,10 +26,10 @@ from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.peer import PeerClosed, connect
 
-from tests.unit.server.in_process import DEADLINE, context, running, until
+from tests.unit.server.in_process import DEADLINE, context, running
+from tests.waiting import until
 
 SOON = 0.1
-API_VERSIONS, CREATE_TOPICS = 18, 19
 
 
 class HalfOpen:
@@ -75,7 +76,7 @@ async def test_a_request_without_an_answer_closes_its_connection(peer: HalfOpen)
     connection = await connect(*peer.address, "test", DEADLINE, SOON, closed.set)
     with pytest.raises(PeerClosed):
         async with asyncio.timeout(DEADLINE):
-            await connection.request(API_VERSIONS, 2, {})
+            await connection.request(ApiKey.API_VERSIONS, 2, {})
     assert connection.timed_out
     await closed.wait()
 
@@ -222,7 +223,7 @@ async def test_a_forwarded_request(peer: HalfOpen, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(unanswered.broker.metadata, "address_of", lambda _: peer.address)
     async with asyncio.timeout(DEADLINE):
         with pytest.raises(KafkaError, match="cannot be reached"):
-            await unanswered.membership.forward(CREATE_TOPICS, 5, b"")
+            await unanswered.membership.forward(ApiKey.CREATE_TOPICS, 5, b"")
 
 
 async def test_clients_that_ask_nothing_are_let_go(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from minikafka.server.machine import Machine
 from minikafka.telemetry.stats import BrokerStats
 
 from tests.unit.replication.cluster import NOW_MS, AllAlive
-from tests.unit.server.in_process import until
+from tests.waiting import until
 
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 LEDGER = TopicPartition("ledger", 0)

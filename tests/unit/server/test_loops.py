@@ -20,7 +20,8 @@ from minikafka.server import supervision
 from minikafka.server.broker import Broker
 from minikafka.server.housekeeping import Housekeeping
 
-from tests.unit.server.in_process import DEADLINE, Cluster, get, running, until
+from tests.unit.server.in_process import DEADLINE, Cluster, get, running
+from tests.waiting import until
 
 LONG = "x" * 249
 

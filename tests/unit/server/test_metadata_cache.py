@@ -12,7 +12,8 @@ from minikafka.replication.clock import Clock
 from minikafka.server import metadata_cache
 from minikafka.server.metadata_cache import FENCED_LISTED_SECONDS, SUSPECT_SECONDS, MetadataCache
 
-from tests.unit.server.in_process import DEADLINE, until
+from tests.unit.server.in_process import DEADLINE
+from tests.waiting import until
 
 
 class Scene:

@@ -9,21 +9,14 @@ from uuid import UUID
 
 import pytest
 from minikafka.groups.requests import FetchResult
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.broker import Broker
 
-from tests.unit.server.in_process import Cluster, running, until
+from tests.unit.server.in_process import Cluster, running
+from tests.waiting import until
 
-LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 2, 3, 19, 20, 21, 23
-DESCRIBE_CONFIGS, ALTER_CONFIGS, LOG_DIRS, CREATE_PARTITIONS, ELECT_LEADERS, INCREMENTAL = 32, 33, 35, 37, 43, 44
-REASSIGN, DESCRIBE_CLUSTER, ALTER_LOG_DIRS, OFFSET_FETCH, DESCRIBE_TOPIC_PARTITIONS, FIND_COORDINATOR = (
-    45,
-    60,
-    34,
-    9,
-    75,
-    10,
-)
+REASSIGN, DESCRIBE_CLUSTER, ALTER_LOG_DIRS, FIND_COORDINATOR = 45, 60, 34, 10
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 STRANGE = UUID(int=5)
@@ -56,7 +49,7 @@ def codes(rows: Any) -> list[ErrorCode]:
 
 async def described(cluster: Cluster, kind: int, name: str, keys: list[str] | None) -> tuple[ErrorCode, list[str]]:
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
-    (row,) = (await ask(cluster, DESCRIBE_CONFIGS, 4, resources=[resource])).results
+    (row,) = (await ask(cluster, ApiKey.DESCRIBE_CONFIGS, 4, resources=[resource])).results
     return ErrorCode(int(row.error_code)), [entry.name for entry in row.configs]
 
 
@@ -90,9 +83,11 @@ SET_RETENTION = ("retention.ms", "5", SET)
 
 
 async def altered(
-    cluster: Cluster, *resources: Mapping[str, Any], api: int = INCREMENTAL, broker: int = 1
+    cluster: Cluster, *resources: Mapping[str, Any], api: int = ApiKey.INCREMENTAL_ALTER_CONFIGS, broker: int = 1
 ) -> list[ErrorCode]:
-    version, asked = (1, list(resources)) if api == INCREMENTAL else (2, [_replaced(r) for r in resources])
+    version, asked = (
+        (1, list(resources)) if api == ApiKey.INCREMENTAL_ALTER_CONFIGS else (2, [_replaced(r) for r in resources])
+    )
     answer = await ask(cluster, api, version, broker, resources=asked, validate_only=False)
     return codes(answer.responses)
 
@@ -116,7 +111,7 @@ async def test_a_change_of_nothing_is_no_error(cluster: Cluster) -> None:
         change(TOPIC, "t", ("leader.replication.throttled.replicas", "", DELETE), ("retention.ms", None, DELETE)),
     ):
         assert await altered(cluster, resource) == [ErrorCode.NONE], resource
-    assert await altered(cluster, change(BROKER, "1"), api=ALTER_CONFIGS) == [ErrorCode.NONE]
+    assert await altered(cluster, change(BROKER, "1"), api=ApiKey.ALTER_CONFIGS) == [ErrorCode.NONE]
 
 
 async def test_settings_are_changed_at_any_broker(tmp_path: Path) -> None:
@@ -124,7 +119,7 @@ async def test_settings_are_changed_at_any_broker(tmp_path: Path) -> None:
     async with running(tmp_path, 2) as cluster:
         await cluster.create("t")
         for broker in cluster.brokers:
-            for api in (ALTER_CONFIGS, INCREMENTAL):
+            for api in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS):
                 assert await altered(cluster, change(TOPIC, "t", SET_RETENTION), api=api, broker=broker) == [
                     ErrorCode.NONE
                 ]
@@ -140,7 +135,7 @@ async def test_a_cursor_is_among_the_topics_that_are_asked_for(cluster: Cluster)
     ):
         answer = await ask(
             cluster,
-            DESCRIBE_TOPIC_PARTITIONS,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
             0,
             topics=[{"name": name} for name in asked],
             response_partition_limit=10,
@@ -157,7 +152,7 @@ async def test_a_partition_asked_for_twice_is_answered_twice(cluster: Cluster, m
     )
     for version, topic in ((9, {"name": "t"}), (10, {"topic_id": topic_id})):
         group = {"group_id": "g", "topics": [{**topic, "partition_indexes": [1, 1]}]}
-        answer = await ask(cluster, OFFSET_FETCH, version, groups=[group], require_stable=False)
+        answer = await ask(cluster, ApiKey.OFFSET_FETCH, version, groups=[group], require_stable=False)
         assert [row.partition_index for row in answer.groups[0].topics[0].partitions] == [1, 1]
 
 
@@ -178,7 +173,7 @@ async def test_changes_that_are_refused(cluster: Cluster) -> None:
         (change(TOPIC, "nobody", SET_RETENTION), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ):
         assert await altered(cluster, resource) == [code], resource
-    for api in (INCREMENTAL, ALTER_CONFIGS):
+    for api in (ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS):
         once, other = change(TOPIC, "t", SET_RETENTION), change(BROKER, "1")
         assert await altered(cluster, once, other, once, api=api) == [nonsense, ErrorCode.NONE, nonsense]
     for resource, code in (
@@ -187,7 +182,7 @@ async def test_changes_that_are_refused(cluster: Cluster) -> None:
         (change(BROKER, ""), unchangeable),  # it would remove what the controller has set
         (change(LOGGER, "1"), nonsense),
     ):
-        assert await altered(cluster, resource, api=ALTER_CONFIGS) == [code], resource
+        assert await altered(cluster, resource, api=ApiKey.ALTER_CONFIGS) == [code], resource
     assert cluster.brokers[1].metadata.image.topics["t"].configs == {}
 
 
@@ -199,7 +194,9 @@ def new(name: str, **more: Any) -> dict[str, Any]:
 
 
 async def created(cluster: Cluster, version: int, *topics: dict[str, Any], validate_only: bool = False) -> Any:
-    answer = await ask(cluster, CREATE_TOPICS, version, topics=topics, timeout=10_000, validate_only=validate_only)
+    answer = await ask(
+        cluster, ApiKey.CREATE_TOPICS, version, topics=topics, timeout=10_000, validate_only=validate_only
+    )
     return answer.topics
 
 
@@ -222,9 +219,9 @@ async def test_topics_named_twice(cluster: Cluster) -> None:
     """One answer, and nothing is done."""
     assert codes(await created(cluster, 7, new("x"), new("y"), new("x"))) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
     more = {"name": "t", "count": 3, "assignments": None}
-    answer = await ask(cluster, CREATE_PARTITIONS, 3, topics=[more, more], timeout=1000, validate_only=False)
+    answer = await ask(cluster, ApiKey.CREATE_PARTITIONS, 3, topics=[more, more], timeout=1000, validate_only=False)
     assert codes(answer.results) == [ErrorCode.INVALID_REQUEST]
-    answer = await ask(cluster, DELETE_TOPICS, 5, topic_names=["t", "y", "t"], timeout=1000)
+    answer = await ask(cluster, ApiKey.DELETE_TOPICS, 5, topic_names=["t", "y", "t"], timeout=1000)
     assert codes(answer.responses) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
     topic_id = cluster.brokers[1].metadata.image.topics["t"].topic_id
     for wishes in (
@@ -234,7 +231,7 @@ async def test_topics_named_twice(cluster: Cluster) -> None:
         [{"name": "t", "topic_id": topic_id}],
         [{"name": None, "topic_id": None}],
     ):
-        answer = await ask(cluster, DELETE_TOPICS, 6, topics=wishes, timeout=1000)
+        answer = await ask(cluster, ApiKey.DELETE_TOPICS, 6, topics=wishes, timeout=1000)
         assert set(codes(answer.responses)) == {ErrorCode.INVALID_REQUEST}, wishes
         assert len(answer.responses) == len({str(wish) for wish in wishes})
     assert set(cluster.brokers[1].metadata.image.topics) == {"t"}
@@ -247,7 +244,7 @@ async def test_topics_that_are_not_there(cluster: Cluster) -> None:
         {"name": None, "topic_id": STRANGE},
         {"name": "t", "topic_id": None},
     ]
-    answer = await ask(cluster, DELETE_TOPICS, 6, topics=wishes, timeout=1000)
+    answer = await ask(cluster, ApiKey.DELETE_TOPICS, 6, topics=wishes, timeout=1000)
     assert codes(answer.responses) == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -268,7 +265,7 @@ async def test_a_setting_without_a_value(cluster: Cluster) -> None:
 
 async def listed(cluster: Cluster, version: int, *topics: tuple[str | None, UUID | None], create: bool = False) -> Any:
     wishes = [{"name": name, "topic_id": topic_id} for name, topic_id in topics]
-    answer = await ask(cluster, METADATA, version, topics=wishes, allow_auto_topic_creation=create)
+    answer = await ask(cluster, ApiKey.METADATA, version, topics=wishes, allow_auto_topic_creation=create)
     return [(row.name, ErrorCode(int(row.error_code))) for row in answer.topics]
 
 
@@ -306,7 +303,7 @@ async def test_a_topic_on_demand_is_made_after_the_answer(cluster: Cluster) -> N
 
 async def test_log_dirs_are_all_told(cluster: Cluster, tmp_path: Path) -> None:
     async def told(topics: Any) -> dict[str, list[tuple[str, list[int]]]]:
-        results = (await ask(cluster, LOG_DIRS, 4, topics=topics)).results
+        results = (await ask(cluster, ApiKey.DESCRIBE_LOG_DIRS, 4, topics=topics)).results
         assert set(codes(results)) == {ErrorCode.NONE}
         return {
             r.log_dir: [(t.name, sorted(p.partition_index for p in t.partitions)) for t in r.topics] for r in results
@@ -344,13 +341,13 @@ async def test_rows_are_answered_as_kafka_has_them(cluster: Cluster) -> None:
         {"name": "t", "partitions": [part]},
         {"name": "t", "partitions": []},
     ]
-    answer = await ask(cluster, DELETE_RECORDS, 2, topics=twice, timeout=1000)
+    answer = await ask(cluster, ApiKey.DELETE_RECORDS, 2, topics=twice, timeout=1000)
     assert [[p.partition_index for p in t.partitions] for t in answer.topics] == [[0]]
     wanted = [{"topic": "t", "partitions": [0]}, {"topic": "t", "partitions": [1]}]
-    answer = await ask(cluster, ELECT_LEADERS, 2, election_type=0, topic_partitions=wanted, timeout=1000)
+    answer = await ask(cluster, ApiKey.ELECT_LEADERS, 2, election_type=0, topic_partitions=wanted, timeout=1000)
     found = [[p.partition_id for p in t.partition_result] for t in answer.replica_election_results]
     assert found == [[0], [1]]
-    answer = await ask(cluster, ELECT_LEADERS, 2, election_type=9, topic_partitions=wanted, timeout=1000)
+    answer = await ask(cluster, ApiKey.ELECT_LEADERS, 2, election_type=9, topic_partitions=wanted, timeout=1000)
     assert codes([answer, *answer.replica_election_results[0].partition_result]) == [ErrorCode.INVALID_REQUEST] * 2
     row = {"partition_index": 0, "replicas": [1]}
     moves = [{"name": "t", "partitions": [row]}, {"name": "t", "partitions": []}]
@@ -362,7 +359,7 @@ async def test_list_offsets(cluster: Cluster) -> None:
     async def told(version: int, *timestamps: int) -> list[ErrorCode]:
         rows = [{"partition_index": 0, "timestamp": t, "current_leader_epoch": -1} for t in timestamps]
         topics = [{"name": "t", "partitions": rows}, {"name": "t", "partitions": []}]
-        answer = await ask(cluster, LIST_OFFSETS, version, topics=topics, replica_id=-1, isolation_level=0)
+        answer = await ask(cluster, ApiKey.LIST_OFFSETS, version, topics=topics, replica_id=-1, isolation_level=0)
         assert len(answer.topics) == 1
         return codes(answer.topics[0].partitions)
 
@@ -394,7 +391,7 @@ async def test_a_broker_without_the_replica(tmp_path: Path) -> None:
         other = 3 - leads
         answer = await ask(
             cluster,
-            CREATE_TOPICS,
+            ApiKey.CREATE_TOPICS,
             7,
             leads,
             topics=[new("t", num_partitions=-1, replication_factor=-1,
@@ -406,9 +403,9 @@ async def test_a_broker_without_the_replica(tmp_path: Path) -> None:
         await until(lambda: "t" in cluster.brokers[other].metadata.image.topics)
         for index, code in ((0, ErrorCode.NOT_LEADER_OR_FOLLOWER), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)):
             for api, version, row, more in (
-                (DELETE_RECORDS, 2, {"offset": 0}, {"timeout": 9}),
+                (ApiKey.DELETE_RECORDS, 2, {"offset": 0}, {"timeout": 9}),
                 (
-                    LIST_OFFSETS,
+                    ApiKey.LIST_OFFSETS,
                     7,
                     {"timestamp": -1, "current_leader_epoch": -1},
                     {"replica_id": -1, "isolation_level": 0},
@@ -420,7 +417,7 @@ async def test_a_broker_without_the_replica(tmp_path: Path) -> None:
             epochs = [
                 {"topic": "t", "partitions": [{"partition": index, "current_leader_epoch": -1, "leader_epoch": 0}]}
             ]
-            answer = await ask(cluster, OFFSET_FOR_LEADER_EPOCH, 4, other, replica_id=-1, topics=epochs)
+            answer = await ask(cluster, ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, other, replica_id=-1, topics=epochs)
             assert codes(answer.topics[0].partitions) == [code]
         resources = (
             change(BROKER, str(other), (THROTTLE, None, DELETE)),

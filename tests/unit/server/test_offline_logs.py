@@ -27,7 +27,8 @@ from minikafka.server import main
 from minikafka.server.broker import Broker
 
 from tests.unit.replication.cluster import batch
-from tests.unit.server.in_process import DEADLINE, Cluster, get, running, until
+from tests.unit.server.in_process import DEADLINE, Cluster, get, running
+from tests.waiting import until
 
 Refuses = Callable[[str, str], bool]
 

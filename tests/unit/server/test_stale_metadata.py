@@ -13,8 +13,9 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.replication.partition import Role
 from minikafka.server.broker import Broker
 
-from tests.unit.server.in_process import Cluster, get, running, until
+from tests.unit.server.in_process import Cluster, get, running
 from tests.unit.server.test_offline_logs import hosted, leader, produce
+from tests.waiting import until
 
 LATER = 1000
 """A leader epoch that the restored metadata does not reach by the elections of a restart."""

@@ -14,7 +14,8 @@ from minikafka.protocol import produce as codec
 from minikafka.protocol.errors import ErrorCode
 
 from tests.unit.log.build import batch
-from tests.unit.server.in_process import Cluster, get, until
+from tests.unit.server.in_process import Cluster, get
+from tests.waiting import until
 
 LIMIT = 3 << 20
 VOLUME = LIMIT * 16 // 15

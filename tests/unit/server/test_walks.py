@@ -26,7 +26,8 @@ from minikafka.server.connection import ClientConnection
 
 from tests.interop.raw_client import RawConnection, produce_request, read_produce_answer
 from tests.unit.replication.cluster import batch
-from tests.unit.server.in_process import DEADLINE, running, until
+from tests.unit.server.in_process import DEADLINE, running
+from tests.waiting import until
 
 ROOT = Path(minikafka.__file__).parent
 

@@ -11,6 +11,8 @@ import uvloop
 from minikafka.server import http
 from minikafka.server.http import CONNECTIONS_MAX, METRICS_TYPE, REQUEST_BYTES_MAX, MetricsServer
 
+from tests.waiting import until
+
 Story = Callable[[], Coroutine[Any, Any, None]]
 DEADLINE = 10.0
 
@@ -80,11 +82,6 @@ async def shop() -> AsyncIterator[Shop]:
         yield opened
     finally:
         await opened.server.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - the condition is about sockets, the deadline is the runner's
-        await asyncio.sleep(0.001)
 
 
 GET = "GET /metrics HTTP/1.1\nHost: h\n\n"

@@ -4,19 +4,16 @@ import re
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from types import FrameType
 
 import pytest
 from minikafka.telemetry.events import EventLog
 from minikafka.telemetry.exposition import BrokerCollector
-from minikafka.telemetry.metrics import (
-    COMPONENT_FAILED,
-    COUNTER,
-    GAUGE,
-    HISTOGRAM,
-    METRICS,
-)
-from minikafka.telemetry.stats import DURATION_BOUNDS, BrokerStats, Histogram, ReplicaStatus
+from minikafka.telemetry.metric import COUNTER, GAUGE, HISTOGRAM
+from minikafka.telemetry.metrics import COMPONENT_FAILED, METRICS
+from minikafka.telemetry.replica_status import ReplicaStatus
+from minikafka.telemetry.stats import DURATION_BOUNDS, BrokerStats, Histogram
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -47,9 +44,26 @@ PUBLISHED = {
 }
 """Names that people's dashboards and alerts rely on: never rename one."""
 
-LEADER = ReplicaStatus("bank", 0, 2, 7, 3, 42, 40, 38, 1, 3, True, True, False, 4096, 9, ((2, 0), (3, 30)))
-FOLLOWER = ReplicaStatus("bank", 1, 1, 5, 0, 12, 11, 10, 3, 3, False, False, False)
-ELSEWHERE = ReplicaStatus("bank", 2, 0, 9, 0, 0, 0, 0, 0, 3, False, False, True)
+LEADER = ReplicaStatus(
+    topic="bank",
+    partition=0,
+    role=2,
+    leader_epoch=7,
+    log_start_offset=3,
+    log_end_offset=42,
+    high_watermark=40,
+    flushed_offset=38,
+    isr_size=1,
+    replicas=3,
+    under_replicated=True,
+    under_min_isr=True,
+    offline=False,
+    size_bytes=4096,
+    partition_epoch=9,
+    followers=((2, 0), (3, 30)),
+)
+FOLLOWER = replace(LEADER, partition=1, role=1, isr_size=3, under_replicated=False, under_min_isr=False, followers=())
+ELSEWHERE = replace(FOLLOWER, partition=2, role=0, isr_size=0, offline=True)
 
 
 def families(collector: BrokerCollector) -> dict[str, Metric]:
@@ -148,7 +162,7 @@ def test_a_deleted_partition_is_gone_from_the_next_scrape() -> None:
 
 
 def test_labels_are_escaped() -> None:
-    odd = LEADER._replace(topic='a"b\\c\nd')
+    odd = replace(LEADER, topic='a"b\\c\nd')
     assert families(collector(replicas=[odd]))["minikafka_isr_size"].samples[0].labels["topic"] == 'a"b\\c\nd'
 
 
@@ -265,7 +279,7 @@ def test_a_scrape_calls_little_for_each_partition() -> None:
 
     def calls(partitions: int) -> int:
         scraped = collector(
-            BrokerStats(), [LEADER._replace(topic=f"topic-{i // 10}", partition=i % 10) for i in range(partitions)]
+            BrokerStats(), [replace(LEADER, topic=f"topic-{i // 10}", partition=i % 10) for i in range(partitions)]
         )
         scraped.render()
         counted = 0

@@ -13,13 +13,20 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from minikafka.protocol import messages, wire
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
 from tests.interop.raw_client import NOT_IDEMPOTENT, ProducerState, record_batch
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, DELETE_RECORDS, OFFSET_FOR_LEADER_EPOCH = 0, 1, 2, 3, 19, 21, 23
-VERSIONS = {PRODUCE: 9, FETCH: 16, LIST_OFFSETS: 7, METADATA: 12, CREATE_TOPICS: 7, DELETE_RECORDS: 2,
-            OFFSET_FOR_LEADER_EPOCH: 4}  # fmt: skip
+VERSIONS = {
+    ApiKey.PRODUCE: 9,
+    ApiKey.FETCH: 16,
+    ApiKey.LIST_OFFSETS: 7,
+    ApiKey.METADATA: 12,
+    ApiKey.CREATE_TOPICS: 7,
+    ApiKey.DELETE_RECORDS: 2,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+}
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 ALL, LEADER = -1, 1
 DEADLINE = 20.0
@@ -73,9 +80,10 @@ class Client:
                 (size,) = struct.unpack(">i", await self._reader.readexactly(4))
                 frame = await self._reader.readexactly(size)
                 api_key, version, answer = self._waiting.popleft()
-                start = wire.skip_tags(frame, 4) if messages.is_flexible(api_key, version) else 4
                 if not answer.done():
-                    answer.set_result(messages.decode_response(api_key, version, frame[start:]))
+                    answer.set_result(
+                        messages.decode_response(api_key, version, messages.answer_body(api_key, version, frame))
+                    )
         except (asyncio.IncompleteReadError, ConnectionError) as closed:
             for _, _, answer in self._waiting:
                 if not answer.done():
@@ -110,7 +118,7 @@ class Client:
         """One batch to partition 0."""
         records = {"index": 0, "records": record_batch(values, producer=producer)}
         return self.send(
-            PRODUCE,
+            ApiKey.PRODUCE,
             {"acks": acks, "timeout": timeout_ms, "topic_data": [{"name": "t", "partition_data": [records]}]},
         )
 
@@ -128,7 +136,7 @@ class Client:
     ) -> asyncio.Future[Any]:
         """From one partition. ``wait``: until there is something, else the answer comes at once."""
         return self.send(
-            FETCH,
+            ApiKey.FETCH,
             {
                 "replica_id": who.replica,
                 "replica_state": {"replica_id": who.replica, "replica_epoch": who.broker_epoch},
@@ -158,7 +166,7 @@ class Client:
     ) -> tuple[ErrorCode, int]:
         """(error, offset) of ListOffsets for partition 0; -1: none."""
         answer = await self.ask(
-            LIST_OFFSETS,
+            ApiKey.LIST_OFFSETS,
             {
                 "replica_id": who.replica,
                 "isolation_level": 0,

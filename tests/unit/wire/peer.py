@@ -14,11 +14,11 @@ from uuid import UUID
 from minikafka.metadata.image import BROKER, TOPIC, BrokerState, PartitionState, TopicState
 from minikafka.metadata.memory import MemoryStore
 from minikafka.protocol import messages, wire
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
 from tests.unit.wire.client import DEADLINE, Follower
 
-FETCH, ALTER_PARTITION, BROKER_REGISTRATION, BROKER_HEARTBEAT = 1, 56, 62, 63
 LISTENER = "BROKERS"
 TOPIC_ID = UUID(int=7)
 
@@ -140,13 +140,13 @@ class Peer:
             writer.close()
 
     async def _answer(self, api_key: int, request: Any) -> dict[str, Any]:
-        if api_key == BROKER_REGISTRATION:
+        if api_key == ApiKey.BROKER_REGISTRATION:
             return await self._register(request)
-        if api_key == BROKER_HEARTBEAT:
+        if api_key == ApiKey.BROKER_HEARTBEAT:
             known = request.broker_epoch > self._forgotten
             error = ErrorCode.NONE if known else ErrorCode.STALE_BROKER_EPOCH
             return {"error_code": error, "is_caught_up": True, "is_fenced": False, "should_shut_down": False}
-        waiting = {ALTER_PARTITION: self.alterations, FETCH: self.fetches}[api_key]
+        waiting = {ApiKey.ALTER_PARTITION: self.alterations, ApiKey.FETCH: self.fetches}[api_key]
         asked = Asked(request)
         waiting.put_nowait(asked)
         return await asked.answer

@@ -15,10 +15,12 @@ from minikafka.config import BrokerConfig
 from minikafka.metadata.image import PartitionState, TopicState
 from minikafka.metadata.memory import MemoryStore
 from minikafka.metadata.store import ClusterStore
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.broker import Broker
 
-from tests.unit.wire.client import CONSUMER, DEADLINE, METADATA, Client, Fetched, Follower, fetched
+from tests.unit.wire.client import CONSUMER, DEADLINE, Client, Fetched, Follower, fetched
 from tests.unit.wire.peer import LISTENER, TOPIC_ID, Peer
+from tests.waiting import until
 
 CLIENTS = "CLIENTS"
 ROUND_TRIPS = 3
@@ -116,16 +118,14 @@ class Stage:
 
     async def until(self, satisfied: Any) -> None:
         """Wait for something inside this process."""
-        async with asyncio.timeout(DEADLINE):
-            while not satisfied():  # noqa: ASYNC110 - whatever it is, it rings no bell
-                await asyncio.sleep(0.001)
+        await until(satisfied, seconds=DEADLINE)
 
     async def still_waits(self, answer: asyncio.Future[Any]) -> None:
         """Whatever the broker had to say by now it has said, and this answer was not among it."""
         if self._look is None:
             self._look = await self.client()
         for _ in range(ROUND_TRIPS):
-            await self._look.ask(METADATA, {"topics": []})
+            await self._look.ask(ApiKey.METADATA, {"topics": []})
         assert not answer.done(), f"answered: {answer.result()}"
 
     async def has(self, follower: Client, offset: int, who: Follower | None = None, **more: Any) -> Fetched:

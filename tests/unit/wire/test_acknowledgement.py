@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from minikafka.metadata.image import TOPIC, PartitionState, TopicState
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
 from tests.interop.raw_client import ProducerState, record_batch
-from tests.unit.wire.client import ALL, FOREVER_MS, LEADER, PRODUCE, Client, answered, fetched, produced
+from tests.unit.wire.client import ALL, FOREVER_MS, LEADER, Client, answered, fetched, produced
 from tests.unit.wire.stage import TOPIC_ID, Stage
 
 LED = PartitionState((1, 2), (1, 2), 1, leader_epoch=3, partition_epoch=5)
@@ -75,7 +76,7 @@ async def test_a_request_is_answered_when_its_last_partition_is(stage: Stage) ->
     client, follower = await stage.client(), await stage.follower()
     records = [{"index": index, "records": record_batch([b"a"])} for index in (0, 1)]
     topics = [{"name": "t", "partition_data": records}]
-    answer = client.send(PRODUCE, {"acks": ALL, "timeout": FOREVER_MS, "topic_data": topics})
+    answer = client.send(ApiKey.PRODUCE, {"acks": ALL, "timeout": FOREVER_MS, "topic_data": topics})
     await stage.until(lambda: stage.broker.replicas.get("t", 1).log.log_end_offset == 1)
     await stage.has(follower, 1)
     assert (await stage.sees(await stage.client(), 0)).high_watermark == 1, "partition 0 is committed"

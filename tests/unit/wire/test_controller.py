@@ -12,12 +12,11 @@ import pytest
 from minikafka.metadata.image import TOPIC, PartitionState, TopicState
 from minikafka.metadata.memory import MemoryStore
 from minikafka.metadata.store import FencedControllerError, Lease, StoreError
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
-from tests.unit.wire.client import CREATE_TOPICS, FOREVER_MS, Client, answered
+from tests.unit.wire.client import FOREVER_MS, Client, answered
 from tests.unit.wire.stage import LISTENER, Stage
-
-ALTER_PARTITION, BROKER_REGISTRATION, BROKER_HEARTBEAT = 56, 62, 63
 
 
 class SlowStore(MemoryStore):
@@ -69,7 +68,7 @@ def registration(stage: Stage, incarnation: int) -> dict[str, Any]:
 async def heartbeat(broker: Client, epoch: int, **wishes: bool) -> Any:
     wanted = {"want_fence": False, "want_shut_down": False, **wishes}
     return await broker.ask(
-        BROKER_HEARTBEAT, {"broker_id": 2, "broker_epoch": epoch, "current_metadata_offset": 0, **wanted}, 1
+        ApiKey.BROKER_HEARTBEAT, {"broker_id": 2, "broker_epoch": epoch, "current_metadata_offset": 0, **wanted}, 1
     )
 
 
@@ -82,7 +81,7 @@ async def two_brokers(stage: Stage) -> tuple[Client, int]:
     """Broker 2, which the test plays, is registered and active: (its connection, its broker epoch)."""
     await stage.start()
     other = await stage.follower()
-    answer = await other.ask(BROKER_REGISTRATION, registration(stage, 5), 3)
+    answer = await other.ask(ApiKey.BROKER_REGISTRATION, registration(stage, 5), 3)
     assert ErrorCode(int(answer.error_code)) is ErrorCode.NONE
     assert (await heartbeat(other, answer.broker_epoch)).is_fenced is False
     return other, answer.broker_epoch
@@ -133,7 +132,7 @@ async def test_no_answer_before_the_commit(ruler: Stage) -> None:
     """R10, R15: to AlterPartition; a leader that is told too early counts on an ISR that nobody else knows."""
     other, epoch, topic = await led_by_two(ruler)
     waiting = await hold(ruler)
-    answer = other.send(ALTER_PARTITION, alteration(ruler, topic, epoch), 3)
+    answer = other.send(ApiKey.ALTER_PARTITION, alteration(ruler, topic, epoch), 3)
     gate = await begun(waiting)
     await ruler.still_waits(answer)
     assert ruler.store.record(TOPIC + "t")["partitions"][0]["isr"] == [2]
@@ -148,7 +147,7 @@ async def test_a_commit_that_fails_is_no_success(ruler: Stage, failure: StoreErr
     """R15: whoever waited is told NOT_CONTROLLER, and asks the next one."""
     other, epoch, topic = await led_by_two(ruler)
     waiting = await hold(ruler)
-    altered = other.send(ALTER_PARTITION, alteration(ruler, topic, epoch), 3)
+    altered = other.send(ApiKey.ALTER_PARTITION, alteration(ruler, topic, epoch), 3)
     (await begun(waiting)).set_exception(failure)
     answer = await answered(altered)
     assert (ErrorCode(int(answer.error_code)), len(answer.topics)) == (ErrorCode.NOT_CONTROLLER, 0)
@@ -159,7 +158,7 @@ async def test_a_registration_counts_when_it_is_written(ruler: Stage) -> None:
     await ruler.start()
     other = await ruler.follower()
     waiting = await hold(ruler)
-    answer = other.send(BROKER_REGISTRATION, registration(ruler, 5), 3)
+    answer = other.send(ApiKey.BROKER_REGISTRATION, registration(ruler, 5), 3)
     gate = await begun(waiting)
     await ruler.still_waits(answer)
     gate.set_exception(FencedControllerError("another took the lease"))
@@ -172,7 +171,7 @@ async def test_a_topic_exists_when_it_is_written(ruler: Stage) -> None:
     await ruler.start()
     client = await ruler.client()
     waiting = await hold(ruler)
-    answer = client.send(CREATE_TOPICS, create("t"))
+    answer = client.send(ApiKey.CREATE_TOPICS, create("t"))
     gate = await begun(waiting)
     await ruler.still_waits(answer)
     gate.set_result(None)
@@ -187,7 +186,7 @@ async def test_what_is_written_is_told_though_the_store_is_away_by_then(
     await ruler.start()
     client = await ruler.client()
     waiting = await hold(ruler)
-    answer = client.send(CREATE_TOPICS, create("t"))
+    answer = client.send(ApiKey.CREATE_TOPICS, create("t"))
     gate = await begun(waiting)
 
     async def away(since: int) -> None:
@@ -205,6 +204,6 @@ async def test_what_the_controller_before_wrote_last_is_known(ruler: Stage) -> N
     ruler.store.before_acquire = [(TOPIC + "t", topic.to_json())]
     await ruler.start()
     client = await ruler.client()
-    answer = await client.ask(CREATE_TOPICS, create("t"))
+    answer = await client.ask(ApiKey.CREATE_TOPICS, create("t"))
     assert ErrorCode(int(answer.topics[0].error_code)) is ErrorCode.TOPIC_ALREADY_EXISTS
     assert ruler.store.record(TOPIC + "t")["topicId"] == str(topic.topic_id)

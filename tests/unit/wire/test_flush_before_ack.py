@@ -15,11 +15,12 @@ from uuid import UUID
 import pytest
 from minikafka.log.filesystem import RealFile
 from minikafka.metadata.image import TOPIC, PartitionState, TopicState
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server import housekeeping
 
 from tests.interop.raw_client import record_batch
-from tests.unit.wire.client import ALL, DEADLINE, FOREVER_MS, LEADER, PRODUCE, answered, produced
+from tests.unit.wire.client import ALL, DEADLINE, FOREVER_MS, LEADER, answered, produced
 from tests.unit.wire.peer import TOPIC_ID, next_of
 from tests.unit.wire.stage import Stage
 from tests.unit.wire.test_following import answer, batch
@@ -95,7 +96,7 @@ async def test_another_partition_does_not_wait(stage: Stage, disk: Disk) -> None
     await stage.until(lambda: disk.waiting)
     records = [{"index": 1, "records": record_batch([b"a"])}]
     topics = [{"name": "t", "partition_data": records}]
-    other = (await stage.client()).send(PRODUCE, {"acks": LEADER, "timeout": FOREVER_MS, "topic_data": topics})
+    other = (await stage.client()).send(ApiKey.PRODUCE, {"acks": LEADER, "timeout": FOREVER_MS, "topic_data": topics})
     assert int((await answered(other)).responses[0].partition_responses[0].error_code) == 0
     assert not waiting.done()
 

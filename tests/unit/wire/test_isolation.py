@@ -7,18 +7,10 @@ from dataclasses import replace
 
 import pytest
 from minikafka.metadata.image import PartitionState
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
-from tests.unit.wire.client import (
-    DELETE_RECORDS,
-    LATEST,
-    LEADER,
-    MAX_TIMESTAMP,
-    OFFSET_FOR_LEADER_EPOCH,
-    Client,
-    fetched,
-    produced,
-)
+from tests.unit.wire.client import LATEST, LEADER, MAX_TIMESTAMP, Client, fetched, produced
 from tests.unit.wire.stage import TOPIC_ID, Stage
 
 LED = PartitionState((1, 2), (1, 2), 1, leader_epoch=3, partition_epoch=5)
@@ -84,7 +76,7 @@ async def end_of_epoch(client: Client, epoch: int, leader_epoch: int) -> tuple[E
     """(error, epoch, end offset) of OffsetForLeaderEpoch."""
     partition = {"partition": 0, "current_leader_epoch": leader_epoch, "leader_epoch": epoch}
     topics = [{"topic": "t", "partitions": [partition]}]
-    answer = await client.ask(OFFSET_FOR_LEADER_EPOCH, {"replica_id": -2, "topics": topics})
+    answer = await client.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, {"replica_id": -2, "topics": topics})
     row = answer.topics[0].partitions[0]
     return ErrorCode(int(row.error_code)), row.leader_epoch, row.end_offset
 
@@ -134,7 +126,9 @@ async def test_records_above_it_cannot_be_deleted(stage: Stage) -> None:
 
     async def delete(offset: int) -> tuple[int, int]:
         partition = {"partition_index": 0, "offset": offset}
-        answer = await client.ask(DELETE_RECORDS, {"topics": [{"name": "t", "partitions": [partition]}], "timeout": 0})
+        answer = await client.ask(
+            ApiKey.DELETE_RECORDS, {"topics": [{"name": "t", "partitions": [partition]}], "timeout": 0}
+        )
         row = answer.topics[0].partitions[0]
         return int(row.error_code), row.low_watermark
 

@@ -13,13 +13,14 @@ import pytest
 from minikafka.log.log import Log
 from minikafka.log.record_validation import walk_ahead
 from minikafka.metadata.image import PartitionState
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.compression import XERIAL_MAGIC
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import HEADER_BYTES, Codec, Record, build_batch
 from minikafka.server.api import produce
 
 from tests.interop.raw_client import seal_batch
-from tests.unit.wire.client import ALL, PRODUCE, Client, answered, fetched
+from tests.unit.wire.client import ALL, Client, answered, fetched
 from tests.unit.wire.peer import TOPIC_ID
 from tests.unit.wire.stage import Stage
 
@@ -60,7 +61,7 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Walks]:
 def send(client: Client, *batches: bytes, acks: int = ALL) -> Any:
     rows = [{"index": 0, "records": batch} for batch in batches]
     values = {"acks": acks, "timeout": 60_000, "topic_data": [{"name": "t", "partition_data": rows}]}
-    return client.send(PRODUCE, values)
+    return client.send(ApiKey.PRODUCE, values)
 
 
 async def results(answer: Any) -> list[tuple[int, int]]:

@@ -6,12 +6,12 @@ from typing import Any
 from uuid import UUID
 
 from minikafka.metadata.image import PartitionState, TopicState
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
 from tests.unit.wire.client import Client, answered
 from tests.unit.wire.stage import Stage
 
-OFFSET_COMMIT, OFFSET_FETCH = 8, 9
 OFFSETS = TopicState(
     "__consumer_offsets",
     UUID(int=9),
@@ -24,13 +24,15 @@ def commit(client: Client, offset: int) -> Any:
     partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
     topics = [{"name": "t", "partitions": [partition]}]
     values = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
-    return client.send(OFFSET_COMMIT, values, 8)
+    return client.send(ApiKey.OFFSET_COMMIT, values, 8)
 
 
 async def known(client: Client) -> int:
     """The committed offset that the coordinator tells; -1: none."""
     answer = await client.ask(
-        OFFSET_FETCH, {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}], "require_stable": False}, 7
+        ApiKey.OFFSET_FETCH,
+        {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}], "require_stable": False},
+        7,
     )
     assert ErrorCode(int(answer.error_code)) is ErrorCode.NONE
     return int(answer.topics[0].partitions[0].committed_offset)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from minikafka.metadata.image import BROKER, BrokerState, PartitionState
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 
-from tests.unit.wire.client import CONSUMER, LATEST, LEADER, METADATA, produced
+from tests.unit.wire.client import CONSUMER, LATEST, LEADER, produced
 from tests.unit.wire.stage import TOPIC_ID, Stage
 
 LED = PartitionState((1,), (1,), 1, leader_epoch=3, partition_epoch=5)
@@ -22,7 +23,7 @@ async def test_nothing_is_led_before_the_own_registration_is_in_the_image(stage:
     starting = await stage.begin()
     client = await stage.client()
     await stage.until(lambda: stage.peer.registrations and "t" in stage.broker.metadata.image.topics)
-    told = await client.ask(METADATA, {"topics": [{"topic_id": TOPIC_ID, "name": None}]})
+    told = await client.ask(ApiKey.METADATA, {"topics": [{"topic_id": TOPIC_ID, "name": None}]})
     assert told.topics[0].name == "t", "the image is known"
     assert (await produced(client.produce(b"a", acks=LEADER)))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (await stage.sees(client, 0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -6,11 +6,12 @@ import time
 from typing import Any
 
 from minikafka.metadata.image import PartitionState
+from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import MAGIC_POSITION, TRANSACTIONAL_FLAG, Codec, Record, build_batch
 
 from tests.interop.raw_client import ProducerState, record_batch
-from tests.unit.wire.client import ALL, PRODUCE, Client
+from tests.unit.wire.client import ALL, Client
 from tests.unit.wire.stage import Stage
 
 NOW_MS = int(time.time() * 1000)
@@ -21,7 +22,7 @@ async def sent(client: Client, *batches: bytes, version: int = 9) -> list[Any]:
     """The answer for each partition of a Produce; every batch goes to partition 0."""
     rows = [{"index": 0, "records": batch} for batch in batches]
     values = {"acks": ALL, "timeout": 1000, "topic_data": [{"name": "t", "partition_data": rows}]}
-    return list((await client.ask(PRODUCE, values, version)).responses[0].partition_responses)
+    return list((await client.ask(ApiKey.PRODUCE, values, version)).responses[0].partition_responses)
 
 
 async def test_a_transactional_batch_without_a_transactional_id(stage: Stage) -> None:

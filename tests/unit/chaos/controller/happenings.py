@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.controller.kinds import (
     EXPERIMENT,
 )
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
-from minikafka_chaos.scenario.verbs import Verb
 
 from tests.unit.chaos.controller.world import NAMES, SCENARIO, World
 

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.controller.budget import fault_refusal, story_refusal
 from minikafka_chaos.scenario.scenario import SafetySpec, Scenario
-from minikafka_chaos.scenario.verbs import Verb
 from minikafka_kube.observed import PartitionState
 
 from tests.unit.chaos.controller.world import SCENARIO

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.controller.api import FAULTS_MAX
 from minikafka_chaos.controller.budget import BudgetRefusal
 from minikafka_chaos.controller.kinds import ABORT_ANNOTATION, EXPERIMENT
@@ -23,7 +24,6 @@ from minikafka_chaos.controller.ledger import (
 )
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.scenario.faults import Fault, Handle, Ledger, Targets
-from minikafka_chaos.scenario.verbs import RULES, Verb
 
 from tests.unit.chaos.controller.world import BEGIN, NAMES, Store, World
 
@@ -99,7 +99,7 @@ def test_one_of_the_whole_cluster_has_no_pod(world: World) -> None:
     assert "pod" not in fault(world) and world.status["faultNow"] == "StoreOutage"
 
 
-@pytest.mark.parametrize("verb", [verb for verb, rule in RULES.items() if not rule.lasts])
+@pytest.mark.parametrize("verb", [verb for verb in Verb if not verb.rule.lasts])
 def test_what_does_not_last_is_over_when_it_is_done(world: World, verb: Verb) -> None:
     ledger, done = ledger_of(world), Fault("f", verb, step="s")
     ledger.intend(done, ONE, None)

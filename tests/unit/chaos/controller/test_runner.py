@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.controller import runner
 from minikafka_chaos.controller.kinds import EXPERIMENT
 from minikafka_chaos.controller.ledger import Absent, ExperimentChanged, StatusLedger, Unavailable
@@ -30,7 +31,6 @@ from minikafka_chaos.record.journal import Journal
 from minikafka_chaos.run.reporter import JUDGING, Silent
 from minikafka_chaos.scenario.faults import Fault, Handle, Targets
 from minikafka_chaos.scenario.scenario import SafetySpec, parse_scenario
-from minikafka_chaos.scenario.verbs import Verb
 from minikafka_chaos.verdict.verdict import Outcome, Verdict
 from minikafka_kube.kinds import TOPIC, Object
 

@@ -22,7 +22,8 @@ from minikafka_kube.instants import time_text
 from minikafka_kube.kinds import Object
 from minikafka_kube.leadership import Alone
 
-from tests.unit.chaos.controller.world import BEGIN, NAMESPACE, SCENARIO, Killed, Server
+from tests.unit.chaos.controller.world import BEGIN, NAMESPACE, SCENARIO
+from tests.unit.kube.fake_api_server import FakeApiServer, Killed
 
 TEMPLATES = [{"name": "kill", "spec": SCENARIO}]
 
@@ -124,7 +125,7 @@ class Clock:
     """A schedule with a controller, and experiments that end when they are told to."""
 
     def __init__(self, **spec: Any) -> None:
-        self.server = Server()
+        self.server = FakeApiServer(NAMESPACE, BEGIN)
         self.telemetry = ControllerTelemetry()
         self.server.put(SCHEDULE, "nightly", copy.deepcopy(schedule(**spec)))
 

@@ -1,7 +1,6 @@
-"""A namespace in memory: an API server with resource versions, a cluster with brokers, Jobs that run, agents that answer.
+"""A namespace in memory: an API server, a cluster with brokers, Jobs that run, agents that answer.
 
-The controller under test runs against it unchanged; so does the ledger of the runner. ``dies_at`` lets a process die at its
-n-th write, before or after the write took effect.
+The controller under test runs against it unchanged; so does the ledger of the runner.
 """
 
 from __future__ import annotations
@@ -18,17 +17,19 @@ from minikafka.kubernetes.topics import FINALIZER as TOPIC_FINALIZER
 from minikafka.kubernetes.topics import TOPIC_ID
 from minikafka_chaos.controller.agents import CommandResult
 from minikafka_chaos.controller.jobs import JobSettings
-from minikafka_chaos.controller.kinds import AGENT_CONTAINER, EVENT, EXPERIMENT, FINALIZER, JOB
+from minikafka_chaos.controller.kinds import AGENT_CONTAINER, EXPERIMENT, FINALIZER, JOB
 from minikafka_chaos.controller.ledger import ExperimentChanged, StatusLedger
 from minikafka_chaos.controller.reconciler import ExperimentReconciler
 from minikafka_chaos.controller.record import Whereabouts
 from minikafka_chaos.controller.telemetry import ControllerTelemetry
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.instants import time_text
-from minikafka_kube.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Kind, Object
+from minikafka_kube.kinds import CLUSTER, CONFIG_MAP, LEASE, POD, STATEFUL_SET, TOPIC, Object
 from minikafka_kube.leadership import Alone
 from minikafka_kube.loops import ReconcileResult
 from minikafka_kube.names import Names
+
+from tests.unit.kube.fake_api_server import FakeApiServer, Killed
 
 BEGIN = datetime(2026, 11, 22, 9, 0, 0, tzinfo=UTC)
 NAMESPACE = "lab"
@@ -45,163 +46,13 @@ SCENARIO: dict[str, Any] = {
 }
 
 
-class Killed(BaseException):
-    """The process that was writing is gone."""
-
-
-class Server:
-    """Objects by kind and name, in one namespace, with the checks that the controller relies on."""
-
-    def __init__(self) -> None:
-        self.objects: dict[tuple[str, str], Object] = {}
-        self._versions = itertools.count(1)
-        self._uids = itertools.count(1)
-        self.now = BEGIN
-        self.writes = 0
-        self.dies_at: int | None = None
-        self.dies_after = False
-        self.refuses: dict[str, Exception] = {}
-        """Kinds of objects that a quota, a webhook or a policy lets nobody make, or that are not made now."""
-        self.events: list[tuple[str, str]] = []
-        self.log: list[str] = []
-
-    # -- what the controller calls --------------------------------------------------------------------------------------
-
-    async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
-        return copy.deepcopy(self.objects.get((kind.name, name)))
-
-    async def find_all(self, kind: Kind, namespace: str | None, *, labels: str = "", fields: str = "") -> list[Object]:
-        name, _, value = (labels or fields).partition("=")
-
-        def fits(thing: Object) -> bool:
-            if labels:
-                return bool((thing["metadata"].get("labels") or {}).get(name) == value)
-            return bool(not fields or thing["spec"]["clusterRef"]["name"] == value)
-
-        return [copy.deepcopy(thing) for (one, _), thing in self.objects.items() if one == kind.name and fits(thing)]
-
-    async def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
-        if kind is EVENT:
-            self.events.append((thing["reason"], thing["message"]))
-            return thing
-        name = thing["metadata"]["name"]
-
-        def effect() -> Object:
-            if kind.name in self.refuses:
-                raise self.refuses[kind.name]
-            if (kind.name, name) in self.objects:
-                raise ApiError(409, "AlreadyExists", f"{kind.name} {name} exists")
-            return self.put(kind, name, thing)
-
-        return self._write(f"create {kind.name}", effect)
-
-    async def replace(self, kind: Kind, namespace: str, thing: Object) -> Object:
-        return self._write(f"replace {kind.name}", lambda: self._replaced(kind, thing, "spec"))
-
-    async def replace_status(self, kind: Kind, namespace: str, thing: Object) -> Object:
-        told = f"status {(thing.get('status') or {}).get('phase', '')}".strip()
-        return self._write(told, lambda: self._replaced(kind, thing, "status"))
-
-    async def set_finalizers(
-        self, kind: Kind, namespace: str, name: str, resource_version: str, finalizers: list[str]
-    ) -> Object:
-        def effect() -> Object:
-            there = self._there(kind, name)
-            if there["metadata"]["resourceVersion"] != resource_version:
-                raise ApiError(409, "Conflict", "changed meanwhile")
-            there["metadata"]["finalizers"] = list(finalizers)
-            there["metadata"]["resourceVersion"] = str(next(self._versions))
-            if not finalizers and "deletionTimestamp" in there["metadata"]:
-                self._gone(kind, name)
-            return there
-
-        return self._write("finalizers", effect)
-
-    async def delete(
-        self, kind: Kind, namespace: str, name: str, uid: str, resource_version: str | None = None
-    ) -> None:
-        def effect() -> Object:
-            there = self.objects.get((kind.name, name))
-            if there is None:
-                return {}
-            if there["metadata"]["uid"] != uid:
-                raise ApiError(409, "Conflict", "another one")
-            if resource_version not in (None, there["metadata"]["resourceVersion"]):
-                raise ApiError(409, "Conflict", "changed meanwhile")
-            self.remove(kind, name)
-            return there
-
-        self._write(f"delete {kind.name}", effect)
-
-    # -- what others do -------------------------------------------------------------------------------------------------
-
-    def put(self, kind: Kind, name: str, thing: Object) -> Object:
-        made = copy.deepcopy(thing)
-        made.setdefault("apiVersion", kind.api_version)
-        made.setdefault("kind", kind.name)
-        metadata = made.setdefault("metadata", {})
-        metadata |= {"name": name, "namespace": NAMESPACE, "resourceVersion": str(next(self._versions))}
-        metadata.setdefault("uid", f"00000000-{next(self._uids):04d}")
-        metadata.setdefault("generation", 1)
-        metadata.setdefault("creationTimestamp", time_text(self.now))
-        self.objects[kind.name, name] = made
-        return copy.deepcopy(made)
-
-    def remove(self, kind: Kind, name: str) -> None:
-        """Delete, as far as finalizers let it go."""
-        there = self.objects[kind.name, name]
-        if there["metadata"].get("finalizers"):
-            there["metadata"].setdefault("deletionTimestamp", time_text(self.now))
-            there["metadata"]["resourceVersion"] = str(next(self._versions))
-        else:
-            self._gone(kind, name)
-
-    def touch(self, kind: Kind, name: str) -> None:
-        self.objects[kind.name, name]["metadata"]["resourceVersion"] = str(next(self._versions))
-
-    def _gone(self, kind: Kind, name: str) -> None:
-        gone = self.objects.pop((kind.name, name))
-        owned = [
-            key
-            for key, thing in self.objects.items()
-            if any(one["uid"] == gone["metadata"]["uid"] for one in thing["metadata"].get("ownerReferences") or ())
-        ]
-        for one, other in owned:
-            if (one, other) in self.objects:
-                self.remove(Kind("", one, ""), other)
-
-    def _there(self, kind: Kind, name: str) -> Object:
-        if (kind.name, name) not in self.objects:
-            raise ApiError(404, "NotFound", f"no {kind.name} {name}")
-        return self.objects[kind.name, name]
-
-    def _replaced(self, kind: Kind, thing: Object, part: str) -> Object:
-        there = self._there(kind, thing["metadata"]["name"])
-        if thing["metadata"].get("resourceVersion") != there["metadata"]["resourceVersion"]:
-            raise ApiError(409, "Conflict", "changed meanwhile")
-        there[part] = copy.deepcopy(thing[part])
-        there["metadata"]["resourceVersion"] = str(next(self._versions))
-        return copy.deepcopy(there)
-
-    def _write(self, told: str, effect: Callable[[], Object]) -> Object:
-        self.writes += 1
-        dies = self.dies_at is not None and self.writes == self.dies_at
-        if dies and not self.dies_after:
-            raise Killed(told)
-        made = effect()
-        self.log.append(told)
-        if dies:
-            raise Killed(told)
-        return made
-
-
 class World:
     """One cluster of three brokers that allows chaos, an experiment, and everybody who has to do with them."""
 
     def __init__(
         self, spec: Mapping[str, Any] | None = None, name: str = "try", settings: JobSettings | None = None
     ) -> None:
-        self.server = Server()
+        self.server = FakeApiServer(NAMESPACE, BEGIN)
         self.name = name
         self.settings = settings or JobSettings(image="minikafka/chaos:1")
         self.telemetry = ControllerTelemetry()
@@ -519,7 +370,7 @@ class World:
 class Store:
     """The runner's way to the same server."""
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(self, server: FakeApiServer, name: str) -> None:
         self.server = server
         self.name = name
         self.before_write: Callable[[], None] = lambda: None

@@ -17,7 +17,7 @@ def addresses(number: int) -> list[str]:
     return [f"10.77.0.{number + 1}", f"fd77::{number + 1}"]
 
 
-class FakeApiServer:
+class ApiPaths:
     """Three brokers of a cluster that allows chaos, all on one node."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from minikafka_chaos.network.errors import BadRequest, NotNow
 from minikafka_chaos.network.rules import ID_MAX, LinkDirection, LinkFault, LinkVerb, Peer, installing
 from minikafka_chaos.network.service import READY, REMEMBERED_SECONDS, Tidying, check
 
-from tests.unit.chaos.network.cluster import HOME, NODE, UIDS, FakeApiServer, addresses
+from tests.unit.chaos.network.cluster import HOME, NODE, UIDS, ApiPaths, addresses
 from tests.unit.chaos.network.kernel import Kernel
 
 ASK = Ask(HOME, "shop-broker-0", UIDS[0])
@@ -22,7 +22,7 @@ ASK = Ask(HOME, "shop-broker-0", UIDS[0])
 
 class Scene:
     def __init__(self, folder: Path) -> None:
-        self.server = FakeApiServer()
+        self.server = ApiPaths()
         self.kernel = Kernel(UIDS)
         self.agent = NetworkAgent(NODE, folder, self.kernel, self.kernel.entered, self.server)  # type: ignore[arg-type]
 

@@ -5,19 +5,25 @@ Plain TCP only. Versions are negotiated with ApiVersions, so any Kafka-compatibl
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from minikafka.cli.arguments import endpoints
-from minikafka.cli.exits import UNKNOWN, CommandError
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.wire import MalformedRequest, request_frame
 
 _RESPONSE_BYTES_MAX = 256 << 20
+
+
+def endpoints(text: str) -> list[tuple[str, int]]:
+    """The hosts and ports of a checked list of bootstrap addresses."""
+    pairs = []
+    for part in text.split(","):
+        host, _, port = part.strip().rpartition(":")
+        pairs.append((host.strip("[]"), int(port)))
+    return pairs
 
 
 class NoAnswer(Exception):
@@ -69,11 +75,8 @@ class BrokerConnection:
             answer = self._read(size)
         except OSError as error:
             raise NoAnswer(error.strerror or str(error) or type(error).__name__) from error
-        skip = (
-            5 if flexible and api_key != ApiKey.API_VERSIONS else 4
-        )  # response header v1 has tagged fields (none), v0 has not
         try:
-            return messages.decode_response(api_key, version, answer[skip:])
+            return messages.decode_response(api_key, version, messages.answer_body(api_key, version, answer))
         except MalformedRequest as error:
             raise NoAnswer(f"answered what cannot be read: {error}") from error
 
@@ -86,24 +89,3 @@ class BrokerConnection:
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
-
-
-@contextlib.contextmanager
-def first_that_answers(bootstrap: str, timeout: float) -> Iterator[BrokerConnection]:
-    """A connection to the first bootstrap address that takes one and speaks Kafka; else :class:`CommandError`."""
-    refusals = []
-    for host, port in endpoints(bootstrap):
-        try:
-            connection = BrokerConnection(host, port, timeout)
-        except NoAnswer as refusal:
-            refusals.append(f"{host}:{port} ({refusal})")
-            continue
-        with connection:
-            try:
-                connection.request(ApiKey.API_VERSIONS, 0, {})
-            except NoAnswer as refusal:
-                refusals.append(f"{host}:{port} ({refusal})")
-                continue
-            yield connection
-            return
-    raise CommandError(UNKNOWN, f"no broker answers at {', '.join(refusals)}")

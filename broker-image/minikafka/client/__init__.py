@@ -1,0 +1,1 @@
+"""Brokers asked from outside, one request at a time."""

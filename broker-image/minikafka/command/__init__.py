@@ -1,0 +1,1 @@
+"""What every command of the project has in common."""
