@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from tests.forms import in_full
-
 pytestmark = pytest.mark.timeout(1800)
 
 DEMO_DEADLINE_S = 600.0
@@ -162,7 +160,8 @@ def readable(path: Path) -> str:
         return ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, *in_full([signal.SIGTERM])])
+@pytest.mark.full
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_nothing_running(runs: Path, number: signal.Signals) -> None:
     process = subprocess.Popen(
         demo("--no-report", "--out", str(runs)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
