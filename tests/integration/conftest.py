@@ -81,6 +81,13 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three brokers for all files whose tests break none, and whose topics and groups have names of their own."""
+    with clusters(lambda: tmp_path_factory.mktemp("cluster")) as make:
+        yield make(brokers=3)
+
+
+@pytest.fixture(scope="session")
 def run_cli() -> RunCli:
     """``run_cli("topic", "list", ..., stdin="...")``: the command as a user runs it; output as text."""
 

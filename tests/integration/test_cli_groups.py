@@ -41,9 +41,9 @@ class Group:
 
 
 @pytest.fixture
-def group(cluster: LocalCluster, call_cli: Any) -> Group:
+def group(shared_cluster: LocalCluster, call_cli: Any) -> Group:
     """A topic with two partitions of five records, and a name for a group."""
-    return Group(cluster, call_cli)
+    return Group(shared_cluster, call_cli)
 
 
 ALL = sorted(f"{partition}:{number}" for partition in (0, 1) for number in range(5))

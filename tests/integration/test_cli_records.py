@@ -45,9 +45,9 @@ class Client:
 
 
 @pytest.fixture
-def client(cluster: LocalCluster, call_cli: Any) -> Client:
+def client(shared_cluster: LocalCluster, call_cli: Any) -> Client:
     """A fresh topic with two partitions."""
-    made = Client(cluster, call_cli, f"r-{uuid.uuid4().hex[:8]}")
+    made = Client(shared_cluster, call_cli, f"r-{uuid.uuid4().hex[:8]}")
     assert made.cli("topic", "create", made.topic, "--partitions", 2).returncode == 0
     return made
 

@@ -15,9 +15,9 @@ Topic = Callable[..., "CompletedProcess[str]"]
 
 
 @pytest.fixture
-def topic(cluster: LocalCluster, call_cli: Any) -> Topic:
+def topic(shared_cluster: LocalCluster, call_cli: Any) -> Topic:
     """``topic("create", "name", ...)``"""
-    return lambda action, *arguments: call_cli("topic", action, *arguments, "--bootstrap", cluster.bootstrap)
+    return lambda action, *arguments: call_cli("topic", action, *arguments, "--bootstrap", shared_cluster.bootstrap)
 
 
 @pytest.fixture
@@ -105,17 +105,19 @@ def test_alter_adds_partitions_and_changes_settings(topic: Topic, name: str) -> 
     assert topic("alter", f"{name}-absent", "--partitions", 2).returncode == 1
 
 
-def test_status_shows_every_replica(cluster: LocalCluster, topic: Topic, call_cli: Any, until: Any, name: str) -> None:
+def test_status_shows_every_replica(
+    shared_cluster: LocalCluster, topic: Topic, call_cli: Any, until: Any, name: str
+) -> None:
     topic("create", name, "--partitions", 2)
-    call_cli("produce", name, "--partition", 1, "--bootstrap", cluster.bootstrap, stdin="a\nb\nc\n")
+    call_cli("produce", name, "--partition", 1, "--bootstrap", shared_cluster.bootstrap, stdin="a\nb\nc\n")
 
     def whole(done: CompletedProcess[str]) -> bool:
         """Every replica is in sync, and every broker answered in time."""
         return done.returncode == 0 and all(broker["error"] is None for broker in json.loads(done.stdout)["brokers"])
 
-    done = until(lambda: call_cli("status", name, "--json", "--check", "--bootstrap", cluster.bootstrap), whole)
+    done = until(lambda: call_cli("status", name, "--json", "--check", "--bootstrap", shared_cluster.bootstrap), whole)
     value = json.loads(done.stdout)
-    info = cluster.info()
+    info = shared_cluster.info()
     assert value["cluster_id"] == info.cluster_id
     assert value["healthy"] is True
     assert value["controller"] in (1, 2, 3)
@@ -129,7 +131,7 @@ def test_status_shows_every_replica(cluster: LocalCluster, topic: Topic, call_cl
     leader = next(replica for replica in written["replicas"] if replica["role"] == "leader")
     assert (leader["broker"], leader["hw"]) == (written["leader"], 3)
     text = until(
-        lambda: call_cli("status", name, "--bootstrap", cluster.bootstrap).stdout,
+        lambda: call_cli("status", name, "--bootstrap", shared_cluster.bootstrap).stdout,
         lambda shown: "\nhealthy: 2 partition(s), all in sync" in shown,
     )
     assert f"{name}-1" in text

@@ -38,7 +38,7 @@ def up(run_cli: Any, data: Path, *arguments: object) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def test_up_down_and_up_again(run_cli: Any, data: Path) -> None:
+def test_up_down_and_up_again(run_cli: Any, call_cli: Any, data: Path) -> None:
     base = free_base_port(3)
     shown = up(run_cli, data, "--base-port", base)
     assert shown["bootstrap"] == ",".join(f"127.0.0.1:{base + n}" for n in range(3))
@@ -47,9 +47,9 @@ def test_up_down_and_up_again(run_cli: Any, data: Path) -> None:
     ]
     assert all(Path(broker["data_dir"]).is_dir() for broker in shown["brokers"])
     at = ("--bootstrap", shown["bootstrap"])
-    run_cli("topic", "create", "bank", *at)
-    assert run_cli("produce", "bank", "--data", data, stdin="a\nb\n").returncode == 0
-    status = run_cli("status", "--data", data, "--json")
+    call_cli("topic", "create", "bank", *at)
+    assert call_cli("produce", "bank", "--data", data, stdin="a\nb\n").returncode == 0
+    status = call_cli("status", "--data", data, "--json")
     assert (status.returncode, json.loads(status.stdout)["cluster_id"]) == (0, shown["cluster_id"])
 
     assert up(run_cli, data) == shown  # already up: the same, and nothing was started
@@ -60,15 +60,15 @@ def test_up_down_and_up_again(run_cli: Any, data: Path) -> None:
     down = run_cli("down", "--data", data, "--json", "--timeout", 120)
     assert (down.returncode, down.stderr) == (0, "")
     assert json.loads(down.stdout) == {"stopped": [1, 2, 3], "killed": []}
-    assert run_cli("status", *at).returncode == 3
+    assert call_cli("status", *at).returncode == 3
     twice = run_cli("down", "--data", data)
     assert (twice.returncode, twice.stdout) == (0, "no broker was running\n")
 
     up(run_cli, data)
-    assert run_cli("consume", "bank", "--from-beginning", "--until-end", *at).stdout == "a\nb\n"
+    assert call_cli("consume", "bank", "--from-beginning", "--until-end", *at).stdout == "a\nb\n"
 
 
-def test_up_refuses_in_one_line(run_cli: Any, data: Path) -> None:
+def test_up_refuses_in_one_line(run_cli: Any, call_cli: Any, data: Path) -> None:
     base = free_base_port(2)
     up(run_cli, data, "--brokers", 1, "--base-port", base)
     for arguments, line in (
@@ -78,10 +78,10 @@ def test_up_refuses_in_one_line(run_cli: Any, data: Path) -> None:
         (("--racks", "a"), "racks"),
         (("--no-unflushed-dir",), "unflushed directory"),
     ):
-        done = run_cli("up", "--data", data, "--detach", *arguments)
+        done = call_cli("up", "--data", data, "--detach", *arguments)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert line in done.stderr
-    other = run_cli("up", "--data", data.with_name("other"), "--detach", "--base-port", base)
+    other = call_cli("up", "--data", data.with_name("other"), "--detach", "--base-port", base)
     assert other.returncode == 1
     assert f"port {base} is in use by process {LocalCluster(data).pid(1)} (" in other.stderr
 

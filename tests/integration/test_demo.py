@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.forms import in_full
 from tests.waiting import until_now
 
 pytestmark = pytest.mark.timeout(1800)
@@ -153,7 +152,8 @@ def readable(path: Path) -> str:
         return ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, *in_full([signal.SIGTERM])])
+@pytest.mark.full
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_nothing_running(runs: Path, number: signal.Signals) -> None:
     process = subprocess.Popen(
         demo("--no-report", "--out", str(runs)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

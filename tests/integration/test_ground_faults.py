@@ -110,6 +110,7 @@ def test_links_are_cut_one_way_delayed_and_cut_both_ways(tmp_path: Path) -> None
     assert recovered(tmp_path) == {"deaf": "step deaf-hears", "far": "step near", "alone": "its duration"}
 
 
+@pytest.mark.full
 def test_clients_are_cut_off_from_a_leader_that_the_brokers_reach(tmp_path: Path) -> None:
     steps = [
         {"name": "before", "send": {"topic": "t", "values": ["a"], "deadlineSeconds": SECONDS_MAX}},
@@ -137,6 +138,7 @@ def events(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
 
 
+@pytest.mark.full
 def test_a_full_disk_takes_the_log_offline_until_there_is_room(tmp_path: Path) -> None:
     steps = [
         wait("load", acked("load")),

@@ -242,6 +242,7 @@ def test_files_of_a_deleted_topic_go_after_their_delay(
     until(folders, lambda found: not found)
 
 
+@pytest.mark.full
 def test_a_controller_that_hears_nobody_stands_back_first(
     make_cluster: Callable[..., LocalCluster], until: Until
 ) -> None:

@@ -41,6 +41,7 @@ def test_story_a_high_watermark_truncation_loses_the_acknowledged_record(tmp_pat
     assert AnomalyKind.DIVERGENT_REPLICAS not in errors(verdict)
 
 
+@pytest.mark.full
 def test_story_a_leader_epochs_keep_it(tmp_path: Path) -> None:
     verdict = verdict_of("kip-101-data-loss.leader-epoch", tmp_path)
     assert verdict.outcome is Outcome.PASSED

@@ -34,7 +34,7 @@ def test_a_healthy_cluster_passes_and_is_left_as_it_was(
     cluster: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    arguments = ["verify", "--bootstrap", cluster.bootstrap, "--seconds", "4", "--idempotence", "--json"]
+    arguments = ["verify", "--bootstrap", cluster.bootstrap, "--seconds", "2", "--idempotence", "--json"]
     arguments += READ_DEADLINE
     assert main([*arguments, "--out", str(out)]) == 0
     verdict = json.loads(capsys.readouterr().out)

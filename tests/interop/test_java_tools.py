@@ -234,6 +234,7 @@ def running_consumer(cluster: Cluster, topic: str, group: str) -> Iterator[list[
             reader.join(60)
 
 
+@pytest.mark.full
 def test_configs(cluster: Cluster, topic: str) -> None:
     cluster.create(topic, 1, **{"segment.bytes": "1048576"})
     described = cluster.run(CONFIGS, "--describe", "--all", "--entity-type", "topics", "--entity-name", topic)

@@ -13,6 +13,8 @@ from minikafka_chaos.simulation.invariants import INVARIANTS
 from minikafka_chaos.simulation.mutants import BUG_SEEDS
 from minikafka_chaos.simulation.runs import first_violation
 
+from tests.forms import in_full
+
 SCHEDULES_MAX = 120
 
 PAGE = Path(__file__).parents[2] / "docs/internals/simulation.md"
@@ -110,6 +112,9 @@ QUICK = {
 }
 """Mistakes found within a few schedules, and the invariants that find them."""
 
+LONG = ("checkpoint-log-ends", "fetcher-stands-still", "kubernetes-drop-events", "never-ask-for-offsets")
+"""Those that take seconds; `make test` has others that the same invariants find."""
+
 SLOW = {
     "serve-any-term",
     "append-later-epoch",
@@ -151,7 +156,7 @@ def measured() -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", [*(name for name in QUICK if name not in LONG), *in_full(LONG)])
 def test_the_mistake_is_caught(name: str, measured: dict[str, int]) -> None:
     seed = measured.get(name, 1)
     caught = first_violation(range(seed, seed + 1), name) or first_violation(range(1, SCHEDULES_MAX + 1), name)

@@ -155,7 +155,8 @@ def test_nothing_is_lost_under_load(tmp_path: Path, name: str, faults: int, seed
 # -- a seed is a run ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["kip-101-divergence.high-watermark", *in_full(["last-replica-standing.fence"])])
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["kip-101-divergence.high-watermark", "last-replica-standing.fence"])
 def test_the_same_seed_makes_the_same_files(tmp_path: Path, name: str) -> None:
     scenario = library.find(name)
     digests = []
@@ -317,7 +318,9 @@ def faults_made(directory: Path) -> list[str]:
     return [line["fault"] for line in lines if line["kind"] == "action" and line["phase"] == "begin"]
 
 
-@pytest.mark.parametrize(("leader", "made"), [(1, ["Kill", "Recover", "Heal"]), (2, ["Heal"])])
+@pytest.mark.parametrize(
+    ("leader", "made"), [pytest.param(1, ["Kill", "Recover", "Heal"], marks=pytest.mark.full), (2, ["Heal"])]
+)
 def test_without_its_steady_state_no_fault_is_made(tmp_path: Path, leader: int, made: list[str]) -> None:
     """The last is the final heal, which finds nothing to heal."""
     here = {"type": "Leader", "topic": "t", "broker": leader}
@@ -354,7 +357,8 @@ def test_nobody_scrapes_a_simulation(tmp_path: Path) -> None:
         run(document([], steadyState={"probes": [probe]}), tmp_path, 1)
 
 
-@pytest.mark.parametrize("seed", [1, *in_full([2, 3])])
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_follower_that_hears_nothing_leaves_the_isr_until_its_time_is_over(tmp_path: Path, seed: int) -> None:
     """One way only, by a duration in virtual time; then late rather than deaf, which is undone by a step."""
     one_way = {"target": {"type": "Brokers", "brokers": [2]}, "peer": {"type": "Brokers", "brokers": [1]}}
@@ -443,6 +447,7 @@ def test_what_the_simulation_has_no_time_for_is_refused_with_the_reason(tmp_path
         run(document([slow]), tmp_path, 1)
 
 
+@pytest.mark.full
 def test_a_leader_whose_disk_is_full_leads_no_more_until_there_is_room(tmp_path: Path) -> None:
     full = {"name": "full", "fault": {"verb": "DiskFull", "target": LEADER, "durationSeconds": 4}}
     others = wait("others", {"type": "Leader", "topic": "t", "otherThan": ["full"]}, acked("full"))
@@ -502,6 +507,7 @@ def test_a_disk_that_is_lost_is_filled_again(tmp_path: Path) -> None:
     assert verdict.counts["replicas_compared"] == 3
 
 
+@pytest.mark.full
 def test_the_weakest_acks_lose_records_with_a_leader_and_its_power(tmp_path: Path) -> None:
     """acks=1 promises nothing beyond the leader: the verifier tells that apart from acks=0, which promises nothing."""
     isolate = {"name": "alone", "fault": {"verb": "Cut", "target": LEADER}}

@@ -13,7 +13,7 @@ ACKNOWLEDGED_BEFORE_IT_WAS_COMMITTED = 372
 """acks=1: the last record was acknowledged a millisecond before the final reader asked for the end, and it was called lost."""
 
 
-@pytest.mark.parametrize("seed", [1, *in_full(range(2, 7)), ACKNOWLEDGED_BEFORE_IT_WAS_COMMITTED])
+@pytest.mark.parametrize("seed", [1, *in_full([*range(2, 7), ACKNOWLEDGED_BEFORE_IT_WAS_COMMITTED])])
 def test_the_verdict_is_what_the_disks_say(seed: int, tmp_path: Path) -> None:
     run = run_one(seed, tmp_path)
     assert run.wrong is None, run

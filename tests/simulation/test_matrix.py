@@ -40,7 +40,7 @@ def trials(matrix: Matrix, cell: str, faults: str, folder: Path, number: int = 1
     ]
 
 
-@pytest.mark.parametrize("faults", [FAULTS[0], *in_full(FAULTS[1:])])
+@pytest.mark.parametrize("faults", in_full(FAULTS))
 def test_all_of_two_of_three_loses_nothing_while_one_has_power(durability: Matrix, tmp_path: Path, faults: str) -> None:
     for trial in trials(durability, f"acks=all,RF=3,min ISR=2,{OPEN}", faults, tmp_path):
         assert trial.told
@@ -79,6 +79,7 @@ def test_truncation_by_high_watermark_loses_what_two_of_three_had(durability: Ma
     assert sum(trial.lost for trial in by_epoch) == 0
 
 
+@pytest.mark.full
 def test_without_acknowledgements_nothing_is_lost_but_much_is_gone(durability: Matrix, tmp_path: Path) -> None:
     (trial,) = trials(durability, f"acks=0,RF=1,min ISR=1,{OPEN}", "leader-loses-power", tmp_path)
     assert trial.told

@@ -25,7 +25,7 @@ FOUND_SOMETHING = {
 }
 
 
-@pytest.mark.parametrize("seed", [*range(9001, 9004), *in_full(range(9004, 9013)), *FOUND_SOMETHING])
+@pytest.mark.parametrize("seed", [9001, 9002, *in_full([*range(9003, 9013), *FOUND_SOMETHING])])
 def test_production_holds(seed: int) -> None:
     assert simulate(seed, plan=WHOLE).violation is None
 

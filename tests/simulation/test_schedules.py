@@ -19,7 +19,7 @@ from tests.forms import in_full
 
 SEEDS_EACH = 10
 RUNS = {
-    "usual": "from minikafka_chaos.simulation.world import simulate; print(*(simulate(s).digest for s in (4, 18)))",
+    "usual": "from minikafka_chaos.simulation.world import simulate; print(simulate(4).digest)",
     "whole processes": "from minikafka_chaos.simulation.world import PROFILES, Plan, simulate\n"
     "print(*(simulate(seed, plan=Plan(whole=1.0)).digest for seed in (3,)))",
 }
@@ -98,6 +98,7 @@ FOUND_SOMETHING_LATELY = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", FOUND_SOMETHING_LATELY, ids=FOUND_SOMETHING_LATELY.values())
 def test_what_schedules_as_they_are_found(seed: int) -> None:
     assert run_job(Job(seed, None, Plan())).violation is None
@@ -110,7 +111,7 @@ def test_a_schedule_that_goes_round_without_waiting_is_a_violation(monkeypatch: 
         while True:
             pass
 
-    monkeypatch.setattr(runs, "CPU_SECONDS_MAX", 3.0)
+    monkeypatch.setattr(runs, "CPU_SECONDS_MAX", 0.5)
     monkeypatch.setattr(World, "run", goes_round)
     violation = run_job(Job(1, None, Plan())).violation
     assert violation is not None and violation.startswith("L4 bounded")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +49,7 @@ TWICE = {
 """Names that may occur in more than one module, and what each means wherever it does."""
 
 
+@cache
 def public_classes() -> Counter[str]:
     """In how many modules each public class name is declared at the top."""
     return Counter(
@@ -59,17 +61,14 @@ def public_classes() -> Counter[str]:
     )
 
 
-CLASSES = public_classes()
-
-
 def test_no_other_name_means_two_things() -> None:
     """Otherwise: a name of its own for the new one; or a line above, when both mean the same."""
-    assert sorted(name for name, times in CLASSES.items() if times > 1 and name not in TWICE) == []
+    assert sorted(name for name, times in public_classes().items() if times > 1 and name not in TWICE) == []
 
 
 def test_each_line_is_needed() -> None:
-    assert sorted(name for name in TWICE if CLASSES[name] < 2) == []
+    assert sorted(name for name in TWICE if public_classes()[name] < 2) == []
 
 
 def test_all_packages_are_looked_at() -> None:
-    assert {"Broker", "ApiServer", "ClusterReconciler", "ExperimentReconciler", "MetricRange"} <= set(CLASSES)
+    assert {"Broker", "ApiServer", "ClusterReconciler", "ExperimentReconciler", "MetricRange"} <= set(public_classes())

@@ -1,6 +1,6 @@
 """Writes the folder of a run that never happened, to the microsecond, and says what an analysis of it must find.
 
-Three brokers, topic `bank` with two partitions, one producer a partition, 40 records a second each, 30 seconds. Two faults:
+Three brokers, topic `bank` with two partitions, one producer a partition, 10 records a second each, 30 seconds. Two faults:
 
 - F1 at 8 s, kill -9 of broker 1, leader of bank-0. Broker 2 is elected 0.30 s later, records are acknowledged again 0.62 s after
   the kill, broker 1 is started at 11 s, cuts two records that only it had, and is in sync again at 12.5 s.
@@ -22,7 +22,7 @@ from minikafka_chaos.verdict.verdict import judge_run
 
 BEGAN = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 SECONDS = 30.0
-PER_SECOND = 40
+PER_SECOND = 10
 SCRAPE_INTERVAL = 0.5
 LATENCY = 0.004  # of every send but those that wait for a leader
 TOPIC = "bank"

@@ -58,6 +58,7 @@ def test_a_colon_and_a_letter_of_patterns_in_the_name_of_a_folder(spark: Any, ru
         assert {row["run"] for row in rows["events"]} == {dated.name, another.name}
 
 
+@pytest.mark.full
 def test_the_second_landing_lands_nothing(spark: Any, run: Path, tmp_path: Path) -> None:
     first, rows, _ = land(spark, run, out=tmp_path / "out")
     assert first == ["events/broker-0.jsonl", "events/broker-1.jsonl", "history.jsonl"]
@@ -282,7 +283,9 @@ SCRAPE = {"time": 1.0, "broker": 0, "samples": [["minikafka_leader_epoch", {"top
     ("file", "whole", "bad"),
     [
         ("events/broker-0.jsonl", EVENT, {"time": 2.0, "broker": 0, "note": "no event"}),
-        ("metrics/samples.jsonl", SCRAPE, {"time": 2.0, "broker": 0, "note": "no scrape"}),
+        pytest.param(
+            "metrics/samples.jsonl", SCRAPE, {"time": 2.0, "broker": 0, "note": "no scrape"}, marks=pytest.mark.full
+        ),
     ],
 )
 def test_no_line_loses_a_part_without_a_word(

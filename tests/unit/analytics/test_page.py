@@ -123,7 +123,7 @@ def test_the_query_behind_a_figure_is_told(analysed: Analysed) -> None:
 
 def test_what_a_run_says_is_shown_as_text(analysed: Analysed) -> None:
     """A run is evidence, not code: markup in a value, an error or a setting stays text."""
-    said = json.dumps(analysed.report).replace("p0-00319", "<script>alert(1)</script>")
+    said = json.dumps(analysed.report).replace("p0-00079", "<script>alert(1)</script>")
     assert said.count("<script>")
     report = json.loads(said)
     for run in report["runs"]:

@@ -163,7 +163,7 @@ def test_the_cursor_tells_what_was_measured(seen: dict[str, Any], analysed: Anal
     for broker in (1, 2, 3):
         for words, metric in (("log end offset", "log_end_offset"), ("high watermark", "high_watermark")):
             exported = scraped(analysed, f"minikafka_{metric}", broker, half)
-            assert exported > 500
+            assert exported > 100
             assert told[f"{words} on broker {broker}"] == f"{exported:,}", (words, broker)
     assert seen["cursors"] == 1
 

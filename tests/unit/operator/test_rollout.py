@@ -536,7 +536,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(EVENTS)
 def test_whatever_happens_no_partition_falls_below_its_minimum(events: list[str]) -> None:
     """The operator itself never takes a broker that min.insync.replicas needs, and in the end all is as wished for."""

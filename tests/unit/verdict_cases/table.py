@@ -32,4 +32,4 @@ def _one_of_each(cases: Iterable[Case]) -> Iterator[str]:
 
 
 ONE_OF_EACH = frozenset(_one_of_each(CASES))
-"""What `make test` gives to the verifier, which judges one run at a time; Spark judges all cases at once."""
+"""What `make test` gives to both judges; `make full` gives them all cases."""
