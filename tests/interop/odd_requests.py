@@ -2,7 +2,8 @@
 
 :func:`requests` has, for an API and a version, the request in order and its variants: each list empty, null and with all
 of its elements twice, each text empty, null and naming nothing that exists, each number -1 and 99, each switch the other
-way round. One that could do something names a thing of its own (:data:`FRESH`).
+way round. One that could do something names a thing of its own (:data:`FRESH`). For Produce there are the batches of
+``odd_batches.py``, too.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from uuid import UUID
 
 from minikafka.protocol import messages
 
+from tests.interop.odd_batches import GOOD, PLAIN, cases
+
 TOPIC, ONE, GROUP, FRESH = "TOPIC", "TOPIC-one", "TOPIC-group", "FRESH"
 """What values name: a topic with a replica on each of the brokers 1, 2 and 3, led by 1; a topic with one, on broker 1; a
 group with a committed offset and no members; and something made for this request alone."""
 NOBODY = "nobody-made-this"
-METADATA, OFFSET_COMMIT, JOIN_GROUP = 3, 8, 11
+PRODUCE, METADATA, OFFSET_COMMIT, JOIN_GROUP = 0, 3, 8, 11
 TOPIC_ID = UUID(int=1)
 """Stands for the id of :data:`TOPIC`."""
 STRANGE_ID = UUID(int=0x1234)
@@ -96,7 +99,24 @@ def _group_offsets(group: str) -> dict[str, Any]:
     return {"group_id": group, "topics": [topic], "require_stable": False, "groups": [one]}
 
 
+def _produce(topic: str, *rows: tuple[int, bytes | None], **more: Any) -> dict[str, Any]:
+    partitions = [{"index": index, "records": records} for index, records in rows]
+    data = [{"name": topic, "partition_data": partitions}]
+    return {"transactional_id": None, "acks": -1, "timeout": 10_000, "topic_data": data, **more}
+
+
 IN_ORDER = (
+    Request(0, "Produce", _produce(PLAIN, (0, GOOD))),
+    *(Request(0, f"Produce, timeout {ms}", _produce(PLAIN, (0, GOOD), timeout=ms)) for ms in (0, -1, 2**31 - 1)),
+    *(
+        Request(0, f"Produce, transactional id {t!r}", _produce(PLAIN, (0, GOOD), transactional_id=t))
+        for t in ("", "t")
+    ),
+    Request(0, "Produce at a follower", _produce(TOPIC, (0, GOOD)), at=2),
+    Request(0, "Produce at a follower without an answer", _produce(TOPIC, (0, GOOD), acks=0), at=2),
+    Request(0, "Produce without a replica", _produce(PLAIN, (0, GOOD)), at=2),
+    Request(0, "Produce with too few replicas", _produce(ONE, (0, GOOD))),
+    Request(0, "Produce, partly good", _produce(PLAIN, (0, GOOD), (99, GOOD), (0, b""), (0, GOOD))),
     Request(1, "Fetch", _fetch(0)),
     *(Request(1, f"Fetch from {offset}", _fetch(offset)) for offset in (2, 3, 99)),
     Request(1, "Fetch at a follower", _fetch(0), at=2),
@@ -404,6 +424,9 @@ def requests(api_key: int, version: int) -> Iterator[Request]:
             for what, values in _variants(entity_type, request.values):
                 if not _makes_somebody(api_key, version, values):
                     yield replace(request, title=f"{request.title}: {what}", values=values)
+    for case in cases(version) if api_key == PRODUCE else ():
+        values = _produce(FRESH if case.fresh else case.topic, (0, case.records), acks=case.acks)
+        yield Request(PRODUCE, f"Produce of {case.title}", values, made="topic" if case.fresh else "")
 
 
 def _makes_somebody(api_key: int, version: int, values: Values) -> bool:
