@@ -57,7 +57,7 @@ SAME_TYPE_ONLY = {
     *("partition_size", "leader", "log_append_time"),
 }
 """Names of fields whose values differ between any two clusters."""
-TEXT_OR_NONE = {"error_message", "documentation", "error_string"}
+TEXT_OR_NONE = {"error_message", "batch_index_error_message", "documentation", "error_string"}
 """Compared by whether there is something."""
 KEYED_BY = (
     "name",
@@ -221,8 +221,16 @@ class Written:
     def __init__(self, address: str, topic: str) -> None:
         self._address = address
         self._topic = topic
-        with RawConnection(address) as connection:
-            self.start = list_offset(connection, topic, 0)
+        self.start = 0
+        wait_until(self._leads, f"{address} leads {topic}")
+
+    def _leads(self) -> bool:
+        with RawConnection(self._address) as connection:
+            try:
+                self.start = list_offset(connection, self._topic, 0)
+            except ConnectionError:  # metadata tell of a topic a moment before its log is there
+                return False
+        return True
 
     def batches(self) -> Iterator[tuple[str, object]]:
         """(path, comparable leaf) of each batch that is there now and was not before."""
@@ -241,6 +249,7 @@ class Written:
             if fields["attributes"] & APPEND_TIME:
                 fields["max timestamp"] = fields["max timestamp"] > NOW_MS
             place = f"written[{number}]"
+            yield place, "there"
             yield from ((f"{place}.{name}", value) for name, value in (("magic", magic), *fields.items()))
             yield f"{place}.records", data[position + BATCH_HEADER_BYTES : position + 12 + length].hex()[:200]
             position += 12 + length

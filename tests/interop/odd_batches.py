@@ -50,7 +50,7 @@ class Case(NamedTuple):
     """What is sent to a partition: ``records`` to ``topic``, or to one made for this request (``fresh``)."""
 
     title: str
-    records: bytes | None
+    records: bytes
     topic: str = PLAIN
     fresh: bool = False
     acks: int = -1
@@ -157,7 +157,7 @@ def cases(version: int) -> Iterator[Case]:
     """All of them, for one version of Produce: producers are others in each."""
     yield from _requests()
     yield from _bytes()
-    yield from _headers()
+    yield from _headers(2_000_000 + version)
     for name, (codec, compress) in COMPRESSORS.items():
         yield from _records(name, codec, compress)
     yield from _timestamps()
@@ -177,7 +177,6 @@ def _requests() -> Iterator[Case]:
 def _bytes() -> Iterator[Case]:
     two = GOOD + GOOD
     yield from (
-        Case("records null", None),
         Case("records empty", b""),
         Case("three bytes", b"abc"),
         Case("random bytes", b"\x5a" * 100),
@@ -210,7 +209,7 @@ def _bytes() -> Iterator[Case]:
     )
 
 
-def _headers() -> Iterator[Case]:
+def _headers(known: int) -> Iterator[Case]:
     for count, last_delta in ((0, -1), (0, 0), (-1, 0), (1, 4), (1, -1), (2, 0), (2**31 - 1, 2**31 - 2)):
         yield Case(f"count {count}, last delta {last_delta}", counted(count, last_delta))
     yield Case("no records, count 0", counted(0, -1, b""))
@@ -221,12 +220,14 @@ def _headers() -> Iterator[Case]:
         yield Case(f"attributes {bits:#x}", record_batch([b"hello"], attributes=bits))
     for codec in (5, 6, 7):
         yield Case(f"codec {codec}", record_batch([b"hello"], attributes=codec))
-    for producer in ((77, 0, -1), (77, -1, 0), (-1, 0, 0), (-5, 0, 0), (77, 0, -5), (77, -5, 0)):
-        yield Case(f"producer {producer}", idempotent(ProducerState(*producer)))
-    transactional = record_batch([b"x"], attributes=TRANSACTIONAL, producer=ProducerState(77, 0, 0))
+    for state in ((0, -1), (-1, 0), (0, -5), (-5, 0)):
+        yield Case(f"producer in epoch {state[0]}, sequence {state[1]}", idempotent(ProducerState(known, *state)))
+    for producer_id in (-1, -5):
+        yield Case(f"producer {producer_id}", idempotent(ProducerState(producer_id, 0, 0)))
+    transactional = record_batch([b"x"], attributes=TRANSACTIONAL, producer=ProducerState(known, 0, 0))
     yield Case("transactional producer", transactional)
     yield Case("transactional producer, wrong CRC", flipped(transactional, CRC_AT))
-    control = record_batch([b"x"], attributes=CONTROL, producer=ProducerState(78, 0, 0))
+    control = record_batch([b"x"], attributes=CONTROL, producer=ProducerState(known, 0, 0))
     yield Case("control batch of a producer", control)
 
 
@@ -288,9 +289,9 @@ def _timestamps() -> Iterator[Case]:
     day = stamped(0, 5000, 2000)
     for codec in ("no codec", "gzip"):
         batch = _compressed(codec, day, 3)
-        for said in (-1, 0, 2**62, NOW_MS + 1):
+        for what, said in (("unset", -1), ("0", 0), ("2**62", 2**62), ("1 ms late", NOW_MS + 1)):
             lying = with_field(batch, MAX_TIMESTAMP_AT, ">q", said)
-            yield Case(f"{codec}: max timestamp {said - NOW_MS if said > 2**40 else said}", lying, fresh=True)
+            yield Case(f"{codec}: max timestamp {what}", lying, fresh=True)
         yield Case(f"{codec}: max timestamp in LogAppendTime", batch, topic=STAMPED)
         lying = with_field(batch, MAX_TIMESTAMP_AT, ">q", 5)
         yield Case(f"{codec}: max timestamp 5 in LogAppendTime", lying, topic=STAMPED)
@@ -348,6 +349,8 @@ def _sequences(producer: int) -> Iterator[Case]:
     )
     for what, (epoch, sequence, records) in steps:
         yield Case(f"sequences: {what}", idempotent(ProducerState(producer, epoch, sequence), records))
+    for what, sequence in (("begins", 5), ("again", 5), ("gap", 9), ("0", 0)):
+        yield Case(f"sequences: without an epoch, {what}", idempotent(ProducerState(producer + 9000, -1, sequence)))
     top = 2**31 - 1
     for what, sequence, records in (("at the top", top, 1), ("wraps around", 0, 1), ("across the top", top - 1, 5)):
         state = ProducerState(producer + 1000 + (what == "across the top") * 1000, 0, sequence)

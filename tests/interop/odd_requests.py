@@ -39,7 +39,7 @@ class Request:
     """A request in order, with the values for all versions of its API.
 
     ``at``: the broker that is asked. ``made``: what :data:`FRESH` is before: ``topic``, ``group``, or nothing. ``since``: the
-    first version that can say this.
+    first version that can say this. ``alone``: nothing of it is varied.
     """
 
     api_key: int
@@ -48,6 +48,7 @@ class Request:
     at: int = 1
     made: str = ""
     since: int = 0
+    alone: bool = False
 
 
 def _one(topic: str, **partition: Any) -> dict[str, Any]:
@@ -107,16 +108,21 @@ def _produce(topic: str, *rows: tuple[int, bytes | None], **more: Any) -> dict[s
 
 IN_ORDER = (
     Request(0, "Produce", _produce(PLAIN, (0, GOOD))),
-    *(Request(0, f"Produce, timeout {ms}", _produce(PLAIN, (0, GOOD), timeout=ms)) for ms in (0, -1, 2**31 - 1)),
     *(
-        Request(0, f"Produce, transactional id {t!r}", _produce(PLAIN, (0, GOOD), transactional_id=t))
-        for t in ("", "t")
+        Request(0, f"Produce{what}", _produce(topic, *rows, **more), at=at, alone=True)
+        for what, at, topic, rows, more in (
+            (", timeout 0", 1, PLAIN, [(0, GOOD)], {"timeout": 0}),
+            (", timeout -1", 1, PLAIN, [(0, GOOD)], {"timeout": -1}),
+            (", largest timeout", 1, PLAIN, [(0, GOOD)], {"timeout": 2**31 - 1}),
+            (", transactional id", 1, PLAIN, [(0, GOOD)], {"transactional_id": "t"}),
+            (", empty transactional id", 1, PLAIN, [(0, GOOD)], {"transactional_id": ""}),
+            (" at a follower", 2, TOPIC, [(0, GOOD)], {}),
+            (" at a follower without an answer", 2, TOPIC, [(0, GOOD)], {"acks": 0}),
+            (" without a replica", 2, PLAIN, [(0, GOOD)], {}),
+            (" with too few replicas", 1, ONE, [(0, GOOD)], {}),
+            (", partly good", 1, PLAIN, [(0, GOOD), (99, GOOD), (0, b""), (0, GOOD)], {}),
+        )
     ),
-    Request(0, "Produce at a follower", _produce(TOPIC, (0, GOOD)), at=2),
-    Request(0, "Produce at a follower without an answer", _produce(TOPIC, (0, GOOD), acks=0), at=2),
-    Request(0, "Produce without a replica", _produce(PLAIN, (0, GOOD)), at=2),
-    Request(0, "Produce with too few replicas", _produce(ONE, (0, GOOD))),
-    Request(0, "Produce, partly good", _produce(PLAIN, (0, GOOD), (99, GOOD), (0, b""), (0, GOOD))),
     Request(1, "Fetch", _fetch(0)),
     *(Request(1, f"Fetch from {offset}", _fetch(offset)) for offset in (2, 3, 99)),
     Request(1, "Fetch at a follower", _fetch(0), at=2),
@@ -421,7 +427,7 @@ def requests(api_key: int, version: int) -> Iterator[Request]:
     for request in IN_ORDER:
         if request.api_key == api_key and version >= request.since:
             yield request
-            for what, values in _variants(entity_type, request.values):
+            for what, values in () if request.alone else _variants(entity_type, request.values):
                 if not _makes_somebody(api_key, version, values):
                     yield replace(request, title=f"{request.title}: {what}", values=values)
     for case in cases(version) if api_key == PRODUCE else ():
