@@ -1,8 +1,7 @@
 """Bytes that no good client sends: what the broker answers, and that it lives on (a fixture sees to that).
 
-Each expectation was read off Apache Kafka 4.3.1, and these same tests pass against it. What Kafka finds by
-decompressing and walking every record (a count that the records do not bear out, a codec bit on plain data) is not
-asked for here: MiniKafka keeps batches opaque.
+Each expectation was read off Apache Kafka 4.3.1, and these same tests pass against it. `make compare` asks both brokers far
+more batches (`odd_batches.py`).
 """
 
 from __future__ import annotations

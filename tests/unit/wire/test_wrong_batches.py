@@ -10,8 +10,8 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import MAGIC_POSITION, TRANSACTIONAL_FLAG, Codec, Record, build_batch
 
 from tests.interop.raw_client import ProducerState, record_batch
-from tests.unit.wire.client import ALL, PRODUCE, Client
-from tests.unit.wire.stage import Stage
+from tests.unit.wire.client import ALL, CONSUMER, PRODUCE, Client, answered
+from tests.unit.wire.stage import TOPIC_ID, Stage
 
 NOW_MS = int(time.time() * 1000)
 ALONE = PartitionState((1,), (1,), 1, leader_epoch=3, partition_epoch=5)
@@ -96,4 +96,7 @@ async def test_a_broker_without_the_partition_names_its_leader(stage: Stage) -> 
     client = await stage.client()
     (row,) = await sent(client, record_batch([b"a"]), version=12)
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 4)
+    read = (await answered(client.fetch(TOPIC_ID, 0, CONSUMER))).responses[0].partitions[0]
+    assert read.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for leader in (row.current_leader, read.current_leader):
+        assert (leader.leader_id, leader.leader_epoch) == (2, 4)
