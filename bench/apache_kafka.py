@@ -17,7 +17,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from minikafka.local.ports import HOST, is_free
@@ -54,10 +54,17 @@ class ApacheKafka:
 
     name = "Apache Kafka"
 
-    def __init__(self, data: Path, base_port: int = 19091, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        base_port: int = 19091,
+        settings: Mapping[str, str] | None = None,
+        log_dirs: Sequence[str] = ("data",),
+    ) -> None:
         self.data = data.absolute()
         self.base_port = base_port
         self.settings = SETTINGS | dict(settings or {})
+        self.log_dirs = log_dirs
         self.ids = tuple(range(1, NODES + 1))
 
     @property
@@ -104,7 +111,7 @@ class ApacheKafka:
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "log.dirs": str(self.data / str(node) / "data"),
+            "log.dirs": ",".join(str(self.data / str(node) / name) for name in self.log_dirs),
         }
 
     def start(self, node: int) -> None:

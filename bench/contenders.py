@@ -7,13 +7,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Protocol
 
-from minikafka.local.cluster import LocalCluster
+from minikafka.local.cluster import BROKER_COMMAND, LocalCluster
 from minikafka.local.ports import free_base_port
 
 from bench.apache_kafka import NODES, ApacheKafka
@@ -27,6 +27,7 @@ MINIKAFKA_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "log.segment.delete.delay.ms": "1000",  # see bench/topics.py
 }
+ONE_LOG_DIR = ("data",)
 
 
 class Contender(Protocol):
@@ -71,9 +72,11 @@ class MiniKafka:
 
     name = "MiniKafka"
 
-    def __init__(self, data: Path, settings: dict[str, str] | None = None) -> None:
-        self.cluster = LocalCluster(data)
-        self.settings = MINIKAFKA_SETTINGS | (settings or {})
+    def __init__(
+        self, data: Path, settings: Mapping[str, str] | None = None, log_dirs: Sequence[str] = ONE_LOG_DIR
+    ) -> None:
+        self.cluster = LocalCluster(data, _broker_command(log_dirs))
+        self.settings = MINIKAFKA_SETTINGS | dict(settings or {})
         self.base_port = free_base_port(NODES)
 
     @property
@@ -127,6 +130,15 @@ class MiniKafka:
         self.cluster.start(node)
 
 
+def _broker_command(log_dirs: Sequence[str]) -> Sequence[str]:
+    """What starts a broker with these directories beside its properties, of which `minikafka up` gives it one only."""
+    if log_dirs == ONE_LOG_DIR:
+        return BROKER_COMMAND
+    told = ",".join(f"${{file%/*}}/{name}" for name in log_dirs)
+    script = f'for file; do :; done; exec "$@" --override "log.dirs={told}"'
+    return "/bin/sh", "-c", script, "sh", *BROKER_COMMAND
+
+
 NAMES = ("minikafka", "kafka")
 
 
@@ -142,10 +154,12 @@ def data_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def temporary(name: str) -> Iterator[Contender]:
+def temporary(
+    name: str, settings: Mapping[str, str] | None = None, log_dirs: Sequence[str] = ONE_LOG_DIR
+) -> Iterator[Contender]:
     """A contender that is prepared and not started; its brokers and data are gone after the block."""
     with data_folder() as folder:
-        subject = contender(name, folder)
+        subject = contender(name, folder, settings, log_dirs)
         try:
             subject.prepare()
             yield subject
@@ -153,8 +167,13 @@ def temporary(name: str) -> Iterator[Contender]:
             subject.destroy()
 
 
-def contender(name: str, data: Path) -> Contender:
-    """``minikafka`` or ``kafka`` with its data under ``data`` and ports that are free now."""
+def contender(
+    name: str, data: Path, settings: Mapping[str, str] | None = None, log_dirs: Sequence[str] = ONE_LOG_DIR
+) -> Contender:
+    """``minikafka`` or ``kafka`` with its data under ``data``, ports that are free now, and more than its usual settings.
+
+    ``log_dirs``: the names of each broker's ``log.dirs`` in its own folder.
+    """
     if name == "minikafka":
-        return MiniKafka(data / "minikafka")
-    return ApacheKafka(data / "apache-kafka", free_base_port(NODES))
+        return MiniKafka(data / "minikafka", settings, log_dirs)
+    return ApacheKafka(data / "apache-kafka", free_base_port(NODES), settings, log_dirs)

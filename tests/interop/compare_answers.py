@@ -1,11 +1,13 @@
 """Send the same requests, in order and odd, to two clusters in every version that both serve; print where answers differ.
 
-    python -m tests.interop.compare_answers MINIKAFKA:PORT KAFKA:PORT [--only TEXT] [--all]
+    make compare [ARGS='--only TEXT --all']
+    python -m tests.interop.compare_answers [MINIKAFKA:PORT KAFKA:PORT] [--only TEXT] [--all]
 
-Each has brokers 1, 2 and 3 with two directories each, and creates topics on demand. What is asked is in
-``odd_requests.py``; differences that are meant, each with its reason, in ``declared_differences.py``: they are counted,
-and printed with ``--all``. Fields whose values cannot be alike (ids, hosts, ports) are compared by their type only. A
-line is ``TITLE vVERSION  path: what the first answers | what the second answers``. Topics stay behind on both sides.
+Both are started and removed again, unless they are named: brokers 1, 2 and 3 with two directories each, which create
+topics on demand. What is asked is in ``odd_requests.py``; differences that are meant, each with its reason, in
+``declared_differences.py``: they are counted, and printed with ``--all``. Ends with 1 when one is not declared. Fields
+whose values cannot be alike (ids, hosts, ports) are compared by their type only. A line is ``TITLE vVERSION  path: what
+the first answers | what the second answers``. Topics stay behind on clusters that were named.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import argparse
 import os
 import struct
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import fields, is_dataclass
 from typing import Any
 from uuid import UUID
@@ -23,30 +26,51 @@ from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.wire import MalformedRequest
 
+from bench.contenders import NAMES, temporary
 from tests.interop.declared_differences import reason
+from tests.interop.odd_batches import APPEND_TIME, NOW_MS, TOPICS
 from tests.interop.odd_requests import COORDINATOR, FRESH, GROUP, IN_ORDER, ONE, TOPIC, TOPIC_ID, Request, requests
 from tests.interop.raw_client import (
+    BATCH_HEADER_BYTES,
     ConnectionClosed,
     RawConnection,
     api_versions,
+    fetch_request,
+    list_offset,
     metadata,
     produce_request,
+    read_fetch_answer,
     record_batch,
     request,
 )
 from tests.waiting import until_now
 
-HOT = {ApiKey.PRODUCE}
-"""Produce is compared where records are."""
+PRODUCE_VERSION_MIN = 3
+"""Versions before are advertised, and served by neither (KAFKA-18659)."""
+SETTINGS = {"auto.create.topics.enable": "true"}
+LOG_DIRS = ("data", "data-2")
+SETTINGS_OF_ONE = {"min.insync.replicas": "1"}
+"""Of topics with one replica that are written to."""
 SAME_TYPE_ONLY = {
     *("throttle_time", "host", "port", "cluster_id", "controller_id", "topic_id", "producer_id", "session_id"),
     *("log_dir", "total_bytes", "usable_bytes", "member_id"),
-    *("partition_size", "leader"),
+    *("partition_size", "leader", "log_append_time"),
 }
 """Names of fields whose values differ between any two clusters."""
-TEXT_OR_NONE = {"error_message", "documentation", "error_string"}
+TEXT_OR_NONE = {"error_message", "batch_index_error_message", "documentation", "error_string"}
 """Compared by whether there is something."""
-KEYED_BY = ("name", "topic", "partition_index", "partition", "api_key", "group_id", "resource_name", "broker_id", "key")
+KEYED_BY = (
+    "name",
+    "topic",
+    "partition_index",
+    "partition",
+    "api_key",
+    "group_id",
+    "resource_name",
+    "broker_id",
+    "key",
+    "index",
+)
 """What identifies an element of a list, so that lists in another order are compared element by element."""
 NOT_ASKED_FOR = ("compare-", "__")
 """How names in a list of everything begin that belong to other requests, and to other runs."""
@@ -63,8 +87,11 @@ class Side:
             self.versions = api_versions(connection)
             self.brokers = metadata(connection).brokers
         self.topic_id = UUID(int=0)
-        self.create(topic, 1, 2, 3, configs=[{"name": "retention.ms", "value": "-1"}])
+        self.create(topic, 1, 2, 3, **{"retention.ms": "-1"})
         self.create(f"{topic}-one", 1)
+        self.produced_to = {name: name.replace(TOPIC, topic) for name in TOPICS}
+        for name, settings in TOPICS.items():
+            self.create(self.produced_to[name], 1, **SETTINGS_OF_ONE | settings)
         with RawConnection(self.brokers[1]) as connection:
             for timestamp in (1_700_000_000_000, 1_700_000_001_000, 1_700_000_000_500):
                 connection.call(produce_request(topic, 0, record_batch([b"value"], timestamp_ms=timestamp)))
@@ -77,11 +104,11 @@ class Side:
         )  # Kafka refuses the very first
         self.commit(f"{topic}-group")
 
-    def create(self, name: str, *replicas: int, configs: Sequence[dict[str, str]] = ()) -> None:
+    def create(self, name: str, *replicas: int, **settings: str) -> None:
         """A topic of one partition, and wait until all brokers know it."""
         row = {"partition_index": 0, "broker_ids": replicas}
         topic = {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": [row]}
-        topic["configs"] = configs
+        topic["configs"] = [{"name": key, "value": value} for key, value in settings.items()]
         self.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout": 10_000, "validate_only": False})
 
         def is_known() -> bool:
@@ -131,6 +158,7 @@ class Side:
         elif asked.made == "group":
             self.commit(fresh)
         names = {TOPIC: self.topic, ONE: f"{self.topic}-one", GROUP: f"{self.topic}-group", FRESH: fresh}
+        names |= self.produced_to
         values = self._named(asked.values, names)
         at = asked.at
         if at == COORDINATOR:
@@ -138,7 +166,27 @@ class Side:
             group = _group({name: value for name, value in values.items() if name in known})
             at = self.coordinator(names[GROUP] if group is None else group)
         placeholders = {there: name for name, there in names.items()}
+        if asked.api_key == ApiKey.PRODUCE:
+            return self._produced(version, values, at, placeholders)
         return dict(flatten(self.ask(asked.api_key, version, values, at), placeholders))
+
+    def _produced(self, version: int, values: Any, at: int, placeholders: dict[str, str]) -> dict[str, object]:
+        """The answer to a Produce, its offsets counted from the log's end before, and what is written there now."""
+        topic = next((each["name"] for each in values["topic_data"] if each["name"] in placeholders), "")
+        written = Written(self.brokers[1], topic) if topic else None
+        found = dict(flatten(self.ask(ApiKey.PRODUCE, version, values, at), placeholders))
+        if written is None:
+            return found
+        for path, value in found.items():
+            if path.endswith(".base_offset") and isinstance(value, int) and value >= 0:
+                found[path] = value - written.start
+        found.update(written.batches())
+        if placeholders[topic] == FRESH:
+            for what, timestamp in (("latest", -3), ("then", NOW_MS + 3000), ("later", NOW_MS + 6000)):
+                row = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
+                wanted = {"replica_id": -1, "topics": [{"name": topic, "partitions": [row]}]}
+                found.update(flatten(self.ask(ApiKey.LIST_OFFSETS, 10, wanted), placeholders, f"offset of {what}"))
+        return found
 
     def _named(self, value: Any, names: dict[str, str]) -> Any:
         if isinstance(value, dict):
@@ -155,7 +203,11 @@ class Side:
         flexible = messages.is_flexible(api_key, version)
         with RawConnection(self.brokers[broker], ANSWER_SECONDS_MAX) as connection:
             try:
-                response = connection.call(request(api_key, version, body, flexible=flexible))
+                connection.send(request(api_key, version, body, flexible=flexible))
+                if api_key == ApiKey.PRODUCE and values["acks"] == 0:
+                    api_versions(connection)
+                    return "no answer, and the connection stays"
+                response = connection.receive()
             except (ConnectionClosed, TimeoutError) as error:
                 return f"{type(error).__name__}: {error}"
         try:
@@ -164,6 +216,60 @@ class Side:
             return f"cannot be decoded: {error}"
         (correlation_id,) = struct.unpack_from(">i", response)
         return answer if correlation_id == 7 else f"correlation id {correlation_id}"
+
+
+class Written:
+    """What a Produce adds to the log of partition 0."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._address = address
+        self._topic = topic
+        self.start = 0
+        until_now(self._leads, what=f"{address} leads {topic}")
+
+    def _leads(self) -> bool:
+        with RawConnection(self._address) as connection:
+            try:
+                self.start = list_offset(connection, self._topic, 0)
+            except ConnectionError:  # metadata tell of a topic a moment before its log is there
+                return False
+        return True
+
+    def batches(self) -> Iterator[tuple[str, object]]:
+        """(path, comparable leaf) of each batch that is there now and was not before."""
+        with RawConnection(self._address) as connection:
+            end = list_offset(connection, self._topic, 0)
+            yield "written", end - self.start
+            if end == self.start:
+                return
+            response = connection.call(fetch_request(self._topic, 0, self.start, max_wait_ms=0))
+        answer = read_fetch_answer(response)
+        data = bytes(response[answer.start : answer.start + answer.size])
+        position = number = 0
+        while position < len(data):
+            length, _, magic, _, *header = HEADER.unpack_from(data, position + 8)
+            fields = dict(zip(HEADER_FIELDS, header, strict=True))
+            if fields["attributes"] & APPEND_TIME:
+                fields["max timestamp"] = fields["max timestamp"] > NOW_MS
+            place = f"written[{number}]"
+            yield place, "there"
+            yield from ((f"{place}.{name}", value) for name, value in (("magic", magic), *fields.items()))
+            yield f"{place}.records", data[position + BATCH_HEADER_BYTES : position + 12 + length].hex()[:200]
+            position += 12 + length
+            number += 1
+
+
+HEADER = struct.Struct(">iibIhiqqqhii")
+HEADER_FIELDS = (
+    "attributes",
+    "last delta",
+    "base timestamp",
+    "max timestamp",
+    "producer",
+    "epoch",
+    "sequence",
+    "count",
+)
 
 
 def flatten(value: Any, placeholders: dict[str, str], path: str = "") -> Iterator[tuple[str, object]]:
@@ -244,11 +350,11 @@ class Differences:
 def compare(first: Side, second: Side, only: str) -> Differences:
     """Ask both the same."""
     found = Differences()
-    for key in sorted(first.versions.keys() & second.versions.keys() - HOT):
+    for key in sorted(first.versions.keys() & second.versions.keys()):
         if all(each.api_key != key for each in IN_ORDER):
             print(f"API {key}: there is no request of it in odd_requests.py")
         low, high = (f(a, b) for f, a, b in zip((max, min), first.versions[key], second.versions[key], strict=True))
-        for version in range(low, high + 1):
+        for version in range(max(low, PRODUCE_VERSION_MIN) if key == ApiKey.PRODUCE else low, high + 1):
             for each in requests(key, version):
                 if only.lower() in each.title.lower():
                     answers = [side.answer(each, version, found.asked) for side in (first, second)]
@@ -256,17 +362,33 @@ def compare(first: Side, second: Side, only: str) -> Differences:
     return found
 
 
+@contextmanager
+def two_clusters() -> Iterator[tuple[str, str]]:
+    """Bootstrap servers of MiniKafka and of Apache Kafka, both fresh; nothing of them is left after the block."""
+    with ExitStack() as stack:
+        subjects = [stack.enter_context(temporary(name, SETTINGS, LOG_DIRS)) for name in NAMES]
+        for subject in subjects:
+            print(f"{subject.name} is there after {subject.up():.0f} s: {subject.bootstrap}", flush=True)
+        yield subjects[0].bootstrap, subjects[1].bootstrap
+
+
 def main() -> int:
     """The command of the module's docstring."""
     parser = argparse.ArgumentParser(description="where do two clusters answer the same request differently?")
-    parser.add_argument("first", metavar="HOST:PORT")
-    parser.add_argument("second", metavar="HOST:PORT")
+    parser.add_argument("clusters", nargs="*", metavar="HOST:PORT", help="two that run, instead of fresh ones")
     parser.add_argument("--only", default="", help="only requests whose title has this in it")
     parser.add_argument("--all", action="store_true", help="differences that are declared, too")
     args = parser.parse_args()
+    if len(args.clusters) not in (0, 2):
+        parser.error("HOST:PORT: give two, or none")
     topic = f"compare-{os.urandom(3).hex()}"
-    return 1 if compare(Side(args.first, topic), Side(args.second, topic), args.only).tell(args.all) else 0
+    with nullcontext(args.clusters) if args.clusters else two_clusters() as (ours, theirs):
+        found = compare(Side(ours, topic), Side(theirs, topic), args.only)
+    return 1 if found.tell(args.all) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

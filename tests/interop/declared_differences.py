@@ -85,6 +85,32 @@ DECLARED = (
     Declared("a topic without partitions is not answered", "^OffsetCommit by a strange id.*partitions empty", ""),
     Declared("an empty name is that of no topic", "^DescribeTopicPartitions.*name ''", "error_code$", "3", "-1"),
     Declared("what comes before the cursor is not answered", "^DescribeTopicPartitions from.*name ''", r"topics\[\]"),
+    Declared("no transactions", "^Produce, .*transactional id", ""),
+    Declared(
+        "each batch of a partition that is named twice is written and answered",
+        "^Produce(: .* twice|, partly good)",
+        "",
+    ),
+    Declared("a Produce names a topic without partitions", "^Produce: .*partition_data empty", r"responses\["),
+    Declared("Kafka never answers", "^Produce: .*records null", ""),
+    Declared(
+        "what Kafka did not expect is UNKNOWN_SERVER_ERROR there, and INVALID_RECORD here",
+        "^Produce of (largest length|codec [567]|.*: (garbage|nothing|cut|rest|twice|offset deltas .*))$",
+        "error_code$",
+        "87",
+        "-1",
+    ),
+    Declared(
+        "before version 7 Kafka meets a codec that is none where it looks for zstd, ahead of the log",
+        "^Produce of codec",
+        "log_start_offset$",
+        "0",
+        "-1",
+    ),
+    Declared("a group without a name is listed by its coordinator, whichever that is", "^ListGroups", r"^groups\[\]"),
+    Declared("offset deltas are 0, 1, 2, ...", "^Produce of .*: offset deltas", ""),
+    Declared("nothing follows the compressed records", "^Produce of (gzip|lz4.*): (rest|twice)$", ""),
+    Declared("the length of a record counts in compressed batches, too", "^Produce of .*: record length", ""),
     Declared("the same mistake made twice is told once", "^DeleteTopics by id and name: topics twice", " #2"),
 )
 

@@ -2,7 +2,8 @@
 
 :func:`requests` has, for an API and a version, the request in order and its variants: each list empty, null and with all
 of its elements twice, each text empty, null and naming nothing that exists, each number -1 and 99, each switch the other
-way round. One that could do something names a thing of its own (:data:`FRESH`).
+way round. One that could do something names a thing of its own (:data:`FRESH`). For Produce there are the batches of
+``odd_batches.py``, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from uuid import UUID
 
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
+
+from tests.interop.odd_batches import GOOD, PLAIN, cases
 
 TOPIC, ONE, GROUP, FRESH = "TOPIC", "TOPIC-one", "TOPIC-group", "FRESH"
 """What values name: a topic with a replica on each of the brokers 1, 2 and 3, led by 1; a topic with one, on broker 1; a
@@ -36,7 +39,7 @@ class Request:
     """A request in order, with the values for all versions of its API.
 
     ``at``: the broker that is asked. ``made``: what :data:`FRESH` is before: ``topic``, ``group``, or nothing. ``since``: the
-    first version that can say this.
+    first version that can say this. ``alone``: nothing of it is varied.
     """
 
     api_key: ApiKey
@@ -45,6 +48,7 @@ class Request:
     at: int = 1
     made: str = ""
     since: int = 0
+    alone: bool = False
 
 
 def _one(topic: str, **partition: Any) -> dict[str, Any]:
@@ -96,7 +100,29 @@ def _group_offsets(group: str) -> dict[str, Any]:
     return {"group_id": group, "topics": [topic], "require_stable": False, "groups": [one]}
 
 
+def _produce(topic: str, *rows: tuple[int, bytes | None], **more: Any) -> dict[str, Any]:
+    partitions = [{"index": index, "records": records} for index, records in rows]
+    data = [{"name": topic, "partition_data": partitions}]
+    return {"transactional_id": None, "acks": -1, "timeout": 10_000, "topic_data": data, **more}
+
+
 IN_ORDER = (
+    Request(ApiKey.PRODUCE, "Produce", _produce(PLAIN, (0, GOOD))),
+    *(
+        Request(ApiKey.PRODUCE, f"Produce{what}", _produce(topic, *rows, **more), at=at, alone=True)
+        for what, at, topic, rows, more in (
+            (", timeout 0", 1, PLAIN, [(0, GOOD)], {"timeout": 0}),
+            (", timeout -1", 1, PLAIN, [(0, GOOD)], {"timeout": -1}),
+            (", largest timeout", 1, PLAIN, [(0, GOOD)], {"timeout": 2**31 - 1}),
+            (", transactional id", 1, PLAIN, [(0, GOOD)], {"transactional_id": "t"}),
+            (", empty transactional id", 1, PLAIN, [(0, GOOD)], {"transactional_id": ""}),
+            (" at a follower", 2, TOPIC, [(0, GOOD)], {}),
+            (" at a follower without an answer", 2, TOPIC, [(0, GOOD)], {"acks": 0}),
+            (" without a replica", 2, PLAIN, [(0, GOOD)], {}),
+            (" with too few replicas", 1, ONE, [(0, GOOD)], {}),
+            (", partly good", 1, PLAIN, [(0, GOOD), (99, GOOD), (0, b""), (0, GOOD)], {}),
+        )
+    ),
     Request(ApiKey.FETCH, "Fetch", _fetch(0)),
     *(Request(ApiKey.FETCH, f"Fetch from {offset}", _fetch(offset)) for offset in (2, 3, 99)),
     Request(ApiKey.FETCH, "Fetch at a follower", _fetch(0), at=2),
@@ -471,9 +497,12 @@ def requests(api_key: int, version: int) -> Iterator[Request]:
     for request in IN_ORDER:
         if request.api_key == api_key and version >= request.since:
             yield request
-            for what, values in _variants(entity_type, request.values):
+            for what, values in () if request.alone else _variants(entity_type, request.values):
                 if not _makes_somebody(api_key, version, values):
                     yield replace(request, title=f"{request.title}: {what}", values=values)
+    for case in cases(version) if api_key == ApiKey.PRODUCE else ():
+        values = _produce(FRESH if case.fresh else case.topic, (0, case.records), acks=case.acks)
+        yield Request(ApiKey.PRODUCE, f"Produce of {case.title}", values, made="topic" if case.fresh else "")
 
 
 def _makes_somebody(api_key: int, version: int, values: Values) -> bool:

@@ -1,25 +1,32 @@
 """Bytes that no good client sends: what the broker answers, and that it lives on (a fixture sees to that).
 
-Each expectation was read off Apache Kafka 4.3.1, and these same tests pass against it. What Kafka finds by
-decompressing and walking every record (a count that the records do not bear out, a codec bit on plain data) is not
-asked for here: MiniKafka keeps batches opaque.
+Each expectation was read off Apache Kafka 4.3.1, and these same tests pass against it. `make compare` asks both brokers far
+more batches (`odd_batches.py`).
 """
 
 from __future__ import annotations
 
-import binascii
 import os
 import struct
-import time
 from collections.abc import Iterator
 from functools import partial
 
-import crc32c
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.interop.journey import DEADLINE_S, REPLICATION_FACTOR
+from tests.interop.odd_batches import (
+    CRC_AT,
+    GOOD,
+    MAGIC_AT,
+    MAX_MESSAGE_BYTES,
+    NOW_MS,
+    counted,
+    flipped,
+    idempotent,
+    old_message_set,
+)
 from tests.interop.raw_client import (
     API_VERSIONS,
     FETCH,
@@ -38,7 +45,6 @@ from tests.interop.raw_client import (
     read_produce_answer,
     record_batch,
     request,
-    seal_batch,
 )
 from tests.waiting import until_now
 
@@ -48,11 +54,6 @@ UNSUPPORTED_VERSION, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH = 35, 
 FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, INVALID_RECORD = 74, 75, 87
 
 SOCKET_REQUEST_MAX_BYTES = 104_857_600
-MAX_MESSAGE_BYTES = 1_048_588
-CRC_AT, MAGIC_AT = 17, 16
-GOOD = record_batch([b"hello"])
-ONE_RECORD = GOOD[61:]
-NOW_MS = int(time.time() * 1000)
 
 
 @pytest.fixture(scope="module")
@@ -90,26 +91,11 @@ def connection(cluster: ClusterInfo, bad_topic: str) -> Iterator[RawConnection]:
         yield opened
 
 
-def flipped(batch: bytes, position: int, bits: int = 1) -> bytes:
-    """``batch`` with some bits of one byte turned over."""
-    changed = bytearray(batch)
-    changed[position] ^= bits
-    return bytes(changed)
-
-
 def produce_v3(topic: str, records: bytes) -> bytes:
     """Produce v3, the last version before KIP-482 that Kafka 4 still takes."""
     name = topic.encode()
     body = struct.pack(">hhiih", -1, -1, 3000, 1, len(name)) + name + struct.pack(">iii", 1, 0, len(records)) + records
     return request(PRODUCE, 3, body, flexible=False)
-
-
-def old_message_set(magic: int) -> bytes:
-    """One message as Kafka wrote it before 0.11, its CRC-32 right."""
-    timestamp = struct.pack(">q", NOW_MS) if magic else b""
-    body = struct.pack(">bb", magic, 0) + timestamp + struct.pack(">ii", -1, 5) + b"hello"
-    message = struct.pack(">I", binascii.crc32(body)) + body
-    return struct.pack(">qi", 0, len(message)) + message
 
 
 CLOSES = {
@@ -160,21 +146,6 @@ def test_api_versions_of_an_unknown_version_is_answered_with_version_0(connectio
 
 def test_bytes_after_a_whole_request_body_are_ignored(connection: RawConnection) -> None:
     assert len(connection.call(request(METADATA, 9, b"\x01\0\0\0\0" + b"garbage"))) > 50
-
-
-def idempotent(producer: ProducerState, values: int = 1) -> bytes:
-    return record_batch([b"v"] * values, producer=producer)
-
-
-def counted(count: int, last_delta: int, records: bytes = ONE_RECORD) -> bytes:
-    """A batch whose header says ``count`` records and ``last_delta``; its CRC is right."""
-    sealed = bytearray(seal_batch(records, count, NOW_MS))
-    struct.pack_into(">i", sealed, 23, last_delta)
-    return with_right_crc(bytes(sealed))
-
-
-def with_right_crc(batch: bytes) -> bytes:
-    return batch[:CRC_AT] + struct.pack(">I", crc32c.crc32c(batch[CRC_AT + 4 :])) + batch[CRC_AT + 4 :]
 
 
 REFUSED = {

@@ -16,6 +16,9 @@ class LogError(Exception):
     record_errors: Sequence[tuple[int, str]] = ()
     """The records of the batch that it is about: index within the batch, and why (KIP-467)."""
 
+    tells_log_start = False
+    """Whether a producer that is refused with it is told the log start offset, as Kafka does where it has looked at the log."""
+
 
 class CorruptBatch(LogError):
     """The bytes are not a whole record batch, its CRC-32C does not match, or its records cannot be read."""
@@ -45,12 +48,20 @@ class InvalidRecord(LogError):
     """The batch contradicts itself, holds what is no record, or what a client must not send."""
 
     code = ErrorCode.INVALID_RECORD
+    tells_log_start = True
+
+
+class NotOneBatch(InvalidRecord):
+    """A produce request has none or several batches for a partition, or one of an old format."""
+
+    tells_log_start = False
 
 
 class InvalidTimestamp(LogError):
     """The timestamp is further from the broker's clock than the topic allows (KIP-937)."""
 
     code = ErrorCode.INVALID_TIMESTAMP
+    tells_log_start = True
 
 
 class UnsupportedMagic(LogError):
@@ -63,12 +74,14 @@ class OutOfOrderSequence(LogError):
     """The sequence number of an idempotent producer leaves a gap."""
 
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    tells_log_start = True
 
 
 class InvalidProducerEpoch(LogError):
     """A newer incarnation of this producer has written already."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
+    tells_log_start = True
 
 
 class FencedLeaderEpoch(LogError):

@@ -236,7 +236,7 @@ class Log:
             seen = self.producers.check(producer_id, epoch, sequence, last_sequence)
             if seen is not None:
                 return AppendInfo(
-                    seen.first_offset, seen.last_offset, seen.timestamp, 1, count, size, True, append_time
+                    seen.first_offset, seen.last_offset, seen.timestamp, 1, count, size, True, seen.timestamp
                 )
         first = self.log_end_offset
         last = first + last_delta

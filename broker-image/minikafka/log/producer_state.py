@@ -101,9 +101,12 @@ class ProducerStateManager:
         Raises InvalidProducerEpoch, OutOfOrderSequence.
         """
         state = self._producers.get(producer_id)
-        if state is None or state.epoch == NO_PRODUCER_EPOCH:
+        known_epoch = NO_PRODUCER_EPOCH if state is None else state.epoch
+        if epoch < known_epoch:
+            raise InvalidProducerEpoch(f"producer {producer_id}: epoch {epoch} is older than {known_epoch}")
+        if state is None:
             return None
-        if epoch == state.epoch:
+        if epoch == known_epoch:
             batches = state.batches
             if not batches:
                 expected = 0  # a transaction marker was this epoch's first batch
@@ -115,12 +118,12 @@ class ProducerStateManager:
             for batch in batches:
                 if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
                     return batch
+            if epoch == NO_PRODUCER_EPOCH:
+                return None  # no epoch, no order: only a repetition is known
             raise OutOfOrderSequence(
                 f"producer {producer_id} epoch {epoch}: sequence {first_sequence} where {expected} should come"
             )
-        if epoch < state.epoch:
-            raise InvalidProducerEpoch(f"producer {producer_id}: epoch {epoch} is older than {state.epoch}")
-        if first_sequence != 0:
+        if first_sequence != 0 and known_epoch != NO_PRODUCER_EPOCH:
             raise OutOfOrderSequence(
                 f"producer {producer_id}: new epoch {epoch} begins with sequence {first_sequence}, not 0"
             )

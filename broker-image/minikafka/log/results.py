@@ -10,7 +10,8 @@ from minikafka.log.unflushed import FileRange
 class AppendInfo(NamedTuple):
     """What an append did. Times in unix ms; `log_append_time` is -1 unless the topic uses LogAppendTime.
 
-    With `duplicate`, nothing was written and the offsets are those of the first time. When nothing at all was
+    With `duplicate`, nothing was written and the offsets are those of the first time; `log_append_time` is the batch's largest
+    timestamp then, as in Kafka. When nothing at all was
     appended (a follower's fetch without whole batches), `batches` is 0, `first_offset` is the log end offset and
     `last_offset` one less.
     """

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from crc32c import crc32c
 
-from minikafka.log.errors import CorruptBatch, InvalidRecord, RecordTooLarge, UnsupportedMagic
+from minikafka.log.errors import CorruptBatch, InvalidRecord, NotOneBatch, RecordTooLarge, UnsupportedMagic
 from minikafka.protocol.records import (
     CRC_START,
     HEADER,
@@ -31,7 +31,7 @@ def single_batch(view: memoryview) -> memoryview:
 
     Walks like Kafka's `ByteBufferLogInputStream.nextBatch`, so that the same mistakes get the same errors: bytes that
     cannot be a batch are corrupt (worth a retry), none or several batches and old formats are invalid (not worth one).
-    Raises CorruptBatch, InvalidRecord.
+    Raises CorruptBatch, NotOneBatch.
     """
     position = count = 0
     first = view[:0]
@@ -50,9 +50,9 @@ def single_batch(view: memoryview) -> memoryview:
         count += 1
         position += LOG_OVERHEAD_BYTES + length
     if count != 1:
-        raise InvalidRecord(f"a produce request must hold exactly one batch for each partition, not {count}")
+        raise NotOneBatch(f"a produce request must hold exactly one batch for each partition, not {count}")
     if first[16] != MAGIC or len(first) < HEADER_BYTES:
-        raise InvalidRecord(f"message format {first[16]}: only {MAGIC} is accepted")
+        raise NotOneBatch(f"message format {first[16]}: only {MAGIC} is accepted")
     return first
 
 

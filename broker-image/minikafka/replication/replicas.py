@@ -58,7 +58,7 @@ class ReplicaManager:
         """What is counted of each topic with a partition here, by name and by id."""
         self.propose = propose
         self.exists: Callable[[TopicKey, int], bool] = lambda _key, _index: False
-        self.hint: Callable[[HostedPartition], tuple[int, int] | None] = lambda _: None
+        self.hint: Callable[[TopicKey, int], tuple[int, int] | None] = lambda _key, _index: None
         self.log_failed: Callable[[HostedPartition, LogError], None] = lambda _partition, _error: None
         self.flush_soon: Callable[[HostedPartition], None] = lambda _partition: None
         self.room: AppendRoom | None = None
@@ -138,7 +138,7 @@ class ReplicaManager:
                 partition = None if parts is None else parts.get(index)
                 known = ahead.get(id(records)) if ahead else None
                 if partition is None:
-                    row.append(PartitionResult(index, self._unknown(name, index)))
+                    row.append(self._produce_elsewhere(name, index))
                 elif name in INTERNAL_TOPICS and not internal:
                     row.append(PartitionResult(index, ErrorCode.INVALID_TOPIC_EXCEPTION))
                 elif room is not None and partition.leader is not None and records and room.must_wait(len(records)):
@@ -181,7 +181,7 @@ class ReplicaManager:
 
     def _append_now(self, append: WaitingAppend) -> None:
         partition = self.get(append.topic, append.index)
-        found, required = PartitionResult(append.index, self._unknown(append.topic, append.index)), -1
+        found, required = self._produce_elsewhere(append.topic, append.index), -1
         if partition is not None:
             found, required = self._append(
                 partition, append.index, append.records, append.acks, self._unix_ms(), self._now(), append.ahead
@@ -217,7 +217,8 @@ class ReplicaManager:
         """
         leader = partition.leader
         if leader is None:
-            return PartitionResult(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=self.hint(partition)), -1
+            hint = self.hint(*partition.topic_partition)
+            return PartitionResult(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=hint), -1
         refused = leader.check_enough_replicas(acks)
         if refused:
             return PartitionResult(index, refused), -1
@@ -227,7 +228,10 @@ class ReplicaManager:
             info = leader.append(records, now_ms, now, ahead)
         except LogError as error:
             self._disk_refused(partition, error)
-            return PartitionResult(index, error.code, message=str(error), record_errors=error.record_errors), -1
+            result = PartitionResult(index, error.code, message=str(error), record_errors=error.record_errors)
+            if error.tells_log_start:
+                result.log_start_offset = partition.log.log_start_offset
+            return result, -1
         traffic = partition.traffic
         traffic.bytes_in += info.bytes
         traffic.messages_in += info.records
@@ -401,6 +405,7 @@ class ReplicaManager:
                     partition = None if parts is None else parts.get(asked.partition)
                     if partition is None:
                         data = PartitionData(asked.partition, self._unknown(key, asked.partition))
+                        data.current_leader = self.hint(key, asked.partition)
                     else:
                         data = self._read_partition(partition, asked, follower, left, total == 0)
                     left -= data.size
@@ -409,6 +414,10 @@ class ReplicaManager:
                     urgent = True
                 row.append(data)
         return topics, total, urgent
+
+    def _produce_elsewhere(self, topic: str, index: int) -> PartitionResult:
+        """The answer for a partition that is not hosted here; it names the leader where there is such a partition."""
+        return PartitionResult(index, self._unknown(topic, index), current_leader=self.hint(topic, index))
 
     def _unknown(self, key: TopicKey, index: int) -> ErrorCode:
         """Why a partition is not hosted here."""
@@ -423,7 +432,7 @@ class ReplicaManager:
         code = partition.check_leader(asked.current_leader_epoch)
         if code:
             data = PartitionData(asked.partition, code)
-            data.current_leader = self.hint(partition)
+            data.current_leader = self.hint(*partition.topic_partition)
             return data
         log = partition.log
         data = PartitionData(asked.partition, 0, partition.high_watermark, log.log_start_offset)

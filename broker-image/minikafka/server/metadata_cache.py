@@ -7,12 +7,11 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from minikafka.metadata.image import ClusterImage
+from minikafka.metadata.image import ClusterImage, PartitionState
 from minikafka.metadata.store import ClusterStore, StoreError
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import TopicKey
 from minikafka.replication.clock import Clock
-from minikafka.replication.hosted import HostedPartition
 
 WATCH_SECONDS = 2.0
 """How long a lost bell of the store can go unnoticed."""
@@ -141,8 +140,11 @@ class MetadataCache:
 
     def partition_exists(self, key: TopicKey, index: int) -> bool:
         """Whether the cluster has such a partition, here or elsewhere."""
+        return self._partition(key, index) is not None
+
+    def _partition(self, key: TopicKey, index: int) -> PartitionState | None:
         topic = self.image.topics_by_id.get(key) if isinstance(key, bytes) else self.image.topics.get(key)
-        return topic is not None and 0 <= index < len(topic.partitions)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
     def name_of(self, topic_id: UUID | None) -> str | None:
         """The name of the topic with this id; None: there is none."""
@@ -159,10 +161,9 @@ class MetadataCache:
         known = self.partition_exists(topic, index)
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def leader_hint(self, partition: HostedPartition) -> tuple[int, int] | None:
+    def leader_hint(self, key: TopicKey, index: int) -> tuple[int, int] | None:
         """(leader, leader epoch) for a client that came to the wrong broker (KIP-951)."""
-        topic, index = partition.topic_partition
-        state = self.image.partition(topic, index)
+        state = self._partition(key, index)
         return None if state is None else (state.leader, state.leader_epoch)
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:

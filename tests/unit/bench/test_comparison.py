@@ -59,6 +59,7 @@ def test_a_look_is_the_cpu_of_the_brokers_over_what_was_produced(monkeypatch: py
     monkeypatch.setattr(warming, "cpu_seconds", lambda pids: next(spent))
     monkeypatch.setattr(warming, "java_produce", lambda *_, **__: Figures({}, 250_000_000, 0.0))
     monkeypatch.setattr(warming, "raw_load", lambda *_, **__: Figures({}, 500_000_000, 0.0))
+    monkeypatch.setattr(warming, "raw_compressed", lambda *_: Figures({}, 0, 0.0))
     assert warming.warm_up(Quiet(Subject(), SHORT, print)) == [6.0, 3.0, 2.9, 2.8]  # type: ignore[arg-type]
 
 

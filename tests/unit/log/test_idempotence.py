@@ -91,6 +91,25 @@ def test_an_older_epoch_is_fenced() -> None:
     assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+def test_without_an_epoch_only_repetitions_are_known() -> None:
+    """27, Shows: below "no epoch" is older than that; with it there is no order, but the same batch is not written twice."""
+    log = new_log()
+    with pytest.raises(InvalidProducerEpoch):
+        send(log, 0, epoch=-5)
+    assert not send(log, 0, epoch=-1).duplicate
+    assert send(log, 0, epoch=-1).duplicate
+    assert not send(log, 100, epoch=-1).duplicate
+    assert not send(log, 7, epoch=0).duplicate
+
+
+def test_a_duplicate_tells_when_it_was_written() -> None:
+    """As in Kafka, whatever the topic's timestamps are."""
+    log = new_log()
+    assert send(log, 0).log_append_time == -1
+    again = send(log, 0)
+    assert again.log_append_time == again.max_timestamp > 0
+
+
 def test_sequences_wrap_from_the_largest_to_zero() -> None:
     log = new_log()
     send(log, SEQUENCE_MAX - 1)

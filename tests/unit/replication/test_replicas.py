@@ -162,7 +162,7 @@ class TestProduce:
     def test_nobody_writes_to_what_is_not_led(self) -> None:
         lab = Lab()
         lab.partitions[0].resign()
-        lab.replicas.hint = lambda _: (2, 4)
+        lab.replicas.hint = lambda _key, _index: (2, 4)
         assert lab.produce(acks=1) == [[(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]]
         lab.replicas.remove(lab.partitions[0])
         assert lab.produce(acks=1) == [[(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]]

@@ -11,8 +11,8 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.records import MAGIC_POSITION, TRANSACTIONAL_FLAG, Codec, Record, build_batch
 
 from tests.interop.raw_client import ProducerState, record_batch
-from tests.unit.wire.client import ALL, Client
-from tests.unit.wire.stage import Stage
+from tests.unit.wire.client import ALL, CONSUMER, Client, answered
+from tests.unit.wire.stage import TOPIC_ID, Stage
 
 NOW_MS = int(time.time() * 1000)
 ALONE = PartitionState((1,), (1,), 1, leader_epoch=3, partition_epoch=5)
@@ -72,3 +72,32 @@ async def test_the_records_at_fault_are_named(stage: Stage) -> None:
     (row,) = await sent(client, bytes(build_batch(records)))
     assert row.error_code == ErrorCode.INVALID_TIMESTAMP
     assert [error.batch_index for error in row.record_errors] == [0, 2]
+
+
+async def test_the_log_start_is_told_where_the_log_was_looked_at(stage: Stage) -> None:
+    """27, Shows: with what the records are refused for, and not with what the request is."""
+    await stage.start()
+    await stage.partition(ALONE)
+    client = await stage.client()
+    good = record_batch([b"a"])
+    for batch, error, log_start in (
+        (record_batch([b"a"], base_offset=7), ErrorCode.INVALID_RECORD, 0),
+        (record_batch([b"a"], timestamp_ms=NOW_MS + 10**9), ErrorCode.INVALID_TIMESTAMP, 0),
+        (good + good, ErrorCode.INVALID_RECORD, -1),
+        (good[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE, -1),
+    ):
+        (row,) = await sent(client, batch)
+        assert (row.error_code, row.log_start_offset) == (error, log_start)
+
+
+async def test_a_broker_without_the_partition_names_its_leader(stage: Stage) -> None:
+    """KIP-951."""
+    await stage.start()
+    await stage.partition(PartitionState((2,), (2,), 2, leader_epoch=4, partition_epoch=6))
+    client = await stage.client()
+    (row,) = await sent(client, record_batch([b"a"]), version=12)
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    read = (await answered(client.fetch(TOPIC_ID, 0, CONSUMER))).responses[0].partitions[0]
+    assert read.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for leader in (row.current_leader, read.current_leader):
+        assert (leader.leader_id, leader.leader_epoch) == (2, 4)
