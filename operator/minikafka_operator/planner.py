@@ -113,7 +113,8 @@ def plan(
         if deleting(observed.cluster):
             return plan_deletion(observed, delete_claim=False)
         problem = ClusterReason.INVALID_SPEC, _explained(error)
-        return _with_status(_Draft(), observed, rejected_status(observed, problem, observed.freshness))
+        draft = _Draft(with_cluster(observed))
+        return _with_status(draft, observed, rejected_status(observed, problem, observed.freshness))
     if deleting(observed.cluster):
         return plan_deletion(observed, delete_claim=spec.storage.delete_claim)
     draft = _Draft()
@@ -126,6 +127,7 @@ def plan(
         draft.retry(RETRY_SECONDS)
     if observed.freshness.gap is not None and observed.brokers:
         draft.retry(FRESHNESS_RETRY_SECONDS)
+    draft.actions += with_cluster(observed)  # whatever keeps the cluster from having brokers
     return _with_status(draft, observed, status_of(observed, spec, decided, observed.freshness))
 
 
@@ -193,7 +195,6 @@ def _decide(
         return replace(decided, waiting_for=told, waits_long=long, roll=Roll(decided.roll.outdated))
     _remove_leftovers(observed, desired, keep_settings=not can_make_pods, draft=draft)
     draft.actions += size_claims(observed, spec, replicas)
-    draft.actions += with_cluster(observed)
     decided = replace(decided, roll=_after(observed, put_off, decided.roll))
     _replace_pods(observed, decided.roll, draft)
     return decided
@@ -211,7 +212,7 @@ def _present(observed: ObservedCluster) -> int:
 def _problem(observed: ObservedCluster, spec: ClusterSpec) -> tuple[ClusterReason, str] | None:
     lines = settings_problems(spec, observed.names)
     if lines:
-        return ClusterReason.INVALID_CONFIG, "; ".join(f"spec.config: {line}" for line in lines)
+        return ClusterReason.INVALID_CONFIG, "; ".join(lines)
     if spec.rack is not None and "nodes" in observed.refused:
         return ClusterReason.RACK_UNKNOWN, f"spec.rack: the operator cannot look at nodes: {observed.refused['nodes']}"
     return None

@@ -109,7 +109,7 @@ def _escaped(text: str, *, key: bool = False) -> str:
 
 
 def settings_problems(spec: ClusterSpec, names: Names) -> tuple[str, ...]:
-    """What a broker would refuse: one line for each setting, naming it and what is allowed; none when all is well.
+    """What a broker would refuse: one line for each setting, naming its field and what is allowed; none when all is well.
 
     A broker with such a setting would not start, so it must not get it. The API server cannot know Kafka's settings.
     """
@@ -122,11 +122,10 @@ def settings_problems(spec: ClusterSpec, names: Names) -> tuple[str, ...]:
     try:
         BrokerConfig.from_properties(filled)
     except ConfigError as error:
-        return tuple(_of_spec(problem) for problem in error.problems)
+        return tuple(f"{_field(problem.partition('=')[0], spec)}: {problem}" for problem in error.problems)
     return ()
 
 
-def _of_spec(problem: str) -> str:
-    """Name the field that a setting is made of, for whoever reads of it has not set it."""
-    field = _MADE_OF.get(problem.partition("=")[0])
-    return f"{field}: {problem}" if field else problem
+def _field(setting: str, spec: ClusterSpec) -> str:
+    """Name the field of the spec that a setting is made of."""
+    return "spec.config" if setting in (spec.config or {}) else _MADE_OF.get(setting, "spec.config")

@@ -1,8 +1,9 @@
-"""Topics whose cluster is not there. What becomes of a topic is the brokers' work; where there are none, nobody says so.
+"""Topics without brokers. What becomes of a topic is the brokers' work; where there are none, nobody says so.
 
 A MiniKafkaTopic may be applied before its cluster, outlive it, or name one that never was (a slip of the pen). It gets
 the condition Ready with the reason ClusterNotFound, beside whatever brokers have left in its status, which is the
-topic's durable state. Once the cluster is there it waits for its brokers, whose word then replaces ours.
+topic's durable state. Once the cluster is there it waits for its brokers, whose word then replaces ours: so does a new
+topic of a cluster without a broker that is ready, which may be for long (an invalid spec, an image that is not there).
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ def without_cluster(topics: Sequence[Object], cluster: str, now: datetime) -> li
 
 
 def with_cluster(observed: ObservedCluster) -> list[Action]:
-    """Topics that were said to have no cluster, and have one."""
+    """What to say of topics that were said to have no cluster, and have one, or of which no broker could say anything yet."""
     made: list[Action] = []
+    silent = not any(pod.ready for pod in observed.brokers.values())
     for topic in observed.topics:
-        if _ready(topic).get("reason") == TopicReason.CLUSTER_NOT_FOUND:
+        reason = _ready(topic).get("reason")
+        if reason == TopicReason.CLUSTER_NOT_FOUND or (silent and reason is None and not deleting(topic)):
             message = f"{CLUSTER.name} {observed.names.cluster} is there; its brokers have not taken up the topic yet"
             made += _told(topic, "Unknown", TopicReason.WAITING_FOR_BROKERS, message, observed.now)
     return made

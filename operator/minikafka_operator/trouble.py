@@ -261,11 +261,11 @@ def _started_after(pod: Pod, over: datetime) -> datetime | None:
 
     What has ended once more since then was started, and is no longer waited for on the fault's account.
     """
-    broker = pod.container
-    ended = instant(((broker.get("lastState") or {}).get("terminated") or {}).get("finishedAt"))
-    if ended is None or ended > over:
+    state, last = pod.container.get("state") or {}, pod.container.get("lastState") or {}
+    ended = instant((state.get("terminated") or last.get("terminated") or {}).get("finishedAt"))
+    if ended is not None and ended > over:
         return over
-    if pod.crashing:
+    running = state.get("running")
+    if running is None:  # it waits, or its end is all that a busy kubelet has told
         return None
-    running = (broker.get("state") or {}).get("running") or {}
     return max(over, instant(running.get("startedAt")) or over)

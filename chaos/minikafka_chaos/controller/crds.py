@@ -50,6 +50,7 @@ def experiment_definition() -> dict[str, Any]:
             column("Cluster", ".status.cluster", priority=1),
             column("Claim", ".status.runsClaim", priority=1),
             column("Told", '.status.conditions[?(@.type=="Accepted")].message', priority=1),
+            column("Summary", ".status.summary", description="The verdict, or why there is none", priority=1),
         ],
         schema=schema,
     )
@@ -65,7 +66,6 @@ def schedule_definition() -> dict[str, Any]:
         "mkxs",
         Schedule,
         [
-            column("Valid", '.status.conditions[?(@.type=="Accepted")].status'),
             column("Suspend", ".spec.suspend", "boolean"),
             column("Accepted", '.status.conditions[?(@.type=="Accepted")].status', description="False: Told says why"),
             column("Active", ".status.active", description="The experiment that goes on"),

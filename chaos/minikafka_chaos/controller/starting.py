@@ -81,7 +81,8 @@ def _why_not_begun(o: ObservedExperiment, job: Object) -> str:
             waits = (container.get("state") or {}).get("waiting") or {}
             if waits.get("reason"):
                 return f"pod {name}: {waits['reason']}" + (f": {waits['message']}" if waits.get("message") else "")
-        return f"pod {name} is {status.get('phase') or 'new'}"
+        phase = status.get("phase") or "new"
+        return f"pod {name} runs, and has told nothing yet" if phase == "Running" else f"pod {name} is {phase}"
     return f"it has no pod (kubectl describe job {job['metadata']['name']} says why)"
 
 

@@ -57,6 +57,13 @@ def test_an_empty_object_that_means_nothing_may_be_null() -> None:
     assert ClusterSpec.model_validate(spec).config is None
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "crds").glob("*_*.yaml")), ids=lambda path: path.stem)
+def test_no_two_columns_show_the_same(path: Path) -> None:
+    columns = yaml.safe_load(path.read_text())["spec"]["versions"][0]["additionalPrinterColumns"]
+    shown = [each["jsonPath"] for each in columns]
+    assert len(shown) == len(set(shown))
+
+
 def test_each_crd_is_in_one_chart() -> None:
     """Charts have links to ``crds/``, which is where `make docs` writes them: none is a copy, none is left out."""
     links = list(ROOT.glob("charts/*/files/crds/*"))

@@ -101,7 +101,7 @@ class TestProblems:
         )
         assert len(found) == 3
         for name in ("no.such.key", "num.partitions", "log.segment.bytes"):
-            assert [line for line in found if line.startswith(name) and "allowed: " in line]
+            assert [line for line in found if line.startswith(f"spec.config: {name}=") and "allowed: " in line]
 
     def test_settings_that_contradict_each_other(self) -> None:
         (line,) = settings_problems(spec(config={"replica.socket.timeout.ms": "400"}), NAMES)
@@ -133,3 +133,6 @@ def test_a_broker_knows_how_much_its_volumes_take() -> None:
 def test_a_volume_that_takes_no_batch_is_refused_by_its_field() -> None:
     (problem,) = settings_problems(spec(unflushedVolume={"sizeLimit": "1Mi"}), NAMES)
     assert problem.startswith("spec.unflushedVolume.sizeLimit: minikafka.unflushed.max.bytes=983040: ")
+    config = {"minikafka.unflushed.max.bytes": "983040"}
+    (problem,) = settings_problems(spec(config=config, unflushedVolume={"sizeLimit": "16Mi"}), NAMES)
+    assert problem.startswith("spec.config: minikafka.unflushed.max.bytes=983040: ")

@@ -1,9 +1,10 @@
-"""Topics that no broker looks after (audit, issue 9, B11)."""
+"""Topics that no broker looks after (audit, issue 9, B11; issue 27, D33)."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from minikafka_operator.actions import Finalizers, TellTopic
 from minikafka_operator.topics import without_cluster
 
@@ -64,6 +65,29 @@ def test_when_the_cluster_comes_it_waits_for_brokers() -> None:
     world.settle()
     (condition,) = world.topics["bank"]["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("Unknown", "WaitingForBrokers")
+
+
+@pytest.mark.parametrize(
+    "spec", [{"config": {"no.such.key": "1"}}, {"brokers": {"replicas": "three"}}, {"paused": True}]
+)
+@pytest.mark.parametrize("said", [[], [told()]])
+def test_a_cluster_without_brokers_is_not_a_cluster_that_is_not_there(
+    spec: dict[str, Any], said: list[dict[str, Any]]
+) -> None:
+    """27 D33: whatever keeps its brokers from being made, its topics say what they wait for."""
+    world = World()
+    world.cluster["spec"].update(spec)
+    world.topics["bank"] = topic(*said, name="bank")
+    told_now = [action for action in world.step().actions if isinstance(action, TellTopic)]
+    assert [action.condition["reason"] for action in told_now] == ["WaitingForBrokers"]
+    assert not [action for action in world.plan().actions if isinstance(action, TellTopic)], "told once"
+
+
+def test_one_that_is_new_is_left_to_brokers_that_are_ready() -> None:
+    world = World()
+    world.settle()
+    world.topic("bank", ([0], [0]))
+    assert not [action for action in world.plan().actions if isinstance(action, TellTopic)]
 
 
 def test_what_brokers_say_is_left_alone() -> None:

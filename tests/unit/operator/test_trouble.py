@@ -344,6 +344,19 @@ class TestFaultsOfAnExperiment:
         )
         assert told(world)[0] == "BrokerCrashing", "it has ended by itself"
 
+    def test_while_its_end_is_all_that_the_kubelet_has_told(self) -> None:
+        """A busy one was seen to take over two minutes to the start."""
+        world = stuck(**KILLED)
+        over = world.now
+        held(world, state="Recovered", recoveredAt=stamp(over))
+        status = world.pods["demo-broker-1"]["status"]
+        ended = {"terminated": {"reason": "Error", "finishedAt": stamp(over - timedelta(seconds=5))}}
+        status["containerStatuses"] = container(state=ended, lastState={})
+        world.wait(130)
+        assert told(world)[0] == "FaultInjected"
+        ended["terminated"]["finishedAt"] = stamp(over + timedelta(seconds=30))
+        assert told(world)[0] != "FaultInjected", "it was started, and has ended once more"
+
     def test_what_crashed_after_it_was_back(self) -> None:
         world = stuck(**KILLED)
         held(world, state="Recovered", recoveredAt=stamp(world.now - timedelta(seconds=30)))

@@ -223,6 +223,7 @@ class TestAJobThatDoesNotBegin:
                 "pod try-run-abcde: ErrImagePull: no host",
             ),
             ([{"phase": "Pending"}], "pod try-run-abcde is Pending"),
+            ([{"phase": "Running"}], "pod try-run-abcde runs, and has told nothing yet"),
         ],
     )
     async def test_all_it_may_wait_for(self, pods: list[dict[str, Any]], why: str) -> None:
