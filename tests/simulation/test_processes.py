@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -45,8 +46,9 @@ def test_brokers_are_production_s() -> None:
 class _Network:
     def __init__(self) -> None:
         self.cut: set[tuple[int, int]] = set()
-        self.loss = 0.0
-        self.delay_max = 0.01
+
+    def segment_seconds(self, source: int, target: int, random: Random) -> float | None:
+        return None if (source, target) in self.cut else random.uniform(0.0002, 0.01)
 
 
 class _World:

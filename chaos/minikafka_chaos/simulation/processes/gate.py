@@ -53,6 +53,10 @@ class _Connection(MemoryTransport):
             lost()
             return
         self._answered, self._lost = answered, lost
+        self.tell(frame)
+
+    def tell(self, frame: bytes) -> None:
+        """Send a request that has no answer."""
         feed(self._served, frame, lambda: self.open)
 
     @property
@@ -123,22 +127,30 @@ class Gate:
         def came(raw: bytes) -> None:
             answered(messages.decode_response(key, version, raw[wire.skip_tags(raw, 4) if flexible else 4 :]))
 
+        def lost() -> None:
+            if waiting is not None:
+                waiting.answered = True
+
+        self._idle_connection().ask(frame, came, lost)
+
+    def _idle_connection(self) -> _Connection:
         self._connections = [connection for connection in self._connections if connection.open]
         connection = next((one for one in self._connections if one.idle), None)
         if connection is None:
             connection = _Connection(self.broker)
             self._connections.append(connection)
-
-        def lost() -> None:
-            if waiting is not None:
-                waiting.answered = True
-
-        connection.ask(frame, came, lost)
+        return connection
 
     # -- what clients ask -----------------------------------------------------------------------------------------------
 
     def produce(self, parts: Sequence[tuple[TopicPartition, bytes]], acks: int, reply: Reply) -> None:
-        """A client's batches; ``reply`` gets a list of :data:`Produced`."""
+        """A client's batches; ``reply`` gets a list of :data:`Produced`, an empty one when nothing is answered (acks=0)."""
+        timeout_ms = int(self.broker.world.produce_timeout * 1000)
+        frame = frames.produce(parts, acks, timeout_ms)
+        if not acks:
+            self._idle_connection().tell(frame)
+            reply([])
+            return
         waiting, before = began_to_wait(self.broker, parts)
 
         def answered(answer: messages.Entity) -> None:
@@ -146,8 +158,7 @@ class Gate:
             rows = [row for topic in answer.responses for row in topic.partition_responses]
             reply([(ErrorCode(int(row.error_code)), row.base_offset) for row in rows])
 
-        timeout_ms = int(self.broker.world.produce_timeout * 1000)
-        self.send(PRODUCE, frames.produce(parts, acks, timeout_ms), answered, waiting)
+        self.send(PRODUCE, frame, answered, waiting)
         self._waiting += wait_for(self.broker, waiting, before)
 
     def serve_reader(
