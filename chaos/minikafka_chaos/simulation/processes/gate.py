@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from minikafka.protocol import messages, wire
+from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
@@ -121,11 +121,9 @@ class Gate:
 
     def send(self, api: tuple[int, int], frame: bytes, answered: Answered, waiting: Waiting | None = None) -> None:
         """The same of a request that is a frame already."""
-        key, version = api
-        flexible = messages.is_flexible(key, version)
 
         def came(raw: bytes) -> None:
-            answered(messages.decode_response(key, version, raw[wire.skip_tags(raw, 4) if flexible else 4 :]))
+            answered(messages.decode_response(*api, messages.answer_body(*api, raw)))
 
         def lost() -> None:
             if waiting is not None:
