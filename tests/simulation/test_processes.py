@@ -13,7 +13,6 @@ from minikafka_chaos.simulation.processes.broker import WholeBroker
 from minikafka_chaos.simulation.processes.loop import ProcessLoop
 from minikafka_chaos.simulation.processes.streams import End, Streams
 from minikafka_chaos.simulation.scheduler import Scheduler
-from minikafka_chaos.simulation.virtual_loop import running
 from minikafka_chaos.simulation.world import Plan, World, simulate
 
 from tests.forms import in_full
@@ -83,8 +82,7 @@ class _Process:
         if self.paused:
             self._backlog.append(event)
         elif self.lives:
-            with running(self.loop):
-                event()
+            self.loop.run_event(event, at_once=False)
 
     def resume(self) -> None:
         self.paused = False

@@ -42,7 +42,6 @@ from minikafka_chaos.scenario.scenario import ScenarioSpec
 from minikafka_chaos.scenario.steps import FaultSpec, TargetType
 
 CHECKPOINT = "replication-offset-checkpoint"
-"""After these a broker may have ended its process: what it could not flush cannot be trusted."""
 STORE_IS_BACK = "the store takes writes again"
 
 

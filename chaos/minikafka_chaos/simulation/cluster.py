@@ -18,7 +18,6 @@ from minikafka.groups.host import LOAD_SLICE_SECONDS
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.replication.isr import IsrProposal
-from minikafka.replication.partition import TruncationMode
 
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.scheduler import Scheduler
@@ -43,7 +42,6 @@ class SimCluster:
     """replica.lag.time.max.ms"""
     heartbeat: float
     session: float
-    truncation_mode: TruncationMode = TruncationMode.LEADER_EPOCH
     fetch_timeout = 1.0
     """How long a follower waits for the answer to a fetch (replica.socket.timeout.ms)."""
     fetch_backoff = 1.0
@@ -107,11 +105,6 @@ class SimCluster:
         """What a broker decides by when it is the controller: its own file."""
         del broker
         return self.controller_config
-
-    def rack(self, broker: int) -> str | None:
-        """The rack of a broker."""
-        del broker
-        return None
 
     # -- how long things take ---------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ EVENTS_MAX = 20_000_000
 STORE_S = 0.003
 """An operation of the store, in one data centre."""
 
-BASE_PORT = 9092
+BASE_PORT, FIRST_ID = 9092, 0
 
 UNFLUSHED_DIR = "/unflushed"
 
@@ -48,7 +48,7 @@ NOT_HERE = (
 def refusals(spec: ScenarioSpec) -> Iterator[str]:
     """What a scenario sets that means nothing here, or is no setting at all; a line each that names the field."""
     try:
-        broker_config(spec.cluster)
+        _file(spec.cluster, FIRST_ID)
     except ConfigError as error:
         yield from (f"cluster.config {problem}" for problem in error.problems)
         return
@@ -57,28 +57,26 @@ def refusals(spec: ScenarioSpec) -> Iterator[str]:
             yield f"cluster.config {entry.name}: not simulated; a scenario may set anything else of a broker's file"
 
 
-def broker_config(cluster: ClusterSpec) -> BrokerConfig:
+def _file(cluster: ClusterSpec, broker: int) -> BrokerConfig:
     """The settings that a broker of this cluster would have on one machine, a lab's defaults included.
 
     Raises ConfigError.
     """
-    return BrokerConfig.from_properties(_properties(cluster))
-
-
-def _properties(cluster: ClusterSpec, broker: int = 0) -> dict[str, str]:
     found = properties(Path("/"), _record(cluster), broker) | {"minikafka.metadata.store": "memory"}
     for real in ("advertised.listeners", "minikafka.metrics.port", "minikafka.events.path"):
         del found[real]
     found |= listeners(broker) | {"log.dirs": SimCluster.data_dir}
     if "minikafka.unflushed.dir" in found:
         found["minikafka.unflushed.dir"] = UNFLUSHED_DIR
-    return found
+    return BrokerConfig.from_properties(found)
 
 
 def _record(cluster: ClusterSpec) -> ClusterRecord:
     unflushed = cluster.unflushed_volume is UnflushedVolume.SEPARATE
     config = as_config(cluster.config)
-    return ClusterRecord(CLUSTER_ID, cluster.brokers, BASE_PORT, cluster.racks or None, unflushed, config, first_id=0)
+    return ClusterRecord(
+        CLUSTER_ID, cluster.brokers, BASE_PORT, cluster.racks or None, unflushed, config, first_id=FIRST_ID
+    )
 
 
 class RanWild(ToolTrouble):
@@ -90,8 +88,10 @@ class ConfiguredCluster(SimCluster):
 
     def __init__(self, cluster: ClusterSpec, seed: int, folder: Path, rules: Rules | None = None) -> None:
         super().__init__(Scheduler(seed), rules or Rules())
-        self.config = broker_config(cluster)
         ids = _record(cluster).ids
+        self._files = {broker: _file(cluster, broker) for broker in ids}
+        self.config = self._files[FIRST_ID]
+        """What all brokers have alike."""
         self.offsets_partitions = self.config.offsets_topic_num_partitions
         if self.config.minikafka_unflushed_dir:
             self.unflushed_dir = UNFLUSHED_DIR
@@ -100,7 +100,6 @@ class ConfiguredCluster(SimCluster):
         self._events = {
             broker: EventLog(path, broker, clock=self.unix_time) for broker, path in self.events_paths.items()
         }
-        self._files = {broker: BrokerConfig.from_properties(_properties(cluster, broker)) for broker in ids}
         self.whole = Random(f"whole {seed}")
         self.streams = Streams(self, seed)
         self.brokers = {broker: WholeBroker(self, broker) for broker in ids}

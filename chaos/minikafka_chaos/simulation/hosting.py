@@ -10,6 +10,7 @@ from minikafka.log.errors import LogError
 from minikafka.metadata.image import TopicState
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.partition import TruncationMode
 from minikafka.replication.replica_host import (
     Dropped,
     Effect,
@@ -50,7 +51,7 @@ class Hosting:
         self._settings: dict[tuple[int, frozenset[tuple[str, str]]], Settings] = {}
         self.host = world.rules.replica_host(
             broker.id,
-            HostSettings(world.lag, world.truncation_mode),
+            HostSettings(world.lag, TruncationMode.LEADER_EPOCH),
             broker.leading.clock,
             broker.leading.replicas,
             broker.fetchers,

@@ -268,7 +268,7 @@ class Membership:
             CLUSTER_ID,
             step.incarnation,
             ((LISTENER, "sim", broker.id),),
-            world.rack(broker.id),
+            None,
             step.previous_broker_epoch,
         )
 

@@ -7,10 +7,8 @@ kept while it is paused; so a kill ends every coroutine where it is.
 from __future__ import annotations
 
 import asyncio
-import asyncio.tasks
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
 from contextvars import Context, copy_context
 from typing import Any, Protocol, TypeVar
 
@@ -109,12 +107,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _run(self) -> None:
         self._due = False
-        outer = _get_running()
-        _set_running(self)
-        try:
-            self.run_ready()
-        finally:
-            _set_running(outer)
+        self.run_event(self.run_ready, at_once=False)
 
     def run_ready(self) -> None:
         """Run what is ready, and what gets ready by that."""
@@ -170,14 +163,3 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         error = context.get("exception")
         if error is not None:
             raise error
-
-
-@contextmanager
-def running(loop: asyncio.AbstractEventLoop) -> Generator[None, None, None]:
-    """What is done here is done on this loop. A simulation may itself run inside a coroutine, of a test."""
-    outer = asyncio._get_running_loop()
-    asyncio._set_running_loop(loop)
-    try:
-        yield
-    finally:
-        asyncio._set_running_loop(outer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minikafka.controller.controller import Controller
 from minikafka.controller.term import Commit, ControllerTerm
@@ -24,10 +24,6 @@ from minikafka_chaos.simulation.processes.store import ProcessStore
 from minikafka_chaos.simulation.processes.streams import End
 from minikafka_chaos.simulation.processes.watched import WatchedBroker
 from minikafka_chaos.simulation.store import CLUSTER_ID
-
-if TYPE_CHECKING:
-    pass
-
 
 APART_SHARE = 0.1
 """The share of events that do not run at once what gets ready by them: a process may die in between."""
