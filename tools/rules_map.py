@@ -19,7 +19,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("broker-image/minikafka", "chaos/minikafka_chaos")
 TESTS = ("tests",)
-SEEDS_MODULES = tuple(f"chaos/minikafka_chaos/simulation/{name}.py" for name in ("mutants", "shell_mutants"))
+SEEDS_MODULES = tuple(f"chaos/minikafka_chaos/simulation/{name}.py" for name in ("mutants", "replication_mutants"))
 
 RULES = {
     "R1": "replicas of a partition on different brokers; leaders, replicas and racks spread evenly",

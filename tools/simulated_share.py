@@ -44,21 +44,17 @@ class Share(NamedTuple):
         return f"{self.name:<34} {self.run:>6} of {self.lines:>6}  {100 * self.run / max(self.lines, 1):5.1f} %"
 
 
-def measure(seeds: range, whole: float | None = None) -> list[Share]:
-    """Run these schedules of production's code; a share for each file, in the order of their paths.
-
-    `whole` is the share of schedules whose brokers are whole processes, None the usual one.
-    """
+def measure(seeds: range) -> list[Share]:
+    """Run these schedules of production's code; a share for each file, in the order of their paths."""
     counter = coverage.Coverage(data_file=None, config_file=False, source=[str(SOURCE / name) for name in PACKAGES])
     counter.exclude("if TYPE_CHECKING:")
     counter.exclude(r"^\s*\.\.\.$")
     counter.start()
     try:
-        from minikafka_chaos.simulation.world import Plan, simulate
+        from minikafka_chaos.simulation.world import simulate
 
-        plan = Plan() if whole is None else Plan(whole=whole)
         for seed in seeds:
-            result = simulate(seed, plan=plan)
+            result = simulate(seed)
             if result.violation is not None:
                 print(f"seed {seed}: {result.violation}", file=sys.stderr)
     finally:
@@ -97,14 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make simulated", description="Share of a broker's lines that schedules run.")
     parser.add_argument("--seeds", type=_seeds, default=range(1, 301), metavar="A..B", help="default 1..300")
     parser.add_argument("--files", action="store_true", help="a line for each file, too")
-    parser.add_argument(
-        "--whole",
-        type=float,
-        metavar="SHARE",
-        help="of schedules whose brokers are whole processes, 0 to 1 (default: the usual)",
-    )
     options = parser.parse_args(arguments)
-    files = measure(options.seeds, options.whole)
+    files = measure(options.seeds)
     for share in (*(files if options.files else ()), *by_package(files)):
         print(share)
     return 0

@@ -88,8 +88,7 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
         "|---|---|",
         f"| {UNIT} | `tests/unit/` log, replication, controller, membership, metadata, server and groups |",
         f"| {WIRE} | `tests/unit/wire`: a real broker on loopback, whose only peer the test plays |",
-        f"| {SIMULATION} | `minikafka simulate --seeds {FIRST_SEED}..{FIRST_SEED + schedules - 1}`; connections and "
-        "sockets are its own, but for one schedule of twenty, whose brokers are production's whole processes |",
+        f"| {SIMULATION} | `minikafka simulate --seeds {FIRST_SEED}..{FIRST_SEED + schedules - 1}`; sockets are its own |",
         f"| {JUDGES} | `tests/unit/` chaos and analytics: the verifier and Spark, for bugs in them (v: verifier, j: Spark) |",
         "",
         f"{len(results)} bugs, {len(results) - len(alive)} noticed. An empty cell: the suite was not tried after another had "

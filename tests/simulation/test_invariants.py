@@ -42,7 +42,7 @@ def not_in_sync_in_the_end(scene: Scene) -> None:
 
 
 def not_hosted_in_the_end(scene: Scene) -> None:
-    scene.follower.leading.replicas.remove(scene.follower.partitions[scene.tp])
+    scene.follower.gate.replicas.remove(scene.follower.partitions[scene.tp])
     scene.checker.final()
 
 

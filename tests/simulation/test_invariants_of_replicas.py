@@ -9,8 +9,8 @@ import pytest
 from minikafka.protocol.records import Record, build_batch
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
-from minikafka_chaos.simulation.leading import Waiting
 from minikafka_chaos.simulation.mirror import GONE
+from minikafka_chaos.simulation.processes.waiting import Waiting
 
 from tests.simulation.scene import ALIEN, FAR, MakeWrong, Scene, fires
 
@@ -107,12 +107,12 @@ def answer_of_a_usurper_is_taken(scene: Scene) -> None:
 def committed_and_not_answered(scene: Scene) -> None:
     waiting = Waiting(scene.world.now + 60)
     waiting.parts.append((scene.partition, scene.end))
-    scene.leader.leading._waiting.append(waiting)
+    scene.leader.gate._waiting.append(waiting)
     scene.checker.after(scene.leader)
 
 
 def not_answered_in_time(scene: Scene) -> None:
-    scene.leader.leading._waiting.append(Waiting(scene.world.now - 1))
+    scene.leader.gate._waiting.append(Waiting(scene.world.now - 1))
     scene.checker.after(scene.leader)
 
 
@@ -120,7 +120,7 @@ def waits_at_a_leader_that_is_none_any_more(scene: Scene) -> None:
     scene.partition.resign()
     waiting = Waiting(scene.world.now + 60)
     waiting.parts.append((scene.partition, FAR))
-    scene.leader.leading._waiting.append(waiting)
+    scene.leader.gate._waiting.append(waiting)
     scene.checker.after(scene.leader)
 
 

@@ -23,7 +23,7 @@ def test_what_one_schedule_runs_is_counted() -> None:
     run, lines = shares["replication/replicas.py"]
     assert lines / 2 < run < lines
     run, lines = shares["server/connection.py"]
-    assert 0 < run < lines / 2, "seed 1 is of no whole processes: it is imported only"
+    assert lines / 2 < run <= lines
     files = [share for name, share in shares.items() if name.endswith(".py")]
     assert shares["all"] == (sum(run for run, _ in files), sum(lines for _, lines in files))
 

@@ -30,7 +30,6 @@ TWICE = {
     "Listeners": "the listeners of a broker, and of a MiniKafkaCluster's spec",
     "Load": "producers that send all the time: what a ground has to offer, and the one with threads",
     "Log": "the log: of a partition, and the section of broker settings about it",
-    "Membership": "a broker's place in the cluster; the simulator has its own driver of the same lifecycle",
     "NotNow": "of either agent: it cannot be done as things are now",
     "Part": "what all parts of a document's model have in common; objects and scenarios",
     "PartitionState": "the controller's word on one partition: in the image, and as the operator reads it",

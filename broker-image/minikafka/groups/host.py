@@ -116,7 +116,7 @@ class GroupHost:
         self._log = log
         self._partition_count = partition_count
         self._told = told
-        self._load_slice = load_slice
+        self.load_slice = load_slice
         self._leading: set[int] = set()
         self._loads: dict[int, _Load] = {}
         self._deleted_meanwhile: dict[int, set[str]] = {}
@@ -230,7 +230,7 @@ class GroupHost:
         if self._loads.get(load.partition) is not load:
             return  # given up meanwhile
         try:
-            read_all = load.read(self._clock.now, self._load_slice)
+            read_all = load.read(self._clock.now, self.load_slice)
         except Exception as error:
             self._load_failed(load.partition, error)
             return

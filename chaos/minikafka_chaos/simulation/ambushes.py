@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.02
 PAUSE_SECONDS = 0.6
 """Mean time from one strike to the next."""
 
-PATIENCE = 5.0
+PATIENCE = 5
 """How much more rarely brokers flush and write checkpoints in some runs, so that a power loss finds something to take."""
 
 BREATH_SECONDS = 2.0
@@ -55,7 +55,7 @@ class Ambushes:
             self._slow_follower,
             self._late_metadata,
         )
-        if world.log_config({}).segment_bytes >= ONE_SEGMENT_BYTES:
+        if world.log_config.segment_bytes >= ONE_SEGMENT_BYTES:
             kinds += (self._slow_way_back,) * len(kinds)
         if world.pipelined:
             kinds += (self._restart_of_an_unheard_leader,) * len(kinds)
@@ -65,13 +65,19 @@ class Ambushes:
         self._mended = 0.0
         """When links may be cut again."""
         self.active = self.there_is_one = self.random.random() < SHARE
+        patient = (self._power_loss_after_a_cut, self._power_loss_at_the_first_record)
+        self.patience = PATIENCE if self.active and self._look_for in patient else 1
+        """Times the usual pauses between flushes, and between checkpoints."""
+
+    def begin(self) -> None:
+        """Begin to wait for the moment."""
         if self.active:
-            world.scheduler.at(self.random.uniform(0.3, 1.0), self._look)
+            self.world.scheduler.at(self.random.uniform(0.3, 1.0), self._look)
 
     def heal(self) -> None:
         """Nothing more happens."""
         self.active = False
-        self.world.slow_followers.clear()
+        self.world.served_one_batch.clear()
         self.world.served_whole.clear()
         self.world.applies_late.clear()
         if self.world.pipelining is not None:
@@ -91,7 +97,6 @@ class Ambushes:
 
         So that there is much to cut, a leader goes on without the others for a while; and little is flushed in between.
         """
-        self.world.patience = PATIENCE
         if self.random.random() < 0.005 and nemesis.counts():
             nemesis.isolate()
         for key, before, end in self._moved():
@@ -101,7 +106,6 @@ class Ambushes:
 
     def _power_loss_at_the_first_record(self, nemesis: Nemesis) -> bool:
         """A broker that was just started loses power when it has written anything: what its start did may not be on the disk."""
-        self.world.patience = PATIENCE
         if self.random.random() < 0.01 and nemesis.counts():
             nemesis.shut_down()
         seen = {(broker_id, incarnation) for broker_id, incarnation, _ in self._ends}
@@ -191,12 +195,12 @@ class Ambushes:
         for _, state in sorted(self.world.checker.states.items()):
             others = [m for m in state.isr if m != state.leader]
             if state.leader != NO_LEADER and others and self.random.random() < 0.02 and nemesis.counts():
-                self._slow_down(self.random.choice(others), self.world.slow_followers, SLOW_FOLLOWER_SECONDS, 0.15)
+                self._slow_down(self.random.choice(others), self.world.served_one_batch, SLOW_FOLLOWER_SECONDS, 0.15)
                 return True
         return False
 
     def _slow_down(self, follower: int, among: set[int], seconds: float, delay: float) -> None:
-        slow = self.world.network.slow_fetches
+        slow = self.world.network.slow_followers
         among.add(follower)
         slow[follower] = delay * self.random.uniform(0.7, 1.3)
         self.world.note(f"b{follower} fetches slowly")

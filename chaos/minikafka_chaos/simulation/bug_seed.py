@@ -17,7 +17,6 @@ from minikafka.kubernetes.topic_reconciler import TopicReconciler
 from minikafka.log.manager import LogManager
 from minikafka.membership.lifecycle import BrokerLifecycle
 from minikafka.metadata.database import Database
-from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.replication.fetch_loop import FetchLoop
 from minikafka.replication.follower import FollowerState
 from minikafka.replication.hosted import HostedPartition
@@ -50,7 +49,6 @@ def rules_with(
     topics: type[TopicRegistry] | None = None,
     manager: type[LogManager] | None = None,
     host: type[ReplicaHost] | None = None,
-    min_isr: Callable[[ClusterImage, TopicState, int], int] | None = None,
     replicas: type[ReplicaManager] | None = None,
     fetch_loop: type[FetchLoop[HostedPartition]] | None = None,
     isr_requests: type[IsrRequests] | None = None,
@@ -113,13 +111,11 @@ def rules_with(
         if topic_reconciler:
             rules.topic_reconciler = topic_reconciler
         if process:
-            rules.process, rules.of_processes = process, True
+            rules.process = process
         if manager:
             rules.log_manager = manager
         if host:
             rules.replica_host = host
-        if min_isr:
-            rules.min_insync_replicas = min_isr  # type: ignore[method-assign, assignment]
         return rules
 
     return make

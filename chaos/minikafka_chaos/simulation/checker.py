@@ -130,15 +130,15 @@ class Checker(Watcher):
         """After every event on a broker: its own replicas, and the candidates for leadership."""
         if not broker.up:
             return
-        for partition in broker.leading.replicas.all():
+        for partition in broker.gate.replicas.all():
             tp = partition.topic_partition
-            if partition.log.failure is not None or tp in broker.log_dir.policy:
+            if partition.log.failure is not None or broker.is_offline(tp):
                 continue  # memory and disk may differ; nobody is told anything of it
             if self.exists(tp, partition) and self._has_changed(broker, tp, partition):
                 with unrefused(broker.disk):
                     self._mirror(broker, tp, partition)
                 self.commits.candidate(tp, broker)
-        if (overdue := broker.leading.overdue(broker.awake_since)) is not None:
+        if (overdue := broker.gate.overdue(broker.awake_since)) is not None:
             self.fail("B24 Purgatory", f"broker {broker.id}: {overdue}")
         self.terms.after(broker)
         self.isr.after(broker)

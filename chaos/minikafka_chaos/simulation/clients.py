@@ -20,7 +20,7 @@ from minikafka.protocol.records import (
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.metadata_client import Client
-from minikafka_chaos.simulation.network import CLIENT, Reply
+from minikafka_chaos.simulation.network import Reply
 from minikafka_chaos.simulation.wrong_batches import as_sent
 
 if TYPE_CHECKING:
@@ -139,9 +139,9 @@ class Producer(Client):
         def serve(broker: SimBroker, reply: Reply) -> None:
             nonlocal by_leader
             by_leader = self.world.checker.leads(broker.id, tp)
-            broker.leading.produce([(tp, sent)], acks, reply)
+            broker.gate.produce([(tp, sent)], acks, reply)
 
-        self.world.network.request(CLIENT, leader, serve, answered, refused)
+        self.world.network.request(leader, serve, answered, refused)
         self.world.scheduler.at(TIMEOUT, again)
 
 
@@ -186,10 +186,10 @@ class Consumer(Client):
             self.world.scheduler.at(self.world.random.uniform(0.02, 0.2), again)
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.serve_reader(tp, epoch, position, last_epoch, 2000, reply)
+            broker.gate.serve_reader(tp, epoch, position, last_epoch, 2000, reply)
 
         if leader >= 0:
-            self.world.network.request(CLIENT, leader, serve, answered)
+            self.world.network.request(leader, serve, answered)
         self.world.scheduler.at(0.4, again)
 
     def _ask_bounds(self, number: int, leader: int, epoch: int) -> None:
@@ -197,7 +197,7 @@ class Consumer(Client):
         tp, position = self.tp, self.position
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.serve_bounds(tp, epoch, reply)
+            broker.gate.serve_bounds(tp, epoch, reply)
 
         def answered(answer: Any) -> None:
             if self._number == number:
@@ -205,7 +205,7 @@ class Consumer(Client):
                 self.position = self.world.checker.clients.out_of_range(tp, position, start)
                 self.last_epoch = -1
 
-        self.world.network.request(CLIENT, leader, serve, answered)
+        self.world.network.request(leader, serve, answered)
 
     def _take(self, whole: RecordBatch) -> None:
         """The records of a batch from the position on; it may begin before, but not end there."""
@@ -234,12 +234,12 @@ class EndOffsetWatcher(Client):
         asked = self.world.now
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.serve_end(tp, epoch, reply)
+            broker.gate.serve_end(tp, epoch, reply)
 
         def answered(answer: Any) -> None:
             end, of_epoch = answer
             self.world.checker.clients.end_offset(tp, asked, end, of_epoch)
 
         if leader >= 0:
-            self.world.network.request(CLIENT, leader, serve, answered)
+            self.world.network.request(leader, serve, answered)
         self.world.scheduler.at(self.world.random.uniform(0.03, 0.15), self.ask)

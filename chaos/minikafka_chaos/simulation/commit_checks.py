@@ -174,7 +174,7 @@ class CommitChecks:
         state = self._checker.states.get(tp)
         if state is None or not broker.up or (broker.id not in state.isr and broker.id not in state.elr):
             return
-        partition = broker.leading.replicas.get(tp.topic, tp.partition)
+        partition = broker.gate.replicas.get(tp.topic, tp.partition)
         if partition is None or partition.role == 0 or not self._checker.exists(tp, partition):
             return
         if partition.partition_epoch < state.partition_epoch and partition.leader_epoch != state.leader_epoch:

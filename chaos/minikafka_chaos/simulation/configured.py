@@ -18,7 +18,6 @@ from minikafka_chaos.scenario.scenario import ClusterSpec, ScenarioSpec
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.cluster import EPOCH_MS, SimCluster
 from minikafka_chaos.simulation.connections import Connections
-from minikafka_chaos.simulation.processes.broker import WholeBroker
 from minikafka_chaos.simulation.processes.configuration import listeners
 from minikafka_chaos.simulation.processes.streams import Streams
 from minikafka_chaos.simulation.rules import Rules
@@ -100,9 +99,9 @@ class ConfiguredCluster(SimCluster):
         self._events = {
             broker: EventLog(path, broker, clock=self.unix_time) for broker, path in self.events_paths.items()
         }
-        self.whole = Random(f"whole {seed}")
+        self.server_random = Random(f"whole {seed}")
         self.streams = Streams(self, seed)
-        self.brokers = {broker: WholeBroker(self, broker) for broker in ids}
+        self.brokers = {broker: SimBroker(self, broker) for broker in ids}
         self._producer_ids = 0
 
     def new_producer_id(self) -> int:

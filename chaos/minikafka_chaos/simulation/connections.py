@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka_chaos.links.registry import LinkFaults
 from minikafka_chaos.links.rules import LinkRule, Way
-from minikafka_chaos.simulation.network import Handler, Network, Reply, Stream
+from minikafka_chaos.simulation.network import CLIENT, Handler, Network, Reply, Stream
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.cluster import SimCluster
@@ -28,10 +28,9 @@ def _nothing() -> None:
 class _Request:
     """One that has no answer yet."""
 
-    __slots__ = ("open", "refuse", "source", "stuck", "target")
+    __slots__ = ("open", "refuse", "stuck", "target")
 
-    def __init__(self, source: int, target: int) -> None:
-        self.source = source
+    def __init__(self, target: int) -> None:
         self.target = target
         self.open = True
         self.stuck = False
@@ -73,65 +72,56 @@ class Connections(Network):
 
     def request(
         self,
-        source: int,
         target: int,
         handler: Handler,
         on_reply: Reply,
         on_refused: Callable[[], None] | None = None,
         *,
-        fetch: bool = False,
         stream: Stream | None = None,
     ) -> None:
-        del fetch, stream  # every connection keeps the order
+        del stream  # every connection keeps the order
         world = self.world
-        sender = world.brokers.get(source)
-        incarnation = sender.incarnation if sender is not None else 0
-        asked = _Request(source, target)
+        asked = _Request(target)
         self._open[asked] = None
 
-        def at_sender(event: Callable[[], None]) -> None:
+        def at_client(event: Callable[[], None]) -> None:
             if asked.open:
                 self._close(asked)
-                if sender is None:
-                    event()
-                else:
-                    sender.run(incarnation, event)
+                event()
 
         def refuse() -> None:
             if on_refused is not None:
-                self._deliver(target, source, lambda: at_sender(on_refused))
+                self._deliver(target, CLIENT, lambda: at_client(on_refused))
             elif asked.open:
                 self._close(asked)
 
         asked.refuse = refuse
 
         def answer(value: Any) -> None:
-            if (target, source) in self.cut:
+            if (target, CLIENT) in self.cut:
                 asked.stuck = True
             elif asked.open:
-                self._deliver(target, source, lambda: at_sender(lambda: on_reply(value)))
+                self._deliver(target, CLIENT, lambda: at_client(lambda: on_reply(value)))
 
         def arrive() -> None:
             broker = world.brokers[target]
-            if (source, target) in self.cut:
+            if (CLIENT, target) in self.cut:
                 asked.stuck = True
             elif not broker.up:
                 refuse()
             elif asked.open:
                 broker.run(broker.incarnation, lambda: handler(broker, answer))
 
-        if (source, target) in self.cut:
+        if (CLIENT, target) in self.cut:
             asked.stuck = True
         else:
-            self._deliver(source, target, arrive)
+            self._deliver(CLIENT, target, arrive)
 
     def closed(self, broker: int) -> None:
-        """A process has ended: what it asked interests nobody, who asked it is told."""
+        """A process has ended: who asked it is told."""
         for asked in list(self._open):
-            if asked.source == broker:
-                self._close(asked)
-            elif asked.target == broker:
-                if {(broker, asked.source), (asked.source, broker)} & self.cut:
+            if asked.target == broker:
+                if {(broker, CLIENT), (CLIENT, broker)} & self.cut:
                     asked.stuck = True
                 else:
                     asked.refuse()
@@ -145,7 +135,7 @@ class Connections(Network):
         healed = self.cut - blocked
         self.cut = blocked
         for asked in list(self._open):
-            ways = {(asked.source, asked.target), (asked.target, asked.source)}
+            ways = {(CLIENT, asked.target), (asked.target, CLIENT)}
             if asked.stuck and ways & healed and not ways & blocked:
                 asked.refuse()
         return True

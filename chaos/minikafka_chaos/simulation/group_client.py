@@ -13,7 +13,7 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.metadata_client import Client
-from minikafka_chaos.simulation.network import CLIENT, Handler
+from minikafka_chaos.simulation.network import Handler
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.cluster import SimCluster
@@ -95,7 +95,7 @@ class GroupClient(Client):
         if broker < 0:
             self.world.scheduler.at(RETRY_S, late)
             return
-        self.world.network.request(CLIENT, broker, serve, answer, lambda: self.world.scheduler.at(RETRY_S, late))
+        self.world.network.request(broker, serve, answer, lambda: self.world.scheduler.at(RETRY_S, late))
         self.world.scheduler.at(timeout, late)
 
     def forget(self) -> None:

@@ -149,7 +149,7 @@ class IsrChecks:
         if now < self._looked.get(broker.id, 0.0) + LOOK_SECONDS:
             return
         self._looked[broker.id] = now
-        for partition in broker.leading.replicas.all():
+        for partition in broker.gate.replicas.all():
             leader, tp = partition.leader, partition.topic_partition
             before = {m: self._caught_up.pop(m) for m in list(self._caught_up) if m[:2] == (broker.id, tp)}
             if leader is None or partition.log.failure is not None or leader.isr.pending is not None:

@@ -60,7 +60,7 @@ class StoreClient:
             jitter=stores.random.random,
             utc_now=lambda: datetime.fromtimestamp(world.now_ms / 1000, UTC),
         )
-        self.store = world.rules.kubernetes_store(api, CLUSTER, patience=PATIENCE_HEARTBEATS * world.heartbeat)
+        self.store = world.rules.kubernetes_store(api, CLUSTER, patience=PATIENCE_HEARTBEATS * stores.heartbeat)
 
     def later(self, delay: float, event: Callable[[], None], given_up: Callable[[], bool] = lambda: False, /) -> None:
         """An event of this incarnation; nothing when it is dead already."""

@@ -28,9 +28,8 @@ from minikafka_chaos.simulation.store import Failed, SimStore
 if TYPE_CHECKING:
     from minikafka.controller.term import Commit
 
-    from minikafka_chaos.simulation.broker import SimBroker
+    from minikafka_chaos.simulation.broker import SimBroker, Term
     from minikafka_chaos.simulation.cluster import SimCluster
-    from minikafka_chaos.simulation.role import SimRole
 
 T = TypeVar("T")
 
@@ -40,10 +39,12 @@ class KubernetesStores(SimStore):
 
     Args:
         seed: of all choices made here.
+        heartbeat: seconds between two heartbeats of a broker.
     """
 
-    def __init__(self, world: SimCluster, seed: int) -> None:
+    def __init__(self, world: SimCluster, seed: int, heartbeat: float) -> None:
         super().__init__(world)
+        self.heartbeat = heartbeat
         self.random = Random(f"kubernetes {seed}")
         self.server = SimApiServer(self._changed)
         self.people = People(world, self.server, CLUSTER, Random(f"people {seed}"))
@@ -146,13 +147,13 @@ class KubernetesStores(SimStore):
             return None
         return f"the objects of topics show the revisions {shown}, the topics are at {wanted}"
 
-    def term_began(self, role: SimRole) -> None:
+    def term_began(self, role: Term) -> None:
         client = self._clients[role.broker.id]
         reconciler = self.world.rules.topic_reconciler(client.store, _ActiveController(role))
         client.reconciling = client.run(reconciler.run())
         client.reconciling.add_done_callback(_ends_the_run)
 
-    def term_ended(self, role: SimRole) -> None:
+    def term_ended(self, role: Term) -> None:
         client = self._clients.get(role.broker.id)
         if client is not None and client.reconciling is not None:
             client.reconciling.cancel()
@@ -162,7 +163,7 @@ class KubernetesStores(SimStore):
 class _ActiveController:
     """A term, for the reconciler of topics."""
 
-    def __init__(self, role: SimRole) -> None:
+    def __init__(self, role: Term) -> None:
         self._role = role
 
     @property

@@ -15,7 +15,7 @@ from minikafka.controller.partitions import PartitionRegistry
 from minikafka.controller.topics import TopicRegistry
 from minikafka.log.data_directory import DataDirectory
 from minikafka.log.manager import LogManager
-from minikafka.metadata.image import MIN_ISR, BrokerState, ClusterImage, TopicState
+from minikafka.metadata.image import BrokerState, TopicState
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.follower import FetchOutcome, FetchPosition, FollowerState
@@ -28,8 +28,9 @@ from minikafka_chaos.simulation.bug_seed import BugSeed, rules_with
 from minikafka_chaos.simulation.disk_mutants import DISK_SEEDS
 from minikafka_chaos.simulation.group_mutants import GROUP_SEEDS
 from minikafka_chaos.simulation.membership_mutants import MEMBERSHIP_SEEDS
-from minikafka_chaos.simulation.processes.server_mutants import SERVER_SEEDS
-from minikafka_chaos.simulation.shell_mutants import SHELL_SEEDS
+from minikafka_chaos.simulation.processes import watched
+from minikafka_chaos.simulation.processes.server_mutants import SERVER_SEEDS, with_parts
+from minikafka_chaos.simulation.replication_mutants import REPLICATION_SEEDS
 from minikafka_chaos.simulation.store_mutants import STORE_SEEDS
 from minikafka_chaos.simulation.writing_mutants import WRITING_SEEDS
 
@@ -324,9 +325,9 @@ class _KeepsEpochWhenMinIsrRises(TopicRegistry):
                 topic = self.workspace.put_partition(topic, index, made, reason)
 
 
-def _own_min_isr(image: ClusterImage, topic: TopicState, own: int) -> int:
-    del image
-    return int(topic.configs.get(MIN_ISR, own))
+class _GoesByItsOwnFile(watched.Follower):
+    def _take_cluster_configs(self) -> None:
+        """The cluster's min.insync.replicas is not taken."""
 
 
 class _ForgetsLeaderless(ReplicaHost):
@@ -337,7 +338,7 @@ class _ForgetsLeaderless(ReplicaHost):
 BUG_SEEDS: Mapping[str, BugSeed] = {
     seed.name: seed
     for seed in (
-        *SHELL_SEEDS,
+        *REPLICATION_SEEDS,
         *MEMBERSHIP_SEEDS,
         *GROUP_SEEDS,
         *DISK_SEEDS,
@@ -395,7 +396,7 @@ BUG_SEEDS: Mapping[str, BugSeed] = {
         BugSeed("min-isr-keeps-epoch", "a leader shrinks its ISR before it knows a higher min.insync.replicas", "found here",
                 rules_with(topics=_KeepsEpochWhenMinIsrRises)),
         BugSeed("own-min-isr", "leaders go by the min.insync.replicas of their own file", "KIP-966, audit t2",
-                rules_with(min_isr=_own_min_isr)),
+                rules_with(process=with_parts(metadata_follower=_GoesByItsOwnFile))),
         BugSeed("leader-flushes-late", "a leader counts for what flush.messages wants flushed first", "Kafka's UnifiedLog.append",
                 rules_with(leader=_CountsUnflushed)),
         BugSeed("follower-flushes-late", "a follower's fetch tells of what flush.messages wants flushed first",

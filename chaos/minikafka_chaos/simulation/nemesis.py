@@ -13,9 +13,8 @@ from minikafka.groups.placement import OFFSETS_TOPIC
 from minikafka.metadata.image import NO_LEADER
 from minikafka.protocol.types import TopicPartition
 
-from minikafka_chaos.simulation.admin import Admin
 from minikafka_chaos.simulation.passing import VISITED
-from minikafka_chaos.simulation.processes.admin import WireAdmin
+from minikafka_chaos.simulation.processes.admin import Admin
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -35,7 +34,7 @@ class Nemesis:
         self.count = 0
         self._ambushed: set[int] = set()
         self._flips = Random(f"flips {world.scheduler.seed}")
-        self._admin = WireAdmin(world, world.scheduler.seed) if world.of_processes else Admin(world, self._ask)
+        self._admin = Admin(world, world.scheduler.seed)
         self.profile = world.random.choice(world.plan.profiles)
         self.minority = self.profile.name == "minority"
         """One broker down at a time, and nothing else ever wrong: clients must hardly notice."""
@@ -272,12 +271,12 @@ class Nemesis:
 
     def slow_network(self) -> None:
         network, random = self.world.network, self.world.random
-        network.loss, network.duplication = random.choice((0.0, 0.1, 0.3)), random.choice((0.0, 0.1))
+        network.loss = random.choice((0.0, 0.1, 0.3))
         network.delay_max = random.choice((0.01, 0.05, 0.3))
-        self.world.note(f"network loss {network.loss} duplication {network.duplication} delay {network.delay_max}")
+        self.world.note(f"network loss {network.loss} delay {network.delay_max}")
 
         def mend() -> None:
-            network.loss = network.duplication = 0.0
+            network.loss = 0.0
             network.delay_max = 0.01
 
         self.world.scheduler.at(random.uniform(0.2, 2.0), mend)
@@ -290,12 +289,11 @@ class Nemesis:
             self._back_later(broker, 0.0, 0.03)
 
     def bounce_unheard(self) -> None:
-        """Down and up again twice, while what it had sent still arrives, and it hears of its own registration late."""
-        broker, random, network, store = self._any(), self.world.random, self.world.network, self.world.store
+        """Down and up again twice, and it hears of its own registration late."""
+        broker, random, store = self._any(), self.world.random, self.world.store
         if broker is None or not self.spares(broker):
             return
-        network.duplication = 0.7
-        self.world.note(f"messages come twice, and b{broker.id} hears from the store late")
+        self.world.note(f"b{broker.id} hears from the store late")
 
         def bounce() -> None:
             if self.active and broker.up:
@@ -303,13 +301,9 @@ class Nemesis:
                 broker.crash(False, False)
                 self._back_later(broker, 0.0, 0.03)
 
-        def once() -> None:
-            network.duplication = 0.0
-
         at, first = self.world.scheduler.at, 2 * self.world.heartbeat
         at(first, bounce)
         at(first + random.uniform(0.05, 0.4), bounce)
-        at(first + 0.5, once)
         at(random.uniform(2.0, 4.0), lambda: store.on_time(broker.id))
 
     def forget_controller(self) -> None:

@@ -1,4 +1,4 @@
-"""The network between brokers and clients: delays, reordering, loss, duplication, cut links in one or both directions.
+"""The network between brokers and clients: delays, reordering, loss, cut links in one or both directions.
 
 A message to a process that is down is *refused*, as TCP does it, which the sender notices; a message over a cut link just
 vanishes, which it does not.
@@ -53,10 +53,9 @@ class Network:
     def __init__(self, world: SimCluster) -> None:
         self.world = world
         self.cut: set[tuple[int, int]] = set()
-        self.slow_fetches: dict[int, float] = {}
-        """Seconds more that a follower's fetch takes on the way, and its answer."""
+        self.slow_followers: dict[int, float] = {}
+        """Seconds more that a follower's segments take on the way, and those to it."""
         self.loss = 0.0
-        self.duplication = 0.0
         self.delay_max = 0.01
 
     def _delay(self) -> float:
@@ -71,68 +70,47 @@ class Network:
         if (source, target) in self.cut or (self.loss and random.random() < self.loss):
             return None
         late = random.uniform(0.0, LATE_SECONDS_MAX) if random.random() < LATE_SHARE else 0.0
-        return random.uniform(SEGMENT_SECONDS_MIN, self.delay_max) + late
-
-    def _lost(self, source: int, target: int) -> bool:
-        if (source, target) in self.cut:
-            return True
-        return self.loss > 0 and CLIENT not in (source, target) and self.world.random.random() < self.loss
+        slow = self.slow_followers.get(source, 0.0) + self.slow_followers.get(target, 0.0)
+        return random.uniform(SEGMENT_SECONDS_MIN, self.delay_max) + late + slow
 
     def request(
         self,
-        source: int,
         target: int,
         handler: Handler,
         on_reply: Reply,
         on_refused: Callable[[], None] | None = None,
         *,
-        fetch: bool = False,
         stream: Stream | None = None,
     ) -> None:
-        """Have ``handler`` run at ``target``; its reply comes back to the same incarnation of ``source``, or never.
+        """Have ``handler`` run at ``target`` for a client; its reply comes back, or never.
 
         ``stream``: a client's connection that keeps the order of its requests; without one each may overtake the others.
         """
         world = self.world
-        more = self.slow_fetches.get(source, 0.0) if fetch else 0.0
-        sender = world.brokers.get(source)
-        incarnation = sender.incarnation if sender is not None else 0
 
         def answer(value: Any) -> None:
-            if not self._lost(target, source):
-                world.scheduler.at(self._delay() + more, lambda: deliver(value))
-
-        def deliver(value: Any) -> None:
-            if sender is None:
-                on_reply(value)
-            else:
-                sender.run(incarnation, lambda: on_reply(value))
+            if (target, CLIENT) not in self.cut:
+                world.scheduler.at(self._delay(), lambda: on_reply(value))
 
         def arrive() -> None:
             broker = world.brokers[target]
-            if (source, target) in self.cut:
+            if (CLIENT, target) in self.cut:
                 return
-            if not broker.up or (stream is not None and not stream.reaches(broker)):
-                if on_refused is not None:
-                    if sender is None:
-                        on_refused()
-                    else:
-                        sender.run(incarnation, on_refused)
-                return
-            broker.run(broker.incarnation, lambda: handler(broker, answer))
+            if broker.up and (stream is None or stream.reaches(broker)):
+                broker.run(broker.incarnation, lambda: handler(broker, answer))
+            elif on_refused is not None:
+                on_refused()
 
-        if self._lost(source, target):
+        if (CLIENT, target) in self.cut:
             return
-        delay = self._delay() + more
+        delay = self._delay()
         if stream is not None:
             delay = max(delay, stream.arrives_at - world.now)
             stream.arrives_at = world.now + delay
         world.scheduler.at(delay, arrive)
-        if self.duplication and source != CLIENT and world.random.random() < self.duplication:
-            world.scheduler.at(world.random.uniform(0.0, 3.0), arrive)
 
     def heal(self) -> None:
         self.cut.clear()
-        self.slow_fetches.clear()
-        self.loss = self.duplication = 0.0
+        self.slow_followers.clear()
+        self.loss = 0.0
         self.delay_max = 0.01

@@ -9,8 +9,8 @@ from minikafka.protocol.records import NO_PRODUCER_ID
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.clients import batch_of
-from minikafka_chaos.simulation.leading import Produced
-from minikafka_chaos.simulation.network import CLIENT, Reply
+from minikafka_chaos.simulation.network import Reply
+from minikafka_chaos.simulation.processes.gate import Produced
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -69,14 +69,14 @@ class PassingProducer:
         def serve(broker: SimBroker, reply: Reply) -> None:
             partition = broker.partitions.get(tp)
             sent.topic_id = None if partition is None else partition.topic_id
-            broker.leading.produce([(tp, sent.data)], sent.acks, reply)
+            broker.gate.produce([(tp, sent.data)], sent.acks, reply)
 
         def answered(results: list[Produced]) -> None:
             ((error, offset),) = results
             if not error:
                 self._acknowledged(sent, offset)
 
-        world.network.request(CLIENT, leader, serve, answered)
+        world.network.request(leader, serve, answered)
 
     def _acknowledged(self, sent: _Sent, offset: int) -> None:
         """It counts while that topic is there."""

@@ -20,9 +20,9 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 
 from minikafka_chaos.simulation.clients import OUT_OF_SEQUENCE, RETRY, TIMEOUT, batch_of
-from minikafka_chaos.simulation.leading import Produced
 from minikafka_chaos.simulation.metadata_client import Client
-from minikafka_chaos.simulation.network import CLIENT, Reply, Stream
+from minikafka_chaos.simulation.network import Reply, Stream
+from minikafka_chaos.simulation.processes.gate import Produced
 from minikafka_chaos.simulation.wrong_batches import as_sent, spoiled
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ class PipelinedProducer:
 
         def serve(broker: SimBroker, reply: Reply) -> None:
             request.led = [world.checker.leads(broker.id, tp) for tp, _ in parts]
-            broker.leading.produce(parts + wrong, acks, reply)
+            broker.gate.produce(parts + wrong, acks, reply)
 
         def answered(results: list[Produced]) -> None:
             for (tp, _), (error, offset) in zip(wrong, results[len(parts) :], strict=True):
@@ -282,7 +282,7 @@ class PipelinedProducer:
             if request in connection.requests:
                 self._disconnect(connection)
 
-        world.network.request(CLIENT, leader, serve, answered, failed, stream=connection)
+        world.network.request(leader, serve, answered, failed, stream=connection)
         world.scheduler.at(TIMEOUT, late)
 
     def _take_answers(self, connection: _Connection) -> None:

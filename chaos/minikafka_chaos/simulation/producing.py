@@ -31,7 +31,7 @@ from minikafka_chaos.load.load import (
 )
 from minikafka_chaos.record.history import FAIL, INFO, OK, HistoryWriter
 from minikafka_chaos.simulation.metadata_client import Client
-from minikafka_chaos.simulation.network import CLIENT, Reply
+from minikafka_chaos.simulation.network import Reply
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -150,7 +150,7 @@ class _Lane(Client):
             return not batch.done and batch.attempt == attempt
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.produce([(tp, data)], acks, reply)
+            broker.gate.produce([(tp, data)], acks, reply)
 
         def answered(answer: Any) -> None:
             if is_current():
@@ -165,7 +165,7 @@ class _Lane(Client):
             self._again(batch, ErrorCode.LEADER_NOT_AVAILABLE)
             return
         batch.tries += 1
-        self.world.network.request(CLIENT, leader, serve, answered, failed)
+        self.world.network.request(leader, serve, answered, failed)
         if acks == 0:
             self._finish(batch, INFO, UNASKED)
             return

@@ -21,7 +21,7 @@ from minikafka_chaos.load.load import (
 )
 from minikafka_chaos.record.history import HistoryWriter
 from minikafka_chaos.simulation.metadata_client import Client
-from minikafka_chaos.simulation.network import CLIENT, Reply
+from minikafka_chaos.simulation.network import Reply
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -75,7 +75,7 @@ class _Reader(Client):
         number = self._asked_bounds
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.serve_bounds(tp, epoch, reply)
+            broker.gate.serve_bounds(tp, epoch, reply)
 
         def answered(answer: Any) -> None:
             start, end, _ = answer
@@ -84,7 +84,7 @@ class _Reader(Client):
                 on_answer((start, end))
 
         if leader >= 0:
-            self.world.network.request(CLIENT, leader, serve, answered)
+            self.world.network.request(leader, serve, answered)
 
     def poll(self) -> None:
         """Fetch, and go on fetching."""
@@ -102,7 +102,7 @@ class _Reader(Client):
             self.world.scheduler.at(seconds, again)
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.serve_reader(tp, epoch, position, last_epoch, FETCH_BYTES, reply)
+            broker.gate.serve_reader(tp, epoch, position, last_epoch, FETCH_BYTES, reply)
 
         def answered(answer: Any) -> None:
             if self._asked != number or self.stopped:
@@ -123,7 +123,7 @@ class _Reader(Client):
         if leader < 0:
             later(RETRY_BACKOFF_S)
             return
-        self.world.network.request(CLIENT, leader, serve, answered, lambda: later(RETRY_BACKOFF_S))
+        self.world.network.request(leader, serve, answered, lambda: later(RETRY_BACKOFF_S))
         later(REQUEST_TIMEOUT_S)
 
     def _take(self, records: bytes) -> None:

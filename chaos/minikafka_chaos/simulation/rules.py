@@ -5,7 +5,6 @@ from __future__ import annotations
 from minikafka.kubernetes.store import KubernetesStore
 from minikafka.kubernetes.topic_reconciler import TopicReconciler
 from minikafka.metadata.database import Database
-from minikafka.metadata.image import ClusterImage, TopicState
 from minikafka.server.parts import Parts
 
 from minikafka_chaos.simulation.processes.watched import WatchedBroker
@@ -14,13 +13,7 @@ from minikafka_chaos.simulation.processes.watched import WatchedBroker
 class Rules(Parts):
     """Production as it is."""
 
-    of_processes = False
-    """It is about the server: all runs are of production's whole processes."""
     process: type[WatchedBroker] = WatchedBroker
     database: type[Database] = Database
     kubernetes_store: type[KubernetesStore] = KubernetesStore
     topic_reconciler: type[TopicReconciler] = TopicReconciler
-
-    def min_insync_replicas(self, image: ClusterImage, topic: TopicState, own: int) -> int:
-        """What a leader goes by: the cluster's word, whatever its ``own`` file says."""
-        return image.min_insync_replicas(topic, own)

@@ -14,8 +14,7 @@ from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.load.clients import NO_BROKER, GroupSettings, PartitionView, ReadBack, ReadProgress, TopicPlan
 from minikafka_chaos.load.load import RETRY_BACKOFF_MS, LoadSettings, ProducerSettings, Tally
 from minikafka_chaos.record.history import HistoryWriter
-from minikafka_chaos.simulation.membership import NOT_CONTROLLER
-from minikafka_chaos.simulation.network import CLIENT, Reply
+from minikafka_chaos.simulation.network import Reply
 from minikafka_chaos.simulation.producing import SimLoad, SimScript
 from minikafka_chaos.simulation.reading import SimTailReader, read_back
 from minikafka_chaos.simulation.sim_group import SimGroup
@@ -23,6 +22,8 @@ from minikafka_chaos.simulation.sim_group import SimGroup
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.configured import ConfiguredCluster
+
+NOT_CONTROLLER = KafkaError(ErrorCode.NOT_CONTROLLER, "no broker that is the controller was asked")
 
 POLL_S = RETRY_BACKOFF_MS / 1000
 MAY_PASS = frozenset((ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REPLICATION_FACTOR))
@@ -131,7 +132,7 @@ class SimClients:
             else:
                 broker.role.submit(decide, reply)
 
-        cluster.network.request(CLIENT, held.holder, serve, answers.append, lambda: answers.append(NOT_CONTROLLER))
+        cluster.network.request(held.holder, serve, answers.append, lambda: answers.append(NOT_CONTROLLER))
         cluster.run_until(lambda: bool(answers), POLL_S)
         problem: KafkaError | None = answers[0] if answers else NOT_CONTROLLER
         return problem

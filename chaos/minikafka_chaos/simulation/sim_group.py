@@ -114,7 +114,7 @@ class SimMember(GroupClient):
         leader, epoch = place.leader(place.tp)
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.serve_bounds(place.tp, epoch, reply)
+            broker.gate.serve_bounds(place.tp, epoch, reply)
 
         def answered(answer: Any) -> None:
             start, end, _ = answer
@@ -150,7 +150,7 @@ class SimMember(GroupClient):
         leader, epoch = place.leader(place.tp)
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.serve_reader(place.tp, epoch, place.offset, place.last_epoch, FETCH_BYTES, reply)
+            broker.gate.serve_reader(place.tp, epoch, place.offset, place.last_epoch, FETCH_BYTES, reply)
 
         def answered(answer: Any) -> None:
             error, raw, parted = answer

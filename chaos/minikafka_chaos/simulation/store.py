@@ -15,9 +15,8 @@ from minikafka.metadata.store import Changes, FencedControllerError, Lease, Snap
 if TYPE_CHECKING:
     from minikafka.controller.term import Commit
 
-    from minikafka_chaos.simulation.broker import SimBroker
+    from minikafka_chaos.simulation.broker import SimBroker, Term
     from minikafka_chaos.simulation.cluster import SimCluster
-    from minikafka_chaos.simulation.role import SimRole
 
 Done = Callable[[], None]
 Failed = Callable[[StoreError], None]
@@ -109,10 +108,10 @@ class SimStore:
         """Work for :meth:`_ask`."""
         raise NotImplementedError
 
-    def term_began(self, role: SimRole) -> None:
+    def term_began(self, role: Term) -> None:
         """A term begins."""
 
-    def term_ended(self, role: SimRole) -> None:
+    def term_ended(self, role: Term) -> None:
         """A term is over."""
 
     def out_of_line(self) -> str | None:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from minikafka.controller.workspace import Event
 
 if TYPE_CHECKING:
-    from minikafka_chaos.simulation.broker import SimBroker
+    from minikafka_chaos.simulation.broker import SimBroker, Term
     from minikafka_chaos.simulation.checker import Checker
-    from minikafka_chaos.simulation.role import SimRole
     from minikafka_chaos.simulation.world import World
 
 RENEWALS_MAX = 2
@@ -21,8 +20,6 @@ LATE_SECONDS = 1.0
 """A heartbeat that was sent before a pause comes no later, nor does the decision take longer, while the store is willing."""
 LOOK_SECONDS = 0.02
 """Between two looks at who is silent: it takes a second and more until that is wrong."""
-TWICE_SECONDS = 3.0
-"""The second copy of a message comes no later."""
 
 
 class TermChecks:
@@ -46,8 +43,6 @@ class TermChecks:
         come after it was fenced."""
         self._looked: dict[tuple[int, int], float] = {}
         """When the brokers that a term (broker, controller epoch) holds for alive were last looked at."""
-        self._came_twice = float("-inf")
-        """When a message was last sent that may come twice."""
 
     def committed(self, events: Sequence[Event]) -> None:
         """The store has taken these decisions."""
@@ -76,8 +71,6 @@ class TermChecks:
 
     def after(self, broker: SimBroker) -> None:
         """An event on a broker is over."""
-        if self._world.network.duplication:
-            self._came_twice = self._world.now
         role, store = broker.role, self._world.store
         if role is None:
             return
@@ -97,7 +90,7 @@ class TermChecks:
                 f"{held.holder} took the lease in epoch {held.epoch}",
             )
 
-    def _silence(self, broker: SimBroker, role: SimRole) -> None:
+    def _silence(self, broker: SimBroker, role: Term) -> None:
         """A broker that stands still, its connections open, is fenced by the controller when its session is over (B37)."""
         world, key = self._world, (broker.id, role.term.epoch)
         began = self._terms.setdefault(key, world.now)
@@ -107,7 +100,7 @@ class TermChecks:
             return
         self._looked[key] = world.now
         stopped = max(self._stopped.get(broker.id, 0.0), world.store.failed_at.get(broker.id, 0.0))
-        heard = max(began, broker.awake_since, self._came_twice + TWICE_SECONDS, stopped)
+        heard = max(began, broker.awake_since, stopped)
         for other in world.brokers.values():
             if not role.controller.image.is_active(other.id):
                 self._active.pop((broker.id, other.id), None)

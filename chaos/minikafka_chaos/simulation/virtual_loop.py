@@ -107,7 +107,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _run(self) -> None:
         self._due = False
-        self.run_event(self.run_ready, at_once=False)
+        self.run_event(self.run_ready, at_once=True)
 
     def run_ready(self) -> None:
         """Run what is ready, and what gets ready by that."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from random import Random
 
 from minikafka.config import BrokerConfig
 from minikafka.controller.topics import NewTopic
-from minikafka.controller.workspace import ControllerConfig
 from minikafka.groups.config import GroupConfig
 from minikafka.groups.placement import OFFSETS_TOPIC
 from minikafka.log.config import FOREVER, LogConfig
-from minikafka.log.log import Log
 from minikafka.log.simulated_disk import PAGE_BYTES
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.isr import IsrProposal
@@ -28,15 +26,14 @@ from minikafka_chaos.simulation.disk_faults import DiskFaults
 from minikafka_chaos.simulation.group_checks import SHARED
 from minikafka_chaos.simulation.isr_checks import UNCLEAN_ELECTION
 from minikafka_chaos.simulation.kubernetes_store import KubernetesStores
-from minikafka_chaos.simulation.leading import FETCH_BYTES_MAX
 from minikafka_chaos.simulation.members import GroupMember
 from minikafka_chaos.simulation.nemesis import Nemesis
 from minikafka_chaos.simulation.network import Network
 from minikafka_chaos.simulation.passing import PassingProducer
 from minikafka_chaos.simulation.pipelining import PipelinedProducer
-from minikafka_chaos.simulation.processes.broker import WholeBroker
 from minikafka_chaos.simulation.processes.configuration import drawn
 from minikafka_chaos.simulation.processes.curious import Curious
+from minikafka_chaos.simulation.processes.gate import FETCH_BYTES_MAX
 from minikafka_chaos.simulation.processes.streams import Streams
 from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.scheduler import Scheduler
@@ -105,9 +102,6 @@ FLUSH_MESSAGES = (FOREVER, FOREVER, FOREVER, 1, 3)
 GROUP_SHARE = 0.3
 """The share of runs that have a consumer group, too."""
 
-WHOLE_SHARE = 0.05
-"""The share of runs whose brokers are production's whole processes."""
-
 KUBERNETES_SHARE = 0.15
 """The share of runs whose cluster store is the one on Kubernetes."""
 
@@ -150,7 +144,6 @@ class Plan:
     settle: float = 12.0
     profiles: tuple[Profile, ...] = PROFILES
     unknown_commit: float = 0.01
-    whole: float = WHOLE_SHARE
     pipelined: float = PIPELINED_SHARE
     unclean: float = UNCLEAN_SHARE
     small_volume: float = UNFLUSHED_SHARE
@@ -185,45 +178,41 @@ class Result:
 class World(SimCluster):
     """Brokers, store, network, clients and nemesis of one run."""
 
+    lag = 1.0
+    """replica.lag.time.max.ms"""
+    heartbeat = 0.2
+    session = 1.2
+    fetch_timeout = 1.0
+    """How long a follower waits for the answer to a fetch (replica.socket.timeout.ms)."""
+    fetch_backoff = 1.0
+    """replica.fetch.backoff.ms"""
+
     def __init__(self, seed: int, rules: Rules | None = None, plan: Plan | None = None, trace: bool = False) -> None:
         super().__init__(Scheduler(seed, trace), rules or Rules())
         self.plan = plan or Plan()
         random = self.random
-        self.lag = 1.0
-        self.heartbeat = 0.2
-        self.session = 1.2
         self.produce_timeout = 0.7
         count = random.choice((3, 3, 3, 4, 5))
         self.min_isr = random.choice((2, 2, 2, 1))
-        self._log_config = LogConfig(
+        self.log_config = LogConfig(
             segment_bytes=random.choice((700, 2000, 1 << 20)),
             index_interval_bytes=200,
             flush_interval_messages=Random(f"flush.messages {seed}").choice(FLUSH_MESSAGES),
         )
-        self._compacted = self._log_config
-        self._retention = Random(f"retention {seed}")
-        self._retains = self._retention.random() < RETENTION_SHARE
-        if self._retains:
-            self._compacted = replace(self._log_config, cleanup_policy="compact")
-            self._log_config = replace(
-                self._log_config,
-                segment_bytes=min(self._log_config.segment_bytes, 2000),
-                retention_ms=self._retention.choice((1000, 3000, -1)),
-                retention_bytes=self._retention.choice((-1, 3000, 8000)),
+        retention = Random(f"retention {seed}")
+        if retention.random() < RETENTION_SHARE:
+            self.log_config = replace(
+                self.log_config,
+                segment_bytes=min(self.log_config.segment_bytes, 2000),
+                retention_ms=retention.choice((1000, 3000, -1)),
+                retention_bytes=retention.choice((-1, 3000, 8000)),
             )
-        self.controller_config = ControllerConfig(
-            session_timeout=self.session,
-            min_insync_replicas=self.min_isr,
-            leader_imbalance_check_interval=random.choice((1.0, 5.0)),
-            unclean_leader_election_interval=1.0,
-        )
+        self.imbalance_check_seconds = random.choice((1, 5))
         self.acked = 0
-        self.slow_followers: set[int] = set()
+        self.served_one_batch: set[int] = set()
         """They are given one batch at a time."""
         self.served_whole: set[int] = set()
         """They are given all that there is."""
-        self.patience = 1.0
-        """Times the usual pauses between flushes, and between checkpoints."""
         self.term_began: dict[tuple[int, TopicPartition, int], float] = {}
         self.nemesis: Nemesis | None = None
         groups = Random(f"groups {seed}")
@@ -241,11 +230,10 @@ class World(SimCluster):
         self.watcher = self.checker = Checker(self)
         self.min_isr_of = dict.fromkeys(range(1, count + 1), self.min_isr)
         """min.insync.replicas by each broker's own file, of which an admin changes one after the other."""
-        self.whole = Random(f"whole {seed}")
+        self.server_random = Random(f"whole {seed}")
         self.streams = Streams(self, seed)
-        self.of_processes = self.whole.random() < self.plan.whole or self.rules.of_processes
-        kind = WholeBroker if self.of_processes else SimBroker
-        self.brokers = {i: kind(self, i) for i in range(1, count + 1)}
+        self.ambushes = Ambushes(self, seed)
+        self.brokers = {i: SimBroker(self, i) for i in range(1, count + 1)}
         volumes = Random(f"sizeLimit {seed}")
         if volumes.random() < self.plan.small_volume:
             self.unflushed_dir, size = "/unflushed", volumes.choice(UNFLUSHED_PAGES) * PAGE_BYTES
@@ -264,7 +252,7 @@ class World(SimCluster):
     def open_store(self) -> SimStore:
         seed = self.scheduler.seed
         if Random(f"store {seed}").random() < KUBERNETES_SHARE:
-            return KubernetesStores(self, seed)
+            return KubernetesStores(self, seed, self.heartbeat)
         return super().open_store()
 
     def close(self) -> None:
@@ -275,29 +263,14 @@ class World(SimCluster):
 
     # -- chance decides -------------------------------------------------------------------------------------------------
 
-    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        return self._compacted if "compact" in overrides.get("cleanup.policy", "") else self._log_config
-
     def broker_config(self, broker: int) -> BrokerConfig:
         return drawn(self, broker)
 
-    def controller_config_of(self, broker: int) -> ControllerConfig:
-        return replace(self.controller_config, min_insync_replicas=self.min_isr_of[broker])
-
-    def fetch_wait(self) -> float:
-        return self.random.uniform(0.1, 0.3)
+    def next_turn(self) -> float:
+        return self.server_random.uniform(0.0, 0.01)
 
     def reader_wait(self) -> float:
         return self.random.choice((0.0, 0.1))
-
-    def checkpoint_pause(self, first: bool) -> float:
-        return self.patience * (self.random.uniform(0.1, 0.5) if first else self.random.uniform(0.2, 0.6))
-
-    def load_pause(self) -> float:
-        return self.random.uniform(0.0, 0.01)
-
-    def flush_pause(self, first: bool) -> float:
-        return self.patience * (self.random.uniform(0.05, 0.5) if first else self.random.uniform(0.05, 0.6))
 
     def gave_up(self, broker: SimBroker) -> None:
         """Its supervisor starts it again, unless somebody was faster."""
@@ -307,18 +280,10 @@ class World(SimCluster):
         if self.pipelining is not None:
             self.pipelining.broker_ended(broker.id)
 
-    def retention_pause(self) -> float | None:
-        return self._retention.uniform(0.2, 0.8) if self._retains else None
-
-    def flush_due(self, log: Log) -> bool:
-        del log
-        return self.random.random() < 0.7
-
-    def read_limit(self, follower: int) -> int:
-        limit = self.random.choice((200, 1000, 100_000))
+    def read_limit(self, follower: int, asked: int) -> int:
         if follower in self.served_whole:
             return FETCH_BYTES_MAX
-        return 1 if follower in self.slow_followers else limit
+        return 1 if follower in self.served_one_batch else asked
 
     def outcome_is_lost(self) -> bool:
         return self.random.random() < self.plan.unknown_commit
@@ -346,7 +311,7 @@ class World(SimCluster):
             offsets = NewTopic(OFFSETS_TOPIC, self.offsets_partitions, 3, configs={"cleanup.policy": "compact"})
             role.submit(lambda c: c.topics.create(offsets), lambda _: None)
         wanted = len(self.topic) + (self.offsets_partitions if self.groups else 0)
-        if self.groups and self.of_processes:  # a server takes no offsets of a topic that it does not know
+        if self.groups:  # a server takes no offsets of a topic that it does not know
             wanted += len(SHARED)
             if SHARED[0].topic not in role.controller.image.topics:
                 shared = NewTopic(SHARED[0].topic, len(SHARED), 3)
@@ -369,13 +334,12 @@ class World(SimCluster):
         ]
         if self.groups:
             self.checker.groups.look()
-        if self.of_processes:
-            Curious(self, self.scheduler.seed)
+        Curious(self, self.scheduler.seed)
         self.nemesis = Nemesis(self)
         if self.plan.passing and "remake_topic" in self.nemesis.profile.faults:
             PassingProducer(self)
         self.disk_faults = DiskFaults(self, self.scheduler.seed)
-        self.ambushes = Ambushes(self, self.scheduler.seed)
+        self.ambushes.begin()
 
     def run(self) -> None:
         """Faults for a while, then heal, then the final look; raises Violation."""

@@ -38,7 +38,7 @@ from minikafka_chaos.scenario.document import ConfigEntry
 from minikafka_chaos.scenario.scenario import ClusterSpec
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.configured import ConfiguredCluster
-from minikafka_chaos.simulation.network import CLIENT, Reply
+from minikafka_chaos.simulation.network import Reply
 from minikafka_chaos.simulation.rules import Rules
 
 T = TypeVar("T")
@@ -216,7 +216,7 @@ class Trace:
         batch = bytes(build_batch([Record(0, self.cluster.now_ms, None, value.encode())]))
 
         def serve(broker: SimBroker, reply: Reply) -> None:
-            broker.leading.produce([(TP, batch)], acks, reply)
+            broker.gate.produce([(TP, batch)], acks, reply)
 
         def answered(answer: Any) -> None:
             if not acks:
@@ -229,7 +229,7 @@ class Trace:
         def refused() -> None:
             self.cluster.told.append(f"  client: {value}: the connection was closed")
 
-        self.cluster.network.request(CLIENT, leader, serve, answered, refused)
+        self.cluster.network.request(leader, serve, answered, refused)
         self._run()
 
     def _do_run(self, words: list[str]) -> None:

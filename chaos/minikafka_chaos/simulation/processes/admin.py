@@ -1,4 +1,4 @@
-"""An administrator of whole brokers: asks any of them, by Kafka's requests; who is not the controller passes them on."""
+"""An administrator: asks any of them, by Kafka's requests; who is not the controller passes them on."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ SET, DELETE = 0, 1
 PREFERRED: Final = 0
 
 
-class WireAdmin(Asker):
-    """The place of :class:`~minikafka_chaos.simulation.admin.Admin` before whole brokers.
+class Admin(Asker):
+    """Of one cluster.
 
     Nobody waits for most answers: faults may strike at any moment.
     """

@@ -1,4 +1,4 @@
-"""Who asks whole brokers by Kafka's requests, whatever for: no request may fail inside a broker."""
+"""Who asks brokers by Kafka's requests, whatever for: no request may fail inside a broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.protocol import messages
 
-from minikafka_chaos.simulation.network import CLIENT, Reply
+from minikafka_chaos.simulation.network import Reply
 
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
@@ -31,7 +31,7 @@ class Asker:
         world = self._world
 
         def serve(asked: SimBroker, reply: Reply) -> None:
-            asked.leading.ask(api, values, reply)  # type: ignore[attr-defined]
+            asked.gate.ask(api, values, reply)
 
         def done(answer: messages.Entity) -> None:
             if "unknown_server_error" in repr(answer):
@@ -39,4 +39,4 @@ class Asker:
             if answered is not None:
                 answered(answer)
 
-        world.network.request(CLIENT, broker, serve, done)
+        world.network.request(broker, serve, done)

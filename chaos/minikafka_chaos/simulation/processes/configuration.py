@@ -27,7 +27,7 @@ def listeners(broker: int) -> dict[str, str]:
 
 def drawn(world: World, broker: int) -> BrokerConfig:
     """A broker's file. What only a server has is drawn here, anew at each start."""
-    log = world.log_config({})
+    log, patience = world.log_config, world.ambushes.patience
     settings: dict[str, object] = {
         "node.id": broker,
         **listeners(broker),
@@ -40,17 +40,18 @@ def drawn(world: World, broker: int) -> BrokerConfig:
         "broker.session.timeout.ms": _ms(world.session),
         "request.timeout.ms": _ms(world.fetch_timeout),
         "replica.socket.timeout.ms": _ms(world.fetch_timeout),
-        "replica.fetch.wait.max.ms": world.whole.choice((100, 200, 300)),
-        "replica.fetch.max.bytes": world.whole.choice((200, 1000, 100_000)),
+        "replica.fetch.wait.max.ms": world.server_random.choice((100, 200, 300)),
+        "replica.fetch.max.bytes": world.server_random.choice((200, 1000, 100_000)),
         "replica.fetch.backoff.ms": _ms(world.fetch_backoff),
-        "replica.high.watermark.checkpoint.interval.ms": world.whole.choice((200, 400)),
-        "log.flush.offset.checkpoint.interval.ms": world.whole.choice((200, 400)),
-        "log.retention.check.interval.ms": world.whole.choice((300, 600)),
-        "leader.imbalance.check.interval.seconds": int(world.controller_config.leader_imbalance_check_interval),
+        "replica.high.watermark.checkpoint.interval.ms": patience * world.server_random.choice((200, 400)),
+        "log.flush.offset.checkpoint.interval.ms": patience * world.server_random.choice((200, 400)),
+        "log.retention.check.interval.ms": world.server_random.choice((300, 600)),
+        "unclean.leader.election.interval.ms": 1000,
+        "leader.imbalance.check.interval.seconds": world.imbalance_check_seconds,
         "log.segment.bytes": max(log.segment_bytes, SEGMENT_BYTES_MIN),
         "log.index.interval.bytes": log.index_interval_bytes,
         "log.flush.interval.messages": log.flush_interval_messages,
-        "log.flush.interval.ms": world.whole.choice((200, 1000)),
+        "log.flush.interval.ms": patience * world.server_random.choice((200, 1000)),
         "log.retention.ms": log.retention_ms,
         "log.retention.bytes": log.retention_bytes,
         "log.segment.delete.delay.ms": 100,

@@ -1,4 +1,4 @@
-"""Somebody who asks whole brokers what clients and administrators ask, all the time: that must never fail inside a broker."""
+"""Somebody who asks brokers what clients and administrators ask, all the time: that must never fail inside a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the simulation's clients reach a whole broker: their requests, in Kafka's bytes, over connections without a network.
+"""How the simulation's clients reach a broker: their requests, in Kafka's bytes, over connections without a network.
 
 The way there is the simulated network's, which loses and delays whole requests.
 """
@@ -14,13 +14,13 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.replicas import ReplicaManager
 
-from minikafka_chaos.simulation.leading import FETCH_BYTES_MAX, Waiting, began_to_wait, wait_for
 from minikafka_chaos.simulation.network import Reply
 from minikafka_chaos.simulation.processes import frames
 from minikafka_chaos.simulation.processes.transport import MemoryTransport, feed
+from minikafka_chaos.simulation.processes.waiting import Waiting, began_to_wait, wait_for
 
 if TYPE_CHECKING:
-    from minikafka_chaos.simulation.processes.broker import WholeBroker
+    from minikafka_chaos.simulation.broker import SimBroker
 
 PRODUCE, LIST_OFFSETS = (ApiKey.PRODUCE, frames.PRODUCE_VERSION), (ApiKey.LIST_OFFSETS, frames.LIST_OFFSETS_VERSION)
 FETCH = ApiKey.FETCH, 12
@@ -28,13 +28,17 @@ FETCH = ApiKey.FETCH, 12
 EARLIEST, LATEST = -2, -1
 CLIENT_LISTENER = "CLIENTS"
 
+FETCH_BYTES_MAX = 1 << 30
+Produced = tuple[ErrorCode, int]
+"""Of a partition in a produce: the error, and the offset of the batch's first record."""
+
 Answered = Callable[[messages.Entity], None]
 
 
 class _Connection(MemoryTransport):
     """A client's, with one request under way at most."""
 
-    def __init__(self, broker: WholeBroker) -> None:
+    def __init__(self, broker: SimBroker) -> None:
         super().__init__()
         self.open = True
         self._came = bytearray()
@@ -91,9 +95,9 @@ class _Connection(MemoryTransport):
 
 
 class Gate:
-    """The place of :class:`~minikafka_chaos.simulation.leading.Leading` in a whole broker."""
+    """Of one incarnation."""
 
-    def __init__(self, broker: WholeBroker) -> None:
+    def __init__(self, broker: SimBroker) -> None:
         self.broker = broker
         self._connections: list[_Connection] = []
         self._waiting: list[Waiting] = []

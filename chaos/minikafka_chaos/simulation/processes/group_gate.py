@@ -1,4 +1,4 @@
-"""How members of consumer groups reach the coordinator of a whole broker: by Kafka's requests."""
+"""How members of consumer groups reach the coordinator of a broker: by Kafka's requests."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LEAVE_GROUP, SYNC_GROUP = (ApiKey.LEAVE_GROUP, 4), (ApiKey.SYNC_GROUP, 5)
 """API keys and the versions that are asked in."""
 
 
-class WireCoordinator:
-    """The place of :class:`~minikafka_chaos.simulation.groups.Coordinator` before a whole broker."""
+class Coordinator:
+    """What members ask of a broker's coordinator; the answer comes to ``reply``, later."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate

@@ -1,4 +1,4 @@
-"""Bug seeds in the server: its connections, its loops, and what it writes down. Their runs are of whole processes."""
+"""Bug seeds in the server: its connections, its loops, and what it writes down."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ class _WritesLogEnds(watched.Host):
         return {p.topic_partition: p.log.log_end_offset for p in self.manager.all()}
 
 
-def _with(**shell: Any) -> type[WatchedBroker]:
-    return type("MutantBroker", (WatchedBroker,), shell)
+def with_parts(**members: Any) -> type[WatchedBroker]:
+    return type("MutantBroker", (WatchedBroker,), members)
 
 
 SERVER_SEEDS = (
     BugSeed("parked-fetch-holds-back", "the answer to a fetch waits behind the parked one before it", "found here",
-            rules_with(process=_with(client_connection=_ConnectionThatHoldsBack))),
+            rules_with(process=with_parts(client_connection=_ConnectionThatHoldsBack))),
     BugSeed("answers-out-of-order", "a connection answers what is ready first", "Kafka's protocol guide",
-            rules_with(process=_with(client_connection=_AnswersOutOfOrder))),
+            rules_with(process=with_parts(client_connection=_AnswersOutOfOrder))),
     BugSeed("fetcher-stands-still", "a fetcher whose connection ended never looks again", "found here",
-            rules_with(process=_with(replica_fetcher=_StandsStill))),
+            rules_with(process=with_parts(replica_fetcher=_StandsStill))),
     BugSeed("never-ask-for-offsets", "a follower out of range does not ask for its leader's range", "KAFKA-7414",
-            rules_with(process=_with(replica_fetcher=_NeverAsksForOffsets))),
+            rules_with(process=with_parts(replica_fetcher=_NeverAsksForOffsets))),
     BugSeed("checkpoint-log-ends", "the checkpoint of high watermarks holds log end offsets", "audit s08",
-            rules_with(process=_with(partition_host=_WritesLogEnds))),
+            rules_with(process=with_parts(partition_host=_WritesLogEnds))),
 )  # fmt: skip

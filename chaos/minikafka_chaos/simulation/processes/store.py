@@ -1,4 +1,4 @@
-"""The cluster store as a whole broker sees it: the simulation's, whose answers come to callbacks, as coroutines."""
+"""The cluster store as a broker sees it: the simulation's, whose answers come to callbacks, as coroutines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minikafka.metadata.store import Changes, Lease, Snapshot, StoreError
 from minikafka_chaos.simulation.store import CLUSTER_ID
 
 if TYPE_CHECKING:
-    from minikafka_chaos.simulation.processes.broker import WholeBroker
+    from minikafka_chaos.simulation.broker import SimBroker
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class ProcessStore:
     """Of one incarnation. See :class:`~minikafka.metadata.store.ClusterStore`."""
 
-    def __init__(self, broker: WholeBroker) -> None:
+    def __init__(self, broker: SimBroker) -> None:
         self._broker = broker
         self._stores = broker.world.store
         self._opened = asyncio.Event()

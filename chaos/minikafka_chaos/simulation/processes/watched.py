@@ -13,10 +13,15 @@ from minikafka.log.filesystem import FileSystem
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.metadata.store import ClusterStore
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.fetch import FetchRequest
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.clock import Clock
+from minikafka.replication.fetch_loop import Key, Taken
+from minikafka.replication.follower import FetchOutcome
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import IsrProposal
+from minikafka.replication.purgatory import DelayedFetch, FetchDone, FetchTopics
 from minikafka.replication.replica_host import Dropped, Opened
 from minikafka.replication.replica_host import Effect as HostEffect
 from minikafka.replication.reporter import ReplicaReporter
@@ -31,18 +36,25 @@ from minikafka.server.offline_logs import LogDirShell
 from minikafka.telemetry.events import EventLog
 
 if TYPE_CHECKING:
-    from minikafka_chaos.simulation.processes.broker import WholeBroker
+    from minikafka_chaos.simulation.broker import SimBroker
+
+
+COUNTS = frozenset({FetchOutcome.APPENDED, FetchOutcome.EMPTY, FetchOutcome.TRUNCATED})
+"""Something of the answer counts from now on."""
+
+FollowerQuestion = tuple[int, Key, int, int]
+"""Who asks for which partition, in which leader epoch, from which offset."""
 
 
 class SimMachine(Machine):
     """The machine of a simulated broker."""
 
-    def __init__(self, broker: WholeBroker) -> None:
+    def __init__(self, broker: SimBroker) -> None:
         self.broker = broker
         world = broker.world
 
         def later(seconds: float, event: Callable[[], None]) -> object:
-            return broker.loop.call_later(seconds, event)
+            return broker.loop.call_later(seconds or world.next_turn(), event)
 
         self.clock = Clock(lambda: world.now, lambda: broker.now_ms, later)
 
@@ -62,7 +74,7 @@ class _Events(EventLog):
 
     __slots__ = ("_broker",)
 
-    def __init__(self, broker: WholeBroker, broker_id: int) -> None:
+    def __init__(self, broker: SimBroker, broker_id: int) -> None:
         super().__init__(None, broker_id)
         self._broker = broker
 
@@ -80,7 +92,7 @@ class WatchedContext(BrokerContext):
     """What every part has at hand; here, the simulated broker too."""
 
     @property
-    def sim(self) -> WholeBroker:
+    def sim(self) -> SimBroker:
         assert isinstance(self.machine, SimMachine)
         return self.machine.broker
 
@@ -103,11 +115,11 @@ class WatchedRole(ControllerRole):
     def start(self) -> None:
         super().start()
         sim = self.context.sim
-        sim.world.store.term_began(sim.role_of(self))  # type: ignore[arg-type]
+        sim.world.store.term_began(sim.term_of(self))
 
     def _end(self, reason: str) -> None:
         sim = self.context.sim
-        sim.world.store.term_ended(sim.role_of(self))  # type: ignore[arg-type]
+        sim.world.store.term_ended(sim.term_of(self))
         super()._end(reason)
 
     def _carry_out(self, effects: list[Effect]) -> Commit | None:
@@ -166,12 +178,21 @@ class Reporter(ReplicaReporter):
         self._context.sim.tolerate(error)
         super().log_failed(partition, error)
 
+    def fetched(self, taken: Taken[HostedPartition], leader_id: int) -> None:
+        sim, partition = self._context.sim, taken.partition
+        if taken.outcome in COUNTS:
+            key = partition.topic_id, partition.topic_partition.partition
+            asked = sim.id, key, taken.position.leader_epoch, taken.position.offset
+            sim.world.watcher.fetched(sim, partition, leader_id, sim.world.answers.get((leader_id, asked), -1))
+        super().fetched(taken, leader_id)
+
 
 class WatchedHousekeeping(Housekeeping):
     context: WatchedContext
 
     async def _checkpoint_hw(self) -> None:
-        sim, marks = self.context.sim, self.high_watermarks()
+        sim = self.context.sim
+        marks = sim.high_watermarks()
         try:
             await super()._checkpoint_hw()
         except Exception:
@@ -217,10 +238,44 @@ class WatchedBroker(Broker):
     its_housekeeping = WatchedHousekeeping
     log_dir_shell = LogDir
 
-    def __init__(self, sim: WholeBroker, config: BrokerConfig, store: ClusterStore) -> None:
+    def __init__(self, sim: SimBroker, config: BrokerConfig, store: ClusterStore) -> None:
         self.sim = sim
         super().__init__(config, store, SimMachine(sim), sim.world.rules)
         self.replicas.propose = self._propose
+        self.groups.host.load_slice = sim.world.load_slice
+        self._fetch_of_replicas, self.replicas.fetch = self.replicas.fetch, self._fetch  # type: ignore[method-assign]
+
+    def _fetch(self, request: FetchRequest, respond: FetchDone) -> DelayedFetch | None:
+        """Keep in which leader epoch each partition of an answer to a follower was led: Kafka's protocol does not say."""
+        if request.replica_id < 0:
+            return self._fetch_of_replicas(request, respond)
+        sim, by_id = self.sim, self.replicas.by_id
+        world, answers = sim.world, sim.world.answers
+        request.topics = [
+            (
+                key,
+                [
+                    asked._replace(max_bytes=world.read_limit(request.replica_id, asked.max_bytes))
+                    for asked in partitions
+                ],
+            )
+            for key, partitions in request.topics
+        ]
+
+        asked = {(key, part.partition): part for key, partitions in request.topics for part in partitions}
+
+        def answer(topics: FetchTopics, size: int) -> None:
+            for key, partitions in topics:
+                assert isinstance(key, bytes), "followers name topics by their ids"
+                for part in partitions:
+                    if part.error in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
+                        _, epoch, offset, *_ = asked[key, part.partition]
+                        hosted = by_id.get(key, {}).get(part.partition)
+                        led = -1 if hosted is None or hosted.leader is None else hosted.leader.epoch
+                        answers[sim.id, (request.replica_id, (key, part.partition), epoch, offset)] = led
+            respond(topics, size)
+
+        return self._fetch_of_replicas(request, answer)
 
     def _propose(self, proposal: IsrProposal) -> None:
         members = [member for member, _ in proposal.isr]
@@ -231,6 +286,6 @@ class WatchedBroker(Broker):
     async def abort(self) -> bool:
         clean = await super().abort()
         if hasattr(self, "logs"):
-            marks = self.host.high_watermarks()
+            marks = self.sim.high_watermarks()
             self.sim.world.watcher.checkpointed(self.sim, perhaps=not clean, marks=marks)
         return clean

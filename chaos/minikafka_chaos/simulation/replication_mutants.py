@@ -179,7 +179,7 @@ class _FollowsTheOldLeader(ReplicaHost):
             self._fetchers.follow(partition, before)
 
 
-SHELL_SEEDS = (
+REPLICATION_SEEDS = (
     BugSeed("keep-deleted-log", "the log of a replica that is deleted or reassigned stays", "Kafka's stray logs",
             rules_with(host=_KeepsDeleted)),
     BugSeed("keep-stray-log", "a log of a topic that was deleted meanwhile stays", "KIP-516, Kafka's stray logs",

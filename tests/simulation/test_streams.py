@@ -1,4 +1,4 @@
-"""Production's whole broker, server and all, in the simulation; and the TCP that its processes speak there."""
+"""The TCP that simulated processes speak."""
 
 from __future__ import annotations
 
@@ -9,37 +9,9 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from minikafka_chaos.simulation.processes.broker import WholeBroker
 from minikafka_chaos.simulation.processes.loop import ProcessLoop
 from minikafka_chaos.simulation.processes.streams import End, Streams
 from minikafka_chaos.simulation.scheduler import Scheduler
-from minikafka_chaos.simulation.world import Plan, World, simulate
-
-from tests.forms import in_full
-
-WHOLE = Plan(whole=1.0)
-
-FOUND_SOMETHING = {
-    173: "with flush.messages, the answer to a follower's fetch waited behind the parked one before it",
-    1435: "after a failed fsync a leader went on answering until its process had ended",
-}
-
-
-@pytest.mark.parametrize("seed", [9001, 9002, *in_full([*range(9003, 9013), *FOUND_SOMETHING])])
-def test_production_holds(seed: int) -> None:
-    assert simulate(seed, plan=WHOLE).violation is None
-
-
-def test_brokers_are_production_s() -> None:
-    worlds = [World(1, plan=WHOLE), *(World(seed) for seed in range(1, 101))]
-    kinds = [{isinstance(broker, WholeBroker) for broker in world.brokers.values()} for world in worlds]
-    for world in worlds:
-        world.close()
-    assert kinds[0] == {True}
-    assert 0 < kinds[1:].count({True}) < 20 and kinds[1:].count({False}) > 80, "some of the usual runs"
-
-
-# -- TCP ---------------------------------------------------------------------------------------------------------------------
 
 
 class _Network:
