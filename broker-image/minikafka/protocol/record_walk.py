@@ -9,6 +9,7 @@ path that costs something for each of them. A search by time visits those of one
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Walked",
     "find_record",
     "find_record_in_python",
+    "record_heads",
     "walk_records",
     "walk_records_in_python",
 ]
@@ -102,6 +104,15 @@ def find_record_in_python(
         if of_record >= timestamp:
             break
     return NOTHING, found, largest
+
+
+def record_heads(
+    body: bytes | bytearray | memoryview, position: int, count: int, base_timestamp: int
+) -> Iterator[tuple[int, bool]]:
+    """(timestamp, whether there is a key) of each record of a body in which `walk_records` has found nothing wrong."""
+    for _ in range(count):
+        delta, _, key_length, position = _record(body, position, len(body))
+        yield _wrapping_sum(base_timestamp, delta), key_length >= 0
 
 
 def _record(body: bytes | bytearray | memoryview, position: int, end: int) -> tuple[int, int, int, int]:

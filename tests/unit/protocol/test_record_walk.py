@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,6 +153,33 @@ def test_both_forms_agree_on_damaged_batches(drawn: list[Record], data: st.DataO
     assert record_walk.find_record(body, 0, count, base, *sought) == find_record_in_python(
         body, 0, count, base, *sought
     )
+
+
+@pytest.mark.skipif(record_walk.find_record is find_record_in_python, reason="there was no C compiler")
+@pytest.mark.parametrize(("walk", "more"), [("walk_records", ()), ("find_record", (INT64_MAX, 0))])
+def test_other_threads_run_during_a_walk_over_much(walk: str, more: tuple[int, ...]) -> None:
+    """Every client of a broker waited for the tenth of a second that 64 MiB of tiny records take."""
+    count = 12_000
+    body = body_of(*[Record(n, 0, None, bytes(100)) for n in range(count)])
+    enough = threading.Event()
+
+    def walk_often() -> None:
+        for _ in range(20_000):
+            if enough.is_set():
+                return
+            getattr(record_walk, walk)(body, 0, count, 0, *more)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # so that another thread runs only where it is let
+    try:
+        thread = threading.Thread(target=walk_often)
+        thread.start()
+        let = thread.is_alive()
+        enough.set()
+        thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert let
 
 
 @given(st.binary(max_size=60), st.integers(-1, 5), st.integers(INT64_MIN, INT64_MAX), st.integers(-1, 3))
