@@ -123,6 +123,13 @@ DECLARED = (
         "10",
         "-1",
     ),
+    Declared(
+        "what is too large tells no log start",
+        "^Produce of snappy frame: raw, of a length",
+        "log_start_offset$",
+        "-1",
+        "0",
+    ),
     Declared("the length of a record counts in compressed batches, too", "^Produce of .*: record length", ""),
     Declared("the same mistake made twice is told once", "^DeleteTopics by id and name: topics twice", " #2"),
 )
