@@ -217,4 +217,13 @@ CORE = (
     Bug("m59", "requests behind one that closes its connection are worked on", "KafkaChannel, SocketServer", "server/framing.py",
         "            if self._held or self._closing:\n", "            if self._held:\n",
         (f"{WIRE}/test_closed_connections.py",)),
+    Bug("m60", "a client's claim that the broker has stamped its records stays", "LogValidator", "log/log.py",
+        "        elif max_timestamp != said or attributes & LOG_APPEND_TIME_FLAG:\n", "        elif max_timestamp != said:\n",
+        (f"{LOG}/test_record_validation.py",)),
+    Bug("m61", "blocks of LZ4 cost nothing, however many there are", "27 A2, hostile requests", "protocol/compression.py",
+        "        cost += BLOCK_COST_BYTES\n", "",
+        (f"{LOG}/test_record_validation.py",)),
+    Bug("m62", "no other thread runs while 64 MiB are filled with zeros", "27 A2, hostile requests", "protocol/compression.py",
+        "bytearray(size) if size <= PIECE_BYTES else ", "bytearray(size) if True else ",
+        ("tests/unit/protocol/test_records.py",)),
 )  # fmt: skip
