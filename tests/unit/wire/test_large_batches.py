@@ -13,16 +13,18 @@ from typing import Any
 import pytest
 from minikafka.log.log import Log
 from minikafka.log.record_validation import walk_ahead
-from minikafka.metadata.image import PartitionState
+from minikafka.metadata.image import PartitionState, TopicState
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.compression import LZ4_FRAME_HEADER, XERIAL_MAGIC
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.record_walk import record_heads
 from minikafka.protocol.records import HEADER_BYTES, Codec, Record, build_batch
-from minikafka.server.api import produce
+from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.offsets import FoundOffset
+from minikafka.server.api import list_offsets, produce
 
 from tests.interop.raw_client import seal_batch
-from tests.unit.wire.client import ALL, Client, answered, fetched
+from tests.unit.wire.client import ALL, LATEST, Client, answered, fetched
 from tests.unit.wire.peer import TOPIC_ID
 from tests.unit.wire.stage import Stage
 
@@ -217,3 +219,28 @@ async def test_a_broker_that_ends_meanwhile_appends_nothing(
         await asyncio.sleep(0)
     assert (log.log_end_offset, log.failure) == (0, None)
     assert len(walks.sizes) == 1
+
+
+async def test_others_are_served_while_offsets_of_many_partitions_are_listed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search by time may decompress a batch of each, and nobody was served before the last."""
+    monkeypatch.setattr(list_offsets, "SECONDS_MAX", -1.0)
+    listed = list_offsets.list_offset
+    served: list[int] = []
+
+    def searched(partition: HostedPartition, *args: Any, **more: Any) -> FoundOffset:
+        index = partition.topic_partition.partition
+        assert served == list(range(index)), "others have had their turn"
+        asyncio.get_running_loop().call_soon(served.append, index)
+        return listed(partition, *args, **more)
+
+    monkeypatch.setattr(list_offsets, "list_offset", searched)
+    await stage.start()
+    await stage.took(stage.peer.decide_topic(TopicState("t", TOPIC_ID, (ALONE,) * 3, {})))
+    rows = [{"partition_index": index, "current_leader_epoch": -1, "timestamp": LATEST} for index in range(3)]
+    topics = [{"name": "t", "partitions": rows}]
+    answer = await (await stage.client()).ask(
+        ApiKey.LIST_OFFSETS, {"replica_id": -1, "isolation_level": 0, "topics": topics}
+    )
+    assert [row.error_code for row in answer.topics[0].partitions] == [0, 0, 0]
