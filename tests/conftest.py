@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 import pytest
+from hypothesis import settings
 
 SHARED_BY_ALL = ("spark", "bootstrap", "shared_cluster")
 """Fixtures that all tests of a run share, of whatever file: one Spark session, a cluster for other people's clients and one
@@ -33,6 +34,12 @@ FIRST = (
     "simulation",
 )
 """The longest first, then what mostly waits; unit tests fill in wherever a worker has nothing else to do."""
+
+
+def pytest_configure() -> None:
+    """No example of Hypothesis has a deadline: a machine that is busy with something else takes its 0.2 s for any."""
+    settings.register_profile("no deadline", deadline=None)
+    settings.load_profile("no deadline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

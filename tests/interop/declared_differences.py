@@ -95,7 +95,7 @@ DECLARED = (
     Declared("Kafka never answers", "^Produce: .*records null", ""),
     Declared(
         "what Kafka did not expect is UNKNOWN_SERVER_ERROR there, and INVALID_RECORD here",
-        "^Produce of (largest length|codec [567]|.*: (garbage|nothing|cut|rest|twice|offset deltas .*))$",
+        "^Produce of (largest length|codec [567]|.*: (garbage|nothing|cut|rest|twice|offset deltas .*)|.* frame: .*)$",
         "error_code$",
         "87",
         "-1",
@@ -110,6 +110,26 @@ DECLARED = (
     Declared("a group without a name is listed by its coordinator, whichever that is", "^ListGroups", r"^groups\[\]"),
     Declared("offset deltas are 0, 1, 2, ...", "^Produce of .*: offset deltas", ""),
     Declared("nothing follows the compressed records", "^Produce of (gzip|lz4.*): (rest|twice)$", ""),
+    Declared(
+        "what a frame says counts, and nothing follows it",
+        "^Produce of (gzip frame: (reserved|zeros)|snappy frame: half|zstd frame: a second"
+        "|lz4 frame: (wrong content|an end mark|a skippable frame last))",
+        "",
+    ),
+    Declared(
+        "a length of four gigabytes is too large",
+        "^Produce of snappy frame: raw, of a length",
+        "error_code$",
+        "10",
+        "-1",
+    ),
+    Declared(
+        "what is too large tells no log start",
+        "^Produce of snappy frame: raw, of a length",
+        "log_start_offset$",
+        "-1",
+        "0",
+    ),
     Declared("the length of a record counts in compressed batches, too", "^Produce of .*: record length", ""),
     Declared("the same mistake made twice is told once", "^DeleteTopics by id and name: topics twice", " #2"),
 )

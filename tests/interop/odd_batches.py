@@ -10,6 +10,7 @@ import binascii
 import gzip
 import struct
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,8 @@ DAY_MS = 86_400_000
 GOOD = record_batch([b"hello"])
 ONE_RECORD = GOOD[BATCH_HEADER_BYTES:]
 MAX_MESSAGE_BYTES = 1_048_588
+SKIPPABLE = struct.pack("<II", 0x184D2A50, 4) + b"skip"
+"""A frame of LZ4 or zstd that readers pass over."""
 
 PLAIN, KEYED, STAMPED, STRICT, STRICTLY_STAMPED = (
     f"TOPIC-{name}" for name in ("plain", "keyed", "stamped", "strict", "strictly-stamped")
@@ -160,6 +163,7 @@ def cases(version: int) -> Iterator[Case]:
     yield from _headers(2_000_000 + version)
     for name, (codec, compress) in COMPRESSORS.items():
         yield from _records(name, codec, compress)
+    yield from _frames()
     yield from _timestamps()
     yield from _keys()
     yield from _sequences(1_000_000 + version)
@@ -282,6 +286,91 @@ def _odd_records() -> dict[str, bytes]:
         "-1 headers": record(0, headers=varint(-1)),
         "more headers than there are": record(0, headers=varint(5) + varint(1) + b"h" + varint(1) + b"v"),
         "bytes after the headers": record(0, headers=varint(0) + b"rest"),
+    }
+
+
+def _frames() -> Iterator[Case]:
+    """What the four formats allow and few write, and what they do not."""
+    plain = numbered(0, 1, 2)
+    for name, frames in (
+        ("gzip", _gzip_frames),
+        ("snappy", _snappy_frames),
+        ("lz4", _lz4_frames),
+        ("zstd", _zstd_frames),
+    ):
+        codec, _ = COMPRESSORS[name]
+        for what, body in frames(plain).items():
+            yield Case(f"{name} frame: {what}", seal_batch(body, 3, NOW_MS, attributes=codec))
+
+
+def _gzip_frames(plain: bytes) -> dict[str, bytes]:
+    member = gzip.compress(plain)
+    return {
+        "two members": gzip.compress(plain[:5]) + gzip.compress(plain[5:]),
+        "an empty member first": gzip.compress(b"") + member,
+        "a name": member[:3] + b"\x08" + member[4:10] + b"name\0" + member[10:],
+        "reserved flags": flipped(member, 3, 0xE0),
+        "another method": flipped(member, 2),
+        "wrong checksum": flipped(member, len(member) - 8),
+        "wrong size": flipped(member, len(member) - 4),
+        "no end": member[:-8],
+        "zeros after": member + bytes(8),
+        "zlib's own format": zlib.compress(plain),
+    }
+
+
+def _snappy_frames(plain: bytes) -> dict[str, bytes]:
+    raw, framed = _snappy(plain), _xerial(plain)
+    empty = struct.pack(">i", 1) + b"\0"
+    return {
+        "raw, and more": raw + b"rest",
+        "raw, of another length": flipped(raw, 0),
+        "raw, of a length that nobody has": b"\xff\xff\xff\xff\x07" + raw[1:],
+        "two blocks": _xerial(plain[:5]) + _xerial(plain[5:])[16:],
+        "version 0": flipped(framed, 11),
+        "an empty block first": framed[:16] + empty + framed[16:],
+        "an empty block last": framed + empty,
+        "a block of no bytes": framed + bytes(4),
+        "a negative length": framed + struct.pack(">i", -5),
+        "half a length": framed + b"\0\0",
+        "a block cut": framed[:-2],
+        "two streams": framed + framed,
+        "a header alone": framed[:16],
+    }
+
+
+def _lz4_frames(plain: bytes) -> dict[str, bytes]:
+    def frame(**options: bool) -> bytes:
+        packed = lz4.frame.compress(plain, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, **options)
+        return bytes(packed)
+
+    size = frame(store_size=False)
+    return {
+        "all that may be in it": frame(block_checksum=True, content_checksum=True, store_size=True),
+        "wrong block checksum": flipped(frame(block_checksum=True, store_size=False), -5),
+        "wrong content checksum": flipped(frame(content_checksum=True), -1),
+        "wrong header checksum": flipped(size, 6),
+        "no end mark": size[:-4],
+        "an end mark that is a stored block": flipped(size, -1, 0x80),
+        "a skippable frame first": SKIPPABLE + size,
+        "a skippable frame last": size + SKIPPABLE,
+    }
+
+
+def _zstd_frames(plain: bytes) -> dict[str, bytes]:
+    whole = _zstd(plain)
+    stream = zstandard.ZstdCompressor(write_checksum=True).compressobj()
+    streamed = stream.compress(plain) + stream.flush()
+    return {
+        "no size, and a checksum": streamed,
+        "wrong checksum": flipped(streamed, -1),
+        "two frames": _zstd(plain[:5]) + _zstd(plain[5:]),
+        "an empty frame first": _zstd(b"") + whole,
+        "a skippable frame first": SKIPPABLE + whole,
+        "a skippable frame last": whole + SKIPPABLE,
+        "a byte short": whole[:-1],
+        "a second frame cut": whole + whole[:5],
+        "zeros after": whole + bytes(8),
     }
 
 

@@ -102,6 +102,7 @@ QUICK = {
     "lose-partition-error": {"A19 acknowledged-unwritten", "A20 unreadable"},
     "trust-headers": {"A19 acknowledged-unwritten"},
     "trust-records": {"A20 unreadable"},
+    "trust-compressed-records": {"A20 unreadable"},
     "offsets-by-name": {"B20 DeletedByRequest", "B30 FlushedIsKept"},
     "group-load-to-hw": GROUPS,
     "group-load-beginning": GROUPS,

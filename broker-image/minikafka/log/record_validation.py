@@ -10,7 +10,7 @@ they are in a batch that is not compressed, and answers UNKNOWN_SERVER_ERROR for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NoReturn
 
@@ -25,44 +25,43 @@ from minikafka.protocol.compression import (
     check_lz4_for_java,
     decompress,
 )
-from minikafka.protocol.record_walk import NOTHING, OFFSETS, walk_records
+from minikafka.protocol.record_walk import NOTHING, OFFSETS, record_heads, walk_records
 from minikafka.protocol.records import (
     COMPRESSION_MASK,
     HEADER_BYTES,
     LOG_APPEND_TIME_FLAG,
     NO_TIMESTAMP,
-    parse_records,
     read_header,
 )
 
-RecordsAhead = tuple[int, int, int, int, int] | LogError
-"""What is known of a batch before it is appended: the fields of a :class:`~minikafka.protocol.record_walk.Walked`, or what it is
-refused with."""
+RecordsAhead = int | LogError
+"""What is known of a batch before it is appended: the largest timestamp, or what the batch is refused with."""
 
 DECOMPRESSED_RATIO_MAX = 8
 """A batch may hold so many times `max.message.bytes` when decompressed, where that is more than 64 MiB."""
 ERRORS_SHOWN = 3
 """Kafka's message shows as many; the answer lists more."""
-RECORDS_NAMED = 1000
+RECORDS_NAMED = 100
 """The records that a topic does not take are looked for, and named, among the first so many. That is done in Python: a megabyte
-of compressed records with wrong timestamps may hold a million, and every other client would wait while they are counted."""
+of compressed records with wrong timestamps may hold a million, a request has many batches, and every other client would wait."""
 APPEND_TIME_SAID = "a producer must not set the timestamp type to LogAppendTime"
 
 
-def walk_ahead(view: memoryview, config: LogConfig, bytes_max: int | None = None) -> RecordsAhead | None:
-    """Find what `largest_timestamp` needs of a compressed batch, before the batch is appended and in any thread.
+def walk_ahead(view: memoryview, config: LogConfig, now_ms: int, bytes_max: int | None = None) -> RecordsAhead | None:
+    """Find what `largest_timestamp` answers for a compressed batch, before the batch is appended and in any thread.
 
-    Returns the error that it has to raise where the batch cannot be decompressed; None where there is no compressed batch. What
-    follows the batch does not count: the append ignores it, or refuses it. Raises DecompressedTooLarge where the batch holds more
-    than `bytes_max`.
+    Returns None where there is no whole compressed batch. What follows the batch does not count: the append ignores it, or
+    refuses it. Raises DecompressedTooLarge where the batch holds more than `bytes_max`.
     """
     if len(view) < HEADER_BYTES:
         return None
     header = read_header(view)
-    if not header.attributes & COMPRESSION_MASK:
+    if not header.attributes & COMPRESSION_MASK or not HEADER_BYTES <= header.size <= len(view):
         return None
     try:
-        return _walk_compressed(view[: header.size], header, bytes_max or decompressed_bytes_max(config))
+        return _largest_timestamp(
+            view[: header.size], header, config, now_ms, bytes_max or decompressed_bytes_max(config)
+        )
     except DecompressedTooLarge as error:
         if bytes_max:
             raise
@@ -80,22 +79,27 @@ def largest_timestamp(
 
     Raises InvalidRecord, InvalidTimestamp, RecordTooLarge, UnsupportedCodec.
     """
-    attributes = header[5]
     if ahead is not None:
         if isinstance(ahead, LogError):
             raise ahead
-        problem, index, largest, smallest, keyless = ahead
-    elif attributes & COMPRESSION_MASK:
-        try:
-            problem, index, largest, smallest, keyless = _walk_compressed(view, header, decompressed_bytes_max(config))
-        except DecompressedTooLarge as error:
-            raise _too_large(error) from error
-    else:
-        problem, index, largest, smallest, keyless = walk_records(view, HEADER_BYTES, header[12], header[7])
+        return ahead
+    try:
+        return _largest_timestamp(view, header, config, now_ms, decompressed_bytes_max(config))
+    except DecompressedTooLarge as error:
+        raise _too_large(error) from error
+
+
+def _largest_timestamp(
+    view: memoryview, header: tuple[int, ...], config: LogConfig, now_ms: int, bytes_max: int
+) -> int:
+    attributes, base, count = header[5], header[7], header[12]
+    codec = attributes & COMPRESSION_MASK
+    body, start = (_decompressed(view, codec, bytes_max), 0) if codec else (view, HEADER_BYTES)
+    problem, index, largest, smallest, keyless = walk_records(body, start, count, base)
     if attributes & LOG_APPEND_TIME_FLAG:
         largest = smallest = header[8]  # it stands for the timestamp of every record
     if problem != NOTHING:
-        _refuse_bytes(problem, index, header[12])
+        _refuse_bytes(problem, index, count)
     if (
         keyless >= 0
         or largest - now_ms > config.message_timestamp_after_max_ms
@@ -104,7 +108,8 @@ def largest_timestamp(
     ):
         wrong = _wrong(attributes, largest, smallest, keyless, config, now_ms)
         if wrong is not None:
-            raise _refused(view, config, now_ms, *wrong)
+            first = islice(record_heads(body, start, count, base), RECORDS_NAMED)
+            raise _refused(_record_errors(first, header, config, now_ms), *wrong)
     return largest
 
 
@@ -133,15 +138,11 @@ def _too_large(error: DecompressedTooLarge) -> RecordTooLarge:
     return RecordTooLarge(f"the batch is too large: {error}")
 
 
-def _walk_compressed(view: memoryview, header: tuple[int, ...], bytes_max: int) -> tuple[int, int, int, int, int]:
-    """Raise DecompressedTooLarge, UnsupportedCodec, InvalidRecord where the batch cannot be decompressed."""
-    return walk_records(_decompressed(view, header[5] & COMPRESSION_MASK, bytes_max), 0, header[12], header[7])
-
-
 def _decompressed(view: memoryview, codec: int, bytes_max: int) -> bytes | bytearray | memoryview:
+    """Raise DecompressedTooLarge, UnsupportedCodec, InvalidRecord where the batch cannot be decompressed."""
     try:
         if codec == Codec.LZ4:
-            check_lz4_for_java(view[HEADER_BYTES:])
+            check_lz4_for_java(view[HEADER_BYTES:], bytes_max)
         return decompress(codec, view[HEADER_BYTES:], bytes_max)
     except DecompressedTooLarge:
         raise
@@ -159,9 +160,9 @@ def _refuse_bytes(problem: int, index: int, count: int) -> NoReturn:
     raise InvalidRecord(f"record {index} of {count} is no whole record")
 
 
-def _refused(view: memoryview, config: LogConfig, now_ms: int, kind: type[LogError], why: str) -> LogError:
+def _refused(errors: Iterable[tuple[type[LogError], int, str]], kind: type[LogError], why: str) -> LogError:
     """The error for records that this topic does not take, which names them where they are among the first."""
-    wrong = list(_record_errors(view, config, now_ms))
+    wrong = list(errors)
     if not wrong:
         return kind(why)
     kind = InvalidTimestamp if any(of_record is InvalidTimestamp for of_record, _, _ in wrong) else InvalidRecord
@@ -174,21 +175,23 @@ def _error(kind: type[LogError], errors: list[tuple[int, str]]) -> LogError:
     return error
 
 
-def _record_errors(view: memoryview, config: LogConfig, now_ms: int) -> Iterator[tuple[type[LogError], int, str]]:
+def _record_errors(
+    heads: Iterable[tuple[int, bool]], header: tuple[int, ...], config: LogConfig, now_ms: int
+) -> Iterator[tuple[type[LogError], int, str]]:
     """(error, index within the batch, message), one for each record: `LogValidator.validateKey` and `validateTimestamp`."""
-    client_says_append_time = read_header(view).log_append_time
-    for index, record in enumerate(islice(parse_records(view), RECORDS_NAMED)):
-        if config.compact and record.key is None:
+    client_says_append_time = header[5] & LOG_APPEND_TIME_FLAG
+    for index, (timestamp, has_key) in enumerate(heads):
+        if client_says_append_time:
+            timestamp = header[8]
+        if config.compact and not has_key:
             yield InvalidRecord, index, _without_key(index)
-        elif config.log_append_time or record.timestamp == NO_TIMESTAMP:
+        elif config.log_append_time or timestamp == NO_TIMESTAMP:
             if client_says_append_time:
                 yield InvalidTimestamp, index, APPEND_TIME_SAID
         elif not (
-            -config.message_timestamp_after_max_ms
-            <= now_ms - record.timestamp
-            <= config.message_timestamp_before_max_ms
+            -config.message_timestamp_after_max_ms <= now_ms - timestamp <= config.message_timestamp_before_max_ms
         ):
-            yield InvalidTimestamp, index, _too_far(record.timestamp, now_ms)
+            yield InvalidTimestamp, index, _too_far(timestamp, now_ms)
 
 
 def _without_key(index: int) -> str:

@@ -10,7 +10,8 @@ from minikafka.log.results import TimestampOffset
 from minikafka.log.segment import Segment
 from minikafka.log.segments import SegmentList
 from minikafka.protocol.compression import CorruptCompression, UnsupportedCompression
-from minikafka.protocol.records import BatchHeader, MalformedRecords, parse_records
+from minikafka.protocol.record_walk import INT64_MAX, INT64_MIN, NOTHING, find_record
+from minikafka.protocol.records import BatchHeader, MalformedRecords, RecordBatch, decompressed_body
 
 
 def offset_for_timestamp(
@@ -74,17 +75,41 @@ def _in_segment(segment: Segment, timestamp_ms: int, start: int, upper_bound: in
 def _first_record(batch: bytes, header: BatchHeader, timestamp_ms: int, start: int) -> TimestampOffset | None:
     if header.log_append_time and header.base_offset >= start:
         return TimestampOffset(header.max_timestamp, header.base_offset, header.partition_leader_epoch)
-    for record in parse_records(batch):
-        if record.timestamp >= timestamp_ms and record.offset >= start:
-            return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
-    return None
+    found = _find(batch, header, timestamp_ms, start)
+    return found if found is not None and found.timestamp >= timestamp_ms else None
+
+
+def _find(batch: bytes | memoryview, header: BatchHeader, timestamp_ms: int, start: int) -> TimestampOffset | None:
+    """The first record from `start` on whose timestamp is at or after `timestamp_ms`, else the first with the largest one.
+
+    It makes nothing of the records that it passes, of which a megabyte may hold a million.
+    """
+    body = decompressed_body(memoryview(batch), header)
+    wanted = INT64_MIN if header.log_append_time else timestamp_ms
+    problem, delta, timestamp = find_record(
+        body, 0, header.records_count, header.base_timestamp, wanted, start - header.base_offset
+    )
+    if problem != NOTHING:
+        raise MalformedRecords(f"the batch at offset {header.base_offset} does not hold {header.records_count} records")
+    if delta < 0:
+        return None
+    if header.log_append_time:
+        timestamp = header.max_timestamp
+    return TimestampOffset(timestamp, header.base_offset + delta, header.partition_leader_epoch)
 
 
 def _max_visible(segments: SegmentList, start: int, end: int) -> TimestampOffset | None:
-    """The slow way, when the record with the largest timestamp lies below the log start offset."""
+    """The slow way, when the record with the largest timestamp lies below the log start offset: over all headers.
+
+    Records are looked at in two batches: one that begins before the start, and the one whose header has the largest timestamp.
+    """
     best: TimestampOffset | None = None
+    largest: RecordBatch | None = None
     for batch in segments.batches(start, end):
-        for record in batch.records():
-            if record.offset >= start and (best is None or record.timestamp > best.timestamp):
-                best = TimestampOffset(record.timestamp, record.offset, batch.header.partition_leader_epoch)
-    return best
+        if batch.header.base_offset < start:
+            best = _find(batch.data, batch.header, INT64_MAX, start)
+        elif largest is None or batch.header.max_timestamp > largest.header.max_timestamp:
+            largest = batch
+    if largest is None or (best is not None and best.timestamp >= largest.header.max_timestamp):
+        return best
+    return _find(largest.data, largest.header, INT64_MAX, start)

@@ -1,4 +1,5 @@
-/* The compiled form of `walk_records` in record_walk.py, which says what it does; the tests hold both to the same answers.
+/* The compiled forms of `walk_records` and `find_record` in record_walk.py, which says what they do; the tests hold both to the same
+ * answers.
  *
  * It reads what any client sends: no byte outside [position, end) is touched, lengths are compared with what is left and never
  * added first, and all arithmetic on values of the wire is unsigned, so that it may wrap. */
@@ -56,55 +57,99 @@ skip_headers(const uint8_t *position, const uint8_t *end)
     return position;
 }
 
+/* Reads one record. Returns the position after it, NULL when its bytes are none. */
+static inline const uint8_t *
+read_record(const uint8_t *position, const uint8_t *end, int64_t *timestamp_delta, int64_t *offset_delta, int64_t *key_length)
+{
+    int64_t size, length;
+    position = read_varint(position, end, 32, &size);
+    if (position == NULL || size < 1 || size > end - position)
+        return NULL;
+    const uint8_t *stop = position + size;
+    if ((position = read_varint(position + 1, stop, 64, timestamp_delta)) == NULL
+        || (position = read_varint(position, stop, 32, offset_delta)) == NULL
+        || (position = skip_field(position, stop, key_length)) == NULL
+        || (position = skip_field(position, stop, &length)) == NULL)
+        return NULL;
+    return skip_headers(position, stop) == stop ? stop : NULL;
+}
+
+static inline int64_t
+wrapping_sum(int64_t base, int64_t delta)
+{
+    return (int64_t)((uint64_t)base + (uint64_t)delta);
+}
+
+/* What both functions are called with: a buffer, a position in it, a count of records and their base timestamp. */
+struct records {
+    Py_buffer buffer;
+    Py_ssize_t start;
+    long long count, base;
+};
+
+static int
+get_records(PyObject *const *args, struct records *records)
+{
+    records->start = PyLong_AsSsize_t(args[1]);
+    records->count = PyLong_AsLongLong(args[2]);
+    records->base = PyLong_AsLongLong(args[3]);
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &records->buffer, PyBUF_SIMPLE) < 0)
+        return 0;
+    if (records->start >= 0 && records->start <= records->buffer.len)
+        return 1;
+    PyBuffer_Release(&records->buffer);
+    PyErr_SetString(PyExc_ValueError, "the position lies outside the buffer");
+    return 0;
+}
+
+/* Bytes above which other threads run meanwhile: a walk over so many tiny records takes a millisecond or two. Below that asking for
+ * the lock back may take longer than the walk. */
+#define LOCKED_BYTES_MAX (1 << 20)
+
+static PyThreadState *
+unlocked(const struct records *records)
+{
+    return records->buffer.len - records->start > LOCKED_BYTES_MAX ? PyEval_SaveThread() : NULL;
+}
+
+static void
+done(struct records *records, PyThreadState *thread)
+{
+    if (thread != NULL)
+        PyEval_RestoreThread(thread);
+    PyBuffer_Release(&records->buffer);
+}
+
 static PyObject *
 walk_records(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
+    struct records records;
     if (nargs != 4) {
         PyErr_SetString(PyExc_TypeError, "walk_records takes a buffer, a position, a count and a base timestamp");
         return NULL;
     }
-    Py_ssize_t start = PyLong_AsSsize_t(args[1]);
-    long long count = PyLong_AsLongLong(args[2]);
-    long long base = PyLong_AsLongLong(args[3]);
-    Py_buffer buffer;
-    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &buffer, PyBUF_SIMPLE) < 0)
+    if (!get_records(args, &records))
         return NULL;
-    if (start < 0 || start > buffer.len) {
-        PyBuffer_Release(&buffer);
-        PyErr_SetString(PyExc_ValueError, "the position lies outside the buffer");
-        return NULL;
-    }
+    PyThreadState *thread = unlocked(&records);
 
-    const uint8_t *position = (const uint8_t *)buffer.buf + start;
-    const uint8_t *end = (const uint8_t *)buffer.buf + buffer.len;
+    const uint8_t *position = (const uint8_t *)records.buffer.buf + records.start;
+    const uint8_t *end = (const uint8_t *)records.buffer.buf + records.buffer.len;
     enum problem problem = NOTHING;
     int64_t largest = -1, smallest = INT64_MAX;
     long long index = 0, keyless = -1;
-    for (; index < count; index++) {
-        int64_t size, timestamp, delta, length;
+    for (; index < records.count; index++) {
+        int64_t timestamp, delta, key_length;
         problem = MALFORMED;
-        position = read_varint(position, end, 32, &size);
-        if (position == NULL || size < 1 || size > end - position)
+        if ((position = read_record(position, end, &timestamp, &delta, &key_length)) == NULL)
             break;
-        const uint8_t *stop = position + size;
-        position = read_varint(position + 1, stop, 64, &timestamp);
-        if (position == NULL || (position = read_varint(position, stop, 32, &delta)) == NULL)
-            break;
-        if ((position = skip_field(position, stop, &length)) == NULL)
-            break;
-        if (length < 0 && keyless < 0)
+        if (key_length < 0 && keyless < 0)
             keyless = index;
-        if ((position = skip_field(position, stop, &length)) == NULL)
-            break;
-        position = skip_headers(position, stop);
-        if (position != stop)
-            break;
         problem = OFFSETS;
         if (delta != index)
             break;
         problem = NOTHING;
-        timestamp = (int64_t)((uint64_t)base + (uint64_t)timestamp);
+        timestamp = wrapping_sum(records.base, timestamp);
         if (timestamp > largest)
             largest = timestamp;
         if (timestamp < smallest && timestamp != -1)
@@ -112,12 +157,50 @@ walk_records(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     }
     if (problem == NOTHING && position != end)
         problem = MALFORMED;
-    PyBuffer_Release(&buffer);
+    done(&records, thread);
     return Py_BuildValue("iLLLL", (int)problem, index, (long long)largest, (long long)smallest, keyless);
+}
+
+static PyObject *
+find_record(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    struct records records;
+    if (nargs != 6) {
+        PyErr_SetString(PyExc_TypeError, "find_record takes what walk_records does, a timestamp and an offset delta");
+        return NULL;
+    }
+    long long wanted = PyLong_AsLongLong(args[4]);
+    long long first = PyLong_AsLongLong(args[5]);
+    if (PyErr_Occurred() || !get_records(args, &records))
+        return NULL;
+    PyThreadState *thread = unlocked(&records);
+
+    const uint8_t *position = (const uint8_t *)records.buffer.buf + records.start;
+    const uint8_t *end = (const uint8_t *)records.buffer.buf + records.buffer.len;
+    enum problem problem = NOTHING;
+    int64_t largest = INT64_MIN, found = -1;
+    for (long long index = 0; index < records.count; index++) {
+        int64_t timestamp, delta, key_length;
+        if ((position = read_record(position, end, &timestamp, &delta, &key_length)) == NULL) {
+            problem = MALFORMED;
+            break;
+        }
+        timestamp = wrapping_sum(records.base, timestamp);
+        if (delta < first || (found >= 0 && timestamp <= largest))
+            continue;
+        largest = timestamp;
+        found = delta;
+        if (timestamp >= wanted)
+            break;
+    }
+    done(&records, thread);
+    return Py_BuildValue("iLL", (int)problem, (long long)found, (long long)largest);
 }
 
 static PyMethodDef methods[] = {
     {"walk_records", (PyCFunction)(void (*)(void))walk_records, METH_FASTCALL, "See minikafka.protocol.record_walk."},
+    {"find_record", (PyCFunction)(void (*)(void))find_record, METH_FASTCALL, "See minikafka.protocol.record_walk."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -6,7 +6,9 @@ gzip comes with Python, the others with `cramjam`, imported on first use; where 
 
 from __future__ import annotations
 
+import mmap
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -14,8 +16,9 @@ XERIAL_MAGIC = b"\x82SNAPPY\0"
 """Kafka's Java clients frame snappy in blocks of snappy-java; librdkafka sends one raw block. Both are read."""
 XERIAL_HEADER_BYTES = 16
 XERIAL_BLOCK_BYTES = 32 * 1024
-XERIAL_BLOCK_COST_BYTES = 4 * 1024
-"""What the smallest block counts as: a batch of tiny ones, each a call, would take more time than a large batch."""
+BLOCK_COST_BYTES = 4 * 1024
+"""What the smallest block of snappy-java or LZ4 counts as: a batch of tiny ones, each a step in Python, would take more time
+than a large batch. The first of an LZ4 frame counts for nothing."""
 LZ4_FRAME_HEADER = bytes.fromhex("04224d18604082")
 """Magic, independent blocks of at most 64 KiB, no checksums, and the header's own check byte: the frame that Kafka's
 Java client writes. Its reader refuses dependent blocks, the default of other LZ4 libraries."""
@@ -28,7 +31,12 @@ LZ4_STORED_FLAG = 0x80000000
 GZIP_WINDOW = 31
 """zlib's window bits for the gzip container."""
 GZIP_MEMBERS_MAX = 100
-"""Producers write one. zlib copies all that follows a member, so a megabyte of empty ones would take seconds."""
+"""Producers write one; a batch of empty ones, each a step in Python, would take more time than a large batch."""
+GZIP_FED_BYTES = 1 << 16
+"""What zlib gets at once: it copies what it leaves of that, ..."""
+PIECE_BYTES = 1 << 20
+"""... and what it gives. What is larger is no bytearray, which is filled with zeros first: no other thread runs meanwhile, so
+every client of a broker would wait while one's batch is decompressed in a thread of its own."""
 DECOMPRESSED_BYTES_MAX = 1 << 26
 """How much a batch may hold where nothing else is said: twice what a Java producer buffers by default for all its batches."""
 FIRST_BUFFER_BYTES = 1 << 16
@@ -97,29 +105,49 @@ def decompress(
         raise CorruptCompression(f"{Codec(codec).name.lower()}: {error}") from error
 
 
-def _decompress_gzip(data: bytes | bytearray | memoryview, bytes_max: int) -> bytes:
+def _buffer(size: int) -> bytearray | mmap.mmap:
+    return bytearray(size) if size <= PIECE_BYTES else mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def _decompress_gzip(data: bytes | bytearray | memoryview, bytes_max: int) -> memoryview:
     """Several members may follow each other, as for Java's `GZIPInputStream`."""
-    plain = b""
+    data = memoryview(data)
+    pieces: list[bytes] = []
+    size = position = 0
     for _ in range(GZIP_MEMBERS_MAX):
         stream = zlib.decompressobj(GZIP_WINDOW)
-        plain += stream.decompress(data, bytes_max - len(plain) + 1)
-        if len(plain) > bytes_max:
-            raise DecompressedTooLarge(Codec.GZIP, bytes_max)
-        if not stream.eof:
-            raise CorruptCompression("it ends early")
-        data = stream.unused_data
-        if not data:
-            return plain
+        while not stream.eof:
+            fed = data[position : position + GZIP_FED_BYTES]
+            piece = stream.decompress(fed, min(PIECE_BYTES, bytes_max - size + 1))
+            if not piece and not fed and not stream.eof:
+                raise CorruptCompression("it ends early")
+            position += len(fed) - len(stream.unused_data if stream.eof else stream.unconsumed_tail)
+            size += len(piece)
+            if size > bytes_max:
+                raise DecompressedTooLarge(Codec.GZIP, bytes_max)
+            pieces.append(piece)
+        if position == len(data):
+            return _joined(pieces, size)
     raise CorruptCompression(f"more than {GZIP_MEMBERS_MAX} members")
+
+
+def _joined(pieces: list[bytes], size: int) -> memoryview:
+    if len(pieces) == 1:
+        return memoryview(pieces[0])
+    buffer = memoryview(_buffer(size))
+    end = 0
+    for piece in pieces:
+        buffer[end : (end := end + len(piece))] = piece
+    return buffer
 
 
 def _decompress_frame(algorithm: Any, codec: int, data: bytes | bytearray | memoryview, bytes_max: int) -> memoryview:
     """lz4 and zstd, into a buffer that grows."""
     size = min(bytes_max, max(FIRST_BUFFER_BYTES, len(data) * FIRST_BUFFER_RATIO))
     while True:
-        buffer = bytearray(size)
+        buffer = memoryview(_buffer(size))
         try:
-            return memoryview(buffer)[: algorithm.decompress_into(data, buffer)]
+            return buffer[: algorithm.decompress_into(data, buffer)]
         except Exception as error:
             if BUFFER_TOO_SMALL not in str(error):
                 raise
@@ -128,10 +156,11 @@ def _decompress_frame(algorithm: Any, codec: int, data: bytes | bytearray | memo
         size = min(bytes_max, size * BUFFER_GROWTH)
 
 
-def check_lz4_for_java(data: bytes | bytearray | memoryview) -> None:
+def check_lz4_for_java(data: bytes | bytearray | memoryview, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> None:
     """Refuse what LZ4's own reader takes, and Kafka's Java one (`Lz4BlockInputStream`) does not.
 
-    That is anything but one frame of independent blocks: no Java consumer would get past it. Raises CorruptCompression.
+    That is anything but one frame of independent blocks: no Java consumer would get past it. Raises CorruptCompression, and
+    DecompressedTooLarge for more blocks than a batch of `bytes_max` bytes may have.
     """
     if len(data) < len(LZ4_FRAME_HEADER) or data[: len(LZ4_FRAME_MAGIC)] != LZ4_FRAME_MAGIC:
         raise CorruptCompression("lz4: it does not begin with a frame")
@@ -140,8 +169,12 @@ def check_lz4_for_java(data: bytes | bytearray | memoryview) -> None:
         raise CorruptCompression("lz4: the blocks of the frame are not independent, or it is of no known form")
     position = len(LZ4_FRAME_HEADER) + (8 if flags & LZ4_CONTENT_SIZE_FLAG else 0)
     checksum = 4 if flags & LZ4_BLOCK_CHECKSUM_FLAG else 0
+    cost = 0
     while size := int.from_bytes(data[position : position + 4], "little") & ~LZ4_STORED_FLAG:
         position += 4 + size + checksum
+        if cost > bytes_max:
+            raise DecompressedTooLarge(Codec.LZ4, bytes_max)
+        cost += BLOCK_COST_BYTES
     position += 4 + (4 if flags & LZ4_CONTENT_CHECKSUM_FLAG else 0)
     if position < len(data):
         raise CorruptCompression("lz4: something follows the frame")
@@ -164,26 +197,32 @@ def compress(codec: int, data: bytes) -> bytes:
     return bytes(cramjam.zstd.compress(data))
 
 
-def _decompress_snappy(cramjam: Any, data: bytes | bytearray | memoryview, bytes_max: int) -> bytes | bytearray:
-    snappy = cramjam.snappy
-    if data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
-        if snappy.decompress_raw_len(data) > bytes_max:
+def _decompress_snappy(cramjam: Any, data: bytes | bytearray | memoryview, bytes_max: int) -> memoryview:
+    data = memoryview(data)
+    length = cramjam.snappy.decompress_raw_len
+    blocks: list[tuple[memoryview, int]] = []
+    cost = 0
+    for block in _xerial_blocks(data) if data[: len(XERIAL_MAGIC)] == XERIAL_MAGIC else (data,):
+        blocks.append((block, length(block)))
+        cost += max(blocks[-1][1], BLOCK_COST_BYTES if block is not data else 0)
+        if cost > bytes_max:
             raise DecompressedTooLarge(Codec.SNAPPY, bytes_max)
-        return bytes(snappy.decompress_raw(data))
-    out, cost = bytearray(), 0
+    buffer = memoryview(_buffer(sum(size for _, size in blocks)))
+    end = 0
+    for block, size in blocks:
+        cramjam.snappy.decompress_raw_into(block, buffer[end : (end := end + size)])
+    return buffer
+
+
+def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
     position = XERIAL_HEADER_BYTES
     while position < len(data):
         size = int.from_bytes(data[position : position + 4], "big")
         position += 4
         if position + size > len(data):
             raise CorruptCompression("a block is longer than the batch")
-        block = data[position : position + size]
-        cost += max(snappy.decompress_raw_len(block), XERIAL_BLOCK_COST_BYTES)
-        if cost > bytes_max:
-            raise DecompressedTooLarge(Codec.SNAPPY, bytes_max)
-        out += snappy.decompress_raw(block)
+        yield data[position : position + size]
         position += size
-    return out
 
 
 def _compress_snappy(cramjam: Any, data: bytes) -> bytes:

@@ -23,6 +23,8 @@ MIN_SUPPORTED = 3
 MAX_SUPPORTED = 12
 ZSTD_VERSION_MIN = 7
 """The first version whose batches may be compressed by zstd (KIP-110)."""
+BATCHES_MAX = 10_000
+"""What one request may hold: it is worked on at one go, a quarter of a second for so many, and no other client is served then."""
 RECORD_ERRORS_VERSION = 8
 """The first version that names the records an error is about (KIP-467)."""
 
@@ -85,7 +87,7 @@ def decode_produce(frame: memoryview, position: int, version: int) -> ProduceReq
     """Decode the body of a Produce request.
 
     Raises:
-        MalformedRequest: lengths run over the end of the request.
+        MalformedRequest: lengths run over the end of the request, or it holds more than BATCHES_MAX.
     """
     try:
         if version >= 9:
@@ -105,6 +107,7 @@ def _decode_flexible(frame: memoryview, position: int) -> ProduceRequest:
     acks, timeout_ms = _acks_timeout(frame, position)
     topic_count, position = read_uvarint(frame, position + 6)
     topics: ProduceTopics = []
+    batches = 0
     for _ in range(topic_count - 1):
         length, position = read_uvarint(frame, position)
         if length == 0:
@@ -112,6 +115,7 @@ def _decode_flexible(frame: memoryview, position: int) -> ProduceRequest:
         name = str(frame[position : position + length - 1], "utf-8")
         position += length - 1
         partition_count, position = read_uvarint(frame, position)
+        batches = _counted(batches, partition_count - 1)
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(partition_count - 1):
             (index,) = _i32(frame, position)
@@ -142,6 +146,7 @@ def _decode_legacy(frame: memoryview, position: int) -> ProduceRequest:
     (topic_count,) = _i32(frame, position + 6)
     position += 10
     topics: ProduceTopics = []
+    batches = 0
     for _ in range(topic_count):
         (length,) = _i16(frame, position)
         if length < 0:  # it would lead back, for ever
@@ -149,6 +154,7 @@ def _decode_legacy(frame: memoryview, position: int) -> ProduceRequest:
         name = str(frame[position + 2 : position + 2 + length], "utf-8")
         position += 2 + length
         (partition_count,) = _i32(frame, position)
+        batches = _counted(batches, partition_count)
         position += 4
         partitions: list[tuple[int, memoryview | None]] = []
         for _ in range(partition_count):
@@ -165,6 +171,13 @@ def _decode_legacy(frame: memoryview, position: int) -> ProduceRequest:
             position = stop
         topics.append((name, partitions))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def _counted(batches: int, more: int) -> int:
+    batches += max(more, 0)
+    if batches > BATCHES_MAX:
+        raise MalformedRequest(f"a Produce of {batches} batches or more; {BATCHES_MAX} are allowed")
+    return batches
 
 
 def encode_produce_response(

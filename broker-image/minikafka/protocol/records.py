@@ -27,6 +27,7 @@ __all__ = [
     "build_batch",
     "build_control_batch",
     "crc_matches",
+    "decompressed_body",
     "iterate_batches",
     "parse_records",
     "read_header",
@@ -216,6 +217,14 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+def decompressed_body(batch: memoryview, header: BatchHeader) -> bytes | bytearray | memoryview:
+    """The bytes of a batch's records, decompressed when need be.
+
+    Raises CorruptCompression, DecompressedTooLarge, and UnsupportedCompression when the package for the codec is missing.
+    """
+    return decompress(header.codec, batch[HEADER_BYTES : header.size], DECOMPRESSED_STORED_BYTES_MAX)
+
+
 def parse_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     """The records of one whole batch, decompressed when need be.
 
@@ -224,7 +233,7 @@ def parse_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     """
     view = memoryview(batch)
     header = read_header(view)
-    body = bytes(decompress(header.codec, view[HEADER_BYTES : header.size], DECOMPRESSED_STORED_BYTES_MAX))
+    body = bytes(decompressed_body(view, header))
     position = 0
     for _ in range(header.records_count):
         size, position = read_varint(body, position)

@@ -10,7 +10,7 @@ from minikafka.log.log import AppendInfo
 from minikafka.log.manager import LogManager
 from minikafka.log.record_validation import largest_timestamp
 from minikafka.protocol.produce import PartitionResult, ProduceRequest
-from minikafka.protocol.records import HEADER
+from minikafka.protocol.records import ATTRIBUTES_POSITION, COMPRESSION_MASK, HEADER
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.leader import LeaderState
 from minikafka.replication.replicas import ReplicaManager
@@ -55,6 +55,19 @@ class _TrustsRecords(LeaderState):
         try:
             return super().append(records, now_ms, now, *ahead)
         except InvalidRecord:
+            return _as_it_came(self, memoryview(said), now_ms, now)
+
+
+class _TrustsCompressedRecords(LeaderState):
+    """Looks into records only where they are not compressed, as a broker that wants to save the time does."""
+
+    def append(self, records: memoryview, now_ms: int, now: float, *ahead: Any) -> AppendInfo:
+        said = bytearray(records)
+        try:
+            return super().append(records, now_ms, now, *ahead)
+        except InvalidRecord:
+            if not said[ATTRIBUTES_POSITION] & COMPRESSION_MASK:
+                raise
             return _as_it_came(self, memoryview(said), now_ms, now)
 
 
@@ -119,6 +132,8 @@ WRITING_SEEDS = (
             rules_with(leader=_TrustsHeaders)),
     BugSeed("trust-records", "a batch is taken whose records are not what its header says", "Kafka's LogValidator",
             rules_with(leader=_TrustsRecords)),
+    BugSeed("trust-compressed-records", "the records of a compressed batch are not looked at", "Kafka's LogValidator",
+            rules_with(leader=_TrustsCompressedRecords)),
     BugSeed("wait-for-first-partition", "a produce for several partitions waits for the first of them", "Kafka's purgatory",
             rules_with(replicas=_WaitsForTheFirstPartition)),
     BugSeed("lose-partition-error", "a produce for several partitions answers one that was refused like the others",

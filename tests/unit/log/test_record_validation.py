@@ -12,8 +12,15 @@ from minikafka.log.config import LogConfig
 from minikafka.log.errors import InvalidRecord, InvalidTimestamp, LogError, RecordTooLarge
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.log import Log
-from minikafka.log.record_validation import RECORDS_NAMED
-from minikafka.protocol.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
+from minikafka.log.record_validation import RECORDS_NAMED, largest_timestamp, walk_ahead
+from minikafka.protocol.compression import (
+    BLOCK_COST_BYTES,
+    DECOMPRESSED_BYTES_MAX,
+    LZ4_FRAME_HEADER,
+    Codec,
+    compress,
+    decompress,
+)
 from minikafka.protocol.records import (
     ATTRIBUTES_POSITION,
     HEADER_BYTES,
@@ -179,10 +186,10 @@ def test_a_larger_topic_may_hold_more(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_records_are_parsed_only_to_name_the_wrong_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """The walk is compiled, the parser is not: each batch without keys took a thousand times longer for it."""
 
-    def never(batch: memoryview) -> None:
+    def never(*args: object) -> None:
         raise AssertionError("parsed")
 
-    monkeypatch.setattr("minikafka.log.record_validation.parse_records", never)
+    monkeypatch.setattr("minikafka.log.record_validation.record_heads", never)
     without_keys = build_batch(rows(NOW_MS, key=None))
     open_log(MemoryFileSystem()).append_as_leader(without_keys, 0, NOW_MS)
     config = LogConfig(message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=DAY_MS)
@@ -259,6 +266,31 @@ def test_an_lz4_frame_of_another_library_is_taken(checksum: bool, size: bool) ->
     log = open_log(MemoryFileSystem())
     log.append_as_leader(with_header(batch, 8, ">i", len(batch) - 12), 0, NOW_MS)
     assert stored(log).records_count == 100
+
+
+def test_an_lz4_frame_of_very_many_blocks_is_refused() -> None:
+    """Each is a step in Python: a megabyte of blocks of one byte took a tenth of a second, and a larger batch many."""
+    blocks = (DECOMPRESSED_BYTES_MAX // BLOCK_COST_BYTES + 2) * b"\1\0\0\x80\0"
+    batch = build_batch(rows(NOW_MS), codec=Codec.LZ4)[:HEADER_BYTES] + LZ4_FRAME_HEADER + blocks + bytes(4)
+    refuse(open_log(MemoryFileSystem()), with_header(batch, 8, ">i", len(batch) - 12), RecordTooLarge, "lz4: more than")
+
+
+@pytest.mark.parametrize("size", [-(2**31), -12, 0, 48, 2**31 - 1])
+def test_a_batch_that_is_not_whole_is_not_looked_at_ahead(size: int) -> None:
+    batch = with_header(build_batch(rows(NOW_MS), codec=Codec.GZIP), 8, ">i", size)
+    assert walk_ahead(memoryview(batch), LogConfig(), NOW_MS) is None
+
+
+def test_what_was_found_ahead_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even to name the wrong records: that would be done on the event loop."""
+    strict = LogConfig(message_timestamp_before_max_ms=5)
+    view = memoryview(build_batch(rows(NOW_MS - 9), codec=Codec.GZIP))
+    found, refused = walk_ahead(view, LogConfig(), NOW_MS), walk_ahead(view, strict, NOW_MS)
+    monkeypatch.setattr("minikafka.log.record_validation.decompress", lambda *args: pytest.fail("decompressed"))
+    assert largest_timestamp(view, read_header(view), LogConfig(), NOW_MS, found) == NOW_MS - 9
+    with pytest.raises(InvalidTimestamp) as caught:
+        largest_timestamp(view, read_header(view), strict, NOW_MS, refused)
+    assert [index for index, _ in caught.value.record_errors] == [0]
 
 
 def test_many_gzip_members_are_refused() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from minikafka.log.filesystem import MemoryFileSystem
 from minikafka.log.log import Log, LogConfig
 from minikafka.log.results import TimestampOffset
 from minikafka.protocol.compression import Codec
-from minikafka.protocol.records import Record, build_batch
+from minikafka.protocol.record_walk import find_record
+from minikafka.protocol.records import Record, RecordBatch, build_batch
 
 from tests.unit.log.build import NOW_MS, batch, filled, open_log
 
@@ -84,3 +86,31 @@ def test_the_largest_timestamp_below_the_start_is_not_found() -> None:
     write(log, [[50], [7, 9], [8]])
     log.increment_log_start_offset(1)
     assert log.max_timestamp() == TimestampOffset(NOW_MS + 9, 2, 0)
+
+
+def test_a_search_makes_nothing_of_the_records_that_it_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte may hold a million: one ListOffsets stopped the broker for six seconds of CPU, and others with it."""
+    monkeypatch.setattr(RecordBatch, "records", lambda batch: pytest.fail("parsed"))
+    monkeypatch.setattr("minikafka.protocol.records.parse_records", lambda batch: pytest.fail("parsed"))
+    log = open_log(MemoryFileSystem())
+    write(log, [[5, 1, 9], [7, 8], [2, 3]])
+    assert log.offset_for_timestamp(NOW_MS + 8, 7) == TimestampOffset(NOW_MS + 9, 2, 0)
+    log.increment_log_start_offset(1)
+    assert log.offset_for_timestamp(NOW_MS, 7) == TimestampOffset(NOW_MS + 1, 1, 0)
+    log.increment_log_start_offset(4)
+    assert log.max_timestamp() == TimestampOffset(NOW_MS + 8, 4, 0)
+
+
+def test_the_largest_timestamp_is_looked_for_in_two_batches_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(MemoryFileSystem())
+    write(log, [[99, 4], *[[n] for n in range(5, 20)]])
+    log.increment_log_start_offset(1)
+    opened = []
+
+    def find(*args: int) -> tuple[int, int, int]:
+        opened.append(args)
+        return find_record(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("minikafka.log.timestamps.find_record", find)
+    assert log.max_timestamp() == TimestampOffset(NOW_MS + 19, 16, 3)
+    assert len(opened) <= 3, "the one with the largest of all, which is gone, and two"

@@ -345,3 +345,21 @@ def test_forgotten_topics_without_names_lead_nowhere() -> None:
     body = bytes(21) + struct.pack(">hhiih", back_to_itself, 0, 0, 100_000, back_to_that)
     with pytest.raises(MalformedRequest):
         fetch.decode_fetch(memoryview(body), 0, 11)
+
+
+@pytest.mark.parametrize("version", [3, 12])
+def test_a_produce_of_very_many_batches_is_malformed(version: int) -> None:
+    """They are worked on at one go: a million kept a broker from its heartbeats for longer than a session."""
+
+    def asked(*counts: int) -> memoryview:
+        rows = [[{"index": 0, "records": None}] * count for count in counts]
+        topics = [{"name": "t", "partition_data": row} for row in rows]
+        values = {"transactional_id": None, "acks": 1, "timeout": 1, "topic_data": topics}
+        body = messages.encode_request(ApiKey.PRODUCE, version, values)
+        return memoryview((b"\0" if version >= 9 else b"") + body)
+
+    half = produce.BATCHES_MAX // 2
+    read = produce.decode_produce(asked(half, half), 0, version)
+    assert [len(rows) for _, rows in read.topics] == [half, half]
+    with pytest.raises(MalformedRequest, match=f"{produce.BATCHES_MAX} are allowed"):
+        produce.decode_produce(asked(half, half + 1), 0, version)

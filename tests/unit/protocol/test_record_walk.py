@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from minikafka.protocol import record_walk
-from minikafka.protocol.record_walk import INT64_MAX, MALFORMED, NOTHING, OFFSETS, Walked, walk_records_in_python
+from minikafka.protocol.record_walk import (
+    INT64_MAX,
+    INT64_MIN,
+    MALFORMED,
+    NOTHING,
+    OFFSETS,
+    Walked,
+    find_record_in_python,
+    walk_records_in_python,
+)
 from minikafka.protocol.records import HEADER_BYTES, Record, build_batch, varint
 
 WALKS = {"Python": walk_records_in_python, "installed": record_walk.walk_records}
 """The second is the compiled one where there was a C compiler."""
 
 walks = pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
+finds = pytest.mark.parametrize("find", [find_record_in_python, record_walk.find_record], ids=WALKS)
 
 
 def body_of(*records: Record) -> bytes:
@@ -93,6 +106,21 @@ def test_a_position_outside_the_body(walk) -> None:
             walk(b"1234", position, 1, 0)
 
 
+@finds
+def test_the_record_that_is_found(find) -> None:
+    body = three()  # at 1000, 990 and 1010
+    assert find(body, 0, 3, 1000, 1000, 0) == (NOTHING, 0, 1000)
+    assert find(body, 0, 3, 1000, 0, 1) == (NOTHING, 1, 990)
+    assert find(body, 0, 3, 1000, 1001, -5) == (NOTHING, 2, 1010)
+    assert find(body, 0, 3, 1000, 1011, 0) == (NOTHING, 2, 1010), "the largest, where none is late enough"
+    assert find(body, 0, 2, 1000, 1011, 1) == (NOTHING, 1, 990)
+    assert find(body, 0, 3, 1000, 0, 3) == (NOTHING, -1, INT64_MIN), "all come before the first"
+    assert find(body[:-1], 0, 3, 1000, 1000, 0) == (NOTHING, 0, 1000), "nobody looks behind it"
+    assert find(body[:-1], 0, 3, 1000, 1001, 0)[0] == MALFORMED
+    with pytest.raises(ValueError, match="outside"):
+        find(body, len(body) + 1, 3, 1000, 1000, 0)
+
+
 records = st.lists(
     st.builds(
         Record,
@@ -121,8 +149,42 @@ def test_both_forms_agree_on_damaged_batches(drawn: list[Record], data: st.DataO
         body[position] = data.draw(st.integers(0, 255))
     count = data.draw(st.integers(0, len(rows) + 1))
     assert record_walk.walk_records(body, 0, count, base) == walk_records_in_python(body, 0, count, base)
+    sought = (data.draw(st.integers(-1, 2**62)), data.draw(st.integers(-1, 8)))
+    assert record_walk.find_record(body, 0, count, base, *sought) == find_record_in_python(
+        body, 0, count, base, *sought
+    )
 
 
-@given(st.binary(max_size=60), st.integers(-1, 5), st.integers(-(2**63), 2**63 - 1))
-def test_both_forms_agree_on_anything(body: bytes, count: int, base: int) -> None:
+@pytest.mark.skipif(record_walk.find_record is find_record_in_python, reason="there was no C compiler")
+@pytest.mark.parametrize(("walk", "more"), [("walk_records", ()), ("find_record", (INT64_MAX, 0))])
+def test_other_threads_run_during_a_walk_over_much(walk: str, more: tuple[int, ...]) -> None:
+    """Every client of a broker waited for the tenth of a second that 64 MiB of tiny records take."""
+    count = 12_000
+    body = body_of(*[Record(n, 0, None, bytes(100)) for n in range(count)])
+    enough = threading.Event()
+
+    def walk_often() -> None:
+        for _ in range(20_000):
+            if enough.is_set():
+                return
+            getattr(record_walk, walk)(body, 0, count, 0, *more)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # so that another thread runs only where it is let
+    try:
+        thread = threading.Thread(target=walk_often)
+        thread.start()
+        let = thread.is_alive()
+        enough.set()
+        thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert let
+
+
+@given(st.binary(max_size=60), st.integers(-1, 5), st.integers(INT64_MIN, INT64_MAX), st.integers(-1, 3))
+def test_both_forms_agree_on_anything(body: bytes, count: int, base: int, first: int) -> None:
     assert record_walk.walk_records(body, 0, count, base) == walk_records_in_python(body, 0, count, base)
+    assert record_walk.find_record(body, 0, count, base, 0, first) == find_record_in_python(
+        body, 0, count, base, 0, first
+    )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import gzip
+import mmap
+import os
 import struct
 import sys
 from typing import Any
@@ -12,7 +15,16 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from minikafka.protocol import compression
-from minikafka.protocol.compression import Codec, CorruptCompression, UnsupportedCompression, compress, decompress
+from minikafka.protocol.compression import (
+    GZIP_FED_BYTES,
+    PIECE_BYTES,
+    Codec,
+    CorruptCompression,
+    DecompressedTooLarge,
+    UnsupportedCompression,
+    compress,
+    decompress,
+)
 from minikafka.protocol.records import (
     HEADER_BYTES,
     MalformedRecords,
@@ -208,3 +220,23 @@ class TestCompression:
         with pytest.raises(UnsupportedCompression, match="pip install cramjam"):
             operation(codec, b"x")
         assert decompress(Codec.GZIP, compress(Codec.GZIP, b"x")) == b"x"
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+def test_what_is_large_is_decompressed_into_memory_that_nobody_fills_with_zeros(codec: Codec) -> None:
+    """Filling it keeps every other thread waiting, for a twentieth of a second in 64 MiB."""
+    data = bytes(PIECE_BYTES) + b"and more"
+    plain = decompress(codec, compress(codec, data))
+    assert plain == data
+    assert isinstance(plain, memoryview) and isinstance(plain.obj, mmap.mmap)
+
+
+def test_gzip_members_of_any_size_follow_each_other() -> None:
+    parts = [b"", b"a", os.urandom(GZIP_FED_BYTES), bytes(2 * PIECE_BYTES), b"", b"z" * 100]
+    packed, plain = b"".join(gzip.compress(part, 1) for part in parts), b"".join(parts)
+    assert decompress(Codec.GZIP, packed, len(plain)) == plain
+    with pytest.raises(DecompressedTooLarge):
+        decompress(Codec.GZIP, packed, len(plain) - 1)
+    for cut in (1, 8, 20):
+        with pytest.raises(CorruptCompression, match="ends early"):
+            decompress(Codec.GZIP, packed[:-cut])

@@ -7,20 +7,24 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from minikafka.log.log import Log
 from minikafka.log.record_validation import walk_ahead
-from minikafka.metadata.image import PartitionState
+from minikafka.metadata.image import PartitionState, TopicState
 from minikafka.protocol.api_keys import ApiKey
-from minikafka.protocol.compression import XERIAL_MAGIC
+from minikafka.protocol.compression import LZ4_FRAME_HEADER, XERIAL_MAGIC
 from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.record_walk import record_heads
 from minikafka.protocol.records import HEADER_BYTES, Codec, Record, build_batch
-from minikafka.server.api import produce
+from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.offsets import FoundOffset
+from minikafka.server.api import list_offsets, produce
 
 from tests.interop.raw_client import seal_batch
-from tests.unit.wire.client import ALL, Client, answered, fetched
+from tests.unit.wire.client import ALL, LATEST, Client, answered, fetched
 from tests.unit.wire.peer import TOPIC_ID
 from tests.unit.wire.stage import Stage
 
@@ -32,6 +36,8 @@ LARGE = bytes(build_batch([Record(0, NOW_MS, b"k", NOISE)], codec=Codec.LZ4))
 BOMBS = [bytes(build_batch([Record(0, NOW_MS, b"k", bytes(SIZE))], codec=codec)) for codec in Codec if codec]
 XERIAL = seal_batch(XERIAL_MAGIC + bytes(8) + 1000 * b"\0\0\0\1\0", 1, NOW_MS, attributes=Codec.SNAPPY)
 """A thousand blocks that hold nothing."""
+STORED = seal_batch(LZ4_FRAME_HEADER + 1000 * b"\1\0\0\x80\0" + bytes(4), 1, NOW_MS, attributes=Codec.LZ4)
+"""A thousand blocks that hold a byte each: 250 KiB of them took 16 ms of the event loop."""
 GARBAGE = seal_batch(NOISE, 1, NOW_MS, attributes=Codec.LZ4)
 
 
@@ -43,11 +49,11 @@ class Walks:
         self.may_go_on = threading.Event()
         self.may_go_on.set()
 
-    def __call__(self, view: memoryview, config: Any, bytes_max: int | None = None) -> Any:
+    def __call__(self, view: memoryview, config: Any, now_ms: int, bytes_max: int | None = None) -> Any:
         if bytes_max is None:
             self.sizes.append(len(view))
             assert self.may_go_on.wait(60)
-        return walk_ahead(view, config, bytes_max)
+        return walk_ahead(view, config, now_ms, bytes_max)
 
 
 @pytest.fixture
@@ -121,10 +127,11 @@ async def test_what_holds_much_is_handed_to_a_thread_however_small_it_is(stage: 
     for number, bomb in enumerate(BOMBS):
         assert len(bomb) < SIZE // 8
         assert await results(send(client, bomb)) == [(0, number)]
-    assert await results(send(client, XERIAL)) == [(int(ErrorCode.INVALID_RECORD), -1)]
+    for blocks in (XERIAL, STORED):
+        assert await results(send(client, blocks)) == [(int(ErrorCode.INVALID_RECORD), -1)]
     small = bytes(build_batch([Record(0, NOW_MS, b"k", bytes(produce.WALKED_BYTES_MAX // 2))], codec=Codec.ZSTD))
     assert await results(send(client, small)) == [(0, len(BOMBS))]
-    assert walks.sizes == [len(batch) for batch in (*BOMBS, XERIAL)]
+    assert walks.sizes == [len(batch) for batch in (*BOMBS, XERIAL, STORED)]
     assert await results(send(client, small, small, small)) == [(0, len(BOMBS) + 1 + number) for number in range(3)]
     assert walks.sizes[-3:] == [len(small)] * 3, "what a request holds in all is bounded"
 
@@ -173,18 +180,67 @@ async def test_what_follows_a_batch_is_judged_alike_whatever_the_batch_holds(sta
     assert await results(send(client, small + small)) == await results(send(client, LARGE + LARGE)) == twice
 
 
-async def test_a_broker_that_ends_meanwhile_appends_nothing(stage: Stage, walks: Walks) -> None:
-    """The files of its logs are closed, and their numbers may be another's by then."""
+async def test_the_wrong_records_of_a_large_batch_are_named_in_the_thread(
+    stage: Stage, walks: Walks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To name one record without a key, 64 MiB were decompressed once more, on the event loop."""
+    on_loop = threading.get_ident()
+
+    def named(*args: Any) -> Iterator[tuple[int, bool]]:
+        assert threading.get_ident() != on_loop
+        return record_heads(*args)
+
+    monkeypatch.setattr("minikafka.log.record_validation.record_heads", named)
+    await stage.start()
+    await stage.partition(ALONE)
+    client = await stage.client()
+    late = bytes(build_batch([Record(0, NOW_MS + 10**9, b"k", NOISE)], codec=Codec.LZ4))
+    (row,) = (await answered(send(client, late))).responses[0].partition_responses
+    assert row.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in row.record_errors] == [0]
+
+
+async def test_a_broker_that_ends_meanwhile_appends_nothing(
+    stage: Stage, walks: Walks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of its logs are closed, and their numbers may be another's by then. Nor does it look at more batches."""
+    monkeypatch.setattr(produce, "WALKERS", walkers := ThreadPoolExecutor(1))
     await stage.start()
     await stage.partition(ALONE)
     log = logged(stage)
     client = await stage.client()
     walks.may_go_on.clear()
-    send(client, LARGE)
+    send(client, LARGE, LARGE)
     await stage.until(lambda: bool(walks.sizes))
     await stage.broker.abort()
     walks.may_go_on.set()
-    await asyncio.get_running_loop().shutdown_default_executor()
+    await asyncio.to_thread(walkers.shutdown)
     for _ in range(3):
         await asyncio.sleep(0)
     assert (log.log_end_offset, log.failure) == (0, None)
+    assert len(walks.sizes) == 1
+
+
+async def test_others_are_served_while_offsets_of_many_partitions_are_listed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search by time may decompress a batch of each, and nobody was served before the last."""
+    monkeypatch.setattr(list_offsets, "SECONDS_MAX", -1.0)
+    listed = list_offsets.list_offset
+    served: list[int] = []
+
+    def searched(partition: HostedPartition, *args: Any, **more: Any) -> FoundOffset:
+        index = partition.topic_partition.partition
+        assert served == list(range(index)), "others have had their turn"
+        asyncio.get_running_loop().call_soon(served.append, index)
+        return listed(partition, *args, **more)
+
+    monkeypatch.setattr(list_offsets, "list_offset", searched)
+    await stage.start()
+    await stage.took(stage.peer.decide_topic(TopicState("t", TOPIC_ID, (ALONE,) * 3, {})))
+    rows = [{"partition_index": index, "current_leader_epoch": -1, "timestamp": LATEST} for index in range(3)]
+    topics = [{"name": "t", "partitions": rows}]
+    answer = await (await stage.client()).ask(
+        ApiKey.LIST_OFFSETS, {"replica_id": -1, "isolation_level": 0, "topics": topics}
+    )
+    assert [row.error_code for row in answer.topics[0].partitions] == [0, 0, 0]

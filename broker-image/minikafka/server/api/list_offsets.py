@@ -10,6 +10,7 @@ CORRUPT_MESSAGE, and UNSUPPORTED_COMPRESSION_TYPE where the package for its code
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -39,14 +40,20 @@ SPEC = ApiSpec(
 
 ASKED_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 """The first version in which each may be asked for; before that UNSUPPORTED_VERSION."""
+SECONDS_MAX = 0.005
+"""After so long other clients are served, before the next partition: a search may have to decompress a batch of each."""
 
 
 async def handle(broker: Broker, ctx: RequestContext, request: Any) -> dict[str, Any]:
     replica = request.replica_id >= 0 and ctx.inter_broker
     named = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
     topics: dict[str, dict[int, dict[str, Any]]] = {}  # one answer for each partition, as in Kafka
+    since = broker.clock.now()
     for topic in request.topics:
         for part in topic.partitions:
+            if broker.clock.now() - since > SECONDS_MAX:
+                await asyncio.sleep(0)
+                since = broker.clock.now()
             index = part.partition_index
             row: dict[str, Any] = {"partition_index": index}
             timestamp = _timestamp(part.timestamp)
