@@ -21,7 +21,6 @@ venv: ## .venv with everything that the Python parts need
 
 test: venv ## every subsystem on this machine, in minutes; no container engine is needed; ARGS='-k isr' for some
 	@tools/system java maven nftables iproute2
-	@$(RUN) -m minikafka_analytics.commands.archive_classes
 	@tools/test $(ARGS)
 
 quick: venv ## unit tests that start no JVM and a few simulated schedules: a minute; ARGS='-k isr' for some

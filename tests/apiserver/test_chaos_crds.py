@@ -32,7 +32,11 @@ def apply(plane: ControlPlane, namespace: str, spec: Any, kind: str = "ChaosExpe
     return done.stderr
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.full] if "." in path.stem else []) for path in SCENARIOS],  # a variant
+    ids=lambda path: path.stem,
+)
 def test_every_scenario_is_an_experiment_as_it_is(plane: ControlPlane, namespace: str, path: Path) -> None:
     """What the API server has filled in means nothing else: it is the same scenario to the runner."""
     done = plane.kubectl("apply", "--server-side", "-n", namespace, "-f", str(path))

@@ -23,6 +23,7 @@ from tests.apiserver.operator_process import (
     manifest,
     token_of,
 )
+from tests.forms import in_full
 from tests.waiting import until_now
 
 RETRIED_SECONDS_MAX = REFUSED_RETRY_SECONDS + ACTS_SECONDS_MAX
@@ -198,7 +199,7 @@ class TestSteadyState:
     @pytest.mark.parametrize(
         "spec",
         [
-            {},
+            pytest.param({}, marks=pytest.mark.full),
             {
                 "listeners": {"external": {"type": "NodePort", "annotations": {"a": "b"}}},
                 "unflushedVolume": {"sizeLimit": "4000k"},
@@ -224,8 +225,15 @@ class TestSteadyState:
                     },
                 },
             },
-            {"storage": {"type": "Ephemeral"}, "flightRecorder": {"type": "HostPath", "hostPath": "/var/log/mk"}},
-            {"chaos": {"allowed": True}, "unflushedVolume": {"sizeLimit": "64Mi"}},
+            *in_full(
+                [
+                    {
+                        "storage": {"type": "Ephemeral"},
+                        "flightRecorder": {"type": "HostPath", "hostPath": "/var/log/mk"},
+                    },
+                    {"chaos": {"allowed": True}, "unflushedVolume": {"sizeLimit": "64Mi"}},
+                ]
+            ),
             {
                 "brokers": {
                     "tolerations": [

@@ -34,7 +34,14 @@ THEIRS: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("plural", "name"), THEIRS)
+ALIKE = [key for key in THEIRS if key[0] not in {"configmaps", "statefulsets", "persistentvolumeclaims"}]
+"""Met by the operator as a ConfigMap is."""
+
+
+@pytest.mark.parametrize(
+    ("plural", "name"),
+    [pytest.param(*key, marks=[pytest.mark.full] if key in ALIKE else []) for key in THEIRS],
+)
 def test_a_strangers_object_survives_the_cluster(cluster: Cluster, operator: Operator, plural: str, name: str) -> None:
     """Before it, beside it and after it."""
     cluster.plane.request("POST", cluster.url(plural), {"metadata": {"name": name}, **THEIRS[plural, name]})

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +175,10 @@ def test_an_interrupted_demo_leaves_nothing_running(runs: Path, number: signal.S
 @pytest.mark.parametrize(
     ("arguments", "names"), [(["--seconds", "0"], "--seconds"), (["--colour"], "--colour"), (["--seed", "x"], "--seed")]
 )
-def test_bad_input_is_one_line_and_starts_nothing(runs: Path, arguments: list[str], names: str) -> None:
-    done = subprocess.run(demo(*arguments, "--out", str(runs)), capture_output=True, text=True, timeout=120)
+def test_bad_input_is_one_line_and_starts_nothing(
+    runs: Path, call_cli: Callable[..., subprocess.CompletedProcess[str]], arguments: list[str], names: str
+) -> None:
+    done = call_cli("demo", *arguments, "--out", runs)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert names in done.stderr

@@ -85,6 +85,7 @@ def test_create_produce_consume_commit_resume(
     assert sorted(first + second) == sorted(lines)
 
 
+@pytest.mark.full
 def test_keys_headers_timestamps_and_offsets(cluster: Cluster, topic: str) -> None:
     cluster.create(topic, 1)
     reader = ("--reader-property", "parse.key=true", "--reader-property", "parse.headers=true")
@@ -130,13 +131,11 @@ def test_a_topic_is_made_when_it_is_first_written_to(cluster: Cluster, topic: st
     assert len(cluster.end_offsets(topic)) == PARTITIONS
 
 
-def test_topics(cluster: Cluster, topic: str) -> None:
-    shape = ("--partitions", "2", "--replication-factor", str(REPLICATION_FACTOR), "--config", "retention.ms=3600000")
-    assert f"Created topic {topic}." in cluster.run(TOPICS, "--create", "--topic", topic, *shape)
-    assert "already exists" in cluster.run(
-        TOPICS, "--create", "--topic", topic, "--partitions", "1", "--replication-factor", "1", check=False
-    )
-    cluster.run(TOPICS, "--alter", "--topic", topic, "--partitions", "4")
+SHAPE = ("--partitions", "2", "--replication-factor", str(REPLICATION_FACTOR), "--config", "retention.ms=3600000")
+
+
+def rows_of(cluster: Cluster, topic: str, partitions: int) -> list[tuple[str, ...]]:
+    """Leader, replicas and in-sync replicas of each partition, once all of them have a leader."""
     rows: list[tuple[str, ...]] = []
 
     def all_lead() -> bool:
@@ -145,16 +144,32 @@ def test_topics(cluster: Cluster, topic: str) -> None:
             described
         )
         assert "retention.ms=3600000" in described
-        rows[:] = re.findall(r"Partition: (\d)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", described)
-        return "PartitionCount: 4" in described and [row[0] for row in rows] == ["0", "1", "2", "3"]
+        found = re.findall(r"Partition: (\d)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", described)
+        rows[:] = [row[1:] for row in found]
+        numbers = [row[0] for row in found]
+        return f"PartitionCount: {partitions}" in described and numbers == [str(n) for n in range(partitions)]
 
-    until_now(all_lead, what="four partitions with leaders")
-    for _, leader, replicas, in_sync in rows:
+    until_now(all_lead, what=f"{partitions} partitions with leaders")
+    return rows
+
+
+def test_a_topic_is_made_described_and_deleted(cluster: Cluster, topic: str) -> None:
+    assert f"Created topic {topic}." in cluster.run(TOPICS, "--create", "--topic", topic, *SHAPE)
+    for leader, replicas, in_sync in rows_of(cluster, topic, 2):
         assert leader == replicas.split(",")[0]
         assert sorted(replicas.split(",")) == sorted(in_sync.split(","))
         assert len(replicas.split(",")) == 3
     cluster.run(TOPICS, "--delete", "--topic", topic)
     until_now(lambda: topic not in cluster.run(TOPICS, "--list").split(), what="the topic is gone")
+
+
+@pytest.mark.full
+def test_a_topic_is_made_once_and_grows(cluster: Cluster, topic: str) -> None:
+    cluster.run(TOPICS, "--create", "--topic", topic, *SHAPE)
+    shape = ("--partitions", "1", "--replication-factor", "1")
+    assert "already exists" in cluster.run(TOPICS, "--create", "--topic", topic, *shape, check=False)
+    cluster.run(TOPICS, "--alter", "--topic", topic, "--partitions", "4")
+    assert len(rows_of(cluster, topic, 4)) == 4
 
 
 def reset(cluster: Cluster, topic: str, group: str, *where: str) -> None:

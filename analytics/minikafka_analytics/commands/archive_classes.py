@@ -1,6 +1,6 @@
 """Makes the class archive of Spark's JVM where there is none, by analysing a run of a few lines.
 
-`make demo` and `make test` begin with `python -m minikafka_analytics.commands.archive_classes`.
+`make demo` and `make full` begin with `python -m minikafka_analytics.commands.archive_classes`.
 """
 
 from __future__ import annotations

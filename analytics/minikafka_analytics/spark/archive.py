@@ -5,7 +5,8 @@ dynamic archives (JEP 350) keep them in a file that the next JVM maps. An archiv
 place; the JVM checks that itself, and starts as without an archive where it does not hold.
 
 `python -m minikafka_analytics.commands.archive_classes` makes one where there is none; else the first small analysis on a machine
-leaves one.
+leaves one, unless MINIKAFKA_CLASS_ARCHIVE=no says that it would be of no use: on a machine that is new each time, making one
+costs more than it gives back.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ VERSION = 2
 
 KEPT = 4
 """Archives in the cache folder, 170 MB each: one for each environment that Spark was installed into lately."""
+
+WANTED = "MINIKAFKA_CLASS_ARCHIVE"
+"""Environment variable: `no` has none be made. One that is there is used all the same."""
 
 QUIET = (
     "-Xlog:disable"  # what cannot be archived, and an archive that does not hold, is told on standard output otherwise
@@ -62,7 +66,7 @@ def archived(java: Java, make: bool = True) -> Iterator[str]:
         yield f'{QUIET} "-XX:SharedArchiveFile={archive}"'
         return
     new, made = archive.with_suffix(".new"), archive.with_suffix(".made")
-    claim = _claimed(new) if make else None
+    claim = _claimed(new) if make and os.environ.get(WANTED) != "no" else None
     if claim is None:
         yield ""
         return

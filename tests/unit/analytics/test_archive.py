@@ -20,6 +20,7 @@ JAVA = Java(Path("/usr/lib/jvm/java-17"), 17)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of this test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(archive.WANTED, raising=False)  # `make test` wants none
     return tmp_path / "cache" / "minikafka"
 
 
@@ -38,6 +39,19 @@ def test_the_first_jvm_makes_it_and_the_next_uses_it() -> None:
 def test_it_is_made_once_however_many_start() -> None:
     with archive.archived(JAVA) as first, archive.archived(JAVA) as second:
         assert ("ArchiveClassesAtExit" in first, second) == (True, "")
+
+
+def test_none_is_made_where_none_is_wanted_and_what_is_there_is_used(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(archive.WANTED, "no")
+    with archive.archived(JAVA) as options:
+        assert (options, cache.exists()) == ("", False)
+    path = archive.archive_of(JAVA)
+    cache.mkdir(parents=True)
+    path.touch()
+    with archive.archived(JAVA) as options:
+        assert options.endswith(f'"-XX:SharedArchiveFile={path}"')
 
 
 @pytest.mark.parametrize("trouble", [RuntimeError, KeyboardInterrupt])

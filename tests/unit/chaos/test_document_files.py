@@ -27,6 +27,7 @@ PARSERS = [parse_scenario, parse_matrix]
         ("true: a\nTrue: b\n", "f:2: True: given twice, first in line 1"),
         ("spec: " + "[" * 60 + "]" * 60, f"nested too deeply; allowed: {DEPTH_MAX} levels"),
         ("[" * 500, f"f: nested too deeply; allowed: {DEPTH_MAX} levels"),
+        ("- " * 100_000 + "a", f"f: nested too deeply; allowed: {DEPTH_MAX} levels"),
         ("[" * 500 + "]" * 500, f"f: nested too deeply; allowed: {DEPTH_MAX} levels"),
         ("spec: &s [*s]\n", f"nested too deeply; allowed: {DEPTH_MAX} levels"),
         (BOMB, f"f: too many values, with aliases in full; allowed: {VALUES_MAX:,}"),

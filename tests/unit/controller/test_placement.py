@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from minikafka.controller.placement import check_manual_assignment, place, rack_alternated, walk_start
 from minikafka.protocol.errors import ErrorCode, KafkaError
 
-BROKERS = st.sets(st.integers(0, 60), min_size=1, max_size=12).map(sorted)
+BROKERS = st.builds(lambda mask: [5 * bit for bit in range(12) if mask >> bit & 1], st.integers(1, (1 << 12) - 1))
+"""One draw for all of them: Hypothesis takes its time for each."""
+RACKS: tuple[str | None, ...] = ("a", "b", "c", None)
 
 
 def spread(counts: Counter[int], among: list[int]) -> int:
@@ -19,9 +21,9 @@ def spread(counts: Counter[int], among: list[int]) -> int:
 @st.composite
 def wishes(draw: st.DrawFn) -> tuple[dict[int, str | None], int, int, int]:
     """(racks by broker, partitions, replication factor 1 to 5, start)."""
-    brokers = draw(BROKERS)
-    names: list[str | None] = draw(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, unique=True))
-    racks: dict[int, str | None] = {b: draw(st.sampled_from(names)) for b in brokers}
+    brokers, names, where = draw(BROKERS), draw(st.integers(1, 15)), draw(st.integers(0, (1 << 24) - 1))
+    there = [name for bit, name in enumerate(RACKS) if names >> bit & 1]
+    racks = {b: there[(where >> 2 * n) % 4 % len(there)] for n, b in enumerate(brokers)}
     factor = draw(st.integers(1, min(5, len(brokers))))
     return racks, draw(st.integers(1, 40)), factor, draw(st.integers(0, 100))
 

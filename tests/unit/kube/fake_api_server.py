@@ -6,7 +6,6 @@ process die at its n-th write, before or after the write took effect.
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable
 from datetime import datetime
@@ -14,6 +13,8 @@ from datetime import datetime
 from minikafka_kube.api_server import ApiError
 from minikafka_kube.instants import time_text
 from minikafka_kube.kinds import Kind, Object
+
+from tests.copies import copied
 
 
 class Killed(BaseException):
@@ -40,7 +41,7 @@ class FakeApiServer:
     # -- what the controller calls --------------------------------------------------------------------------------------
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Object | None:
-        return copy.deepcopy(self.objects.get((kind.name, name)))
+        return copied(self.objects.get((kind.name, name)))
 
     async def find_all(self, kind: Kind, namespace: str | None, *, labels: str = "", fields: str = "") -> list[Object]:
         name, _, value = (labels or fields).partition("=")
@@ -50,7 +51,7 @@ class FakeApiServer:
                 return bool((thing["metadata"].get("labels") or {}).get(name) == value)
             return bool(not fields or thing["spec"]["clusterRef"]["name"] == value)
 
-        return [copy.deepcopy(thing) for (one, _), thing in self.objects.items() if one == kind.name and fits(thing)]
+        return [copied(thing) for (one, _), thing in self.objects.items() if one == kind.name and fits(thing)]
 
     async def create(self, kind: Kind, namespace: str, thing: Object) -> Object:
         if kind.name == "Event":
@@ -108,7 +109,7 @@ class FakeApiServer:
     # -- what others do -------------------------------------------------------------------------------------------------
 
     def put(self, kind: Kind, name: str, thing: Object) -> Object:
-        made = copy.deepcopy(thing)
+        made = copied(thing)
         made.setdefault("apiVersion", kind.api_version)
         made.setdefault("kind", kind.name)
         metadata = made.setdefault("metadata", {})
@@ -117,7 +118,7 @@ class FakeApiServer:
         metadata.setdefault("generation", 1)
         metadata.setdefault("creationTimestamp", time_text(self.now))
         self.objects[kind.name, name] = made
-        return copy.deepcopy(made)
+        return copied(made)
 
     def remove(self, kind: Kind, name: str) -> None:
         """Delete, as far as finalizers let it go."""
@@ -151,9 +152,9 @@ class FakeApiServer:
         there = self._there(kind, thing["metadata"]["name"])
         if thing["metadata"].get("resourceVersion") != there["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", "changed meanwhile")
-        there[part] = copy.deepcopy(thing[part])
+        there[part] = copied(thing[part])
         there["metadata"]["resourceVersion"] = str(next(self._versions))
-        return copy.deepcopy(there)
+        return copied(there)
 
     def _write(self, told: str, effect: Callable[[], Object]) -> Object:
         self.writes += 1

@@ -6,7 +6,6 @@ that the real one adds no more is what ``tests/apiserver`` shows.
 
 from __future__ import annotations
 
-import copy
 import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -33,6 +32,8 @@ from minikafka_operator.actions import (
 from minikafka_operator.api.cluster import ClusterSpec
 from minikafka_operator.conditions import ClusterReason
 from minikafka_operator.planner import OperatorSettings, plan
+
+from tests.copies import copied
 
 BEGIN = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 SETTINGS = OperatorSettings(broker_image="minikafka/broker:1")
@@ -87,7 +88,7 @@ class World:
     # -- looking --------------------------------------------------------------------------------------------------------
 
     def observed(self) -> ObservedCluster:
-        return copy.deepcopy(
+        return copied(
             ObservedCluster(
                 cluster=self.cluster,
                 now=self.now,
@@ -200,7 +201,7 @@ class World:
         for action in made.actions:
             self._do(action)
         if made.status is not None:
-            self.cluster["status"] = copy.deepcopy(dict(made.status))
+            self.cluster["status"] = copied(dict(made.status))
         self.events += [event.reason for event in made.events]
         return made
 
@@ -297,19 +298,19 @@ class World:
                 key = (thing["kind"], thing["metadata"]["name"])
                 assert key not in self.objects, f"{key} is there: creating it fails"
                 metadata = {**thing["metadata"], **self._metadata(key[1]), "managedFields": [dict(CREATED)]}
-                self.objects[key] = self._defaulted(copy.deepcopy({**thing, "metadata": metadata}))
+                self.objects[key] = self._defaulted(copied({**thing, "metadata": metadata}))
             case Apply(thing, _, _, _):
                 key = (thing["kind"], thing["metadata"]["name"])
                 found = self._expected(key, action.uid, action.resource_version)
                 assert (action.body()["metadata"]["uid"], thing["metadata"].get("uid")) == (action.uid, None)
                 assert found["metadata"]["managedFields"] == [APPLIED], f"{key}: fields would outlive the wish for them"
                 metadata = {**found["metadata"], **thing["metadata"], "resourceVersion": str(next(self.versions))}
-                self.objects[key] = self._defaulted(copy.deepcopy({**thing, "metadata": metadata}))
+                self.objects[key] = self._defaulted(copied({**thing, "metadata": metadata}))
             case Patch(kind, name, body, _, _):
                 target = self.pods[name] if kind is POD else self.objects[kind.name, name]
                 assert body["metadata"]["uid"] == target["metadata"]["uid"]
                 assert body["metadata"].get("resourceVersion") in (None, target["metadata"]["resourceVersion"])
-                _merge(target, copy.deepcopy(dict(body)))
+                _merge(target, copied(dict(body)))
                 target["metadata"]["resourceVersion"] = str(next(self.versions))
             case Finalizers(kind, name, version, finalizers, _):
                 target = self.cluster if kind is CLUSTER else self.topics[name]
@@ -335,7 +336,7 @@ class World:
                     lease = {**lease, "metadata": {**lease["metadata"], **self._metadata(key[1])}}
                 else:
                     assert lease["metadata"]["resourceVersion"] == self.objects[key]["metadata"]["resourceVersion"]
-                self.objects[key] = copy.deepcopy(lease)
+                self.objects[key] = copied(lease)
                 self.objects[key]["metadata"]["resourceVersion"] = str(next(self.versions))
             case TellTopic(name, condition):
                 self.topics[name].setdefault("status", {})["conditions"] = [dict(condition)]
@@ -363,7 +364,7 @@ class World:
         """An object that somebody else has made."""
         made = {"kind": kind, "metadata": self._metadata(name), **content}
         self.objects[kind, name] = made
-        return copy.deepcopy(made)
+        return copied(made)
 
     def _metadata(self, name: str) -> dict[str, Any]:
         number = next(self._uids)
@@ -377,7 +378,7 @@ class World:
         return thing
 
     def _pod(self, name: str, template: Object) -> Object:
-        made = copy.deepcopy(template)
+        made = copied(template)
         made["kind"] = POD.name
         uid = self.objects[STATEFUL_SET.name, NAMES.broker]["metadata"]["uid"]
         owner = {"kind": STATEFUL_SET.name, "name": NAMES.broker, "uid": uid, "controller": True}
@@ -391,8 +392,8 @@ class World:
 
     def _claim(self, name: str, template: Object) -> None:
         if (CLAIM.name, name) not in self.objects:
-            metadata = {**copy.deepcopy(template["metadata"]), **self._metadata(name)}
-            spec = {"storageClassName": "standard", **copy.deepcopy(template["spec"])}
+            metadata = {**copied(template["metadata"]), **self._metadata(name)}
+            spec = {"storageClassName": "standard", **copied(template["spec"])}
             self.objects[CLAIM.name, name] = {
                 "kind": CLAIM.name,
                 "metadata": {**metadata, "creationTimestamp": stamp(self.now)},

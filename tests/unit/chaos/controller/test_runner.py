@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import errno
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from minikafka_chaos.scenario.scenario import SafetySpec, parse_scenario
 from minikafka_chaos.verdict.verdict import Outcome, Verdict
 from minikafka_kube.kinds import TOPIC, Object
 
+from tests.copies import copied
 from tests.unit.chaos.controller.world import NAMES, NAMESPACE, World
 from tests.unit.chaos.fake_ground import FakeGround
 from tests.unit.chaos.test_scenario import parse
@@ -66,7 +66,7 @@ class FakeNamespace:
     def get(self, kind: str, name: str) -> Object | None:
         if self.trouble is not None:
             raise self.trouble
-        return copy.deepcopy(self.world.server.objects.get((KINDS[kind], name)))
+        return copied(self.world.server.objects.get((KINDS[kind], name)))
 
     def page(self, pod: str, port: int, path: str, seconds: float) -> str:
         assert (port, path) == (9404, "/readyz")
@@ -75,7 +75,7 @@ class FakeNamespace:
         return "ready"
 
     def find_all(self, kind: str, *, fields: str = "") -> list[Object]:
-        return [copy.deepcopy(thing) for (one, _), thing in self.world.server.objects.items() if one == KINDS[kind]]
+        return [copied(thing) for (one, _), thing in self.world.server.objects.items() if one == KINDS[kind]]
 
     def delete(self, kind: str, name: str) -> None:
         del self.world.server.objects[KINDS[kind], name]

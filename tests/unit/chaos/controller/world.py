@@ -5,7 +5,6 @@ The controller under test runs against it unchanged; so does the ledger of the r
 
 from __future__ import annotations
 
-import copy
 import itertools
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,6 +28,7 @@ from minikafka_kube.leadership import Alone
 from minikafka_kube.loops import ReconcileResult
 from minikafka_kube.names import Names
 
+from tests.copies import copied
 from tests.unit.kube.fake_api_server import FakeApiServer, Killed
 
 BEGIN = datetime(2026, 11, 22, 9, 0, 0, tzinfo=UTC)
@@ -70,7 +70,7 @@ class World:
         self._topic_ids = itertools.count(1)
         self.brokers_away = False
         self._cluster()
-        self.server.put(EXPERIMENT, name, {"spec": copy.deepcopy(dict(spec or SCENARIO)), "metadata": {}})
+        self.server.put(EXPERIMENT, name, {"spec": copied(dict(spec or SCENARIO)), "metadata": {}})
         self.reconciler = self.new_reconciler()
 
     def new_reconciler(self) -> ExperimentReconciler:
@@ -376,7 +376,7 @@ class Store:
         self.before_write: Callable[[], None] = lambda: None
 
     def read(self) -> Object | None:
-        return copy.deepcopy(self.server.objects.get((EXPERIMENT.name, self.name)))
+        return copied(self.server.objects.get((EXPERIMENT.name, self.name)))
 
     def write_status(self, thing: Object) -> None:
         self.before_write()

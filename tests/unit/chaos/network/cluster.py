@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from minikafka_chaos.network.pods import Get, Object
+
+from tests.copies import copied
 
 NODE, HOME = "node-1", "lab"
 UIDS = [f"0000000{number}-aaaa-bbbb-cccc-00000000000{number}" for number in range(3)]
@@ -36,7 +37,7 @@ class ApiPaths:
     def put(self, root: str, plural: str, name: str, uid: str, spec: Object, owner: Object | None = None) -> Object:
         """Make an object."""
         metadata = {"namespace": HOME, "name": name, "uid": uid, "ownerReferences": [owner] if owner else []}
-        made = {"metadata": metadata, "spec": copy.deepcopy(spec)}
+        made = {"metadata": metadata, "spec": copied(spec)}
         self.objects[f"/{root}/namespaces/{HOME}/{plural}/{name}"] = made
         return made
 
@@ -58,7 +59,7 @@ class ApiPaths:
 
         async def get(path: str) -> Object | None:
             self.asked.append(path)
-            return copy.deepcopy(self.objects.get(path))
+            return copied(self.objects.get(path))
 
         running = work(get).__await__()
         try:

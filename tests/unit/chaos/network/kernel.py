@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,8 @@ from typing import Any
 from minikafka_chaos.network.errors import NoProcess, NotNow
 from minikafka_chaos.network.namespaces import Entered
 from minikafka_chaos.network.rules import Command
+
+from tests.copies import copied
 
 Tables = dict[str, dict[str, dict[str, Any]]]
 
@@ -40,7 +41,7 @@ class Kernel:
     def apply(self, where: Entered, commands: Sequence[Command]) -> None:
         if self.before_apply:
             self.before_apply.pop(0)()
-        tables = copy.deepcopy(self._tables(where))
+        tables = copied(self._tables(where))
         for command in commands:
             ((verb, what),) = command.items()
             ((kind, told),) = what.items()
