@@ -57,6 +57,8 @@ class Checker(Watcher):
         self.disks = DiskChecks(self)
         self.logs = LogChecks(world, self)
         self.views: dict[tuple[int, TopicPartition], View] = {}
+        self.violation: Violation | None = None
+        """The first."""
         self.states: dict[TopicPartition, PartitionState] = {}
         self.topic_ids: dict[str, UUID] = {}
         """The topics that there are, by the controllers' decisions."""
@@ -66,9 +68,11 @@ class Checker(Watcher):
         self.marks: dict[tuple[int, TopicPartition], int] = {}
 
     def fail(self, invariant: str, detail: str) -> None:
-        """Report a violation: the run ends here."""
-        self.world.note(f"VIOLATION {invariant}: {detail}")
-        raise Violation(invariant, detail)
+        """Report a violation: the run ends here, also where the brokers' own code survives it."""
+        if self.violation is None:
+            self.world.scheduler.note_last(f"VIOLATION {invariant}: {detail}")
+            self.violation = Violation(invariant, detail)
+        raise self.violation
 
     # -- the replicas' logs, mirrored ---------------------------------------------------------------------------------------
 

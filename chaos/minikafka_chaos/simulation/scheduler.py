@@ -25,6 +25,7 @@ class Scheduler:
         self._hash = blake2b(digest_size=8)
         self._trace_all = trace
         self.lines: list[str] = []
+        self._closed = False
 
     def at(self, delay: float, event: Callable[[], None]) -> None:
         """Run ``event`` in ``delay`` virtual seconds."""
@@ -47,11 +48,18 @@ class Scheduler:
 
     def note(self, line: str) -> None:
         """A line of the trace; part of the trace's hash, and shown when the run fails."""
+        if self._closed:
+            return
         text = f"{self.now:8.3f} {line}"
         self._hash.update(text.encode())
         self.lines.append(text)
         if not self._trace_all and len(self.lines) > 2 * KEEP_LINES:
             del self.lines[:KEEP_LINES]
+
+    def note_last(self, line: str) -> None:
+        """The last line of the trace: what the brokers make of a violation that is raised in them is not in it."""
+        self.note(line)
+        self._closed = True
 
     def tail(self, count: int) -> list[str]:
         """The last lines of the trace."""

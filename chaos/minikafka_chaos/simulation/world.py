@@ -384,6 +384,8 @@ class World(SimCluster):
         while not done():
             if not self.scheduler.step():
                 return
+            if self.checker.violation is not None:
+                raise self.checker.violation
             if self.scheduler.events > events_max:
                 self.checker.fail("L4 bounded", f"{events_max:.0f} events in {self.now:.1f} s: the cluster runs wild")
 
