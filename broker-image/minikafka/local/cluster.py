@@ -41,6 +41,9 @@ from minikafka.local.process import ProcessHandle
 BROKER_COMMAND = (sys.executable, "-P", "-m", "minikafka.cli", "broker", "--config")
 """What starts a broker, before the path of its properties (-P: never import from the user's working directory)."""
 
+TIED_BROKER_COMMAND = (*BROKER_COMMAND[:-1], "--while-stdin", BROKER_COMMAND[-1])
+"""The same, for brokers that end when their standard input does."""
+
 READY_TIMEOUT = 30.0
 """Seconds a broker may take from exec to /readyz 200; it takes well under one."""
 
@@ -70,11 +73,16 @@ class LocalCluster:
     """A cluster in a data directory of this machine.
 
     Every verb that names a broker raises :class:`ClusterError` (one line) for a broker that the cluster does not have.
+
+    With `lifeline` (see :func:`minikafka.local.process.spawn`) and :data:`TIED_BROKER_COMMAND` brokers do not outlive the program.
     """
 
-    def __init__(self, data: Path | str, command: Sequence[str] = BROKER_COMMAND) -> None:
+    def __init__(
+        self, data: Path | str, command: Sequence[str] = BROKER_COMMAND, lifeline: int | None = None
+    ) -> None:
         self.data = Path(data).absolute()
         self._command = tuple(command)
+        self._lifeline = lifeline
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -312,7 +320,7 @@ class LocalCluster:
             faults_path(self.data, broker).touch()
         path = properties_path(self.data, broker)
         write_atomic(path, render(properties(self.data, record, broker)))
-        pids.remember(self.data, broker, process.spawn([*self._command, str(path)], Path(info.log_path)))
+        pids.remember(self.data, broker, process.spawn([*self._command, str(path)], Path(info.log_path), self._lifeline))
 
     @contextlib.contextmanager
     def _living(self, broker: int) -> Iterator[ProcessHandle]:

@@ -63,11 +63,11 @@ def _proxied(faults: Iterable[FaultSpec]) -> list[str]:
     return sorted(found)
 
 
-def _ports(base_port: int, brokers: int, proxied: Sequence[str]) -> Iterator[tuple[int, int, int, bool]]:
+def _ports(base_port: int, brokers: range, proxied: Sequence[str]) -> Iterator[tuple[int, int, int, bool]]:
     """As `LinkControl` takes them."""
-    for broker in range(brokers):
-        clients, inter_broker, _ = ports_of(base_port + broker)
-        before_clients, before_brokers = proxy_ports_of(base_port + broker)
+    for number, broker in enumerate(brokers):
+        clients, inter_broker, _ = ports_of(base_port + number)
+        before_clients, before_brokers = proxy_ports_of(base_port + number)
         if CLIENTS in proxied:
             yield before_clients, clients, broker, True
         if INTER_BROKER in proxied:
@@ -75,17 +75,22 @@ def _ports(base_port: int, brokers: int, proxied: Sequence[str]) -> Iterator[tup
 
 
 class ProcessesGround(BrokerVerbs):
-    """A new local cluster in `data`, on free ports unless `base_port` says which."""
+    """A new local cluster in `data`, on free ports unless `base_port` says which.
+
+    `cluster` is for a cluster whose brokers are started in another way than a detached one's; `first_id` is the first broker's.
+    """
 
     name = "processes"
     clock = MACHINE_CLOCK
     replayable = False
     lacks = LACKS["processes"]
 
-    def __init__(self, data: Path, base_port: int | None = None) -> None:
-        self.cluster = LocalCluster(data)
+    def __init__(
+        self, data: Path, base_port: int | None = None, *, cluster: LocalCluster | None = None, first_id: int = 0
+    ) -> None:
+        self.cluster = cluster or LocalCluster(data)
         self._base_port = base_port
-        self._count = 0
+        self._ids = range(first_id, first_id)
         self._seed = 0
         self._unflushed = True
         self._links: LinkControl | None = None
@@ -116,29 +121,53 @@ class ProcessesGround(BrokerVerbs):
 
     @property
     def brokers(self) -> Sequence[int]:
-        return range(self._count)
+        return self._ids
 
     def up(self, spec: ScenarioSpec, seed: int) -> None:
         cluster = spec.cluster
-        self._seed = seed
-        self._count = cluster.brokers
-        self._unflushed = cluster.unflushed_volume is UnflushedVolume.SEPARATE
-        base_port = self._base_port if self._base_port is not None else free_base_port(cluster.brokers)
         faults = [step.fault for step in spec.steps if step.fault is not None]
-        proxied = _proxied(faults)
-        self._has_fault_files = any(FAULT_FILE_VERBS.intersection(fault.verbs) for fault in faults)
+        self.launch(
+            cluster.brokers,
+            as_config(cluster.config),
+            racks=cluster.racks or None,
+            unflushed=cluster.unflushed_volume is UnflushedVolume.SEPARATE,
+            proxied=_proxied(faults),
+            fault_files=any(FAULT_FILE_VERBS.intersection(fault.verbs) for fault in faults),
+            seed=seed,
+        )
+
+    def launch(
+        self,
+        brokers: int,
+        config: Mapping[str, str],
+        *,
+        racks: Sequence[str] | None = None,
+        unflushed: bool = True,
+        proxied: Sequence[str] = (),
+        fault_files: bool = False,
+        seed: int = 0,
+    ) -> None:
+        """Make a new cluster, and wait until it is ready: `up` without a scenario.
+
+        `proxied` are the listeners whose links can be broken; with `fault_files` those of disk and clock can be.
+        """
+        self._seed = seed
+        self._ids = range(self._ids.start, self._ids.start + brokers)
+        self._unflushed = unflushed
+        self._has_fault_files = fault_files
+        base_port = self._base_port if self._base_port is not None else free_base_port(brokers)
         with _trouble():
             if proxied:
-                self._links = LinkControl(self.cluster.data, _ports(base_port, cluster.brokers, proxied), seed)
+                self._links = LinkControl(self.cluster.data, _ports(base_port, self._ids, proxied), seed)
             self.cluster.up(
-                cluster.brokers,
+                brokers,
                 base_port,
-                as_config(cluster.config),
-                racks=cluster.racks or None,
-                unflushed=self._unflushed,
-                first_id=0,
+                config,
+                racks=racks,
+                unflushed=unflushed,
+                first_id=self._ids.start,
                 proxied=proxied,
-                faults=self._has_fault_files,
+                faults=fault_files,
             )
 
     def down(self) -> list[int]:
