@@ -74,12 +74,10 @@ class LocalCluster:
 
     Every verb that names a broker raises :class:`ClusterError` (one line) for a broker that the cluster does not have.
 
-    With `lifeline` (see :func:`minikafka.local.process.spawn`) and :data:`TIED_BROKER_COMMAND` brokers do not outlive the program.
+    With `lifeline` (:func:`minikafka.local.process.spawn`) and :data:`TIED_BROKER_COMMAND` brokers do not outlive the program.
     """
 
-    def __init__(
-        self, data: Path | str, command: Sequence[str] = BROKER_COMMAND, lifeline: int | None = None
-    ) -> None:
+    def __init__(self, data: Path | str, command: Sequence[str] = BROKER_COMMAND, lifeline: int | None = None) -> None:
         self.data = Path(data).absolute()
         self._command = tuple(command)
         self._lifeline = lifeline
@@ -320,7 +318,9 @@ class LocalCluster:
             faults_path(self.data, broker).touch()
         path = properties_path(self.data, broker)
         write_atomic(path, render(properties(self.data, record, broker)))
-        pids.remember(self.data, broker, process.spawn([*self._command, str(path)], Path(info.log_path), self._lifeline))
+        pids.remember(
+            self.data, broker, process.spawn([*self._command, str(path)], Path(info.log_path), self._lifeline)
+        )
 
     @contextlib.contextmanager
     def _living(self, broker: int) -> Iterator[ProcessHandle]:

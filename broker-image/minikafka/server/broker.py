@@ -23,6 +23,7 @@ from minikafka.server.context import BrokerContext
 from minikafka.server.controller_role import ControllerRole, Reconcile
 from minikafka.server.fetchers import ReplicaFetcher
 from minikafka.server.group_service import GroupService
+from minikafka.server.hooks import HookedConnection, HookedParts, HookedReplicas, Hooks
 from minikafka.server.hosting import PartitionHost
 from minikafka.server.housekeeping import Housekeeping
 from minikafka.server.http import MetricsServer
@@ -37,7 +38,6 @@ from minikafka.server.offsets_topic import OffsetsTopic
 from minikafka.server.parts import Parts
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.readiness import Readiness
-from minikafka.server.hooks import HookedConnection, HookedParts, HookedReplicas, Hooks
 from minikafka.server.topic_requests import TopicRequests
 from minikafka.telemetry.exposition import BrokerCollector
 

@@ -61,7 +61,13 @@ def _coordinators(request: Any, version: int, code: ErrorCode) -> dict[str, Any]
 
 def _joined(request: Any, version: int, code: ErrorCode) -> dict[str, Any]:
     del version
-    empty = {"generation_id": -1, "protocol_type": None, "protocol_name": "", "leader": "", "members": []}
+    empty: dict[str, Any] = {
+        "generation_id": -1,
+        "protocol_type": None,
+        "protocol_name": "",
+        "leader": "",
+        "members": [],
+    }
     return {"error_code": code, "member_id": request.member_id, **empty}
 
 
@@ -131,7 +137,9 @@ COLD: Mapping[ApiKey, ColdApi] = {
     ApiKey.INIT_PRODUCER_ID: ColdApi(_none, _whole),
 }
 """Beside Produce and Fetch, the APIs whose answer can be an injected error."""
-OF_PARTITIONS = frozenset((ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH))
+OF_PARTITIONS = frozenset(
+    (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH)
+)
 """Those whose requests name partitions."""
 INJECTABLE = frozenset((ApiKey.PRODUCE, ApiKey.FETCH, *COLD))
 BY_NAME = {key.api_name: key for key in ApiKey}
@@ -165,7 +173,9 @@ class Hook:
         return self.left >= 0
 
     def __str__(self) -> str:
-        where = "" if self.topic is None else f" on {self.topic}" + ("" if self.partition is None else f"-{self.partition}")
+        where = (
+            "" if self.topic is None else f" on {self.topic}" + ("" if self.partition is None else f"-{self.partition}")
+        )
         what = {"error": f" {self.code.name}", "delay": f" {self.millis} ms"}.get(self.action, "")
         return f"{self.action} {self.api.api_name}{what}{where}"
 
@@ -277,12 +287,19 @@ class Hooks:
 
     def delay(self, api: int) -> float:
         """Seconds by which an answer is to come later."""
-        return sum(hook.millis for hook in self.active if hook.action == "delay" and hook.api == api and hook.acts()) / 1000
+        return (
+            sum(hook.millis for hook in self.active if hook.action == "delay" and hook.api == api and hook.acts())
+            / 1000
+        )
 
     def observe(self, header: RequestHeader, places: Sequence[Place]) -> None:
         """Keep a request."""
         self.seen += 1
-        told = {"api": ApiKey(header.api_key).api_name, "version": header.api_version, "client_id": header.client_id or ""}
+        told = {
+            "api": ApiKey(header.api_key).api_name,
+            "version": header.api_version,
+            "client_id": header.client_id or "",
+        }
         named = [f"{topic}-{partition}" for topic, partition in places]
         self.requests.append({"number": self.seen, "time": round(time(), 6), **told, "partitions": named})
 

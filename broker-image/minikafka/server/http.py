@@ -50,9 +50,7 @@ class MetricsServer:
     gives, and the reason. ``orders`` is what `/hooks` stands for, where there is such a thing.
     """
 
-    def __init__(
-        self, metrics: Callable[[], bytes], health: Probe, ready: Probe, orders: Orders | None = None
-    ) -> None:
+    def __init__(self, metrics: Callable[[], bytes], health: Probe, ready: Probe, orders: Orders | None = None) -> None:
         self._metrics = metrics
         self._orders = orders
         self._probes = {"/healthz": health, "/readyz": ready}

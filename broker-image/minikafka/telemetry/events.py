@@ -202,12 +202,11 @@ EVENTS: Mapping[str, EventDeclaration] = {
     ),
     "group_deleted": EventDeclaration("A group is gone.", ("group", "reason")),
     # tests of clients (minikafka.test.hooks)
-    "hook_set": EventDeclaration("A hook was set; topic and partition are those that it is for.", ("reason",), True),
+    "hook_set": EventDeclaration("A hook was set; topic and partition are those that it is for.", ("reason",)),
     "hooks_cleared": EventDeclaration("Hooks were cleared; records: how many.", ("records",)),
     "error_injected": EventDeclaration(
         "A client's request of the API `component` was answered with an injected error, and not carried out.",
         ("component", "error"),
-        True,
     ),
     "produce_acknowledged": EventDeclaration(
         "A batch is about to be acknowledged; offset is its first record's.", ("offset", "records", "crc", "acks"), True

@@ -20,7 +20,7 @@ from minikafka.local import process
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import ClusterError
 from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, faults_path
-from minikafka.local.ports import free_base_port, ports_of, proxy_ports_of
+from minikafka.local.ports import HOST, free_base_port, ports_of, proxy_ports_of
 from minikafka.protocol.types import TopicPartition
 from minikafka.telemetry.event_file import file_before
 from minikafka.telemetry.fault_verbs import LACKS, Serving, Verb
@@ -180,6 +180,10 @@ class ProcessesGround(BrokerVerbs):
             if self._links is not None:
                 self._links.close()
 
+    def crash(self) -> None:
+        """End every broker that runs, at once; for a cluster whose data nobody wants."""
+        self.kill([broker for broker in self.brokers if self.condition(broker) is not BrokerCondition.DEAD])
+
     def condition(self, broker: int) -> BrokerCondition:
         pid = self.cluster.pid(broker)
         if pid is None:
@@ -292,10 +296,15 @@ class ProcessesGround(BrokerVerbs):
             self.cluster.wait_ready()
         return done
 
+    def broker_address(self, broker: int) -> str:
+        """HOST:PORT of its listener for clients."""
+        with _trouble():
+            return f"{HOST}:{self.cluster.broker(broker).port}"
+
     def metrics_url(self, broker: int) -> str:
         """Where the broker's metrics are scraped."""
         with _trouble():
-            return f"http://127.0.0.1:{self.cluster.broker(broker).metrics_port}/metrics"
+            return f"http://{HOST}:{self.cluster.broker(broker).metrics_port}/metrics"
 
     def metrics(self, broker: int) -> Sequence[Sample]:
         return scrape_or_nothing(self.metrics_url(broker))

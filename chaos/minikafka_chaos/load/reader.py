@@ -8,9 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 from minikafka.protocol.types import TopicPartition
 
@@ -33,6 +33,59 @@ class Interruption(NamedTuple):
     topic_partition: TopicPartition
     code: int
     offset: int
+
+
+class ReadRecord(NamedTuple):
+    """One record as a consumer gets it. `timestamp` in milliseconds."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: int
+    leader_epoch: int | None
+
+
+def read_records(bootstrap: str, partitions: Sequence[TopicPartition], deadline_s: float) -> list[ReadRecord]:
+    """Everything that these partitions hold for a consumer now, by partition and offset; no history is written.
+
+    Raises ToolTrouble when an end is not reached in time.
+    """
+    deadline = time.monotonic() + deadline_s
+    consumer = Consumer(reader_config(bootstrap))
+    pending = set(partitions)
+    found: list[ReadRecord] = []
+    try:
+        consumer.assign([ClientPartition(tp.topic, tp.partition, OFFSET_BEGINNING) for tp in partitions])
+        while pending:
+            if time.monotonic() > deadline:
+                raise ToolTrouble(
+                    f"the end of {', '.join(map(str, sorted(pending)))} was not reached in {deadline_s:g} s"
+                )
+            for message in consumer.consume(POLL_RECORDS, POLL_S):
+                error = message.error()
+                if error is None:
+                    found.append(_record(message))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    pending.discard(TopicPartition(message.topic() or "", message.partition() or 0))
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda record: record[:2])
+
+
+def _record(message: Message) -> ReadRecord:
+    value, key = message.value(), message.key()
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    return ReadRecord(
+        message.partition() or 0,
+        message.offset() or 0,
+        key.encode() if isinstance(key, str) else key,
+        value.encode() if isinstance(value, str) else value,
+        tuple((name, value) for name, value in headers),
+        message.timestamp()[1],
+        message.leader_epoch(),
+    )
 
 
 class _Reader:

@@ -12,13 +12,20 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api import load_handlers
 from minikafka.server.hooks import COLD, HookError, Hooks, parse
+from minikafka.telemetry.events import EventLog
 
 HANDLERS = load_handlers()
 
 
 def told() -> tuple[Hooks, list[tuple[str, dict[str, Any]]]]:
     events: list[tuple[str, dict[str, Any]]] = []
-    return Hooks(lambda name, **fields: events.append((name, fields))), events
+    declared = EventLog(None, 1)
+
+    def emit(name: str, **fields: Any) -> None:
+        declared.emit(name, **fields)
+        events.append((name, fields))
+
+    return Hooks(emit), events
 
 
 @pytest.mark.parametrize(
@@ -77,7 +84,9 @@ TOPIC_ID = UUID(int=7)
 PARTITION = SimpleNamespace(partition_index=3)
 TOPIC = SimpleNamespace(name="t", topic_id=TOPIC_ID, partitions=(PARTITION,), partition_indexes=(3,))
 GROUP = SimpleNamespace(group_id="g", topics=(TOPIC,))
-REQUEST = SimpleNamespace(topics=(TOPIC,), groups=(GROUP,), coordinator_keys=("g",), key="g", group_id="g", member_id="m")
+REQUEST = SimpleNamespace(
+    topics=(TOPIC,), groups=(GROUP,), coordinator_keys=("g",), key="g", group_id="g", member_id="m"
+)
 
 NAMES_ONLY = SimpleNamespace(topics=(SimpleNamespace(name="t", partitions=(PARTITION,)),))
 """No version of ListOffsets knows topics by id."""
