@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,8 +98,9 @@ class LocalCluster:
         proxied: Sequence[str] | None = None,
         faults: bool | None = None,
         timeout: float = READY_TIMEOUT,
+        prepare: Callable[[ClusterRecord], None] = lambda _record: None,
     ) -> ClusterInfo:
-        """Start every broker that does not run, and wait until all are ready.
+        """Start every broker that does not run, and wait until all are ready. `prepare` is called before the first is started.
 
         On new data, None means 3 brokers, base port 19092 (the replication ports 500, the metrics ports 1000 above it), no
         racks, an unflushed directory, ids from 1 on, no proxies, and no injected faults (the last two: see `ClusterRecord`).
@@ -130,6 +131,7 @@ class LocalCluster:
             write_record(self.data, record)
             started = []
             try:
+                prepare(record)
                 for broker in dead:
                     self._spawn(record, broker)
                     started.append(broker)
@@ -160,6 +162,11 @@ class LocalCluster:
     def exists(self) -> bool:
         """Whether the data directory has a cluster, running or not."""
         return read_record(self.data) is not None
+
+    @property
+    def record(self) -> ClusterRecord:
+        """What was asked of `up`."""
+        return self._record()
 
     def info(self) -> ClusterInfo:
         """The cluster as it is now."""

@@ -19,8 +19,8 @@ from minikafka.agent.power_loss import PowerLossMode, carry_out, plan
 from minikafka.local import process
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import ClusterError
-from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, faults_path
-from minikafka.local.ports import HOST, free_base_port, ports_of, proxy_ports_of
+from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, ClusterInfo, ClusterRecord, faults_path
+from minikafka.local.ports import HOST, PROXY_PORT_OFFSET, free_base_port
 from minikafka.protocol.types import TopicPartition
 from minikafka.telemetry.event_file import file_before
 from minikafka.telemetry.fault_verbs import LACKS, Serving, Verb
@@ -41,6 +41,7 @@ from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode, he
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 from minikafka_chaos.scenario.steps import FaultSpec, TargetType
 
+NO_PROXY = "there is no proxy between the brokers: a scenario asks for one by its steps, `minikafka up` by --control"
 CHECKPOINT = "replication-offset-checkpoint"
 STORE_IS_BACK = "the store takes writes again"
 
@@ -63,15 +64,12 @@ def _proxied(faults: Iterable[FaultSpec]) -> list[str]:
     return sorted(found)
 
 
-def _ports(base_port: int, brokers: range, proxied: Sequence[str]) -> Iterator[tuple[int, int, int, bool]]:
+def _ports(record: ClusterRecord) -> Iterator[tuple[int, int, int, bool]]:
     """As `LinkControl` takes them."""
-    for number, broker in enumerate(brokers):
-        clients, inter_broker, _ = ports_of(base_port + number)
-        before_clients, before_brokers = proxy_ports_of(base_port + number)
-        if CLIENTS in proxied:
-            yield before_clients, clients, broker, True
-        if INTER_BROKER in proxied:
-            yield before_brokers, inter_broker, broker, False
+    for broker in record.ids:
+        for name, port in ((CLIENTS, record.port(broker)), (INTER_BROKER, record.replication_port(broker))):
+            if name in record.proxied:
+                yield port + PROXY_PORT_OFFSET, port, broker, name == CLIENTS
 
 
 class ProcessesGround(BrokerVerbs):
@@ -92,7 +90,6 @@ class ProcessesGround(BrokerVerbs):
         self._base_port = base_port
         self._ids = range(first_id, first_id)
         self._seed = 0
-        self._unflushed = True
         self._links: LinkControl | None = None
         self._has_fault_files = False
         self._fault_files = FaultFiles(lambda broker: faults_path(self.cluster.data, broker))
@@ -136,6 +133,23 @@ class ProcessesGround(BrokerVerbs):
             seed=seed,
         )
 
+    def attach(self) -> None:
+        """Take up the cluster that the data directory has, running or not. Raises ToolTrouble where there is none."""
+        with _trouble():
+            record = self.cluster.record
+        self._ids = record.ids
+        self._has_fault_files = record.faults
+
+    def take_up(self, **asked: Any) -> ClusterInfo:
+        """Do what `LocalCluster.up` does, with a proxy where the record wants one. Raises what it raises."""
+        info = self.cluster.up(**asked, prepare=self._start_links)
+        self.attach()
+        return info
+
+    def _start_links(self, record: ClusterRecord) -> None:
+        if record.proxied:
+            self._links = LinkControl(self.cluster.data, _ports(record), self._seed)
+
     def launch(
         self,
         brokers: int,
@@ -152,17 +166,11 @@ class ProcessesGround(BrokerVerbs):
         `proxied` are the listeners whose links can be broken; with `fault_files` those of disk and clock can be.
         """
         self._seed = seed
-        self._ids = range(self._ids.start, self._ids.start + brokers)
-        self._unflushed = unflushed
-        self._has_fault_files = fault_files
-        base_port = self._base_port if self._base_port is not None else free_base_port(brokers)
         with _trouble():
-            if proxied:
-                self._links = LinkControl(self.cluster.data, _ports(base_port, self._ids, proxied), seed)
-            self.cluster.up(
-                brokers,
-                base_port,
-                config,
+            self.take_up(
+                brokers=brokers,
+                base_port=self._base_port if self._base_port is not None else free_base_port(brokers),
+                config=config,
                 racks=racks,
                 unflushed=unflushed,
                 first_id=self._ids.start,
@@ -228,7 +236,7 @@ class ProcessesGround(BrokerVerbs):
 
     def _network(self) -> LinkControl:
         if self._links is None:
-            raise ToolTrouble("there is no proxy between the brokers: no step of the scenario asked for one")
+            raise ToolTrouble(NO_PROXY)
         return self._links
 
     def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:

@@ -41,6 +41,13 @@ DEADLINE_S = 60.0
 POLL_S = 0.02
 NO_ACKNOWLEDGEMENTS = "the brokers tell no acknowledgements: they need minikafka.test.hooks=true"
 
+ALL_TOPICS = {
+    "topics": None,
+    "allow_auto_topic_creation": False,
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
+
 T = TypeVar("T")
 WIPE_MODES = {mode.value.lower(): mode for mode in WipeMode}
 DIRECTIONS = {direction.value.lower(): direction for direction in Direction}
@@ -92,16 +99,24 @@ class Observation:
 
 
 class Session:
-    """The verbs on one ground. `folder` gets the journal, and the evidence of verdicts. For one thread at a time."""
+    """The verbs on one ground. For one thread at a time.
 
-    def __init__(self, ground: SessionGround, folder: Path, hooks: bool) -> None:
+    Args:
+        ground: where the brokers are.
+        folder: gets the journal, and the evidence of verdicts.
+        hooks: whether the brokers have them.
+        durable: whether each line of the journal is on disk before it is acted on.
+    """
+
+    def __init__(self, ground: SessionGround, folder: Path, hooks: bool, durable: bool = False) -> None:
         self.ground = ground
         self.folder = folder
         self.topics: list[str] = []
         """Those that `create_topic` has made, and nobody has forgotten since: what a verdict is about."""
         self._hooks = hooks
         self._numbers = itertools.count(1)
-        self.journal = Journal(folder / "journal.jsonl", ground.clock.time, durable=False)
+        self._observations: dict[str, Observation] = {}
+        self.journal = Journal(folder / "journal.jsonl", ground.clock.time, durable)
         self._faults = self._open_faults()
         self._view = ground.clients.view()
 
@@ -226,7 +241,14 @@ class Session:
     def observe(self, api: str) -> Observation:
         """Look at clients' requests of an API from now on: how many there are, and of which client."""
         self._order("Observe", action="observe", api=api)
-        return Observation(self, api)
+        self._observations[api] = Observation(self, api)
+        return self._observations[api]
+
+    def requests(self, api: str) -> list[Mapping[str, Any]]:
+        """The clients' requests of an API since it was observed last."""
+        if api not in self._observations:
+            raise Refused(f"api: nobody has observed {api!r}")
+        return self._observations[api].requests
 
     def _order(self, name: str, **given: str | int | None) -> None:
         told = {key: value for key, value in given.items() if value is not None}
@@ -337,8 +359,8 @@ class Session:
         return describe_groups(self.ground.live_bootstrap, deadline_s)
 
     def verdict(self, topics: Sequence[str] | None = None, deadline_s: float = DEADLINE_S) -> Verdict:
-        """Heal the cluster, and judge what has become of all that was acknowledged in these topics (this session's)."""
-        names = list(self.topics if topics is None else topics)
+        """Heal the cluster, and judge what has become of all that was acknowledged in these topics (this session's, or all)."""
+        names = list(self.topics if topics is None else topics) or self._all_topics()
         if not self._hooks:
             return Verdict.trouble(Outcome.ERROR, NO_ACKNOWLEDGEMENTS)
         self.heal(deadline_s)
@@ -360,6 +382,10 @@ class Session:
         verdict = judge(history, folder / "replicas.jsonl", Terms(problems=problems))
         self.journal.write("verdict", verdict.as_json())
         return verdict
+
+    def _all_topics(self) -> list[str]:
+        answer = ask(self.ground.live_bootstrap, ApiKey.METADATA, 8, ALL_TOPICS)
+        return sorted(topic.name for topic in answer.topics if not topic.is_internal)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

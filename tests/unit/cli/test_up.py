@@ -19,6 +19,8 @@ class Callback:
 class Brokers:
     """One broker that runs; while it is looked at a signal comes, in a callback that has nobody to pass an exception to."""
 
+    record = types.SimpleNamespace(proxied=[])
+
     def __init__(self, number: signal.Signals) -> None:
         self.number = number
         self.looks = 0
@@ -51,6 +53,6 @@ def test_a_signal_whose_exception_is_swallowed(number: signal.Signals, monkeypat
     monkeypatch.setattr(up, "show", lambda info, as_json: None)
     monkeypatch.setattr(up, "_WATCH_SECONDS", 0.0)
     before = signal.getsignal(number)
-    assert up.run(argparse.Namespace(data="unused", detach=False, json=True)) == 0
+    assert up.run(argparse.Namespace(data="unused", detach=False, control=None, json=True)) == 0
     assert brokers.stopped and brokers.looks == 1
     assert signal.getsignal(number) == before
