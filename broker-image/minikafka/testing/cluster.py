@@ -11,8 +11,8 @@ from typing import Self
 
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.processes import ProcessesGround
-from minikafka_chaos.session.errors import Refused
-from minikafka_chaos.session.session import Session
+from minikafka_chaos.session.errors import VerbRefused
+from minikafka_chaos.session.session import ChaosSession
 
 from minikafka.local.cluster import TIED_BROKER_COMMAND, LocalCluster
 from minikafka.local.layout import BROKERS_MAX, INTER_BROKER
@@ -23,7 +23,7 @@ SETTINGS = {"minikafka.test.hooks": "true", "offsets.topic.num.partitions": "4",
 a topic that a misspelt name has made hides the mistake."""
 
 
-class MiniKafkaCluster(Session):
+class MiniKafkaCluster(ChaosSession):
     """Brokers 1 to N, which start at once, and end with `close`, or with this program, however it ends.
 
     Args:
@@ -34,7 +34,7 @@ class MiniKafkaCluster(Session):
         folder: where data, event logs and the journal go; a temporary folder that `close` removes when none is given.
 
     Raises:
-        Refused: the cluster cannot be so.
+        VerbRefused: the cluster cannot be so.
         ToolTrouble: it did not start.
     """
 
@@ -47,11 +47,11 @@ class MiniKafkaCluster(Session):
         folder: Path | str | None = None,
     ) -> None:
         if not 1 <= brokers <= BROKERS_MAX:
-            raise Refused(f"brokers: {brokers} is not between 1 and {BROKERS_MAX}")
+            raise VerbRefused(f"brokers: {brokers} is not between 1 and {BROKERS_MAX}")
         values = {**SETTINGS, **(settings or {})}
         hooks = values["minikafka.test.hooks"] == "true"
         if in_process and not hooks:
-            raise Refused("minikafka.test.hooks: brokers in this process always have hooks")
+            raise VerbRefused("minikafka.test.hooks: brokers in this process always have hooks")
         self._scratch = None if folder is not None else tempfile.mkdtemp(prefix="minikafka-test-")
         place = Path(folder if folder is not None else str(self._scratch)).absolute()
         self._lifeline = os.pipe()
@@ -76,7 +76,7 @@ class MiniKafkaCluster(Session):
             ground.down()
             self._let_go()
             if isinstance(error, ToolTrouble) and str(error).startswith("config: "):
-                raise Refused(str(error)) from error
+                raise VerbRefused(str(error)) from error
             raise
         return ground
 

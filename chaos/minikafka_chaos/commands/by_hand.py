@@ -57,12 +57,12 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry out one verb. Raises BadScenario for one that cannot be, and ToolTrouble for one that failed."""
-    from minikafka_chaos.session.errors import Refused
+    from minikafka_chaos.session.errors import VerbRefused
 
     given = {name: getattr(args, name) for name in ("broker", "peers", "mode", "direction") if hasattr(args, name)}
     try:
         result = _carried_out(args.data.absolute(), args.action.replace("-", "_"), given)
-    except Refused as error:
+    except VerbRefused as error:
         raise BadScenario(str(error)) from error
     if args.json:
         print(json.dumps(result, indent=2))

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.session.errors import Refused
+from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.openapi import DOCUMENT, PATH, document
-from minikafka_chaos.session.session import Session
+from minikafka_chaos.session.session import ChaosSession
 from minikafka_chaos.session.verbs import VERBS, call
 
 FILE = "control.json"
@@ -44,16 +44,16 @@ def is_loopback(host: str) -> bool:
 class ControlServer:
     """Serves one session, from its `start` on. `folder` gets the file by which others find it.
 
-    Raises Refused when it cannot listen there.
+    Raises VerbRefused when it cannot listen there.
     """
 
-    def __init__(self, session: Session, host: str, port: int, folder: Path, token: str | None = None) -> None:
+    def __init__(self, session: ChaosSession, host: str, port: int, folder: Path, token: str | None = None) -> None:
         self._file = folder / FILE
         self.token = token or (None if is_loopback(host) else secrets.token_urlsafe(24))
         try:
             self._server = ThreadingHTTPServer((host, port), _handler(session, self.token, threading.Lock()))
         except OSError as error:
-            raise Refused(f"control port: cannot listen on {host}:{port} ({error.strerror or error})") from error
+            raise VerbRefused(f"control port: cannot listen on {host}:{port} ({error.strerror or error})") from error
         self._server.daemon_threads = True
         name = f"[{host}]" if ":" in host else host
         self.url = f"http://{name}:{self._server.server_address[1]}{PATH}"
@@ -71,7 +71,7 @@ class ControlServer:
         self._server.server_close()
 
 
-def _handler(session: Session, token: str | None, turn: threading.Lock) -> type[BaseHTTPRequestHandler]:
+def _handler(session: ChaosSession, token: str | None, turn: threading.Lock) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         timeout = 60
@@ -85,7 +85,7 @@ def _handler(session: Session, token: str | None, turn: threading.Lock) -> type[
         def do_POST(self) -> None:
             try:
                 given = self._body()
-            except Refused as error:
+            except VerbRefused as error:
                 self.close_connection = True
                 self._send(HTTPStatus.BAD_REQUEST, {"error": str(error)})
                 return
@@ -99,14 +99,14 @@ def _handler(session: Session, token: str | None, turn: threading.Lock) -> type[
             """Only JSON that says that it is: no page in a browser can send such a request unasked."""
             size = self.headers.get("Content-Length", "0")
             if not size.isdigit() or int(size) > BODY_BYTES_MAX:
-                raise Refused(f"Content-Length: {size!r} is not a number of bytes up to {BODY_BYTES_MAX}")
+                raise VerbRefused(f"Content-Length: {size!r} is not a number of bytes up to {BODY_BYTES_MAX}")
             raw = self.rfile.read(int(size))
             if self.headers.get_content_type() != JSON:
-                raise Refused(f"Content-Type: {self.headers.get_content_type()} is not {JSON}")
+                raise VerbRefused(f"Content-Type: {self.headers.get_content_type()} is not {JSON}")
             try:
                 return json.loads(raw or b"{}")
             except (ValueError, RecursionError) as error:
-                raise Refused(f"body: not JSON: {error}") from error
+                raise VerbRefused(f"body: not JSON: {error}") from error
 
         def _send(self, status: HTTPStatus, told: Mapping[str, Any]) -> None:
             body = json.dumps(told).encode() + b"\n"
@@ -122,13 +122,13 @@ def _handler(session: Session, token: str | None, turn: threading.Lock) -> type[
     return Handler
 
 
-def _done(session: Session, turn: threading.Lock, verb: str, given: Any) -> tuple[HTTPStatus, dict[str, Any]]:
+def _done(session: ChaosSession, turn: threading.Lock, verb: str, given: Any) -> tuple[HTTPStatus, dict[str, Any]]:
     if verb not in VERBS:
         return HTTPStatus.NOT_FOUND, {"error": f"there is no verb {verb!r}; there are {', '.join(VERBS)}"}
     try:
         with turn:
             return HTTPStatus.OK, {"result": call(session, verb, given)}
-    except Refused as error:
+    except VerbRefused as error:
         return HTTPStatus.BAD_REQUEST, {"error": str(error)}
     except ToolTrouble as error:
         return HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}
@@ -156,7 +156,7 @@ class Control:
         return control
 
     def ask(self, verb: str, given: Mapping[str, Any]) -> Any:
-        """Have a verb carried out; its result. Raises Refused, and ToolTrouble when nobody answers."""
+        """Have a verb carried out; its result. Raises VerbRefused, and ToolTrouble when nobody answers."""
         body = json.dumps(given).encode()
         request = urllib.request.Request(f"{self._url}/{verb}", body, self._headers, method="POST")
         try:
@@ -165,6 +165,6 @@ class Control:
         except urllib.error.HTTPError as error:
             with error:
                 words = json.loads(error.read())["error"]
-            raise (Refused if error.code == HTTPStatus.BAD_REQUEST else ToolTrouble)(words) from None
+            raise (VerbRefused if error.code == HTTPStatus.BAD_REQUEST else ToolTrouble)(words) from None
         except OSError as error:
             raise ToolTrouble(f"control port {self._url}: {error}") from error

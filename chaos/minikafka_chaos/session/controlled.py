@@ -12,19 +12,19 @@ from minikafka.local.layout import INTER_BROKER, ClusterInfo
 from minikafka_chaos.errors import ToolTrouble
 from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.session.control import ControlServer
-from minikafka_chaos.session.errors import Refused
-from minikafka_chaos.session.session import Session
+from minikafka_chaos.session.errors import VerbRefused
+from minikafka_chaos.session.session import ChaosSession
 
 HOOKS = "minikafka.test.hooks"
 
 
-def session_of(data: Path, ground: ProcessesGround | None = None) -> Session:
+def session_of(data: Path, ground: ProcessesGround | None = None) -> ChaosSession:
     """A session with the cluster that `minikafka up` made there. Raises ToolTrouble where there is none."""
     if ground is None:
         ground = ProcessesGround(data)
         ground.attach()
     hooks = ground.cluster.record.config.get(HOOKS) == "true"
-    return Session(ground, data, hooks, durable=True)
+    return ChaosSession(ground, data, hooks, durable=True)
 
 
 class ControlledCluster:
@@ -60,7 +60,7 @@ class ControlledCluster:
             self._server.start()
         except BaseException as error:
             self._ground.down()
-            if isinstance(error, Refused | ToolTrouble):
+            if isinstance(error, VerbRefused | ToolTrouble):
                 raise ClusterError(str(error)) from error
             raise
         return info

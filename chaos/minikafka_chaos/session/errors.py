@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class Refused(ValueError):
+class VerbRefused(ValueError):
     """A verb, or an argument of one, that cannot be: one line, and nothing was changed."""

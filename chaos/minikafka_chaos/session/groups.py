@@ -14,7 +14,7 @@ from minikafka_chaos.load.librdkafka import admin_config
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupOffsets:
     """One consumer group. `offsets`: the next record of each partition that it committed."""
 
     name: str
@@ -23,7 +23,7 @@ class Group:
     offsets: Mapping[TopicPartition, int]
 
 
-def describe_groups(bootstrap: str, deadline_s: float) -> dict[str, Group]:
+def describe_groups(bootstrap: str, deadline_s: float) -> dict[str, GroupOffsets]:
     """All groups by name. Raises ToolTrouble."""
     admin = AdminClient(admin_config(bootstrap))
     try:
@@ -35,10 +35,10 @@ def describe_groups(bootstrap: str, deadline_s: float) -> dict[str, Group]:
         raise ToolTrouble(f"consumer groups: {error.args[0]}") from error
 
 
-def _group(admin: AdminClient, name: str, described: object, deadline_s: float) -> Group:
+def _group(admin: AdminClient, name: str, described: object, deadline_s: float) -> GroupOffsets:
     asked = [ConsumerGroupTopicPartitions(name)]
     told = admin.list_consumer_group_offsets(asked, request_timeout=deadline_s)[name].result()
     offsets = {TopicPartition(p.topic, p.partition): p.offset for p in told.topic_partitions if p.offset >= 0}
     members = tuple(member.client_id for member in described.members)  # type: ignore[attr-defined]
     state = described.state.name.lower()  # type: ignore[attr-defined]
-    return Group(name, state, members, offsets)
+    return GroupOffsets(name, state, members, offsets)

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any
 
 from minikafka_chaos.errors import ToolTrouble
-from minikafka_chaos.session.errors import Refused
+from minikafka_chaos.session.errors import VerbRefused
 
 TIMEOUT_S = 10.0
 OFF = "hooks are off: the brokers need minikafka.test.hooks=true"
@@ -24,7 +24,7 @@ class BrokerHooks:
         self._url = metrics_url.removesuffix("/metrics") + "/hooks"
 
     def order(self, **given: str | int | None) -> None:
-        """Set a hook, or clear all. Raises Refused for one that cannot be."""
+        """Set a hook, or clear all. Raises VerbRefused for one that cannot be."""
         query = urllib.parse.urlencode({name: value for name, value in given.items() if value is not None})
         self._ask(urllib.request.Request(f"{self._url}?{query}", method="POST", headers={"Content-Length": "0"}))
 
@@ -41,9 +41,9 @@ class BrokerHooks:
             with error:
                 words = error.read().decode().strip()
             if error.code == HTTPStatus.BAD_REQUEST:
-                raise Refused(words) from None
+                raise VerbRefused(words) from None
             if error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
-                raise Refused(OFF) from None
+                raise VerbRefused(OFF) from None
             raise ToolTrouble(f"{self._url}: {words}") from error
         except (OSError, ValueError) as error:
             raise ToolTrouble(f"{self._url}: {error}") from error

@@ -28,9 +28,9 @@ from minikafka_chaos.record.journal import Journal
 from minikafka_chaos.run.open_faults import OpenFaults
 from minikafka_chaos.run.replica_evidence import TopicEvidence, write_replicas
 from minikafka_chaos.scenario.faults import PLAIN, Direction, Fault, Parameters, Targets, WipeMode
-from minikafka_chaos.session.errors import Refused
+from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.evidence import CommittedLog, acknowledgements, write_history
-from minikafka_chaos.session.groups import Group, describe_groups
+from minikafka_chaos.session.groups import GroupOffsets, describe_groups
 from minikafka_chaos.session.hooks import BrokerHooks
 from minikafka_chaos.session.partitions import ask, committed_batches, prefer
 from minikafka_chaos.verdict.claims import Terms
@@ -68,7 +68,7 @@ class SessionGround(Ground, Protocol):
     def metrics_url(self, broker: int) -> str: ...
 
 
-class BrokerStatus(NamedTuple):
+class BrokerDescription(NamedTuple):
     """One broker as it is now."""
 
     id: int
@@ -80,7 +80,7 @@ class BrokerStatus(NamedTuple):
 class Observation:
     """Requests of one API, from the moment when it was made."""
 
-    def __init__(self, session: Session, api: str) -> None:
+    def __init__(self, session: ChaosSession, api: str) -> None:
         self.api = api
         self._session = session
         self._began = session.ground.clock.time()
@@ -98,7 +98,7 @@ class Observation:
         return len(self.requests)
 
 
-class Session:
+class ChaosSession:
     """The verbs on one ground. For one thread at a time.
 
     Args:
@@ -138,7 +138,7 @@ class Session:
     def power_loss(self, broker: int, mode: str = "all") -> None:
         """Crash a broker, and lose what it had not flushed: `all` of it, or a part (`torn`), and `garbage` follows."""
         if mode not in WIPE_MODES:
-            raise Refused(f"mode: {mode!r} is not one of {', '.join(WIPE_MODES)}")
+            raise VerbRefused(f"mode: {mode!r} is not one of {', '.join(WIPE_MODES)}")
         self._needs(broker, BrokerCondition.RUNNING, BrokerCondition.PAUSED)
         self._do(Verb.POWER_LOSS, broker, parameters=Parameters(mode=WIPE_MODES[mode]))
 
@@ -165,11 +165,12 @@ class Session:
         self._do(Verb.KILL, leader, role=f"leader of {topic}-{partition}")
         return leader
 
-    def status(self) -> list[BrokerStatus]:
+    def status(self) -> list[BrokerDescription]:
         """All brokers as they are now."""
         ground = self.ground
         return [
-            BrokerStatus(each, ground.condition(each).value, ground.broker_address(each)) for each in ground.brokers
+            BrokerDescription(each, ground.condition(each).value, ground.broker_address(each))
+            for each in ground.brokers
         ]
 
     @property
@@ -185,14 +186,14 @@ class Session:
         One way only: what it sends (`outbound`) or is sent (`inbound`).
         """
         if direction not in DIRECTIONS:
-            raise Refused(f"direction: {direction!r} is not one of {', '.join(DIRECTIONS)}")
+            raise VerbRefused(f"direction: {direction!r} is not one of {', '.join(DIRECTIONS)}")
         if broker in peers:
-            raise Refused(f"broker {broker} cannot be cut from itself")
+            raise VerbRefused(f"broker {broker} cannot be cut from itself")
         for each in (broker, *peers):
             self._known(each)
         others = peers or tuple(each for each in self.ground.brokers if each != broker)
         if not others:
-            raise Refused(f"broker {broker} has no peers to be cut from")
+            raise VerbRefused(f"broker {broker} has no peers to be cut from")
         self._do(Verb.CUT, broker, peers=others, parameters=Parameters(direction=DIRECTIONS[direction]))
 
     def heal(self, deadline_s: float = DEADLINE_S) -> list[str]:
@@ -230,7 +231,7 @@ class Session:
             try:
                 code = ErrorCode(code).name
             except ValueError:
-                raise Refused(f"code: {code} is not the number of an error of Kafka") from None
+                raise VerbRefused(f"code: {code} is not the number of an error of Kafka") from None
         given = {"api": api, "code": code, "topic": topic, "partition": partition, "count": count, "after": after}
         self._order("InjectError", action="error", **given)
 
@@ -247,7 +248,7 @@ class Session:
     def requests(self, api: str) -> list[Mapping[str, Any]]:
         """The clients' requests of an API since it was observed last."""
         if api not in self._observations:
-            raise Refused(f"api: nobody has observed {api!r}")
+            raise VerbRefused(f"api: nobody has observed {api!r}")
         return self._observations[api].requests
 
     def _order(self, name: str, **given: str | int | None) -> None:
@@ -273,14 +274,14 @@ class Session:
         """Create a topic, and wait until every partition has a leader and a full ISR; its name, a new one when none is given."""
         brokers = len(self.ground.brokers)
         if not 1 <= replication_factor <= brokers:
-            raise Refused(
+            raise VerbRefused(
                 f"replication_factor: {replication_factor} is not between 1 and {brokers}, the number of brokers"
             )
         if partitions < 1:
-            raise Refused(f"partitions: {partitions} is not at least 1")
+            raise VerbRefused(f"partitions: {partitions} is not at least 1")
         name = name or f"topic-{uuid.uuid4().hex[:8]}"
         if self._view.partitions(name):
-            raise Refused(f"name: topic {name} is there already")
+            raise VerbRefused(f"name: topic {name} is there already")
         plan = TopicPlan(name, partitions, replication_factor, None, dict(config or {}))
         self.ground.clients.create_topic(plan, deadline_s)
         self.topics.append(name)
@@ -297,7 +298,7 @@ class Session:
         deadline = time.monotonic() + deadline_s
         while not (found := self._view.partitions(topic)):
             if time.monotonic() > deadline:
-                raise Refused(f"topic: nobody tells of {topic}")
+                raise VerbRefused(f"topic: nobody tells of {topic}")
             time.sleep(POLL_S)
         return found
 
@@ -318,9 +319,11 @@ class Session:
         if to is None:
             to = next((each for each in view.isr if each != view.leader), None)
             if to is None:
-                raise Refused(f"{where}: nobody but broker {view.leader} is in its ISR")
+                raise VerbRefused(f"{where}: nobody but broker {view.leader} is in its ISR")
         if to not in view.isr:
-            raise Refused(f"to: broker {to} is not in the ISR of {where}, which has {', '.join(map(str, view.isr))}")
+            raise VerbRefused(
+                f"to: broker {to} is not in the ISR of {where}, which has {', '.join(map(str, view.isr))}"
+            )
         with self.journal.action(f"move-{next(self._numbers)}", "MoveLeader", str(where), None, to=to):
             prefer(self.ground.live_bootstrap, where, (to, *(each for each in view.replicas if each != to)))
             self._until(lambda view: view.leader == to, topic, partition, f"is not led by broker {to}", deadline_s)
@@ -340,7 +343,7 @@ class Session:
         while True:
             partitions = self.partitions(topic, deadline_s)
             if where not in partitions:
-                raise Refused(f"partition: {topic} has no partition {partition}")
+                raise VerbRefused(f"partition: {topic} has no partition {partition}")
             view = partitions[where]
             if holds(view):
                 return view
@@ -354,7 +357,7 @@ class Session:
         """All committed records of a topic, by partition and offset, as the verifier's reader gets them."""
         return read_records(self.ground.live_bootstrap, list(self.partitions(topic, deadline_s)), deadline_s)
 
-    def groups(self, deadline_s: float = DEADLINE_S) -> dict[str, Group]:
+    def groups(self, deadline_s: float = DEADLINE_S) -> dict[str, GroupOffsets]:
         """The consumer groups: state, members and committed offsets."""
         return describe_groups(self.ground.live_bootstrap, deadline_s)
 
@@ -392,7 +395,7 @@ class Session:
     def _known(self, broker: int) -> None:
         brokers = self.ground.brokers
         if broker not in brokers:
-            raise Refused(f"broker {broker} does not exist: this cluster has brokers {brokers[0]} to {brokers[-1]}")
+            raise VerbRefused(f"broker {broker} does not exist: this cluster has brokers {brokers[0]} to {brokers[-1]}")
 
     def _needs(self, broker: int, *allowed: BrokerCondition) -> BrokerCondition:
         """Its condition, which has to be one of these."""
@@ -400,7 +403,7 @@ class Session:
         condition = self.ground.condition(broker)
         if condition not in allowed:
             ways = " or ".join(each.value for each in allowed)
-            raise Refused(f"broker {broker} is {condition.value}: it has to be {ways} for that")
+            raise VerbRefused(f"broker {broker} is {condition.value}: it has to be {ways} for that")
         return condition
 
     def _do(

@@ -1,6 +1,6 @@
 """The verbs of a session as they are offered to programs: their fields, what these may be, and how a call by fields is made.
 
-All is taken from the methods of `Session`, so that HTTP, its OpenAPI document and the reference say what Python says.
+All is taken from the methods of `ChaosSession`, so that HTTP, its OpenAPI document and the reference say what Python says.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from minikafka_chaos.session.errors import Refused
-from minikafka_chaos.session.session import Observation, Session
+from minikafka_chaos.session.errors import VerbRefused
+from minikafka_chaos.session.session import ChaosSession, Observation
 from minikafka_chaos.verdict.verdict import Verdict
 
 VERBS = (
@@ -42,13 +42,13 @@ VERBS = (
     "verdict",
     "status",
 )
-"""Methods of `Session`, in the order in which they are told."""
+"""Methods of `ChaosSession`, in the order in which they are told."""
 
 
 @cache
 def model(verb: str) -> type[BaseModel]:
     """The fields of a verb."""
-    method = getattr(Session, verb)
+    method = getattr(ChaosSession, verb)
     hints = get_type_hints(method)
     found: dict[str, Any] = {}
     for name, parameter in list(inspect.signature(method).parameters.items())[1:]:
@@ -63,22 +63,22 @@ def model(verb: str) -> type[BaseModel]:
 
 def does(verb: str) -> str:
     """What a verb does, in a line or a few."""
-    return inspect.cleandoc(getattr(Session, verb).__doc__ or "")
+    return inspect.cleandoc(getattr(ChaosSession, verb).__doc__ or "")
 
 
-def call(session: Session, verb: str, given: Mapping[str, Any]) -> Any:
-    """Carry out a verb; its result as plain JSON. Raises Refused, also for fields that are not its own."""
+def call(session: ChaosSession, verb: str, given: Mapping[str, Any]) -> Any:
+    """Carry out a verb; its result as plain JSON. Raises VerbRefused, also for fields that are not its own."""
     try:
         values = model(verb).model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "body"
-        raise Refused(
+        raise VerbRefused(
             f"{where}: {first['msg']}; {verb} takes {', '.join(model(verb).model_fields) or 'nothing'}"
         ) from None
     named = {name: getattr(values, name) for name in type(values).model_fields}
     spread: list[Any] = []
-    for name, parameter in list(inspect.signature(getattr(Session, verb)).parameters.items())[1:]:
+    for name, parameter in list(inspect.signature(getattr(ChaosSession, verb)).parameters.items())[1:]:
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             spread += named.pop(name)
         elif parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from minikafka.testing import MiniKafkaCluster, Outcome, Refused
+from minikafka.testing import MiniKafkaCluster, Outcome, VerbRefused
 
 QUIET = {"log_level": 0, "linger.ms": 0, "topic.metadata.refresh.fast.interval.ms": 20, "retry.backoff.ms": 20}
 SECONDS = 60.0
@@ -162,11 +162,11 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaClu
         (lambda: cluster.create_topic(partitions=0), "partitions: 0 is not at least 1"),
         (lambda: cluster.inject_error("Produce", 999), "code: 999 is not the number"),
     ):
-        with pytest.raises(Refused, match=words) as told:
+        with pytest.raises(VerbRefused, match=words) as told:
             refused()
         assert "\n" not in str(told.value)
     assert cluster.journal.path.read_bytes() == before
-    with pytest.raises(Refused, match="api: 'Produse' is not one of"):
+    with pytest.raises(VerbRefused, match="api: 'Produse' is not one of"):
         cluster.inject_error("Produse", "NOT_COORDINATOR")
 
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaClu
     ],
 )
 def test_a_cluster_that_cannot_be(brokers: int, settings: dict[str, str], words: str) -> None:
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(VerbRefused, match=words):
         MiniKafkaCluster(brokers, settings, in_process=True)
 
 
@@ -198,7 +198,7 @@ def test_a_full_cluster_of_one_broker() -> None:
     with MiniKafkaCluster(1, in_process=True) as cluster:
         topic = cluster.create_topic(replication_factor=1)
         assert send(cluster, topic, "a") == [None]
-        with pytest.raises(Refused, match="has no peers"):
+        with pytest.raises(VerbRefused, match="has no peers"):
             cluster.cut(1)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     with pytest.raises(KafkaException):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from minikafka.testing import MiniKafkaCluster, Refused
+from minikafka.testing import MiniKafkaCluster, VerbRefused
 from minikafka_chaos.session.control import Control, ControlServer, is_loopback
 from minikafka_chaos.session.openapi import document
 from minikafka_chaos.session.verbs import VERBS, model
@@ -85,7 +85,7 @@ def test_what_cannot_be_is_refused_in_one_line(
 
 def test_a_port_in_use_is_refused(server: ControlServer, cluster: MiniKafkaCluster, tmp_path: Path) -> None:
     port = int(server.url.split(":")[2].split("/")[0])
-    with pytest.raises(Refused, match=f"control port: cannot listen on 127.0.0.1:{port}"):
+    with pytest.raises(VerbRefused, match=f"control port: cannot listen on 127.0.0.1:{port}"):
         ControlServer(cluster, "127.0.0.1", port, tmp_path)
 
 
