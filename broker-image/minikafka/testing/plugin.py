@@ -50,7 +50,11 @@ class ClusterPool:
 
     def get(self, brokers: int, settings: Mapping[str, str], in_process: bool) -> MiniKafkaCluster:
         """The cluster of this configuration, whole; a new one where there is none."""
-        from minikafka.testing.cluster import MiniKafkaCluster
+        try:
+            from minikafka.testing.cluster import MiniKafkaCluster
+        except ModuleNotFoundError as error:
+            words = f"minikafka_cluster needs the extra 'testing': pip install 'minikafka[testing]' ({error})"
+            raise pytest.UsageError(words) from error
 
         key = (brokers, tuple(sorted(settings.items())), in_process)
         if key not in self._clusters:

@@ -96,7 +96,11 @@ def _handler(session: ChaosSession, token: str | None, turn: threading.Lock) -> 
             self._send(*_done(session, turn, self.path.removeprefix(f"{PATH}/"), given))
 
         def _body(self) -> Any:
-            """Only JSON that says that it is: no page in a browser can send such a request unasked."""
+            """Only JSON that says that it is, and without a token only for this machine by its name: no page in a browser can
+            send such a request unasked, not even one whose own name leads here."""
+            host = self.headers.get("Host", "").rpartition(":")[0].strip("[]")
+            if token is None and not is_loopback(host):
+                raise VerbRefused(f"Host: {host!r} is not this machine")
             size = self.headers.get("Content-Length", "0")
             if not size.isdigit() or int(size) > BODY_BYTES_MAX:
                 raise VerbRefused(f"Content-Length: {size!r} is not a number of bytes up to {BODY_BYTES_MAX}")

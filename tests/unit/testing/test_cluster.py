@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from minikafka.log.filesystem import MemoryFileSystem
+from minikafka.metadata.store import StoreError
 from minikafka.testing import MiniKafkaCluster, Outcome, VerbRefused
+from minikafka.testing.broker_thread import LivingDisk, SharedDatabase, ThreadStore
 
 QUIET = {"log_level": 0, "linger.ms": 0, "topic.metadata.refresh.fast.interval.ms": 20, "retry.backoff.ms": 20}
 SECONDS = 60.0
@@ -203,3 +206,18 @@ def test_a_full_cluster_of_one_broker() -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=0.1)
+
+
+def test_what_a_dead_broker_still_does_reaches_nothing() -> None:
+    """Threads that flush are in the middle of it when its loop ends."""
+    disk = MemoryFileSystem()
+    view = LivingDisk(disk)
+    view.makedirs("/data")
+    view.dead = True
+    with pytest.raises(OSError, match="this broker is dead"):
+        view.write_atomic("/data/clean", b"yes")
+    store = ThreadStore(SharedDatabase())
+    store.open_now(None)
+    store.view.dead = True
+    with pytest.raises(StoreError, match="this broker is dead"):
+        store.acquire_now(1, "h", 1, 0)

@@ -83,6 +83,16 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert "\n" not in told["error"]
 
 
+def test_without_a_token_another_name_of_this_machine_is_refused(cluster: MiniKafkaCluster, tmp_path: Path) -> None:
+    made = ControlServer(cluster, "127.0.0.1", 0, tmp_path)
+    made.start()
+    assert made.token is None
+    assert asked(made, "/status", b"{}", **{"Content-Type": "application/json"})[0] == 200
+    code, told = asked(made, "/status", b"{}", **{"Content-Type": "application/json", "Host": "evil.example:80"})
+    assert (code, told) == (400, {"error": "Host: 'evil.example' is not this machine"})
+    made.close()
+
+
 def test_a_port_in_use_is_refused(server: ControlServer, cluster: MiniKafkaCluster, tmp_path: Path) -> None:
     port = int(server.url.split(":")[2].split("/")[0])
     with pytest.raises(VerbRefused, match=f"control port: cannot listen on 127.0.0.1:{port}"):
