@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -13,6 +15,10 @@ from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api import load_handlers
 from minikafka.server.hooks import COLD, HookError, Hooks, parse
 from minikafka.telemetry.events import EventLog
+from minikafka_chaos.session.errors import VerbRefused
+from minikafka_chaos.session.hooks import BrokerHooks
+
+from tests.unit.server.in_process import running
 
 HANDLERS = load_handlers()
 
@@ -109,3 +115,13 @@ def test_every_version_of_an_answer_says_the_injected_error(key: ApiKey) -> None
         request = NAMES_ONLY if key is ApiKey.LIST_OFFSETS else REQUEST
         body = messages.encode_response(key, version, COLD[key].answer(request, version, code))
         assert code in codes(messages.decode_response(key, version, body)), version
+
+
+async def test_hooks_that_are_off_are_refused_by_the_broker(tmp_path: Path) -> None:
+    async with running(tmp_path) as cluster:
+        metrics = cluster.brokers[1]._metrics
+        assert metrics is not None
+        hooks = BrokerHooks(f"http://127.0.0.1:{metrics.port}/metrics")
+        for ask in (lambda: hooks.order(action="clear"), lambda: hooks.requests("Produce")):
+            with pytest.raises(VerbRefused, match="hooks are off"):
+                await asyncio.to_thread(ask)
