@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 from minikafka.protocol.types import TopicPartition
 
@@ -21,6 +21,8 @@ from minikafka_chaos.load.load import COMMIT_WAIT_S, FINAL_PROCESS, SAMPLE_INTER
 from minikafka_chaos.record.history import HistoryWriter
 
 POLL_S = 0.1
+SHORT_WAIT_MS = 20
+"""Of a reader that somebody waits for, and that reads to the end of what there is."""
 POLL_RECORDS = 1000
 COMMIT_POLL_S = 0.05
 WATERMARK_TIMEOUT_S = 1.0
@@ -53,25 +55,42 @@ def read_records(bootstrap: str, partitions: Sequence[TopicPartition], deadline_
     Raises ToolTrouble when an end is not reached in time.
     """
     deadline = time.monotonic() + deadline_s
-    consumer = Consumer(reader_config(bootstrap))
-    pending = set(partitions)
+    consumer = Consumer({**reader_config(bootstrap), "fetch.wait.max.ms": SHORT_WAIT_MS})
     found: list[ReadRecord] = []
     try:
-        consumer.assign([ClientPartition(tp.topic, tp.partition, OFFSET_BEGINNING) for tp in partitions])
+        bounds = {tp: _bounds(consumer, tp, deadline) for tp in partitions}
+        pending = {tp: end for tp, (start, end) in bounds.items() if end > start}
+        # From a known offset: librdkafka takes half a second to ask where the beginning is.
+        consumer.assign([ClientPartition(*tp, bounds[tp][0]) for tp in pending])
         while pending:
             if time.monotonic() > deadline:
                 raise ToolTrouble(
                     f"the end of {', '.join(map(str, sorted(pending)))} was not reached in {deadline_s:g} s"
                 )
-            for message in consumer.consume(POLL_RECORDS, POLL_S):
+            for message in consumer.consume(POLL_RECORDS, SHORT_WAIT_MS / 1000):
                 error = message.error()
                 if error is None:
                     found.append(_record(message))
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    pending.discard(TopicPartition(message.topic() or "", message.partition() or 0))
+                    pending.pop(TopicPartition(message.topic() or "", message.partition() or 0), None)
     finally:
         consumer.close()
     return sorted(found, key=lambda record: record[:2])
+
+
+def _bounds(consumer: Consumer, where: TopicPartition, deadline: float) -> tuple[int, int]:
+    """Log start and end as the leader tells them; asked again until the deadline."""
+    while True:
+        try:
+            bounds = consumer.get_watermark_offsets(ClientPartition(*where), timeout=WATERMARK_TIMEOUT_S)
+        except KafkaException as error:
+            bounds, seen = None, error.args[0].name()
+        else:
+            seen = "no answer"
+        if bounds is not None and bounds[1] >= 0:
+            return bounds
+        if time.monotonic() > deadline:
+            raise ToolTrouble(f"nobody tells how many records {where} has: {seen}")
 
 
 def _record(message: Message) -> ReadRecord:
