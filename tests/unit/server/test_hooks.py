@@ -13,7 +13,8 @@ from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.server.api import load_handlers
-from minikafka.server.hooks import COLD, HookError, Hooks, parse
+from minikafka.server.hooks import HookError, Hooks, parse
+from minikafka.server.injected_answers import COLD
 from minikafka.telemetry.events import EventLog
 from minikafka_chaos.session.errors import VerbRefused
 from minikafka_chaos.session.hooks import BrokerHooks
