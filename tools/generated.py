@@ -24,6 +24,7 @@ from minikafka_chaos.matrix.report import MatrixReport
 from minikafka_chaos.scenario import fault_tables, variants
 from minikafka_chaos.scenario.page import page as scenarios_page
 from minikafka_chaos.scenario.scenario import Scenario
+from minikafka_chaos.session.docs import openapi_page, verb_table
 from minikafka_chaos.simulation.docs import bug_table, invariant_table
 from minikafka_kube.crds import as_text
 from minikafka_operator import crds as operator_crds
@@ -81,6 +82,7 @@ TABLE: dict[str, Producer] = {
     "docs/internals/adversary.md": planted_bugs.current_page,
     "docs/reference/apis.md": apis_page,
     "docs/reference/configuration.md": configuration_page,
+    "docs/reference/control.openapi.json": openapi_page,
     "docs/reference/events.md": events_page,
     "docs/reference/faults.md": {"verbs": fault_tables.verb_table, "grounds": fault_tables.ground_table},
     "docs/reference/matrix-report.schema.json": partial(schema, "The result of a durability matrix", MatrixReport),
@@ -92,6 +94,7 @@ TABLE: dict[str, Producer] = {
     "docs/reference/scenarios.md": lambda: scenarios_page(ROOT / SCENARIOS, variants.NAMES),
     "docs/internals/simulation.md": {"bug seeds": bug_table, "invariants": invariant_table},
     "docs/internals/tests.md": lambda: bill.page(bill.load()),
+    "docs/reference/testing.md": {"verbs": verb_table},
     "docs/reference/verdicts.md": {"anomalies": anomaly_tables},
     **{
         str(SCENARIOS / f"{story}.{suffix}.yaml"): partial(_variant, story, suffix)

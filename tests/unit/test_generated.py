@@ -84,9 +84,10 @@ def test_the_table_has_every_file_that_is_generated() -> None:
     whole_folders = ("crds", "charts/minikafka-monitoring/files/dashboards")
     said |= {str(path.relative_to(ROOT)) for folder in whole_folders for path in (ROOT / folder).iterdir()}
     parts = {name for name, producer in TABLE.items() if not callable(producer)}
-    schemas = {name for name in TABLE if name.endswith(".schema.json")}
+    schemas = {name for name in TABLE if name.endswith((".schema.json", ".openapi.json"))}
     assert said == set(TABLE) - parts - schemas
-    assert schemas == {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.schema.json")}
+    there = (path for kind in ("schema", "openapi") for path in (ROOT / "docs").rglob(f"*.{kind}.json"))
+    assert schemas == {str(path.relative_to(ROOT)) for path in there}
     marked = {
         str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md") if "<!-- begin " in path.read_text()
     }

@@ -26,6 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="wait, with nothing opened, while this file holds an `until` (Unix seconds) that has not come",
     )
+    parser.add_argument(
+        "--while-stdin",
+        action="store_true",
+        help="die, as by kill -9, when standard input ends: with the program that holds its other end",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         config = BrokerConfig.from_file(args.config, arguments.settings(args.override))
     except ConfigError as error:
         raise bad_input(str(error)) from error
-    return serve(config)
+    return serve(config, while_stdin=args.while_stdin)
 
 
 def _passes(path: Path) -> bool:

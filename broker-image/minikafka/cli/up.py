@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from minikafka.cli import arguments
 from minikafka.cli.output import print_json, print_table
 from minikafka.command import exits
 from minikafka.command.exits import CommandError
 from minikafka.local.cluster import READY_TIMEOUT, LocalCluster
-from minikafka.local.errors import BadRequest, ClusterError
+from minikafka.local.errors import BadRequest, ClusterError, PortInUse
 from minikafka.local.layout import ClusterInfo
-from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET
+from minikafka.local.ports import HOST, INTER_BROKER_PORT_OFFSET, METRICS_PORT_OFFSET, require_free
 
+if TYPE_CHECKING:
+    from minikafka_chaos.session.controlled import ControlledCluster
+
+TOKEN = "MINIKAFKA_CONTROL_TOKEN"
 _WATCH_SECONDS = 1.0
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -53,11 +59,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="plain logs on one volume: then a power loss cannot be acted out, only a crash",
     )
+    parser.add_argument(
+        "--control",
+        type=_control_port,
+        metavar="[HOST:]PORT",
+        help="serve the verbs that break brokers over HTTP (OpenAPI at /v1/openapi.json); needs a token where not on loopback, "
+        f"from {TOKEN} or a new one",
+    )
     parser.add_argument("--detach", action="store_true", help="return when all are ready; `minikafka down` stops them")
     parser.add_argument(
         "--timeout", type=arguments.seconds, default=READY_TIMEOUT, metavar="SECONDS", help="to get ready (default 30)"
     )
     arguments.add_json(parser)
+
+
+def _control_port(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]") or HOST, arguments.whole_number(0, 65535)(port)
 
 
 def _racks(text: str) -> list[str]:
@@ -70,6 +88,7 @@ def _racks(text: str) -> list[str]:
 def run(args: argparse.Namespace) -> int:
     """Start what does not run, show it, and, without --detach, stay until Ctrl-C and bring it down."""
     cluster = LocalCluster(args.data)
+    control = _controlled(cluster, args)
     before = _running(cluster)
     # Closing the terminal, or a supervisor's stop, must not leave brokers behind either.
     came: list[int] = []
@@ -84,20 +103,53 @@ def run(args: argparse.Namespace) -> int:
     handlers = {number: signal.signal(number, interrupt) for number in _ENDING}
     ready = False
     try:
-        info = _up(cluster, args)
+        info = _up(cluster if control is None else control, args)
         ready = True
-        show(info, as_json=args.json)
+        _show(info, control, as_json=args.json)
         if args.detach:
             return exits.OK
         _watch(cluster, came, quiet=args.json)
-        return _bring_down(cluster, quiet=args.json)
+        return _bring_down(control or cluster, quiet=args.json)
     except (KeyboardInterrupt, BrokenPipeError):
         if args.detach or not (ready or _running(cluster) - before):
             raise  # interrupted while starting: what was started is stopped again
-        return _bring_down(cluster, quiet=args.json)
+        return _bring_down(control or cluster, quiet=args.json)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _controlled(cluster: LocalCluster, args: argparse.Namespace) -> ControlledCluster | None:
+    if args.control is None:
+        if _has_proxies(cluster):
+            raise exits.bad_input(
+                f"--control: {args.data} was made with it, and its brokers reach each other through a proxy that only it starts"
+            )
+        return None
+    if args.detach:
+        raise exits.bad_input("--control: lasts as long as this program; not with --detach")
+    if running := _running(cluster):
+        raise exits.bad_input(f"--control: {len(running)} brokers run already in {args.data}; bring them down first")
+    try:
+        from minikafka_chaos.session.controlled import ControlledCluster
+    except ModuleNotFoundError as error:
+        raise exits.bad_input(
+            f"--control: needs the extra 'chaos': pip install 'minikafka[chaos]' ({error})"
+        ) from error
+    host, port = args.control
+    if port:
+        try:
+            require_free((port,))
+        except PortInUse as error:
+            raise CommandError(exits.NO, f"--control: {error}") from error
+    return ControlledCluster(cluster, host, port, os.environ.get(TOKEN) or None)
+
+
+def _has_proxies(cluster: LocalCluster) -> bool:
+    try:
+        return bool(cluster.record.proxied)
+    except ClusterError:  # nothing there yet, or nothing that can be read: `up` says so
+        return False
 
 
 def _running(cluster: LocalCluster) -> set[int]:
@@ -108,12 +160,12 @@ def _running(cluster: LocalCluster) -> set[int]:
         return set()
 
 
-def _up(cluster: LocalCluster, args: argparse.Namespace) -> ClusterInfo:
+def _up(cluster: LocalCluster | ControlledCluster, args: argparse.Namespace) -> ClusterInfo:
     try:
         return cluster.up(
-            args.brokers,
-            args.base_port,
-            arguments.settings(args.config),
+            brokers=args.brokers,
+            base_port=args.base_port,
+            config=arguments.settings(args.config),
             replication_base_port=args.replication_base_port,
             metrics_base_port=args.metrics_base_port,
             racks=args.racks,
@@ -124,6 +176,16 @@ def _up(cluster: LocalCluster, args: argparse.Namespace) -> ClusterInfo:
         raise exits.bad_input(str(error)) from error
     except ClusterError as error:
         raise CommandError(exits.NO, str(error)) from error
+
+
+def _show(info: ClusterInfo, control: ControlledCluster | None, *, as_json: bool) -> None:
+    if control is None:
+        show(info, as_json=as_json)
+    elif as_json:
+        print_json(info.as_json() | {"control": {"url": control.url, "token": control.token}})
+    else:
+        show(info, as_json=False)
+        print(f"control {control.url}" + ("" if control.token is None else f", token {control.token}"))
 
 
 def show(info: ClusterInfo, *, as_json: bool) -> None:
@@ -162,7 +224,7 @@ def _watch(cluster: LocalCluster, came: Sequence[int], *, quiet: bool) -> None:
                 print(f"{time.strftime('%H:%M:%S')} broker {broker} is {states[broker]}", flush=True)
 
 
-def _bring_down(cluster: LocalCluster, *, quiet: bool) -> int:
+def _bring_down(cluster: LocalCluster | ControlledCluster, *, quiet: bool) -> int:
     if not quiet and sys.stdout.isatty():
         print("\nbringing the brokers down", flush=True)
     for broker in cluster.down():

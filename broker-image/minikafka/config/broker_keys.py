@@ -327,6 +327,11 @@ class MiniKafkaOwn:
         "runs. Without it there are none.",
         allowed="a file that exists",
     )
+    minikafka_test_hooks = boolean(
+        False,
+        doc="For tests of clients: whether errors and delays may be injected into the broker's answers, by `/hooks` beside its "
+        "metrics, and every acknowledgement is told as an event. Otherwise there is no `/hooks`.",
+    )
     minikafka_truncation_mode = one_of(
         "leader_epoch",
         ("leader_epoch", "high_watermark"),

@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,9 @@ from minikafka.local.process import ProcessHandle
 
 BROKER_COMMAND = (sys.executable, "-P", "-m", "minikafka.cli", "broker", "--config")
 """What starts a broker, before the path of its properties (-P: never import from the user's working directory)."""
+
+TIED_BROKER_COMMAND = (*BROKER_COMMAND[:-1], "--while-stdin", BROKER_COMMAND[-1])
+"""The same, for brokers that end when their standard input does."""
 
 READY_TIMEOUT = 30.0
 """Seconds a broker may take from exec to /readyz 200; it takes well under one."""
@@ -70,11 +73,14 @@ class LocalCluster:
     """A cluster in a data directory of this machine.
 
     Every verb that names a broker raises :class:`ClusterError` (one line) for a broker that the cluster does not have.
+
+    With `lifeline` (:func:`minikafka.local.process.spawn`) and :data:`TIED_BROKER_COMMAND` brokers do not outlive the program.
     """
 
-    def __init__(self, data: Path | str, command: Sequence[str] = BROKER_COMMAND) -> None:
+    def __init__(self, data: Path | str, command: Sequence[str] = BROKER_COMMAND, lifeline: int | None = None) -> None:
         self.data = Path(data).absolute()
         self._command = tuple(command)
+        self._lifeline = lifeline
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -92,8 +98,9 @@ class LocalCluster:
         proxied: Sequence[str] | None = None,
         faults: bool | None = None,
         timeout: float = READY_TIMEOUT,
+        prepare: Callable[[ClusterRecord], None] = lambda _record: None,
     ) -> ClusterInfo:
-        """Start every broker that does not run, and wait until all are ready.
+        """Start every broker that does not run, and wait until all are ready. `prepare` is called before the first is started.
 
         On new data, None means 3 brokers, base port 19092 (the replication ports 500, the metrics ports 1000 above it), no
         racks, an unflushed directory, ids from 1 on, no proxies, and no injected faults (the last two: see `ClusterRecord`).
@@ -124,6 +131,7 @@ class LocalCluster:
             write_record(self.data, record)
             started = []
             try:
+                prepare(record)
                 for broker in dead:
                     self._spawn(record, broker)
                     started.append(broker)
@@ -154,6 +162,11 @@ class LocalCluster:
     def exists(self) -> bool:
         """Whether the data directory has a cluster, running or not."""
         return read_record(self.data) is not None
+
+    @property
+    def record(self) -> ClusterRecord:
+        """What was asked of `up`."""
+        return self._record()
 
     def info(self) -> ClusterInfo:
         """The cluster as it is now."""
@@ -312,7 +325,9 @@ class LocalCluster:
             faults_path(self.data, broker).touch()
         path = properties_path(self.data, broker)
         write_atomic(path, render(properties(self.data, record, broker)))
-        pids.remember(self.data, broker, process.spawn([*self._command, str(path)], Path(info.log_path)))
+        pids.remember(
+            self.data, broker, process.spawn([*self._command, str(path)], Path(info.log_path), self._lifeline)
+        )
 
     @contextlib.contextmanager
     def _living(self, broker: int) -> Iterator[ProcessHandle]:

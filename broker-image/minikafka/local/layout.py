@@ -236,14 +236,25 @@ def broker_info(data: Path, record: ClusterRecord, broker: int, pid: int | None)
     )
 
 
-def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]:
-    """The configuration of one broker: a lab's defaults, then what `--config` says.
+def lab_defaults(brokers: int) -> dict[str, str]:
+    """The settings of a small cluster whose brokers are killed on purpose, where they differ from Kafka's own.
 
-    Where these differ from Kafka's own defaults it is to suit a small cluster whose brokers are killed on purpose:
-    a silent death is noticed in two seconds instead of nine, and a consumer group does not wait for latecomers.
+    A silent death is noticed in two seconds instead of nine, and a consumer group does not wait for latecomers.
     """
+    replicas = str(min(3, brokers))
+    values = {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "group.initial.rebalance.delay.ms": "0",
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+    }
+    return values | ({"min.insync.replicas": "2"} if brokers >= 3 else {})
+
+
+def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]:
+    """The configuration of one broker: a lab's defaults, then what `--config` says."""
     info = broker_info(data, record, broker, None)
-    replicas = min(3, record.brokers)
     ports = {CLIENTS: info.port, INTER_BROKER: info.replication_port}
     told = {name: port + (PROXY_PORT_OFFSET if name in record.proxied else 0) for name, port in ports.items()}
     values = {
@@ -257,14 +268,8 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
         "minikafka.metadata.store": f"sqlite:{data / STORE}",
         "minikafka.metrics.port": str(info.metrics_port),
         "minikafka.events.path": info.events_path,
-        "default.replication.factor": str(replicas),
-        "offsets.topic.replication.factor": str(replicas),
-        "group.initial.rebalance.delay.ms": "0",
-        "broker.session.timeout.ms": "2000",
-        "broker.heartbeat.interval.ms": "500",
+        **lab_defaults(record.brokers),
     }
-    if record.brokers >= 3:
-        values["min.insync.replicas"] = "2"
     if info.unflushed_dir is not None:
         values["minikafka.unflushed.dir"] = info.unflushed_dir
     if info.rack is not None:

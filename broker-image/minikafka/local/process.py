@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _EXEC_TIMEOUT = 5.0
 
@@ -66,23 +66,31 @@ class ProcessHandle:
         return bool(poll.poll(max(0, round(timeout * 1000))))
 
 
-def spawn(argv: Sequence[str], log_path: Path) -> ProcessIdentity:
+def spawn(argv: Sequence[str], log_path: Path, lifeline: int | None = None) -> ProcessIdentity:
     """Start a process in a session of its own (no terminal's Ctrl-C reaches it), its output appended to ``log_path``.
+
+    With ``lifeline``, the reading end of a pipe, it becomes the process's standard input, by which it knows that whoever holds
+    the other end is there. It stays in the session then, in a process group of its own: where the one who started it dies, the
+    kernel ends the group's stopped processes (POSIX: SIGHUP to an orphaned process group), which look at no pipe.
 
     Raises:
         OSError: the program or the log file cannot be opened.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    standard_input: tuple[Any, ...] = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+    apart: dict[str, Any] = {"setsid": True}
+    if lifeline is not None:
+        standard_input, apart = (os.POSIX_SPAWN_DUP2, lifeline, 0), {"setpgroup": 0}
     pid = os.posix_spawn(
         argv[0],
         list(argv),
         os.environ,
         file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            standard_input,
             (os.POSIX_SPAWN_OPEN, 1, str(log_path), flags, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
-        setsid=True,
+        **apart,
         # A shell starts background jobs with SIGINT ignored, and ignored signals are inherited through exec.
         setsigmask=[],
         setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP],

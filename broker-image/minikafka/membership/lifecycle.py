@@ -190,6 +190,10 @@ class BrokerLifecycle:
         self._incarnation = new_incarnation()
         self._connected_to: int | None = None
         """The controller epoch of who is at the other end."""
+        self._answered = False
+        """Whether anything came over the connection."""
+        self._hung_up: int | None = None
+        """The controller epoch of a holder that took the last connection, and closed it without a word."""
         self._poked = False
         self._seen = (-1, -1)
         self._seen_at = now
@@ -248,6 +252,10 @@ class BrokerLifecycle:
             self.step = self._beat()
         elif lease.epoch == self._connected_to:  # asked because it gave no answer in time
             self.step = self._take(lease.epoch, now) if self._is_silent(now) else self._beat()
+        elif lease.epoch == self._hung_up:  # a proxy that stands before it may do so for ever
+            self._hung_up = None
+            effects = self._leave()
+            return effects + self.connect_failed(now)
         else:
             effects = self._leave()
             self.step = Connect(lease.host, lease.port, lease.holder, self._interval)
@@ -308,6 +316,7 @@ class BrokerLifecycle:
     def connected(self) -> list[Effect]:
         """To the lease's holder."""
         self._connected_to = self.controller_epoch
+        self._answered = False
         self.step = self._beat()
         return []
 
@@ -324,6 +333,7 @@ class BrokerLifecycle:
     def disconnected(self) -> None:
         """The other side closed the connection, or there was no answer on it for too long."""
         if self._connected_to is not None:
+            self._hung_up = None if self._answered else self._connected_to
             self._connected_to = None
             if isinstance(self.step, Register | Heartbeat | Wait):
                 self.step = ReadLease()
@@ -358,6 +368,7 @@ class BrokerLifecycle:
 
     def registered(self, error: ErrorCode, broker_epoch: int, now: float) -> list[Effect]:
         """The controller's answer; NOT_CONTROLLER when it is none."""
+        self._answered = True
         if error:
             told: list[Effect] = [IdInUse()] if error is ErrorCode.DUPLICATE_BROKER_REGISTRATION else []
             return told + self._refused(error, REFUSED_SECONDS, now)
@@ -367,6 +378,7 @@ class BrokerLifecycle:
 
     def heartbeat_answered(self, answer: HeartbeatAnswer, now: float) -> list[Effect]:
         """The controller's answer; NOT_CONTROLLER when it is none."""
+        self._answered = True
         if answer.error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             return self._registration_lost()
         if answer.error:

@@ -23,6 +23,7 @@ from minikafka.server.context import BrokerContext
 from minikafka.server.controller_role import ControllerRole, Reconcile
 from minikafka.server.fetchers import ReplicaFetcher
 from minikafka.server.group_service import GroupService
+from minikafka.server.hooks import HookedConnection, HookedParts, HookedReplicas, Hooks
 from minikafka.server.hosting import PartitionHost
 from minikafka.server.housekeeping import Housekeeping
 from minikafka.server.http import MetricsServer
@@ -55,6 +56,7 @@ class Broker:
 
     its_context: type[BrokerContext] = BrokerContext
     client_connection: type[ClientConnection] = ClientConnection
+    hooked_connection: type[HookedConnection] = HookedConnection
     controller_role: type[ControllerRole] = ControllerRole
     replica_fetcher: type[ReplicaFetcher] = ReplicaFetcher
     replica_reporter: type[ReplicaReporter] = ReplicaReporter
@@ -73,7 +75,9 @@ class Broker:
         parts: Parts | None = None,
         reconcile: Reconcile | None = None,
     ) -> None:
-        self.context = context = self.its_context(config, machine or Machine(), parts or Parts())
+        hooked = config.minikafka_test_hooks
+        parts = parts or (HookedParts() if hooked else Parts())
+        self.context = context = self.its_context(config, machine or Machine(), parts)
         self.config = config
         self.broker_id = context.broker_id
         self.store = store
@@ -87,7 +91,8 @@ class Broker:
 
         # what is known of the cluster, and how others reach this broker
         self.metadata = MetadataCache(store, context.clock, config.inter_broker_listener)
-        self.listeners = Listeners(config, lambda name: self.client_connection(self, name))
+        connection = self.hooked_connection if hooked else self.client_connection
+        self.listeners = Listeners(config, lambda name: connection(self, name))
         self.membership = Membership(
             context, store, self.metadata, self.listeners, partial(self.controller_role, reconcile=reconcile)
         )
@@ -98,6 +103,9 @@ class Broker:
         # the replicas, and their logs
         self.alter_sender = AlterPartitionSender(context, self.membership.alter_partitions)
         self.replicas = context.parts.replica_manager(context.stats, self.alter_sender.propose, context.clock)
+        self.hooks = Hooks(context.events.emit) if hooked else None
+        if isinstance(self.replicas, HookedReplicas) and self.hooks is not None:
+            self.replicas.hooks = self.hooks
         self.reporter = self.replica_reporter(context, self.replicas)
         self.housekeeping = self.its_housekeeping(context, self.replicas, self.reporter)
         self._log_dir = self.log_dir_shell(context, self, self.replicas, self.housekeeping)
@@ -198,7 +206,7 @@ class Broker:
             events=self.events,
             failed=self.context.health.problems,
         )
-        self._metrics = MetricsServer(collector.render, self.context.health.verdict, self._readiness)
+        self._metrics = MetricsServer(collector.render, self.context.health.verdict, self._readiness, self.hooks)
         host, port = self.config.minikafka_metrics_host, self.config.minikafka_metrics_port
         try:
             await self._metrics.start(host, port)

@@ -1,14 +1,17 @@
-"""The broker's little HTTP server: ``/metrics``, ``/healthz`` and ``/readyz``, and nothing else.
+"""The broker's little HTTP server: ``/metrics``, ``/healthz`` and ``/readyz``, and nothing else (but ``/hooks``, where a test
+may have them).
 
 h11 for the protocol, asyncio for the bytes, because a web framework costs more memory than the rest of the broker. What
-scrapers and kubelets need: GET and HEAD, keep-alive (HTTP/1.1), pipelining in order, no request bodies. Every connection
-is bounded in time and bytes, so that a slow or rude client can do no harm.
+scrapers and kubelets need: GET and HEAD, keep-alive (HTTP/1.1), pipelining in order, no request bodies (a POST to ``/hooks``
+says all in its query). Every connection is bounded in time and bytes, so that a slow or rude client can do no harm.
 """
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Any, Final, Protocol, cast
+from urllib.parse import parse_qsl
 
 import h11
 
@@ -26,17 +29,30 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 _VERSIONS = (b"1.0", b"1.1")
 _METHODS = (b"GET", b"HEAD")
+HOOKS: Final = "/hooks"
+_JSON = "application/json"
+
+
+class Orders(Protocol):
+    """What `/hooks` is for: a POST orders, a GET tells."""
+
+    def order(self, given: Mapping[str, str]) -> None:
+        """Raises ValueError with one line."""
+        ...
+
+    def as_json(self) -> dict[str, Any]: ...
 
 
 class MetricsServer:
     """Serves what its callables say: ``metrics`` the page, ``health`` and ``ready`` a verdict with its reason.
 
     They run on the event loop, so they must be quick. A probe that is not well is answered with 503, or the status that it
-    gives, and the reason.
+    gives, and the reason. ``orders`` is what `/hooks` stands for, where there is such a thing.
     """
 
-    def __init__(self, metrics: Callable[[], bytes], health: Probe, ready: Probe) -> None:
+    def __init__(self, metrics: Callable[[], bytes], health: Probe, ready: Probe, orders: Orders | None = None) -> None:
         self._metrics = metrics
+        self._orders = orders
         self._probes = {"/healthz": health, "/readyz": ready}
         self._server: asyncio.Server | None = None
         self.connections: set[_Connection] = set()
@@ -62,9 +78,16 @@ class MetricsServer:
         await self._server.wait_closed()
         self._server = None
 
-    def answer(self, target: str) -> tuple[int, str, bytes]:
+    def takes(self, method: bytes, target: bytes) -> bool:
+        """Whether there is such a method for this target."""
+        on_hooks = self._orders is not None and target.partition(b"?")[0] == HOOKS.encode()
+        return method in _METHODS or (on_hooks and method == b"POST")
+
+    def answer(self, target: str, method: str = "GET") -> tuple[int, str, bytes]:
         """Status, content type and body for a request target."""
-        path = target.partition("?")[0]
+        path, _, query = target.partition("?")
+        if path == HOOKS and self._orders is not None:
+            return self._hooks(self._orders, method, query)
         if path == "/metrics":
             return 200, METRICS_TYPE, self._metrics()
         probe = self._probes.get(path)
@@ -73,6 +96,14 @@ class MetricsServer:
         well, reason = probe()
         status = well if isinstance(well, HTTPStatus) else HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
         return int(status), _TEXT, f"{reason}\n".encode()
+
+    def _hooks(self, orders: Orders, method: str, query: str) -> tuple[int, str, bytes]:
+        if method == "POST":
+            try:
+                orders.order(dict(parse_qsl(query, keep_blank_values=True)))
+            except ValueError as error:
+                return int(HTTPStatus.BAD_REQUEST), _TEXT, f"{error}\n".encode()
+        return int(HTTPStatus.OK), _JSON, json.dumps(orders.as_json()).encode()
 
 
 class _Connection(asyncio.Protocol):
@@ -149,7 +180,7 @@ class _Connection(asyncio.Protocol):
                 return
             if isinstance(event, h11.Request):
                 self._request = event
-                refusal = _refusal(event)
+                refusal = _refusal(event, self._server.takes(event.method, event.target))
                 if refusal is not None:
                     self._refuse(refusal)
             elif isinstance(event, h11.EndOfMessage):
@@ -162,7 +193,9 @@ class _Connection(asyncio.Protocol):
         request = self._request
         assert request is not None
         try:
-            status, content_type, body = self._server.answer(request.target.decode("latin-1"))
+            status, content_type, body = self._server.answer(
+                request.target.decode("latin-1"), request.method.decode("latin-1")
+            )
         except Exception as error:  # a bug in a probe must show in the answer, not end the broker
             status, content_type, body = 500, _TEXT, f"{type(error).__name__}: {error}\n".encode()
         self._send(status, content_type, body)
@@ -199,8 +232,8 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
 
-def _refusal(request: h11.Request) -> int | None:
-    """The status with which a request is refused that is not served here, whatever it asks for."""
+def _refusal(request: h11.Request, known: bool) -> int | None:
+    """The status with which a request is refused that is not served here; `known`: whether its target has such a method."""
     if request.http_version not in _VERSIONS:
         return HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
     headers = dict(request.headers)
@@ -209,6 +242,6 @@ def _refusal(request: h11.Request) -> int | None:
         return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
     if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
         return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    if request.method not in _METHODS:
+    if not known:
         return HTTPStatus.METHOD_NOT_ALLOWED
     return None

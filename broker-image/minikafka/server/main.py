@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,13 @@ def _open_kubernetes(config: BrokerConfig) -> tuple[ClusterStore, Reconcile]:
     return store, lambda controller: TopicReconciler(store, controller).run()
 
 
-def run(config: BrokerConfig) -> int:
-    """Run until SIGTERM or SIGINT; the exit code: 0 stopped, 2 bad configuration or data, 3 something else failed."""
+def run(config: BrokerConfig, *, while_stdin: bool = False) -> int:
+    """Run until SIGTERM or SIGINT; the exit code: 0 stopped, 2 bad configuration or data, 3 something else failed.
+
+    `while_stdin`: die at once when standard input ends.
+    """
+    if while_stdin:
+        threading.Thread(target=_die_with_stdin, name="lifeline", daemon=True).start()
     try:
         import uvloop
 
@@ -74,6 +80,13 @@ def run(config: BrokerConfig) -> int:
         runner = asyncio.Runner()
     with runner:
         return runner.run(_serve(config))
+
+
+def _die_with_stdin() -> None:
+    """A thread of its own, for the event loop may be busy, or not run yet."""
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def _serve(config: BrokerConfig) -> int:

@@ -27,6 +27,7 @@ class Field(NamedTuple):
 
 
 FIELDS: Mapping[str, Field] = {
+    "acks": Field("int", "what the producer waited for: 1, or -1 for all"),
     "added": Field("ints", "brokers that joined the ISR"),
     "bytes": Field("int", "bytes that are there"),
     "clean": Field("bool", "whether it went the safe way"),
@@ -34,6 +35,7 @@ FIELDS: Mapping[str, Field] = {
     "cluster_id": Field("str", "id of the cluster"),
     "controller_epoch": Field("int", "epoch of the controller"),
     "broker_epoch": Field("int", "epoch of the broker's registration"),
+    "crc": Field("int", "checksum of the batch"),
     "error": Field("str", "Kafka's name of the error, or the system's"),
     "from_offset": Field("int", "log end offset, or log start offset, before"),
     "generation": Field("int", "generation of the group"),
@@ -199,6 +201,16 @@ EVENTS: Mapping[str, EventDeclaration] = {
         "A coordinator read its groups from the log.", ("partitions", "records", "seconds"), True
     ),
     "group_deleted": EventDeclaration("A group is gone.", ("group", "reason")),
+    # tests of clients (minikafka.test.hooks)
+    "hook_set": EventDeclaration("A hook was set; topic and partition are those that it is for.", ("reason",)),
+    "hooks_cleared": EventDeclaration("Hooks were cleared; records: how many.", ("records",)),
+    "error_injected": EventDeclaration(
+        "A client's request of the API `component` was answered with an injected error, and not carried out.",
+        ("component", "error"),
+    ),
+    "produce_acknowledged": EventDeclaration(
+        "A batch is about to be acknowledged; offset is its first record's.", ("offset", "records", "crc", "acks"), True
+    ),
 }
 
 _PYTHON: Mapping[str, Callable[[Any], bool]] = {

@@ -1,4 +1,4 @@
-"""`minikafka chaos`: run a scenario and say what became of the data; list and show scenarios; abort runs."""
+"""`minikafka chaos`: run a scenario and say what became of the data; list and show scenarios; abort runs; break by hand."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minikafka_chaos.commands import by_hand
 from minikafka_chaos.commands import matrix as cli_matrix
 from minikafka_chaos.errors import BadScenario, NotSupported, ToolTrouble
 from minikafka_chaos.record.journal import CLUSTER_FOLDER
@@ -26,7 +27,7 @@ GROUNDS = ("processes", "simulation", "kubernetes")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands of `minikafka chaos`."""
-    commands = parser.add_subparsers(dest="action", required=True, metavar="run | list | show | abort | matrix")
+    commands = parser.add_subparsers(dest="action", required=True, metavar="run | list | show | abort | matrix | VERB")
     run_parser = commands.add_parser(
         "run",
         help="run a scenario and judge it",
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cli_matrix.add_arguments(
         commands.add_parser("matrix", help=cli_matrix.HELP, example="minikafka chaos matrix durability --seeds 5")
     )
+    by_hand.add_arguments(commands)
 
 
 def _add_kubernetes_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +104,8 @@ def run(args: argparse.Namespace) -> int:
             return _abort(args)
         if args.action == "matrix":
             return cli_matrix.run(args)
+        if args.action in by_hand.ALL:
+            return by_hand.run(args)
         return _run(args)
     except (BadScenario, ToolTrouble) as error:
         print(f"minikafka chaos: {error}", file=sys.stderr)

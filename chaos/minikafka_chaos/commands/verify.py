@@ -2,7 +2,8 @@
 
 It needs nothing but the Kafka protocol. Break the cluster meanwhile, by whatever means: the verdict is found from what
 the clients were told. With `--history FILE` it judges a history that was written before, with `--run RUN_DIR` a whole run
-folder: the replicas' logs and the scenario's claims as well. A judgement of files changes no file.
+folder: the replicas' logs and the scenario's claims as well. A judgement of files changes no file. With `--data DIR` it mends a
+cluster that `minikafka up` started, and judges what its brokers told as acknowledged, whoever has broken them.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--bootstrap", metavar="H:P", help="the cluster to load and judge")
     source.add_argument("--history", metavar="FILE", type=Path, help="judge this history.jsonl instead")
     source.add_argument("--run", metavar="RUN_DIR", type=Path, help="judge this run folder again")
+    source.add_argument(
+        "--data",
+        metavar="DIR",
+        type=Path,
+        help="heal the cluster that `minikafka up` started there, and judge its topics",
+    )
     parser.add_argument("--acks", choices=list(ACKS), default="all", help="what producers wait for (default all)")
     parser.add_argument("--seconds", type=_positive, default=10.0, metavar="N", help="how long to send (default 10)")
     parser.add_argument("--topic", help="an existing, unused topic; default: a new one, deleted at the end")
@@ -77,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
             verdict = _judged(lambda: judge(args.history), args.history)
         elif args.run is not None:
             verdict = _judged(lambda: judge_run(args.run), args.run / JOURNAL, args.run / FILE_NAME)
+        elif args.data is not None:
+            verdict = _of_cluster(args.data.absolute())
         else:
             with tempfile.TemporaryDirectory(prefix="minikafka-verify-") as scratch:
                 out = args.out or Path(scratch)
@@ -106,6 +115,26 @@ def _judged(judgement: Callable[[], Verdict], *files: Path) -> Verdict:
         return judgement()
     except HistoryError as error:
         return Verdict.trouble(Outcome.ERROR, str(error))
+
+
+def _of_cluster(data: Path) -> Verdict:
+    """The verdict on a cluster that somebody has broken by hand; Error when it cannot be healed."""
+    from minikafka_chaos.session.control import Control
+    from minikafka_chaos.session.controlled import session_of
+
+    control = Control.of(data)
+    try:
+        session = session_of(data)
+    except ToolTrouble as error:
+        raise _BadInput(f"--data: {error}") from error
+    try:
+        if control is not None:
+            control.ask("heal", {})  # what it has broken of the network only it can mend
+        return session.verdict()
+    except (ToolTrouble, ValueError) as error:
+        return Verdict.trouble(Outcome.ERROR, str(error))
+    finally:
+        session.close()
 
 
 class _BadInput(ValueError):

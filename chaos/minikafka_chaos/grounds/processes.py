@@ -19,8 +19,8 @@ from minikafka.agent.power_loss import PowerLossMode, carry_out, plan
 from minikafka.local import process
 from minikafka.local.cluster import LocalCluster
 from minikafka.local.errors import ClusterError
-from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, faults_path
-from minikafka.local.ports import free_base_port, ports_of, proxy_ports_of
+from minikafka.local.layout import CLIENTS, INTER_BROKER, STORE, ClusterInfo, ClusterRecord, faults_path
+from minikafka.local.ports import HOST, PROXY_PORT_OFFSET, free_base_port
 from minikafka.protocol.types import TopicPartition
 from minikafka.telemetry.event_file import file_before
 from minikafka.telemetry.fault_verbs import LACKS, Serving, Verb
@@ -41,6 +41,7 @@ from minikafka_chaos.scenario.faults import Fault, Handle, Targets, WipeMode, he
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 from minikafka_chaos.scenario.steps import FaultSpec, TargetType
 
+NO_PROXY = "there is no proxy between the brokers: a scenario asks for one by its steps, `minikafka up` by --control"
 CHECKPOINT = "replication-offset-checkpoint"
 STORE_IS_BACK = "the store takes writes again"
 
@@ -63,31 +64,32 @@ def _proxied(faults: Iterable[FaultSpec]) -> list[str]:
     return sorted(found)
 
 
-def _ports(base_port: int, brokers: int, proxied: Sequence[str]) -> Iterator[tuple[int, int, int, bool]]:
+def _ports(record: ClusterRecord) -> Iterator[tuple[int, int, int, bool]]:
     """As `LinkControl` takes them."""
-    for broker in range(brokers):
-        clients, inter_broker, _ = ports_of(base_port + broker)
-        before_clients, before_brokers = proxy_ports_of(base_port + broker)
-        if CLIENTS in proxied:
-            yield before_clients, clients, broker, True
-        if INTER_BROKER in proxied:
-            yield before_brokers, inter_broker, broker, False
+    for broker in record.ids:
+        for name, port in ((CLIENTS, record.port(broker)), (INTER_BROKER, record.replication_port(broker))):
+            if name in record.proxied:
+                yield port + PROXY_PORT_OFFSET, port, broker, name == CLIENTS
 
 
 class ProcessesGround(BrokerVerbs):
-    """A new local cluster in `data`, on free ports unless `base_port` says which."""
+    """A new local cluster in `data`, on free ports unless `base_port` says which.
+
+    `cluster` is for a cluster whose brokers are started in another way than a detached one's; `first_id` is the first broker's.
+    """
 
     name = "processes"
     clock = MACHINE_CLOCK
     replayable = False
     lacks = LACKS["processes"]
 
-    def __init__(self, data: Path, base_port: int | None = None) -> None:
-        self.cluster = LocalCluster(data)
+    def __init__(
+        self, data: Path, base_port: int | None = None, *, cluster: LocalCluster | None = None, first_id: int = 0
+    ) -> None:
+        self.cluster = cluster or LocalCluster(data)
         self._base_port = base_port
-        self._count = 0
+        self._ids = range(first_id, first_id)
         self._seed = 0
-        self._unflushed = True
         self._links: LinkControl | None = None
         self._has_fault_files = False
         self._fault_files = FaultFiles(lambda broker: faults_path(self.cluster.data, broker))
@@ -116,29 +118,64 @@ class ProcessesGround(BrokerVerbs):
 
     @property
     def brokers(self) -> Sequence[int]:
-        return range(self._count)
+        return self._ids
 
     def up(self, spec: ScenarioSpec, seed: int) -> None:
         cluster = spec.cluster
-        self._seed = seed
-        self._count = cluster.brokers
-        self._unflushed = cluster.unflushed_volume is UnflushedVolume.SEPARATE
-        base_port = self._base_port if self._base_port is not None else free_base_port(cluster.brokers)
         faults = [step.fault for step in spec.steps if step.fault is not None]
-        proxied = _proxied(faults)
-        self._has_fault_files = any(FAULT_FILE_VERBS.intersection(fault.verbs) for fault in faults)
+        self.launch(
+            cluster.brokers,
+            as_config(cluster.config),
+            racks=cluster.racks or None,
+            unflushed=cluster.unflushed_volume is UnflushedVolume.SEPARATE,
+            proxied=_proxied(faults),
+            fault_files=any(FAULT_FILE_VERBS.intersection(fault.verbs) for fault in faults),
+            seed=seed,
+        )
+
+    def attach(self) -> None:
+        """Take up the cluster that the data directory has, running or not. Raises ToolTrouble where there is none."""
         with _trouble():
-            if proxied:
-                self._links = LinkControl(self.cluster.data, _ports(base_port, cluster.brokers, proxied), seed)
-            self.cluster.up(
-                cluster.brokers,
-                base_port,
-                as_config(cluster.config),
-                racks=cluster.racks or None,
-                unflushed=self._unflushed,
-                first_id=0,
+            record = self.cluster.record
+        self._ids = record.ids
+        self._has_fault_files = record.faults
+
+    def take_up(self, **asked: Any) -> ClusterInfo:
+        """Do what `LocalCluster.up` does, with a proxy where the record wants one. Raises what it raises."""
+        info = self.cluster.up(**asked, prepare=self._start_links)
+        self.attach()
+        return info
+
+    def _start_links(self, record: ClusterRecord) -> None:
+        if record.proxied:
+            self._links = LinkControl(self.cluster.data, _ports(record), self._seed)
+
+    def launch(
+        self,
+        brokers: int,
+        config: Mapping[str, str],
+        *,
+        racks: Sequence[str] | None = None,
+        unflushed: bool = True,
+        proxied: Sequence[str] = (),
+        fault_files: bool = False,
+        seed: int = 0,
+    ) -> None:
+        """Make a new cluster, and wait until it is ready: `up` without a scenario.
+
+        `proxied` are the listeners whose links can be broken; with `fault_files` those of disk and clock can be.
+        """
+        self._seed = seed
+        with _trouble():
+            self.take_up(
+                brokers=brokers,
+                base_port=self._base_port if self._base_port is not None else free_base_port(brokers),
+                config=config,
+                racks=racks,
+                unflushed=unflushed,
+                first_id=self._ids.start,
                 proxied=proxied,
-                faults=self._has_fault_files,
+                faults=fault_files,
             )
 
     def down(self) -> list[int]:
@@ -150,6 +187,10 @@ class ProcessesGround(BrokerVerbs):
         finally:
             if self._links is not None:
                 self._links.close()
+
+    def crash(self) -> None:
+        """End every broker that runs, at once; for a cluster whose data nobody wants."""
+        self.kill([broker for broker in self.brokers if self.condition(broker) is not BrokerCondition.DEAD])
 
     def condition(self, broker: int) -> BrokerCondition:
         pid = self.cluster.pid(broker)
@@ -195,7 +236,7 @@ class ProcessesGround(BrokerVerbs):
 
     def _network(self) -> LinkControl:
         if self._links is None:
-            raise ToolTrouble("there is no proxy between the brokers: no step of the scenario asked for one")
+            raise ToolTrouble(NO_PROXY)
         return self._links
 
     def make(self, fault: Fault, targets: Targets) -> Mapping[str, Any]:
@@ -263,10 +304,15 @@ class ProcessesGround(BrokerVerbs):
             self.cluster.wait_ready()
         return done
 
+    def broker_address(self, broker: int) -> str:
+        """HOST:PORT of its listener for clients."""
+        with _trouble():
+            return f"{HOST}:{self.cluster.broker(broker).port}"
+
     def metrics_url(self, broker: int) -> str:
         """Where the broker's metrics are scraped."""
         with _trouble():
-            return f"http://127.0.0.1:{self.cluster.broker(broker).metrics_port}/metrics"
+            return f"http://{HOST}:{self.cluster.broker(broker).metrics_port}/metrics"
 
     def metrics(self, broker: int) -> Sequence[Sample]:
         return scrape_or_nothing(self.metrics_url(broker))

@@ -3,8 +3,9 @@
 Each broker advertises a port of this process instead of its own. Who connects is known by the client id of its first request
 (`broker-N-...`), as it stands in every Kafka request header; on the clients' ports everybody is a client. What passes is
 held, delayed or let through by the rule of its way, in the order in which it came, as TCP would show it: a cut loses nothing
-for good, what was under way arrives when it is over, unless a side has hung up meanwhile, which the other learns then. The
-one difference to a network: a connection can be opened over a cut link, and stays silent.
+for good, what was under way arrives when it is over, unless a side has hung up meanwhile, which the other learns then. While
+nobody listens behind a port it is closed, so that a dead broker refuses connections here as well; the first one after its death
+is taken and closed. The one difference to a network: a connection can be opened over a cut link, and stays silent.
 
 Standard input, a JSON object a line: first `{"ports": [[listen, forward to, broker, clients?], ...], "seed": N}`, then
 `{"rules": [...]}` as often as they change; each is answered by a line on standard output when it is in force. The end of
@@ -38,6 +39,12 @@ CLIENT_ID = re.compile(rb"broker-(\d+)-")
 CLIENT_ID_BYTES_MAX = 100
 
 
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+LOOK_SECONDS = 0.02
+"""How often a closed port looks whether somebody listens behind it again."""
+
+
 class Links:
     """The rules in force."""
 
@@ -69,13 +76,9 @@ class ProxiedConnection:
         self._target = target
         self._source = source
 
-    async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    async def run(self, here: Streams, beyond: Streams) -> None:
         """Until either side ends, and the other has learnt it."""
-        try:
-            there, back = await asyncio.open_connection(HOST, port)
-        except OSError:
-            writer.transport.abort()  # nobody listens: as near to a refusal as it gets
-            return
+        (reader, writer), (there, back) = here, beyond
         try:
             first = b"" if self._source is not None else await self._first(reader)
             source = CLIENTS if self._source is None else self._source
@@ -136,22 +139,54 @@ class ProxiedConnection:
             ends.create_task(write())
 
 
-async def serve(links: Links, ports: Sequence[tuple[int, int, int, bool]]) -> list[asyncio.Server]:
+class ProxiedPort:
+    """A port that stands for a broker's: open while somebody listens there."""
+
+    def __init__(self, links: Links, listen: int, forward: int, broker: int, clients: bool) -> None:
+        self._links = links
+        self._listen = listen
+        self._forward = forward
+        self._broker = broker
+        self._source = CLIENTS if clients else None
+        self._server: asyncio.Server | None = None
+        self._return: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Raises OSError for a port that is taken."""
+        self._server = await asyncio.start_server(self._accepted, HOST, self._listen)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            beyond = await asyncio.open_connection(HOST, self._forward)
+        except OSError:
+            writer.transport.abort()
+            if self._server is not None:
+                self.close()
+                self._return = asyncio.create_task(self._open_again())
+            return
+        await ProxiedConnection(self._links, self._broker, self._source).run((reader, writer), beyond)
+
+    async def _open_again(self) -> None:
+        """When somebody listens behind it again."""
+        while self._server is None:
+            await asyncio.sleep(LOOK_SECONDS)
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection(HOST, self._forward)
+                writer.close()
+                await self.open()
+
+
+async def serve(links: Links, ports: Sequence[tuple[int, int, int, bool]]) -> list[ProxiedPort]:
     """Open the listeners. Raises OSError for a port that is taken."""
-    servers = []
-    for listen, forward, broker, clients in ports:
-
-        async def accepted(
-            reader: asyncio.StreamReader,
-            writer: asyncio.StreamWriter,
-            to: int = forward,
-            target: int = broker,
-            source: int | None = CLIENTS if clients else None,
-        ) -> None:
-            await ProxiedConnection(links, target, source).run(reader, writer, to)
-
-        servers.append(await asyncio.start_server(accepted, HOST, listen))
-    return servers
+    opened = [ProxiedPort(links, *port) for port in ports]
+    for port in opened:
+        await port.open()
+    return opened
 
 
 async def main() -> int:
@@ -162,7 +197,7 @@ async def main() -> int:
     asked = json.loads(await orders.readline())
     links = Links(asked["seed"])
     try:
-        servers = await serve(links, [tuple(port) for port in asked["ports"]])
+        ports = await serve(links, [tuple(port) for port in asked["ports"]])
     except OSError as error:
         print(f"links: {error}", flush=True)
         return 3
@@ -170,8 +205,8 @@ async def main() -> int:
     while line := await orders.readline():
         await links.set(from_json(json.loads(line)["rules"]))
         print("ok", flush=True)
-    for server in servers:
-        server.close()
+    for port in ports:
+        port.close()
     return 0
 
 

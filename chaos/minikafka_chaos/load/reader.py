@@ -8,9 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 from minikafka.protocol.types import TopicPartition
 
@@ -21,6 +21,8 @@ from minikafka_chaos.load.load import COMMIT_WAIT_S, FINAL_PROCESS, SAMPLE_INTER
 from minikafka_chaos.record.history import HistoryWriter
 
 POLL_S = 0.1
+SHORT_WAIT_MS = 20
+"""Of a reader that somebody waits for, and that reads to the end of what there is."""
 POLL_RECORDS = 1000
 COMMIT_POLL_S = 0.05
 WATERMARK_TIMEOUT_S = 1.0
@@ -33,6 +35,76 @@ class Interruption(NamedTuple):
     topic_partition: TopicPartition
     code: int
     offset: int
+
+
+class ReadRecord(NamedTuple):
+    """One record as a consumer gets it. `timestamp` in milliseconds."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: int
+    leader_epoch: int | None
+
+
+def read_records(bootstrap: str, partitions: Sequence[TopicPartition], deadline_s: float) -> list[ReadRecord]:
+    """Everything that these partitions hold for a consumer now, by partition and offset; no history is written.
+
+    Raises ToolTrouble when an end is not reached in time.
+    """
+    deadline = time.monotonic() + deadline_s
+    consumer = Consumer({**reader_config(bootstrap), "fetch.wait.max.ms": SHORT_WAIT_MS})
+    found: list[ReadRecord] = []
+    try:
+        bounds = {tp: _bounds(consumer, tp, deadline) for tp in partitions}
+        pending = {tp: end for tp, (start, end) in bounds.items() if end > start}
+        # From a known offset: librdkafka takes half a second to ask where the beginning is.
+        consumer.assign([ClientPartition(*tp, bounds[tp][0]) for tp in pending])
+        while pending:
+            if time.monotonic() > deadline:
+                raise ToolTrouble(
+                    f"the end of {', '.join(map(str, sorted(pending)))} was not reached in {deadline_s:g} s"
+                )
+            for message in consumer.consume(POLL_RECORDS, SHORT_WAIT_MS / 1000):
+                error = message.error()
+                if error is None:
+                    found.append(_record(message))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    pending.pop(TopicPartition(message.topic() or "", message.partition() or 0), None)
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda record: record[:2])
+
+
+def _bounds(consumer: Consumer, where: TopicPartition, deadline: float) -> tuple[int, int]:
+    """Log start and end as the leader tells them; asked again until the deadline."""
+    while True:
+        try:
+            bounds = consumer.get_watermark_offsets(ClientPartition(*where), timeout=WATERMARK_TIMEOUT_S)
+        except KafkaException as error:
+            bounds, seen = None, error.args[0].name()
+        else:
+            seen = "no answer"
+        if bounds is not None and bounds[1] >= 0:
+            return bounds
+        if time.monotonic() > deadline:
+            raise ToolTrouble(f"nobody tells how many records {where} has: {seen}")
+
+
+def _record(message: Message) -> ReadRecord:
+    value, key = message.value(), message.key()
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    return ReadRecord(
+        message.partition() or 0,
+        message.offset() or 0,
+        key.encode() if isinstance(key, str) else key,
+        value.encode() if isinstance(value, str) else value,
+        tuple((name, value) for name, value in headers),
+        message.timestamp()[1],
+        message.leader_epoch(),
+    )
 
 
 class _Reader:

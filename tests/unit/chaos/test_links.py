@@ -70,6 +70,7 @@ class Lab:
     def __init__(self, folder: Path) -> None:
         port = free_base_port(1)
         self.brokers, self.clients = port + 1, port + 2
+        self.echo_port = port
         self.echo = Echo(port)
         ports = [(self.brokers, port, 2, False), (self.clients, port, 2, True)]
         self.control = LinkControl(folder, ports, seed=1)
@@ -174,6 +175,24 @@ def test_nobody_behind_it_is_a_connection_that_ends_at_once(lab: Lab) -> None:
     peer.settimeout(SECONDS_MAX)
     with contextlib.suppress(ConnectionError):
         assert peer.recv(1) == b""
+
+
+def test_a_port_is_refused_while_nobody_is_behind_it_and_open_when_somebody_is(lab: Lab) -> None:
+    lab.echo.close()
+    Peer(lab.brokers).is_closed()
+
+    def refused() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", lab.brokers)).close()
+        except ConnectionRefusedError:
+            return True
+        return False
+
+    until_now(refused, seconds=SECONDS_MAX)
+    lab.echo = Echo(lab.echo_port)
+    until_now(lambda: not refused(), seconds=SECONDS_MAX)
+    peer = Peer(lab.brokers)
+    peer.waits_for(peer.first)
 
 
 def test_clients_are_one_and_known_by_their_port(lab: Lab) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import signal
+import socket
 import sys
 import types
 import weakref
+from pathlib import Path
 
 import pytest
 from minikafka.cli import up
+from minikafka.cli.main import main
 
 
 class Callback:
@@ -18,6 +21,8 @@ class Callback:
 
 class Brokers:
     """One broker that runs; while it is looked at a signal comes, in a callback that has nobody to pass an exception to."""
+
+    record = types.SimpleNamespace(proxied=[])
 
     def __init__(self, number: signal.Signals) -> None:
         self.number = number
@@ -51,6 +56,17 @@ def test_a_signal_whose_exception_is_swallowed(number: signal.Signals, monkeypat
     monkeypatch.setattr(up, "show", lambda info, as_json: None)
     monkeypatch.setattr(up, "_WATCH_SECONDS", 0.0)
     before = signal.getsignal(number)
-    assert up.run(argparse.Namespace(data="unused", detach=False, json=True)) == 0
+    assert up.run(argparse.Namespace(data="unused", detach=False, control=None, json=True)) == 0
     assert brokers.stopped and brokers.looks == 1
     assert signal.getsignal(number) == before
+
+
+def test_a_control_port_that_cannot_be_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["up", "--data", str(tmp_path / "data"), "--control", str(port)]) == 1
+        assert f"--control: port {port} is in use" in capsys.readouterr().err
+    assert main(["up", "--data", str(tmp_path / "data"), "--control", "0", "--detach"]) == 2
+    assert "not with --detach" in capsys.readouterr().err
+    assert main(["up", "--data", str(tmp_path / "data"), "--control", "70000"]) == 2
+    assert not (tmp_path / "data").exists()

@@ -213,6 +213,20 @@ class TestConnection:
         life.read(HELD)
         life.at(Connect)
 
+    def test_that_is_taken_and_closed_without_a_word_says_nothing(self, life: Life) -> None:
+        """So does a proxy that stands before a dead holder: only the lease tells, or it would be tried for ever."""
+        life.read(HELD, 0.0)
+        life.core.connected()
+        life.core.disconnected()
+        life.read(HELD, 1.0)
+        life.at(Wait)
+        life.core.waited()
+        life.read(HELD, 2.0)
+        life.core.connected()
+        life.core.disconnected()
+        life.read(HELD, SESSION + 1)
+        assert life.at(TakeLease).expected_epoch == HELD.epoch
+
     def test_a_closed_one_of_before_changes_nothing(self, life: Life) -> None:
         life.core.disconnected()
         life.at(ReadLease)

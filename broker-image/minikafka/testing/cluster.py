@@ -1,0 +1,108 @@
+"""MiniKafkaCluster: three brokers for a test, and the verbs that break them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.grounds.processes import ProcessesGround
+from minikafka_chaos.session.errors import VerbRefused
+from minikafka_chaos.session.session import ChaosSession
+
+from minikafka.local.cluster import TIED_BROKER_COMMAND, LocalCluster
+from minikafka.local.layout import BROKERS_MAX, INTER_BROKER
+from minikafka.testing.threads_ground import ThreadsGround
+
+SETTINGS = {"minikafka.test.hooks": "true", "offsets.topic.num.partitions": "4", "auto.create.topics.enable": "false"}
+"""Of every cluster for tests, where they differ from those of `minikafka up`: fifty partitions of offsets take long to make, and
+a topic that a misspelt name has made hides the mistake."""
+
+
+class MiniKafkaCluster(ChaosSession):
+    """Brokers 1 to N, which start at once, and end with `close`, or with this program, however it ends.
+
+    Args:
+        brokers: how many.
+        settings: of the brokers, by Kafka's names.
+        in_process: brokers are threads of this process, with their data in memory, and start in a tenth of a second;
+            otherwise they are processes with files, and die by a real kill -9.
+        folder: where data, event logs and the journal go; a temporary folder that `close` removes when none is given.
+
+    Raises:
+        VerbRefused: the cluster cannot be so.
+        ToolTrouble: it did not start.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        *,
+        in_process: bool = False,
+        folder: Path | str | None = None,
+    ) -> None:
+        if not 1 <= brokers <= BROKERS_MAX:
+            raise VerbRefused(f"brokers: {brokers} is not between 1 and {BROKERS_MAX}")
+        values = {**SETTINGS, **(settings or {})}
+        hooks = values["minikafka.test.hooks"] == "true"
+        if in_process and not hooks:
+            raise VerbRefused("minikafka.test.hooks: brokers in this process always have hooks")
+        self._scratch = None if folder is not None else tempfile.mkdtemp(prefix="minikafka-test-")
+        place = Path(folder if folder is not None else str(self._scratch)).absolute()
+        self._lifeline = os.pipe()
+        ground = self._launched(place, brokers, values, in_process)
+        super().__init__(ground, place, hooks)
+
+    def _launched(
+        self, place: Path, brokers: int, values: Mapping[str, str], in_process: bool
+    ) -> ThreadsGround | ProcessesGround:
+        ground: ThreadsGround | ProcessesGround
+        if in_process:
+            ground = ThreadsGround(place / "cluster")
+        else:
+            local = LocalCluster(place / "cluster", TIED_BROKER_COMMAND, self._lifeline[0])
+            ground = ProcessesGround(local.data, cluster=local, first_id=1)
+        try:
+            if isinstance(ground, ThreadsGround):
+                ground.launch(brokers, values)
+            else:
+                ground.launch(brokers, values, proxied=[INTER_BROKER], fault_files=True)
+        except BaseException as error:
+            ground.down()
+            self._let_go()
+            if isinstance(error, ToolTrouble) and str(error).startswith("config: "):
+                raise VerbRefused(str(error)) from error
+            raise
+        return ground
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers, for a client's `bootstrap.servers`."""
+        return self.ground.address
+
+    def close(self) -> None:
+        """End the brokers, at once. Safe to call twice."""
+        super().close()
+        if isinstance(self.ground, ProcessesGround):
+            self.ground.crash()
+        self.ground.down()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for end in self._lifeline:
+            if end >= 0:
+                os.close(end)
+        self._lifeline = (-1, -1)
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()

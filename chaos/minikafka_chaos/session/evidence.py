@@ -1,0 +1,120 @@
+"""The verdict on a session: what brokers told as acknowledged, against what their leaders and logs have now.
+
+The clients are the user's own, so nobody wrote down what they sent. The brokers did, where hooks are on: each acknowledgement is
+an event, written before its answer leaves. A record is known by its offset and the checksum of its batch. Of that a history is
+made as clients would have written it, and the verifier judges it as any other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minikafka.protocol.records import BatchHeader
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.load.load import FINAL_PROCESS
+from minikafka_chaos.record.history import FILE_NAME, OK, HistoryWriter, WorkloadSettings
+
+EVENT = "produce_acknowledged"
+PIPELINED = 5
+"""Requests in flight that an unknown producer may have: its order is noted, not judged."""
+
+
+class Acknowledgement(NamedTuple):
+    """A batch, as its leader acknowledged it. `time` in unix seconds."""
+
+    time: float
+    where: TopicPartition
+    offset: int
+    records: int
+    crc: int
+
+    @property
+    def values(self) -> Iterator[tuple[int, str]]:
+        """(offset, name) of each of its records."""
+        return named(self.where, self.offset, self.records, self.crc)
+
+
+class CommittedLog(NamedTuple):
+    """What a partition's leader has: log start, high watermark, and the batches between."""
+
+    where: TopicPartition
+    start: int
+    end: int
+    batches: Sequence[BatchHeader]
+
+
+def named(where: TopicPartition, base: int, records: int, crc: int) -> Iterator[tuple[int, str]]:
+    """(offset, name) of the records of a batch."""
+    return ((base + n, f"{where}@{base + n}.{crc:08x}") for n in range(records))
+
+
+def acknowledgements(events: Path, topics: Iterable[str]) -> list[Acknowledgement]:
+    """What the brokers' event logs in a folder tell of these topics, by time. Lines that are cut off are left out."""
+    wanted = set(topics)
+    found = []
+    for path in sorted(events.glob("*.jsonl")):
+        with path.open("rb") as lines:
+            found += [_acknowledgement(event) for raw in lines if (event := _event(raw)) and event["topic"] in wanted]
+    return sorted(found)
+
+
+def _event(raw: bytes) -> Mapping[str, Any] | None:
+    if EVENT.encode() not in raw:
+        return None
+    try:
+        event: Mapping[str, Any] = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return event if event.get("event") == EVENT else None
+
+
+def _acknowledgement(event: Mapping[str, Any]) -> Acknowledgement:
+    told = event["fields"]
+    where = TopicPartition(event["topic"], event["partition"])
+    return Acknowledgement(event["time"], where, told["offset"], told["records"], told["crc"])
+
+
+def write_history(
+    folder: Path, acknowledged: Sequence[Acknowledgement], logs: Sequence[CommittedLog], now: Callable[[], float]
+) -> Path:
+    """Write `history.jsonl`, as clients would have that sent what was acknowledged, and then read all logs."""
+    time = acknowledged[0].time if acknowledged else now()
+    clock = [time]
+    path = folder / FILE_NAME
+    with HistoryWriter(path, lambda: clock[0]) as history:
+        history.workload(WorkloadSettings(max_in_flight=PIPELINED))
+        told: set[str] = set()
+        for each in acknowledged:
+            clock[0] = each.time
+            for offset, value in each.values:
+                if value not in told:  # an idempotent producer's batch is acknowledged again when it is sent again
+                    told.add(value)
+                    history.invoke_send(0, *each.where, value)
+                    history.complete_send(0, OK, *each.where, offset, value)
+        clock[0] = max(now(), clock[0])
+        for log in logs:
+            _read(history, log, told)
+    return path
+
+
+def _read(history: HistoryWriter, log: CommittedLog, told: set[str]) -> None:
+    """A final reader of one partition. What it finds and nobody acknowledged was sent, and its outcome is unknown."""
+    topic, partition = log.where
+    records = [
+        (offset, value, batch.partition_leader_epoch)
+        for batch in log.batches
+        for offset, value in named(log.where, batch.base_offset, batch.last_offset_delta + 1, batch.crc)
+        if offset >= log.start
+    ]
+    for _, value, _ in records:
+        if value not in told:
+            history.invoke_send(0, topic, partition, value)
+    history.log_bounds(FINAL_PROCESS, topic, partition, log.start, log.end)
+    history.assign(FINAL_PROCESS, topic, partition, log.start)
+    for batch, (offset, value, epoch) in enumerate(records):
+        history.poll(FINAL_PROCESS, batch, topic, partition, offset, value, epoch)
+    history.read_done(FINAL_PROCESS, topic, partition, log.end)

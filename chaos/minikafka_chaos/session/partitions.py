@@ -1,0 +1,113 @@
+"""What librdkafka does not do: to move leadership to a chosen broker, and to read committed batches as they lie in the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from minikafka.client.connection import BrokerConnection, NoAnswer, endpoints
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.records import BatchHeader, MalformedRecords, iterate_batches
+from minikafka.protocol.types import TopicPartition
+
+from minikafka_chaos.errors import ToolTrouble
+
+TIMEOUT_S = 10.0
+FETCH_VERSION = 11
+FETCH_BYTES = 8 << 20
+ELECTED = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+
+
+def ask(bootstrap: str, api: ApiKey, newest: int, values: Mapping[str, Any]) -> Any:
+    """Ask the first broker that answers. Raises ToolTrouble when none does."""
+    seen = "no address"
+    for host, port in endpoints(bootstrap):
+        try:
+            with BrokerConnection(host, port, TIMEOUT_S) as connection:
+                return connection.request(api, newest, values)
+        except NoAnswer as error:
+            seen = f"{host}:{port}: {error}"
+    raise ToolTrouble(f"{api.api_name}: nobody answers ({seen})")
+
+
+def prefer(bootstrap: str, where: TopicPartition, replicas: tuple[int, ...]) -> None:
+    """Put a partition's replicas into this order, and have the first lead. Raises ToolTrouble with what a broker refuses."""
+    partition = {"partition_index": where.partition, "replicas": replicas}
+    topics = [{"name": where.topic, "partitions": [partition]}]
+    answer = ask(bootstrap, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"topics": topics, "timeout": 10_000})
+    for code in (answer.error_code, *(p.error_code for topic in answer.responses for p in topic.partitions)):
+        if code:
+            raise ToolTrouble(f"{where}: its replicas cannot be put into another order: {ErrorCode(code).name}")
+    wanted = [{"topic": where.topic, "partitions": [where.partition]}]
+    answer = ask(
+        bootstrap, ApiKey.ELECT_LEADERS, 2, {"election_type": 0, "topic_partitions": wanted, "timeout": 10_000}
+    )
+    for row in (each for topic in answer.replica_election_results for each in topic.partition_result):
+        if ErrorCode(row.error_code) not in ELECTED:
+            raise ToolTrouble(f"{where}: broker {replicas[0]} was not elected: {ErrorCode(row.error_code).name}")
+
+
+def committed_batches(leader: str, where: TopicPartition, deadline_s: float) -> tuple[int, int, list[BatchHeader]]:
+    """(log start, high watermark, the headers of all batches between) as the leader at that address has them.
+
+    Raises ToolTrouble when they cannot be read in time.
+    """
+    deadline = time.monotonic() + deadline_s
+    ((host, port),) = endpoints(leader)
+    found: list[BatchHeader] = []
+    start, offset = 0, 0
+    try:
+        with BrokerConnection(host, port, deadline_s) as connection:
+            start = offset = _earliest(connection, where)
+            while True:
+                high_watermark, records = _fetch(connection, where, offset)
+                headers = [batch.header for batch in iterate_batches(records)]
+                found += [header for header in headers if offset <= header.last_offset < high_watermark]
+                offset = found[-1].next_offset if found else offset
+                if offset >= high_watermark:
+                    return start, high_watermark, found
+                if time.monotonic() > deadline:
+                    raise ToolTrouble(f"{where}: read up to {offset} of {high_watermark} in {deadline_s:g} s")
+    except (NoAnswer, MalformedRecords) as error:
+        raise ToolTrouble(f"{where}: {leader}: {error}") from error
+
+
+def _earliest(connection: BrokerConnection, where: TopicPartition) -> int:
+    partition = {"partition_index": where.partition, "current_leader_epoch": -1, "timestamp": -2}
+    topics = [{"name": where.topic, "partitions": [partition]}]
+    answer = connection.request(ApiKey.LIST_OFFSETS, 5, {"replica_id": -1, "isolation_level": 0, "topics": topics})
+    told = answer.topics[0].partitions[0]
+    _check(where, told.error_code)
+    return int(told.offset)
+
+
+def _fetch(connection: BrokerConnection, where: TopicPartition, offset: int) -> tuple[int, bytes]:
+    partition = {
+        "partition": where.partition,
+        "current_leader_epoch": -1,
+        "fetch_offset": offset,
+        "log_start_offset": -1,
+        "partition_max_bytes": FETCH_BYTES,
+    }
+    values = {
+        "replica_id": -1,
+        "max_wait": 0,
+        "min_bytes": 0,
+        "max_bytes": FETCH_BYTES,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic": where.topic, "partitions": [partition]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    told = connection.request(ApiKey.FETCH, FETCH_VERSION, values).responses[0].partitions[0]
+    _check(where, told.error_code)
+    return int(told.high_watermark), bytes(told.records or b"")
+
+
+def _check(where: TopicPartition, code: int) -> None:
+    if code:
+        raise ToolTrouble(f"{where}: {ErrorCode(code).name}")

@@ -1,0 +1,421 @@
+"""A session: the verbs that break one cluster and mend it, each a line in a journal, and what can be asked of it meanwhile.
+
+Verbs are those of `minikafka.telemetry.fault_verbs`; how they are made is the ground's. A verb that cannot be done now (a broker
+that does not exist, or is dead already) is refused before anything is written or changed. What a verb undoes is undone at once;
+all that is still broken ends with `heal`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.protocol.errors import ErrorCode
+from minikafka.protocol.types import TopicPartition
+from minikafka.telemetry.fault_verbs import Verb
+
+from minikafka_chaos.errors import ToolTrouble
+from minikafka_chaos.grounds import BrokerCondition, Ground
+from minikafka_chaos.load.clients import PartitionView, TopicPlan
+from minikafka_chaos.load.reader import ReadRecord, read_records
+from minikafka_chaos.record.journal import Journal
+from minikafka_chaos.run.open_faults import OpenFaults
+from minikafka_chaos.run.replica_evidence import TopicEvidence, write_replicas
+from minikafka_chaos.scenario.faults import PLAIN, Direction, Fault, Parameters, Targets, WipeMode
+from minikafka_chaos.session.errors import VerbRefused
+from minikafka_chaos.session.evidence import CommittedLog, acknowledgements, write_history
+from minikafka_chaos.session.groups import GroupOffsets, describe_groups
+from minikafka_chaos.session.hooks import BrokerHooks
+from minikafka_chaos.session.partitions import ask, committed_batches, prefer
+from minikafka_chaos.verdict.claims import Terms
+from minikafka_chaos.verdict.verdict import Outcome, Verdict, judge
+
+DEADLINE_S = 60.0
+"""For everything that is waited for: a cluster takes a second or two, a machine that is busy with other things longer."""
+POLL_S = 0.02
+NO_ACKNOWLEDGEMENTS = "the brokers tell no acknowledgements: they need minikafka.test.hooks=true"
+
+ALL_TOPICS = {
+    "topics": None,
+    "allow_auto_topic_creation": False,
+    "include_cluster_authorized_operations": False,
+    "include_topic_authorized_operations": False,
+}
+
+T = TypeVar("T")
+WIPE_MODES = {mode.value.lower(): mode for mode in WipeMode}
+DIRECTIONS = {direction.value.lower(): direction for direction in Direction}
+
+
+class SessionGround(Ground, Protocol):
+    """A ground on this machine."""
+
+    @property
+    def live_bootstrap(self) -> str:
+        """The addresses of the brokers that run now; of all when none does."""
+        ...
+
+    def broker_address(self, broker: int) -> str:
+        """HOST:PORT of its listener for clients."""
+        ...
+
+    def metrics_url(self, broker: int) -> str: ...
+
+
+class BrokerDescription(NamedTuple):
+    """One broker as it is now."""
+
+    id: int
+    condition: str
+    """`running`, `paused` or `dead`."""
+    address: str
+
+
+class Observation:
+    """Requests of one API, from the moment when it was made."""
+
+    def __init__(self, session: ChaosSession, api: str) -> None:
+        self.api = api
+        self._session = session
+        self._began = session.ground.clock.time()
+
+    @property
+    def requests(self) -> list[Mapping[str, Any]]:
+        """What clients asked of the brokers that run now: api, version, client_id, time, and for Produce the partitions."""
+        told = self._session.on_each_live_broker(lambda hooks: hooks.requests(self.api))
+        found = [each for row in told for each in row if each["time"] >= self._began]
+        return sorted(found, key=lambda each: float(each["time"]))
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return len(self.requests)
+
+
+class ChaosSession:
+    """The verbs on one ground. For one thread at a time.
+
+    Args:
+        ground: where the brokers are.
+        folder: gets the journal, and the evidence of verdicts.
+        hooks: whether the brokers have them.
+        durable: whether each line of the journal is on disk before it is acted on.
+    """
+
+    def __init__(self, ground: SessionGround, folder: Path, hooks: bool, durable: bool = False) -> None:
+        self.ground = ground
+        self.folder = folder
+        self.topics: list[str] = []
+        """Those that `create_topic` has made, and nobody has forgotten since: what a verdict is about."""
+        self._hooks = hooks
+        self._numbers = itertools.count(1)
+        self._observations: dict[str, Observation] = {}
+        self.journal = Journal(folder / "journal.jsonl", ground.clock.time, durable)
+        self._faults = self._open_faults()
+        self._view = ground.clients.view()
+
+    def _open_faults(self) -> OpenFaults:
+        return OpenFaults(self.ground, self.journal, lambda _line: None)
+
+    def close(self) -> None:
+        """No duration ends anything from now on; the brokers are left as they are."""
+        self._faults.close()
+        self.journal.close()
+
+    # -- brokers -------------------------------------------------------------------------------------------------------
+
+    def kill(self, broker: int) -> None:
+        """Crash a broker (kill -9): what it had written stays."""
+        self._needs(broker, BrokerCondition.RUNNING, BrokerCondition.PAUSED)
+        self._do(Verb.KILL, broker)
+
+    def power_loss(self, broker: int, mode: str = "all") -> None:
+        """Crash a broker, and lose what it had not flushed: `all` of it, or a part (`torn`), and `garbage` follows."""
+        if mode not in WIPE_MODES:
+            raise VerbRefused(f"mode: {mode!r} is not one of {', '.join(WIPE_MODES)}")
+        self._needs(broker, BrokerCondition.RUNNING, BrokerCondition.PAUSED)
+        self._do(Verb.POWER_LOSS, broker, parameters=Parameters(mode=WIPE_MODES[mode]))
+
+    def pause(self, broker: int) -> None:
+        """Let a broker hang, its connections open (SIGSTOP)."""
+        self._needs(broker, BrokerCondition.RUNNING)
+        self._do(Verb.PAUSE, broker)
+
+    def resume(self, broker: int) -> None:
+        """Let a paused broker go on."""
+        self._needs(broker, BrokerCondition.PAUSED)
+        self._do(Verb.RESUME, broker)
+
+    def restart(self, broker: int, deadline_s: float = DEADLINE_S) -> None:
+        """Start a dead broker, or stop one cleanly and start it again; returns when it is ready."""
+        condition = self._needs(broker, BrokerCondition.RUNNING, BrokerCondition.DEAD)
+        verb = Verb.START if condition is BrokerCondition.DEAD else Verb.RESTART
+        self._do(verb, broker, then=lambda: self.ground.wait_ready(broker, deadline_s))
+
+    def kill_leader(self, topic: str, partition: int = 0) -> int:
+        """Crash the broker that leads a partition; its id."""
+        leader = self.leader(topic, partition)
+        self._needs(leader, BrokerCondition.RUNNING, BrokerCondition.PAUSED)
+        self._do(Verb.KILL, leader, role=f"leader of {topic}-{partition}")
+        return leader
+
+    def status(self) -> list[BrokerDescription]:
+        """All brokers as they are now."""
+        ground = self.ground
+        return [
+            BrokerDescription(each, ground.condition(each).value, ground.broker_address(each))
+            for each in ground.brokers
+        ]
+
+    @property
+    def broken(self) -> list[str]:
+        """What was broken and is not mended yet, a line each."""
+        return [f"{each.fault.verb.plain_name} of {', '.join(each.targets.names)}" for each in self._faults.handles]
+
+    # -- network -------------------------------------------------------------------------------------------------------
+
+    def cut(self, broker: int, *peers: int, direction: str = "both") -> None:
+        """Let nothing pass between a broker and others (all others when none is named), and tell nobody.
+
+        One way only: what it sends (`outbound`) or is sent (`inbound`).
+        """
+        if direction not in DIRECTIONS:
+            raise VerbRefused(f"direction: {direction!r} is not one of {', '.join(DIRECTIONS)}")
+        if broker in peers:
+            raise VerbRefused(f"broker {broker} cannot be cut from itself")
+        for each in (broker, *peers):
+            self._known(each)
+        others = peers or tuple(each for each in self.ground.brokers if each != broker)
+        if not others:
+            raise VerbRefused(f"broker {broker} has no peers to be cut from")
+        self._do(Verb.CUT, broker, peers=others, parameters=Parameters(direction=DIRECTIONS[direction]))
+
+    def heal(self, deadline_s: float = DEADLINE_S) -> list[str]:
+        """End everything that was broken or injected, and wait until every broker is ready; what was done, a line each."""
+        left = self._faults.close()
+        self._faults = self._open_faults()
+        with self.journal.action("heal", "Heal", "cluster") as action:
+            done = self.ground.heal_all()
+            for broker in self.ground.brokers:
+                self.ground.wait_ready(broker, deadline_s)
+            if self._hooks:
+                self.on_each_live_broker(lambda hooks: hooks.order(action="clear"))
+            action.fields["done"] = done
+        for handle in left:
+            self.journal.recovered(handle, "heal")
+        return done
+
+    # -- hooks ---------------------------------------------------------------------------------------------------------
+
+    def inject_error(
+        self,
+        api: str,
+        code: str | int,
+        topic: str | None = None,
+        partition: int | None = None,
+        count: int | None = None,
+        after: int = 0,
+    ) -> None:
+        """Have brokers answer requests of clients with an error of Kafka's, and not carry them out.
+
+        `api` as in Kafka's message definitions (`Produce`), `code` by name or number. Each broker that runs now lets `after`
+        requests pass and refuses `count`, without it all of them until `heal`.
+        """
+        if isinstance(code, int):
+            try:
+                code = ErrorCode(code).name
+            except ValueError:
+                raise VerbRefused(f"code: {code} is not the number of an error of Kafka") from None
+        given = {"api": api, "code": code, "topic": topic, "partition": partition, "count": count, "after": after}
+        self._order("InjectError", action="error", **given)
+
+    def delay(self, api: str, millis: int) -> None:
+        """Have brokers answer clients' requests of an API so much later, until `heal`."""
+        self._order("DelayAnswers", action="delay", api=api, millis=millis)
+
+    def observe(self, api: str) -> Observation:
+        """Look at clients' requests of an API from now on: how many there are, and of which client."""
+        self._order("Observe", action="observe", api=api)
+        self._observations[api] = Observation(self, api)
+        return self._observations[api]
+
+    def requests(self, api: str) -> list[Mapping[str, Any]]:
+        """The clients' requests of an API since it was observed last."""
+        if api not in self._observations:
+            raise VerbRefused(f"api: nobody has observed {api!r}")
+        return self._observations[api].requests
+
+    def _order(self, name: str, **given: str | int | None) -> None:
+        told = {key: value for key, value in given.items() if value is not None}
+        with self.journal.action(f"hook-{next(self._numbers)}", name, "cluster", None, parameters=told):
+            self.on_each_live_broker(lambda hooks: hooks.order(**given))
+
+    def on_each_live_broker(self, ask: Callable[[BrokerHooks], T]) -> list[T]:
+        """Ask the hooks of every broker that runs."""
+        running = [each for each in self.ground.brokers if self.ground.condition(each) is BrokerCondition.RUNNING]
+        return [ask(BrokerHooks(self.ground.metrics_url(each))) for each in running]
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str | None = None,
+        partitions: int = 1,
+        replication_factor: int = 3,
+        config: Mapping[str, str] | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> str:
+        """Create a topic, and wait until every partition has a leader and a full ISR; its name, a new one when none is given."""
+        brokers = len(self.ground.brokers)
+        if not 1 <= replication_factor <= brokers:
+            raise VerbRefused(
+                f"replication_factor: {replication_factor} is not between 1 and {brokers}, the number of brokers"
+            )
+        if partitions < 1:
+            raise VerbRefused(f"partitions: {partitions} is not at least 1")
+        name = name or f"topic-{uuid.uuid4().hex[:8]}"
+        if self._view.partitions(name):
+            raise VerbRefused(f"name: topic {name} is there already")
+        plan = TopicPlan(name, partitions, replication_factor, None, dict(config or {}))
+        self.ground.clients.create_topic(plan, deadline_s)
+        self.topics.append(name)
+        return name
+
+    def delete_topics(self) -> None:
+        """Delete the topics that this session has made; returns when the controller has."""
+        names, self.topics = self.topics, []
+        if names:
+            ask(self.ground.live_bootstrap, ApiKey.DELETE_TOPICS, 5, {"topic_names": names, "timeout": 10_000})
+
+    def partitions(self, topic: str, deadline_s: float = DEADLINE_S) -> dict[TopicPartition, PartitionView]:
+        """Leader, replicas and ISR of each partition as brokers tell them now."""
+        deadline = time.monotonic() + deadline_s
+        while not (found := self._view.partitions(topic)):
+            if time.monotonic() > deadline:
+                raise VerbRefused(f"topic: nobody tells of {topic}")
+            time.sleep(POLL_S)
+        return found
+
+    def leader(
+        self, topic: str, partition: int = 0, other_than: int | None = None, deadline_s: float = DEADLINE_S
+    ) -> int:
+        """The broker that leads a partition now; waits until one does, and another than the one that is given."""
+
+        def led(view: PartitionView) -> bool:
+            return view.leader >= 0 and view.leader != other_than
+
+        return self._until(led, topic, partition, "has no such leader", deadline_s).leader
+
+    def move_leader(self, topic: str, partition: int = 0, to: int | None = None, deadline_s: float = DEADLINE_S) -> int:
+        """Have another replica lead a partition (`to`, or the next in the ISR), all of them alive; its id."""
+        where = TopicPartition(topic, partition)
+        view = self._until(lambda view: view.leader >= 0, topic, partition, "has no leader", deadline_s)
+        if to is None:
+            to = next((each for each in view.isr if each != view.leader), None)
+            if to is None:
+                raise VerbRefused(f"{where}: nobody but broker {view.leader} is in its ISR")
+        if to not in view.isr:
+            raise VerbRefused(
+                f"to: broker {to} is not in the ISR of {where}, which has {', '.join(map(str, view.isr))}"
+            )
+        with self.journal.action(f"move-{next(self._numbers)}", "MoveLeader", str(where), None, to=to):
+            prefer(self.ground.live_bootstrap, where, (to, *(each for each in view.replicas if each != to)))
+            self._until(lambda view: view.leader == to, topic, partition, f"is not led by broker {to}", deadline_s)
+        return to
+
+    def wait_full_isr(self, topic: str | None = None, deadline_s: float = DEADLINE_S) -> None:
+        """Wait until every replica of a topic, or of all that this session has made, is in sync."""
+        for name in [topic] if topic is not None else self.topics:
+            for where in self.partitions(name, deadline_s):
+                self._until(lambda view: view.full, *where, "has no full ISR", deadline_s)
+
+    def _until(
+        self, holds: Callable[[PartitionView], bool], topic: str, partition: int, else_: str, deadline_s: float
+    ) -> PartitionView:
+        where = TopicPartition(topic, partition)
+        deadline = time.monotonic() + deadline_s
+        while True:
+            partitions = self.partitions(topic, deadline_s)
+            if where not in partitions:
+                raise VerbRefused(f"partition: {topic} has no partition {partition}")
+            view = partitions[where]
+            if holds(view):
+                return view
+            if time.monotonic() > deadline:
+                raise ToolTrouble(f"{where} {else_} after {deadline_s:g} s: leader {view.leader}, ISR {list(view.isr)}")
+            time.sleep(POLL_S)
+
+    # -- what is there -------------------------------------------------------------------------------------------------
+
+    def records(self, topic: str, deadline_s: float = DEADLINE_S) -> list[ReadRecord]:
+        """All committed records of a topic, by partition and offset, as the verifier's reader gets them."""
+        return read_records(self.ground.live_bootstrap, list(self.partitions(topic, deadline_s)), deadline_s)
+
+    def groups(self, deadline_s: float = DEADLINE_S) -> dict[str, GroupOffsets]:
+        """The consumer groups: state, members and committed offsets."""
+        return describe_groups(self.ground.live_bootstrap, deadline_s)
+
+    def verdict(self, topics: Sequence[str] | None = None, deadline_s: float = DEADLINE_S) -> Verdict:
+        """Heal the cluster, and judge what has become of all that was acknowledged in these topics (this session's, or all)."""
+        names = list(self.topics if topics is None else topics) or self._all_topics()
+        if not self._hooks:
+            return Verdict.trouble(Outcome.ERROR, NO_ACKNOWLEDGEMENTS)
+        self.heal(deadline_s)
+        folder = Path(tempfile.mkdtemp(prefix="verdict-", dir=self.folder))
+        logs: list[CommittedLog] = []
+        evidence: list[TopicEvidence] = []
+        for name in names:
+            self.wait_full_isr(name, deadline_s)
+            placement = self.partitions(name, deadline_s)
+            replicas = max(len(view.replicas) for view in placement.values())
+            evidence.append(TopicEvidence(name, replicas, placement))
+            for where, view in placement.items():
+                address = self.ground.broker_address(view.leader)
+                logs.append(CommittedLog(where, *committed_batches(address, where, deadline_s)))
+        self.ground.collect_events(folder / "events")
+        told = acknowledgements(folder / "events", names)
+        history = write_history(folder, told, logs, self.ground.clock.time)
+        problems = write_replicas(folder, evidence, self.ground.replica_log, folder / "events")
+        verdict = judge(history, folder / "replicas.jsonl", Terms(problems=problems))
+        self.journal.write("verdict", verdict.as_json())
+        return verdict
+
+    def _all_topics(self) -> list[str]:
+        answer = ask(self.ground.live_bootstrap, ApiKey.METADATA, 8, ALL_TOPICS)
+        return sorted(topic.name for topic in answer.topics if not topic.is_internal)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _known(self, broker: int) -> None:
+        brokers = self.ground.brokers
+        if broker not in brokers:
+            raise VerbRefused(f"broker {broker} does not exist: this cluster has brokers {brokers[0]} to {brokers[-1]}")
+
+    def _needs(self, broker: int, *allowed: BrokerCondition) -> BrokerCondition:
+        """Its condition, which has to be one of these."""
+        self._known(broker)
+        condition = self.ground.condition(broker)
+        if condition not in allowed:
+            ways = " or ".join(each.value for each in allowed)
+            raise VerbRefused(f"broker {broker} is {condition.value}: it has to be {ways} for that")
+        return condition
+
+    def _do(
+        self,
+        verb: Verb,
+        broker: int,
+        *,
+        peers: Sequence[int] = (),
+        parameters: Parameters = PLAIN,
+        role: str | None = None,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        name = f"{verb.kind.replace('_', '-')}-{next(self._numbers)}"
+        with self._faults.making(Fault(name, verb, parameters, step=name), Targets((broker,), tuple(peers), role)):
+            then()

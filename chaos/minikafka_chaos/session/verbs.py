@@ -1,0 +1,110 @@
+"""The verbs of a session as they are offered to programs: their fields, what these may be, and how a call by fields is made.
+
+All is taken from the methods of `ChaosSession`, so that HTTP, its OpenAPI document and the reference say what Python says.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from minikafka_chaos.session.errors import VerbRefused
+from minikafka_chaos.session.session import ChaosSession, Observation
+from minikafka_chaos.verdict.verdict import Verdict
+
+VERBS = (
+    "create_topic",
+    "delete_topics",
+    "kill_leader",
+    "kill",
+    "power_loss",
+    "pause",
+    "resume",
+    "restart",
+    "cut",
+    "heal",
+    "move_leader",
+    "inject_error",
+    "delay",
+    "observe",
+    "requests",
+    "leader",
+    "wait_full_isr",
+    "records",
+    "groups",
+    "verdict",
+    "status",
+)
+"""Methods of `ChaosSession`, in the order in which they are told."""
+
+
+@cache
+def model(verb: str) -> type[BaseModel]:
+    """The fields of a verb."""
+    method = getattr(ChaosSession, verb)
+    hints = get_type_hints(method)
+    found: dict[str, Any] = {}
+    for name, parameter in list(inspect.signature(method).parameters.items())[1:]:
+        hint = hints[name]
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            found[name] = (list[hint], [])  # type: ignore[valid-type]  # a hint that is looked up
+        else:
+            found[name] = (hint, ... if parameter.default is inspect.Parameter.empty else parameter.default)
+    title = "".join(word.capitalize() for word in verb.split("_"))
+    return create_model(title, __config__=ConfigDict(extra="forbid", strict=True), **found)
+
+
+def does(verb: str) -> str:
+    """What a verb does, in a line or a few."""
+    return inspect.cleandoc(getattr(ChaosSession, verb).__doc__ or "")
+
+
+def call(session: ChaosSession, verb: str, given: Mapping[str, Any]) -> Any:
+    """Carry out a verb; its result as plain JSON. Raises VerbRefused, also for fields that are not its own."""
+    try:
+        values = model(verb).model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "body"
+        raise VerbRefused(
+            f"{where}: {first['msg']}; {verb} takes {', '.join(model(verb).model_fields) or 'nothing'}"
+        ) from None
+    named = {name: getattr(values, name) for name in type(values).model_fields}
+    spread: list[Any] = []
+    for name, parameter in list(inspect.signature(getattr(ChaosSession, verb)).parameters.items())[1:]:
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            spread += named.pop(name)
+        elif parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            spread.append(named.pop(name))
+    return plain(getattr(session, verb)(*spread, **named))
+
+
+def plain(value: Any) -> Any:
+    """A result as JSON has it. Bytes are text where they are UTF-8, else `{"base64": ...}`."""
+    if isinstance(value, Verdict):
+        return value.as_json()
+    if isinstance(value, Observation):
+        return value.api
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, Enum):
+        return value.value
+    if hasattr(value, "_asdict"):
+        return {name: plain(each) for name, each in value._asdict().items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(each) for each in value]
+    return value

@@ -1,0 +1,223 @@
+"""A cluster in this process: every verb, what cannot be done, and verdicts on what was acknowledged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from minikafka.log.filesystem import MemoryFileSystem
+from minikafka.metadata.store import StoreError
+from minikafka.testing import MiniKafkaCluster, Outcome, VerbRefused
+from minikafka.testing.broker_thread import LivingDisk, SharedDatabase, ThreadStore
+
+QUIET = {"log_level": 0, "linger.ms": 0, "topic.metadata.refresh.fast.interval.ms": 20, "retry.backoff.ms": 20}
+SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[MiniKafkaCluster]:
+    with MiniKafkaCluster(in_process=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: MiniKafkaCluster) -> Iterator[MiniKafkaCluster]:
+    yield shared
+    shared.heal()
+    shared.delete_topics()
+
+
+def send(cluster: MiniKafkaCluster, topic: str, *values: str, **config: object) -> list[str | None]:
+    """Send to partition 0, each of its own; the error's name of each, None where it was acknowledged."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", **QUIET, **config})
+    errors: list[str | None] = []
+    for value in values:
+        producer.produce(topic, value, partition=0, on_delivery=lambda e, _: errors.append(e.name() if e else None))
+        assert producer.flush(SECONDS) == 0
+    return errors
+
+
+def values(cluster: MiniKafkaCluster, topic: str) -> list[str]:
+    return [(record.value or b"").decode() for record in cluster.records(topic)]
+
+
+def test_a_killed_leader_loses_nothing_that_all_replicas_had(cluster: MiniKafkaCluster) -> None:
+    topic = cluster.create_topic(partitions=2)
+    assert send(cluster, topic, "a", "b") == [None, None]
+    killed = cluster.kill_leader(topic, 0)
+    assert cluster.leader(topic, 0, other_than=killed) != killed
+    assert send(cluster, topic, "c") == [None]
+    assert values(cluster, topic) == ["a", "b", "c"]
+    verdict = cluster.verdict()
+    assert (verdict.outcome, verdict.counts["acknowledged"]) == (Outcome.PASSED, 3)
+
+
+def test_a_record_that_only_its_leader_had_is_lost_and_said_to_be(cluster: MiniKafkaCluster) -> None:
+    topic = cluster.create_topic(config={"min.insync.replicas": "1"})
+    assert send(cluster, topic, "kept") == [None]
+    leader = cluster.leader(topic)
+    cluster.cut(leader)
+    assert send(cluster, topic, "gone", acks=1) == [None]
+    cluster.kill(leader)
+    cluster.leader(topic, other_than=leader)  # until then what was under way may still arrive
+    cluster.heal()
+    assert values(cluster, topic) == ["kept"]
+    verdict = cluster.verdict()
+    assert verdict.outcome is Outcome.FAILED
+    assert verdict.counts["lost"] == 1
+
+
+def test_a_power_loss_of_all_takes_what_nobody_had_flushed(cluster: MiniKafkaCluster) -> None:
+    topic = cluster.create_topic()
+    flushed = cluster.create_topic(config={"flush.messages": "1"})
+    assert send(cluster, topic, "gone") == send(cluster, flushed, "kept") == [None]
+    for broker in cluster.ground.brokers:
+        cluster.pause(broker)
+    for broker in cluster.ground.brokers:
+        cluster.power_loss(broker)
+    cluster.heal()
+    assert (values(cluster, topic), values(cluster, flushed)) == ([], ["kept"])
+    assert cluster.verdict().counts["lost"] == 1
+
+
+def test_a_paused_broker_answers_when_it_is_resumed(cluster: MiniKafkaCluster) -> None:
+    topic = cluster.create_topic(replication_factor=1)
+    leader = cluster.leader(topic)
+    cluster.pause(leader)
+    assert [each.condition for each in cluster.status() if each.id == leader] == ["paused"]
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, **QUIET})
+    producer.produce(topic, "waits")
+    assert producer.flush(0.2) == 1
+    cluster.resume(leader)
+    assert producer.flush(SECONDS) == 0
+
+
+def test_leadership_moves_and_a_restart_comes_back(cluster: MiniKafkaCluster) -> None:
+    topic = cluster.create_topic()
+    before = cluster.leader(topic)
+    after = cluster.move_leader(topic)
+    assert after != before
+    assert cluster.move_leader(topic, 0, before) == before
+    cluster.restart(before)
+    cluster.wait_full_isr(topic)
+    assert send(cluster, topic, "a") == [None]
+
+
+def test_an_injected_error_is_retried_by_the_client_and_counted(cluster: MiniKafkaCluster) -> None:
+    topic = cluster.create_topic()
+    asked = cluster.observe("Produce")
+    cluster.inject_error("Produce", "NOT_ENOUGH_REPLICAS", topic, 0, count=1)
+    assert send(cluster, topic, "a") == [None]
+    assert [each["partitions"] for each in asked.requests] == [[f"{topic}-0"]] * 2
+    assert values(cluster, topic) == ["a"]
+
+
+def test_an_injected_error_that_lasts_reaches_who_sends_until_it_is_healed(cluster: MiniKafkaCluster) -> None:
+    topic, other = cluster.create_topic(), cluster.create_topic()
+    cluster.inject_error("Produce", 29, topic)
+    assert send(cluster, topic, "a") == ["TOPIC_AUTHORIZATION_FAILED"]
+    assert send(cluster, other, "a") == [None]
+    cluster.heal()
+    assert send(cluster, topic, "b") == [None]
+    assert values(cluster, topic) == ["b"]
+
+
+def test_errors_of_fetch_and_delayed_answers_reach_a_consumer(cluster: MiniKafkaCluster) -> None:
+    topic = cluster.create_topic(partitions=2)
+    assert send(cluster, topic, "a") == [None]
+    asked = cluster.observe("Fetch")
+    cluster.inject_error("Fetch", "NOT_LEADER_OR_FOLLOWER", topic, 0, count=1)
+    cluster.delay("ListOffsets", 30)
+    assert values(cluster, topic) == ["a"]
+    assert asked.count >= 2
+
+
+def test_groups_tell_what_they_committed(cluster: MiniKafkaCluster) -> None:
+    topic = cluster.create_topic()
+    assert send(cluster, topic, "a", "b") == [None, None]
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "billing", "log_level": 0})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+    consumer.close()
+    group = cluster.groups()["billing"]
+    assert (group.state, group.members, dict(group.offsets)) == ("empty", (), {(topic, 0): 2})
+
+
+def test_what_cannot_be_done_is_refused_and_leaves_no_line(cluster: MiniKafkaCluster) -> None:
+    topic = cluster.create_topic()
+    cluster.kill(3)
+    before = cluster.journal.path.read_bytes()
+    for refused, words in (
+        (lambda: cluster.kill(9), "broker 9 does not exist: this cluster has brokers 1 to 3"),
+        (lambda: cluster.kill(3), "broker 3 is dead: it has to be running or paused for that"),
+        (lambda: cluster.pause(3), "broker 3 is dead"),
+        (lambda: cluster.resume(1), "broker 1 is running: it has to be paused"),
+        (lambda: cluster.power_loss(1, "some"), "mode: 'some' is not one of all, torn, garbage"),
+        (lambda: cluster.cut(1, 1), "broker 1 cannot be cut from itself"),
+        (lambda: cluster.cut(1, 7), "broker 7 does not exist"),
+        (lambda: cluster.cut(1, 2, direction="up"), "direction: 'up' is not one of"),
+        (lambda: cluster.kill_leader(topic, 5), "has no partition 5"),
+        (lambda: cluster.move_leader(topic, 0, 3), "to: broker 3 is not in the ISR"),
+        (lambda: cluster.create_topic(topic), "is there already"),
+        (lambda: cluster.create_topic(replication_factor=4), "replication_factor: 4 is not between 1 and 3"),
+        (lambda: cluster.create_topic(partitions=0), "partitions: 0 is not at least 1"),
+        (lambda: cluster.inject_error("Produce", 999), "code: 999 is not the number"),
+    ):
+        with pytest.raises(VerbRefused, match=words) as told:
+            refused()
+        assert "\n" not in str(told.value)
+    assert cluster.journal.path.read_bytes() == before
+    with pytest.raises(VerbRefused, match="api: 'Produse' is not one of"):
+        cluster.inject_error("Produse", "NOT_COORDINATOR")
+
+
+@pytest.mark.parametrize(
+    ("brokers", "settings", "words"),
+    [
+        (0, {}, "brokers: 0 is not between 1 and"),
+        (1, {"no.such.key": "1"}, "no.such.key"),
+        (1, {"minikafka.test.hooks": "false"}, "always have hooks"),
+    ],
+)
+def test_a_cluster_that_cannot_be(brokers: int, settings: dict[str, str], words: str) -> None:
+    with pytest.raises(VerbRefused, match=words):
+        MiniKafkaCluster(brokers, settings, in_process=True)
+
+
+def test_each_verb_is_a_line_of_the_journal_written_ahead(cluster: MiniKafkaCluster) -> None:
+    cluster.create_topic()
+    cluster.cut(1, 2)
+    cluster.pause(3)
+    cluster.heal()
+    lines = [json.loads(line) for line in cluster.journal.path.read_text().splitlines()]
+    told = [(line.get("fault"), line.get("phase")) for line in lines if line["kind"] == "action"]
+    assert told[-6:] == [(fault, phase) for fault in ("Cut", "Pause", "Heal") for phase in ("begin", "end")]
+    assert cluster.broken == []
+
+
+def test_a_full_cluster_of_one_broker() -> None:
+    with MiniKafkaCluster(1, in_process=True) as cluster:
+        topic = cluster.create_topic(replication_factor=1)
+        assert send(cluster, topic, "a") == [None]
+        with pytest.raises(VerbRefused, match="has no peers"):
+            cluster.cut(1)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=0.1)
+
+
+def test_what_a_dead_broker_still_does_reaches_nothing() -> None:
+    """Threads that flush are in the middle of it when its loop ends."""
+    disk = MemoryFileSystem()
+    view = LivingDisk(disk)
+    view.makedirs("/data")
+    view.dead = True
+    with pytest.raises(OSError, match="this broker is dead"):
+        view.write_atomic("/data/clean", b"yes")
+    store = ThreadStore(SharedDatabase())
+    store.open_now(None)
+    store.view.dead = True
+    with pytest.raises(StoreError, match="this broker is dead"):
+        store.acquire_now(1, "h", 1, 0)

@@ -1,0 +1,123 @@
+"""The control port, over a cluster in this process: verbs by HTTP, what is refused, and the document that describes them."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from minikafka.testing import MiniKafkaCluster, VerbRefused
+from minikafka_chaos.session.control import Control, ControlServer, is_loopback
+from minikafka_chaos.session.openapi import document
+from minikafka_chaos.session.verbs import VERBS, model
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MiniKafkaCluster]:
+    with MiniKafkaCluster(2, in_process=True) as made:
+        yield made
+
+
+@pytest.fixture
+def server(cluster: MiniKafkaCluster, tmp_path: Path) -> Iterator[ControlServer]:
+    made = ControlServer(cluster, "127.0.0.1", 0, tmp_path, "a-token")
+    made.start()
+    yield made
+    made.close()
+    cluster.heal()
+
+
+def asked(server: ControlServer, path: str, body: bytes | None, **headers: str) -> tuple[int, Any]:
+    request = urllib.request.Request(server.url + path, body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+SAYS_JSON = {"Content-Type": "application/json", "Authorization": "Bearer a-token"}
+
+
+def test_verbs_are_carried_out(server: ControlServer, tmp_path: Path) -> None:
+    control = Control.of(tmp_path)
+    assert control is not None
+    assert control.ask("create_topic", {"name": "orders", "replication_factor": 2}) == "orders"
+    control.ask("cut", {"broker": 1, "peers": [2]})
+    control.ask("kill", {"broker": 2})
+    assert [each["condition"] for each in control.ask("status", {})] == ["running", "dead"]
+    assert control.ask("heal", {}) == ["healed every link", "started broker 2"]
+    control.ask("observe", {"api": "Produce"})
+    assert control.ask("requests", {"api": "Produce"}) == []
+    assert control.ask("records", {"topic": "orders"}) == []
+    assert control.ask("verdict", {})["verdict"] == "Inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status", "words"),
+    [
+        ("/kill", b'{"broker": 9}', SAYS_JSON, 400, "broker 9 does not exist"),
+        ("/kill", b"{}", SAYS_JSON, 400, "broker: Field required; kill takes broker"),
+        ("/kill", b'{"broker": "1"}', SAYS_JSON, 400, "broker: Input should be a valid integer"),
+        ("/heal", b'{"brokers": 1}', SAYS_JSON, 400, "brokers: Extra inputs are not permitted; heal takes deadline_s"),
+        ("/kill", b"[", SAYS_JSON, 400, "body: not JSON"),
+        ("/kill", b"[]", SAYS_JSON, 400, "body: Input should be a valid dictionary"),
+        ("/explode", b"{}", SAYS_JSON, 404, "there is no verb 'explode'"),
+        ("/kill", b'{"broker": 1}', SAYS_JSON | {"Content-Type": "text/plain"}, 400, "Content-Type: text/plain is not"),
+        ("/kill", b'{"broker": 1}', {"Content-Type": "application/json"}, 401, "the token is missing or wrong"),
+        ("/kill", b'{"broker": 1}', SAYS_JSON | {"Authorization": "Bearer x"}, 401, "the token is missing or wrong"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    server: ControlServer, path: str, body: bytes, headers: dict[str, str], status: int, words: str
+) -> None:
+    code, told = asked(server, path, body, **headers)
+    assert (code, list(told)) == (status, ["error"])
+    assert words in told["error"]
+    assert "\n" not in told["error"]
+
+
+def test_without_a_token_another_name_of_this_machine_is_refused(cluster: MiniKafkaCluster, tmp_path: Path) -> None:
+    made = ControlServer(cluster, "127.0.0.1", 0, tmp_path)
+    made.start()
+    assert made.token is None
+    assert asked(made, "/status", b"{}", **{"Content-Type": "application/json"})[0] == 200
+    code, told = asked(made, "/status", b"{}", **{"Content-Type": "application/json", "Host": "evil.example:80"})
+    assert (code, told) == (400, {"error": "Host: 'evil.example' is not this machine"})
+    made.close()
+
+
+def test_a_port_in_use_is_refused(server: ControlServer, cluster: MiniKafkaCluster, tmp_path: Path) -> None:
+    port = int(server.url.split(":")[2].split("/")[0])
+    with pytest.raises(VerbRefused, match=f"control port: cannot listen on 127.0.0.1:{port}"):
+        ControlServer(cluster, "127.0.0.1", port, tmp_path)
+
+
+def test_a_token_is_made_where_others_may_come(cluster: MiniKafkaCluster, tmp_path: Path) -> None:
+    assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "host")] == [True] * 3 + [
+        False
+    ] * 2
+    made = ControlServer(cluster, "0.0.0.0", 0, tmp_path)
+    made.start()
+    assert made.token is not None
+    assert (tmp_path / "control.json").stat().st_mode & 0o077 == 0
+    made.close()
+    assert Control.of(tmp_path) is None
+
+
+def test_the_document_describes_every_verb(server: ControlServer) -> None:
+    status, told = asked(server, "/openapi.json", None)
+    assert (status, told) == (200, document())
+    assert told["openapi"] == "3.1.0"
+    for verb in VERBS:
+        operation = told["paths"][f"/v1/{verb}"]["post"]
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        Draft202012Validator.check_schema(schema)
+        assert set(schema["properties"]) == set(model(verb).model_fields)
+        assert operation["summary"]

@@ -1,0 +1,29 @@
+"""The examples, and the code of the guide: run as a reader would run them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ("pytester",)
+
+ROOT = Path(__file__).parents[3]
+GUIDE = ROOT / "docs/guide/test-your-service.md"
+CODE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+INI = "[pytest]\nminikafka_mode = in-process\nasyncio_default_fixture_loop_scope = function\n"
+
+
+def test_each_example_service_fails_its_test_as_it_was_and_passes_mended(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider", "-c", str(ROOT / "examples/pytest.ini"),
+                                          "--rootdir", str(ROOT / "examples"), str(ROOT / "examples"))  # fmt: skip
+    result.assert_outcomes(passed=4, xfailed=4)
+
+
+def test_the_code_of_the_guide_runs_as_it_is_printed(pytester: pytest.Pytester) -> None:
+    blocks = CODE.findall(GUIDE.read_text(encoding="utf-8"))
+    assert len(blocks) == 6
+    pytester.makeini(INI)
+    pytester.makepyfile(**{f"test_block_{number}": block for number, block in enumerate(blocks)})
+    pytester.runpytest_inprocess("-q").assert_outcomes(passed=7)
