@@ -33,6 +33,8 @@ MODULES = (
     "partitions",
     "quorum",
     "records_and_dirs",
+    "sasl",
+    "scram_credentials",
     "transactions",
     "describe_topic_partitions",
 )
