@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 PASSWORD = "opens the key"
 
@@ -28,7 +29,11 @@ class Authority:
         before = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC) if expired else None
         kwargs = {"not_after": until, "not_before": before} if expired else {}
         leaf = self.ca.issue_cert(*names, common_name=common_name, organization_name="Tests", **kwargs)  # type: ignore[arg-type]
-        return "".join(blob.bytes().decode() for blob in (leaf.private_key_pem, *leaf.cert_chain_pems))
+        key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
+        pkcs8 = key.private_bytes(  # the one form that Java reads
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return pkcs8.decode() + "".join(blob.bytes().decode() for blob in leaf.cert_chain_pems)
 
 
 @cache

@@ -51,9 +51,9 @@ def listener_security(
         return own.values[key] if key in own.values else general(key)
 
     problems: list[str] = []
-    tls = _tls_settings(read) if protocol.endswith("SSL") else None
+    tls = tls_settings(read) if protocol.endswith("SSL") else None
     if tls is not None:
-        problems.extend(_tls_problems(name, tls, read))
+        problems.extend(tls_problems(name, tls, read))
     mechanisms: dict[str, LoginModule | None] | None = None
     login = None
     if protocol.startswith("SASL"):
@@ -92,7 +92,8 @@ def listener_security(
 _EXAMPLE = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="NAME" password="TEXT";'
 
 
-def _tls_settings(read: ReadKey) -> TlsSettings:
+def tls_settings(read: ReadKey) -> TlsSettings:
+    """As read key by key."""
     return TlsSettings(
         keystore_location=read("ssl.keystore.location") or "",
         keystore_certificate_chain=read("ssl.keystore.certificate.chain") or "",
@@ -107,16 +108,17 @@ def _tls_settings(read: ReadKey) -> TlsSettings:
     )
 
 
-def _tls_problems(name: str, tls: TlsSettings, read: ReadKey) -> Iterable[str]:
+def tls_problems(name: str, tls: TlsSettings, read: ReadKey, *, needs_keystore: bool = True) -> Iterable[str]:
+    """What does not go together; of a client, or of a listener by its name."""
     for store, given in (("keystore", tls.has_keystore), ("truststore", tls.has_truststore)):
         kind = read(f"ssl.{store}.type")
         if given and kind != "PEM":
             yield f"ssl.{store}.type={kind}: known to Kafka, not supported by MiniKafka; allowed: PEM"
-    if not tls.has_keystore:
+    if needs_keystore and not tls.has_keystore:
         yield f"ssl.keystore.location: required by listener {name}; allowed: a PEM file with a private key and its certificates"
     elif tls.keystore_location and (tls.keystore_key or tls.keystore_certificate_chain):
         yield "ssl.keystore.location: ssl.keystore.key or ssl.keystore.certificate.chain is set as well; allowed: one of both"
-    elif not tls.keystore_location and not tls.keystore_certificate_chain:
+    elif tls.keystore_key and not tls.keystore_certificate_chain:
         yield "ssl.keystore.certificate.chain: required with ssl.keystore.key; allowed: PEM with certificates"
     if tls.truststore_location and tls.truststore_certificates:
         yield "ssl.truststore.location: ssl.truststore.certificates is set as well; allowed: one of both"
