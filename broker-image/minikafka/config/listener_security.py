@@ -10,7 +10,7 @@ from minikafka.config.keys import ConfigError
 from minikafka.config.listener_settings import PREFIX, OwnSettings, login_module
 from minikafka.config.security_keys import MECHANISMS
 from minikafka.security.jaas import LoginModule
-from minikafka.security.principal import MappingRule, parse_rules
+from minikafka.security.principal import MappingRule, parse_rules, user
 from minikafka.security.sasl_client import Login
 from minikafka.security.tls import TlsSettings
 
@@ -33,6 +33,8 @@ class ListenerSecurity:
     principal_rules: tuple[MappingRule, ...] = ()
     login: Login | None = None
     """As whom this broker logs in at other brokers; of the inter-broker listener only."""
+    brokers: frozenset[str] | None = None
+    """Principals that are believed to be brokers; None: everybody who is let in."""
 
     @property
     def protocol_number(self) -> int:
@@ -86,7 +88,14 @@ def listener_security(
         for mechanism in mechanisms or ()
     }
     rules = parse_rules(read("ssl.principal.mapping.rules"))
-    return ListenerSecurity(protocol, tls, mechanisms, reauth, rules, login)
+    return ListenerSecurity(protocol, tls, mechanisms, reauth, rules, login, _brokers(general, login))
+
+
+def _brokers(general: ReadKey, login: Login | None) -> frozenset[str] | None:
+    found = {name.strip() for name in general("super.users").split(";") if name.strip()}
+    if login is not None:
+        found.add(user(login.username))
+    return frozenset(found) or None
 
 
 _EXAMPLE = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="NAME" password="TEXT";'

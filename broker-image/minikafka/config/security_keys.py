@@ -84,6 +84,14 @@ class Security:
         "and as whom brokers log in (username, password).",
         note="refused without listener and mechanism, where Kafka ignores it",
     )
+    super_users = text(
+        "",
+        doc="Who is a broker, where brokers have to say who they are: on an inter-broker listener with SASL these and the user "
+        "as whom this broker logs in; on one with certificates these, or, when there are none, whoever has a certificate.",
+        allowed="principals with ; between, as User:broker-1;User:broker-2",
+        pattern=r"(User:[^;]+(;\s*User:[^;]+)*)?",
+        note="of Kafka's authorizer, which has more uses for it",
+    )
     sasl_server_max_receive_size = integer(
         524_288, 0, doc="Largest request in bytes of a client that has not logged in yet."
     )

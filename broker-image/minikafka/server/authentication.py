@@ -232,7 +232,7 @@ class Door:
     def _open(self, principal: str) -> None:
         self._state, self._is_open, self._mechanism = State.OPEN, True, None
         connection, lifetime = self._connection, self._lifetime_ms()
-        connection.principal = principal
+        connection.authenticated(principal)
         connection.max_frame_bytes = self._max_frame_bytes
         self._began = self._broker.clock.now()
         self._ends = self._began + lifetime / 1000 if lifetime else float("inf")

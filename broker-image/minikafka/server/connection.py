@@ -169,7 +169,14 @@ class ClientConnection(FrameProtocol):
             self.refused("no rule of ssl.principal.mapping.rules fits the certificate", user(subject))
             self.close()
             return
-        self.principal = user(name)
+        self.authenticated(user(name))
+
+    def authenticated(self, principal: str) -> None:
+        """It is known who it is. Who is no broker is served as a client, also where brokers connect."""
+        self.principal = principal
+        brokers = self.broker.config.security(self.listener).brokers
+        if brokers is not None and principal not in brokers:
+            self.inter_broker = False
 
     def handshake_failed(self, error: ssl.SSLError) -> None:
         self.refused(f"TLS: {tls_reason(error)}")

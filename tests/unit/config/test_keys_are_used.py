@@ -18,6 +18,7 @@ READ_WITHIN_CONFIG = {
     "log.retention.minutes": "stands in for log.retention.ms",
     "log.roll.hours": "stands in for log.roll.ms",
     "sasl.mechanism.inter.broker.protocol": "read as ListenerSecurity.login",
+    "super.users": "read as ListenerSecurity.brokers",
     "security.inter.broker.protocol": "read as BrokerConfig.inter_broker_listener",
     **dict.fromkeys(LISTENER_KEYS | MECHANISM_KEYS, "read as ListenerSecurity of each listener"),
     "minikafka.metadata.store": "read as BrokerConfig.metadata_store",

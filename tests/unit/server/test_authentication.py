@@ -15,7 +15,7 @@ from minikafka.protocol import messages, wire
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.security.sasl_client import AuthenticationError, Login, exchange
-from minikafka.security.scram import ScramClient, salted_password
+from minikafka.security.scram import ScramClient, credential_of, salted_password
 from minikafka.security.tls import TlsSettings, client_context
 from minikafka.security.tls_stream import TlsStream
 from minikafka.server.broker import Broker
@@ -522,6 +522,38 @@ async def test_brokers_replicate_by_scram(tmp_path: Path) -> None:
         await until(lambda: cluster.state("t").isr == (1, 2))
         principals = {each.principal for each in connections(cluster.brokers[1]) if each.inter_broker}
         assert principals == {"User:brokers"}
+
+
+async def test_a_user_is_no_broker(tmp_path: Path) -> None:
+    """Whoever has logged in where brokers do is served as a client, unless it is the brokers' own user (31 item 1)."""
+    heartbeat = {
+        "broker_id": 1, "broker_epoch": 1, "current_metadata_offset": 0, "want_fence": True, "want_shut_down": False
+    }  # fmt: skip
+    async with running(tmp_path, 1, **scram_brokers()) as cluster:
+        broker = cluster.brokers[1]
+        await cluster.has_controller()
+        eve = credential_of("SCRAM-SHA-512", "eves").to_json()
+        broker.metadata.image.apply("scram/SCRAM-SHA-512/eve", eve)
+        for login, is_answered in (
+            (Login("SCRAM-SHA-512", "eve", "eves"), False),
+            (Login("SCRAM-SHA-512", "brokers", "secret"), True),
+        ):
+            client = await Stranger.at(broker, "REPLICATION")
+            await client.log_in(login)
+            assert await client.is_served()
+            assert (await client.ask(ApiKey.BROKER_HEARTBEAT, 1, heartbeat) is not None) == is_answered
+            client.close()
+
+
+async def test_super_users_are_brokers_by_their_certificates(tmp_path: Path) -> None:
+    files = PemFiles.write(tmp_path)
+    async with running(tmp_path, 1, **mutual(files), **{"super.users": "User:broker;User:operator"}) as cluster:
+        for name, believed in (("alice", False), ("operator", True)):
+            peer = await connect_tls(cluster.brokers[1], "REPLICATION", tls_of(client_keystore(name)))
+            await peer.request(ApiKey.METADATA, 9, {"topics": None})
+            (connection,) = [each for each in connections(cluster.brokers[1]) if each.principal == f"User:{name}"]
+            assert connection.inter_broker == believed
+            peer.close()
 
 
 async def test_a_broker_with_another_password_does_not_join(tmp_path: Path) -> None:
