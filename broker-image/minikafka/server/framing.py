@@ -102,21 +102,24 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.transport = transport  # type: ignore[assignment]
         if isinstance(transport, SocketlessTransport):
             self.socket, self._send_file = transport.sender, transport.send_file
+        else:
+            self.socket = self._own_socket(transport)
+        if self.tls is None:
             self.established()
             return
+        self.tls.attach(self.socket)
+        self.socket, self._send_file = self.tls, _through_tls
+        self._shake_hands()
+
+    def _own_socket(self, transport: asyncio.BaseTransport) -> socket.socket:
+        """A descriptor of our own: the loop allows add_writer only on descriptors that no transport owns."""
         original = transport.get_extra_info("socket")
         if original.family != socket.AF_UNIX:
             original.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             original.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # both as Kafka's SocketServer does
-        # a descriptor of our own: the loop allows add_writer only on descriptors that no transport owns
-        self.socket = socket.socket(fileno=os.dup(original.fileno()))
-        self.socket.setblocking(False)
-        if self.tls is None:
-            self.established()
-        else:
-            self.tls.attach(self.socket)
-            self.socket, self._send_file = self.tls, _through_tls
-            self._shake_hands()
+        own = socket.socket(fileno=os.dup(original.fileno()))
+        own.setblocking(False)
+        return own
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc

@@ -282,8 +282,8 @@ async def test_mechanisms_that_are_not_there(tmp_path: Path) -> None:
 async def test_large_requests_of_strangers(tmp_path: Path) -> None:
     async with one_broker(tmp_path, **{"sasl.server.max.receive.size": "1000"}) as (_, broker):
         client = await Stranger.at(broker)
-        client.send(b"\0" * 1001)
-        assert await client.frame() is None
+        await client.ask(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        assert await client.ask(ApiKey.SASL_AUTHENTICATE, 1, {"auth_bytes": b"\0" * 1000}) is None, "no answer at all"
         client = await Stranger.at(broker)
         await client.log_in()
         answer = await client.ask(ApiKey.METADATA, 9, {"topics": [{"name": "t" * 200}] * 20})
@@ -582,13 +582,39 @@ async def test_brokers_log_in_again_before_their_session_is_over(
         assert heartbeats in connections(cluster.brokers[1])
 
 
-async def test_the_hot_path_holds_frames_under_tls(tmp_path: Path) -> None:
-    """Many requests in few reads are answered in order, whatever parts of them a record of TLS holds."""
+class Choking:
+    """A socket that refuses every other time, and takes little."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self.refused = 0
+        self._refuses = False
+
+    def send(self, data: memoryview, flags: int = 0) -> int:
+        self._refuses = not self._refuses
+        if self._refuses:
+            self.refused += 1
+            raise BlockingIOError
+        return int(self._sock.send(data[:5000]))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
+async def test_answers_wait_for_the_socket_under_tls(tmp_path: Path) -> None:
+    """What waits as ciphertext, as answers and as requests comes through whole, and in order."""
     files = PemFiles.write(tmp_path)
     settings = {**files.settings, "listener.security.protocol.map": "CLIENT:SSL,REPLICATION:PLAINTEXT"}
     async with running(tmp_path, 1, **settings) as cluster:
+        await cluster.create("t", 30)
         client = await connect_tls(cluster.brokers[1], "CLIENT", tls_of())
-        values = {"topics": [{"name": "t" * 200}] * 200}
-        answers = await asyncio.gather(*(client.request(ApiKey.METADATA, 9, values) for _ in range(30)))
-        assert len(answers) == 30
+        await client.request(ApiKey.METADATA, 9, {"topics": []})
+        (connection,) = [each for each in connections(cluster.brokers[1]) if each.tls is not None]
+        assert connection.tls is not None
+        choking = Choking(connection.tls._socket)
+        connection.tls.attach(choking)
+        asked = [asyncio.ensure_future(client.request(ApiKey.METADATA, 9, {"topics": None})) for _ in range(40)]
+        answers = await asyncio.gather(*asked)
+        assert [len(answer.topics[0].partitions) for answer in answers] == [30] * 40
+        assert choking.refused > 10
         client.close()
