@@ -33,7 +33,7 @@ REASONS = (
     (r'kind="KafkaTopic"', "counted by the controller: kafka_controller_kafkacontroller_globaltopiccount"),
     (r"locked_total", "nothing is locked: one worker for each cluster"),
     (r"periodical_total", "periodical looks are not told from others"),
-    (r"certificate", "no certificates: TLS is not there"),
+    (r"certificate", "the operator makes no certificates"),
 )
 """Why an expression without data has none. One that no reason fits is a gap."""
 

@@ -9,6 +9,7 @@ from tests.adversary.core_bugs import CORE
 from tests.adversary.judge_bugs import JUDGING
 from tests.adversary.network_bugs import NETWORK
 from tests.adversary.planting import Bug
+from tests.adversary.security_bugs import SECURITY
 from tests.adversary.shell_bugs import SHELL
 
-BUGS: Mapping[str, Bug] = {bug.name: bug for bug in (*CORE, *SHELL, *JUDGING, *CHAOS, *NETWORK)}
+BUGS: Mapping[str, Bug] = {bug.name: bug for bug in (*CORE, *SHELL, *JUDGING, *CHAOS, *NETWORK, *SECURITY)}

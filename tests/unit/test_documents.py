@@ -174,3 +174,13 @@ def test_the_readme_has_the_figures_of_the_tables() -> None:
     ]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [figure for figure in figures if figure not in readme] == []
+
+
+def test_every_attempt_on_the_page_of_security_names_its_test() -> None:
+    page = (ROOT / "docs/guide/security.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?!attempt|---).*\|$", page, re.MULTILINE)
+    sources = "\n".join((ROOT / file).read_text(encoding="utf-8") for file in tracked("tests/*.py"))
+    missing = [name for row in rows for name in re.findall(r"`(test_\w+)`", row) if f"def {name}(" not in sources]
+    assert missing == []
+    assert all("`test_" in row for row in rows)
+    assert len(rows) >= 30

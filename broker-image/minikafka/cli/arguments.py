@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.command.exits import bad_input
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:19092"
@@ -16,7 +17,7 @@ _TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW
 
 
 def add_bootstrap(parser: argparse.ArgumentParser) -> None:
-    """``--bootstrap`` or ``--data``, and ``--client-config``."""
+    """``--bootstrap`` or ``--data``, ``--command-config`` and ``--client-config``."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--bootstrap",
@@ -30,6 +31,14 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
         "--data", dest="bootstrap", type=bootstrap_of, metavar="DIR", help="the brokers of `minikafka up --data DIR`"
     )
     parser.add_argument(
+        "--command-config",
+        dest="security",
+        type=client_security,
+        default=PLAINTEXT,
+        metavar="FILE",
+        help="a properties file with how to connect and as whom, as for Kafka's tools (security.protocol, ssl.*, sasl.*)",
+    )
+    parser.add_argument(
         "--client-config",
         action="append",
         type=key_value,
@@ -37,6 +46,17 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a librdkafka setting, e.g. debug=broker (repeatable)",
     )
+
+
+def client_security(path: str) -> ClientSecurity:
+    """What a file says of how to connect."""
+    from minikafka.config import ConfigError
+    from minikafka.config.client_properties import read_client_security
+
+    try:
+        return read_client_security(path)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

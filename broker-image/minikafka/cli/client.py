@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from minikafka.cli.arguments import settings
-from minikafka.client.connection import endpoints
+from minikafka.cli.metadata import first_that_answers
+from minikafka.client.security import ClientSecurity
 from minikafka.command.exits import BAD_INPUT, NO, UNKNOWN, CommandError, bad_input
 
 if TYPE_CHECKING:
@@ -56,19 +56,13 @@ _UNKNOWN = frozenset(
 )
 
 
-def require_broker(bootstrap: str) -> None:
-    """Raise a :class:`CommandError` at once when no bootstrap address takes a connection.
+def require_broker(bootstrap: str, security: ClientSecurity) -> None:
+    """Raise a :class:`CommandError` at once when no bootstrap address takes a connection, and lets this client in.
 
     librdkafka would go on trying in silence until some timeout; a person wants the reason now.
     """
-    refusals = []
-    for host, port in endpoints(bootstrap):
-        try:
-            socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT).close()
-            return
-        except OSError as error:
-            refusals.append(f"{host}:{port} ({error.strerror or error})")
-    raise CommandError(UNKNOWN, f"no broker answers at {', '.join(refusals)}")
+    with first_that_answers(bootstrap, _CONNECT_TIMEOUT, security):
+        pass
 
 
 def configuration(args: argparse.Namespace, **values: Any) -> dict[str, Any]:
@@ -86,7 +80,8 @@ def configuration(args: argparse.Namespace, **values: Any) -> dict[str, Any]:
     chosen = settings(args.client_config)
     if "debug" in chosen:
         base["log_level"] = 7
-    return base | chosen
+    security: dict[str, str] = args.security.librdkafka()
+    return base | security | chosen
 
 
 @contextlib.contextmanager
@@ -118,7 +113,7 @@ def admin_client(args: argparse.Namespace) -> AdminClient:
     """An admin client of a cluster that answers."""
     from confluent_kafka.admin import AdminClient
 
-    require_broker(args.bootstrap)
+    require_broker(args.bootstrap, args.security)
     with configuration_errors():
         return AdminClient(configuration(args))
 

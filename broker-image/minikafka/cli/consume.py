@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         _check_group_options(args)
     elif args.no_commit:
         raise bad_input("--no-commit needs --group")
-    require_broker(args.bootstrap)
+    require_broker(args.bootstrap, args.security)
     from confluent_kafka import Consumer
 
     reset = "earliest" if args.from_beginning else "latest" if args.group is not None else "error"

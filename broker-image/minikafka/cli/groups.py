@@ -237,7 +237,7 @@ def _reset(args: argparse.Namespace) -> int:
         raise bad_input("which topics? --topic or --all-topics")
     admin = admin_client(args)
     offsets = _offsets(admin, name)
-    places = _places(args.bootstrap, wanted) if wanted else sorted(offsets)
+    places = _places(args, wanted) if wanted else sorted(offsets)
     if not places:
         raise CommandError(exits.NO, f"group {name} has no offsets in any topic")
     targets = _targets(admin, args, places)
@@ -279,9 +279,9 @@ def _topic_partitions(text: str) -> tuple[str, list[int] | None]:
     return topic, partitions
 
 
-def _places(bootstrap: str, wanted: list[tuple[str, list[int] | None]]) -> list[tuple[str, int]]:
+def _places(args: argparse.Namespace, wanted: list[tuple[str, list[int] | None]]) -> list[tuple[str, int]]:
     # not librdkafka's admin client: it lets brokers create the topics that it asks about
-    metadata = fetch_metadata(bootstrap, sorted({topic for topic, _ in wanted}))
+    metadata = fetch_metadata(args.bootstrap, sorted({topic for topic, _ in wanted}), security=args.security)
     places = []
     for topic, chosen in wanted:
         described = metadata.topic(topic)

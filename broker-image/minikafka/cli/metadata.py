@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from minikafka.client.connection import BrokerConnection, NoAnswer, endpoints
+from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.command.exits import UNKNOWN, CommandError
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
@@ -69,7 +70,12 @@ class ClusterMetadata(NamedTuple):
         return next((topic for topic in self.topics if topic.name == name and not topic.error), None)
 
 
-def fetch_metadata(bootstrap: str, topics: Sequence[str] | None = None, timeout: float = 10.0) -> ClusterMetadata:
+def fetch_metadata(
+    bootstrap: str,
+    topics: Sequence[str] | None = None,
+    timeout: float = 10.0,
+    security: ClientSecurity = PLAINTEXT,
+) -> ClusterMetadata:
     """Ask the first broker that answers; None for all topics. Never creates a topic.
 
     Raises:
@@ -79,7 +85,7 @@ def fetch_metadata(bootstrap: str, topics: Sequence[str] | None = None, timeout:
         "topics": None if topics is None else [{"name": name} for name in topics],
         "allow_auto_topic_creation": False,
     }
-    with _first_that_answers(bootstrap, timeout) as connection:
+    with first_that_answers(bootstrap, timeout, security) as connection:
         try:
             answer = connection.request(ApiKey.METADATA, _METADATA_NEWEST, values)
         except NoAnswer as refusal:
@@ -126,24 +132,30 @@ def _unfenced(connection: BrokerConnection) -> set[int] | None:
 
 
 def await_metadata(
-    bootstrap: str, topics: Sequence[str], satisfied: Callable[[ClusterMetadata], bool], timeout: float
+    bootstrap: str,
+    topics: Sequence[str],
+    satisfied: Callable[[ClusterMetadata], bool],
+    timeout: float,
+    security: ClientSecurity = PLAINTEXT,
 ) -> ClusterMetadata:
     """Ask again until ``satisfied``, or ``timeout`` seconds have passed; what was said last, either way."""
     deadline = time.monotonic() + timeout
     while True:
-        metadata = fetch_metadata(bootstrap, topics)
+        metadata = fetch_metadata(bootstrap, topics, security=security)
         if satisfied(metadata) or time.monotonic() > deadline:
             return metadata
         time.sleep(_POLL_SECONDS)
 
 
 @contextlib.contextmanager
-def _first_that_answers(bootstrap: str, timeout: float) -> Iterator[BrokerConnection]:
+def first_that_answers(
+    bootstrap: str, timeout: float, security: ClientSecurity = PLAINTEXT
+) -> Iterator[BrokerConnection]:
     """A connection to the first bootstrap address that takes one and speaks Kafka; else :class:`CommandError`."""
     refusals = []
     for host, port in endpoints(bootstrap):
         try:
-            connection = BrokerConnection(host, port, timeout)
+            connection = BrokerConnection(host, port, timeout, security)
         except NoAnswer as refusal:
             refusals.append(f"{host}:{port} ({refusal})")
             continue

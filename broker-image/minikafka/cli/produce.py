@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     topic = arguments.topic_of(args)
     if args.idempotence and args.acks not in ("all", "-1"):
         raise bad_input(f"--idempotence needs --acks all, not {args.acks}")
-    require_broker(args.bootstrap)
+    require_broker(args.bootstrap, args.security)
     from confluent_kafka import Producer
 
     with configuration_errors():

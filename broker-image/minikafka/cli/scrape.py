@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from minikafka.cli.metadata import BrokerMetadata
 from minikafka.client.connection import BrokerConnection, NoAnswer
+from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.protocol.api_keys import ApiKey
 
 _DESCRIBE_CONFIGS_NEWEST = 4
@@ -59,20 +60,24 @@ class Page(NamedTuple):
     error: str | None
 
 
-def scrape_all(brokers: Iterable[BrokerMetadata], timeout: float) -> dict[int, Page]:
+def scrape_all(
+    brokers: Iterable[BrokerMetadata], timeout: float, security: ClientSecurity = PLAINTEXT
+) -> dict[int, Page]:
     """The pages of all these brokers, asked at the same time; one that does not answer costs ``timeout`` seconds."""
     listed = list(brokers)
     if not listed:
         return {}
     with ThreadPoolExecutor(min(len(listed), _PARALLEL_MAX)) as pool:
-        return dict(zip((broker.id for broker in listed), pool.map(lambda b: scrape(b, timeout), listed), strict=True))
+        return dict(
+            zip((broker.id for broker in listed), pool.map(lambda b: scrape(b, timeout, security), listed), strict=True)
+        )
 
 
-def scrape(broker: BrokerMetadata, timeout: float) -> Page:
+def scrape(broker: BrokerMetadata, timeout: float, security: ClientSecurity = PLAINTEXT) -> Page:
     """One broker's page. Never raises for a broker that is silent or is not a MiniKafka."""
     port = None
     try:
-        port = _metrics_port(broker, timeout)
+        port = _metrics_port(broker, timeout, security)
         if port is None:
             return Page(None, {}, NO_METRICS)
         return Page(port, parse(_get(broker.host, port, timeout)), None)
@@ -83,7 +88,7 @@ def scrape(broker: BrokerMetadata, timeout: float) -> Page:
         return Page(port, {}, f"metrics port {port}: {reason}")
 
 
-def _metrics_port(broker: BrokerMetadata, timeout: float) -> int | None:
+def _metrics_port(broker: BrokerMetadata, timeout: float, security: ClientSecurity) -> int | None:
     values = {
         "resources": [
             {
@@ -93,7 +98,7 @@ def _metrics_port(broker: BrokerMetadata, timeout: float) -> int | None:
             }
         ]
     }
-    with BrokerConnection(broker.host, broker.port, timeout) as connection:
+    with BrokerConnection(broker.host, broker.port, timeout, security) as connection:
         answer = connection.request(ApiKey.DESCRIBE_CONFIGS, _DESCRIBE_CONFIGS_NEWEST, values)
     for result in answer.results:
         for config in result.configs:

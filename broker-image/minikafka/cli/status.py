@@ -28,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the cluster; exit code 1 for a topic that is not there, and with --check for an unhealthy cluster."""
     names = arguments.topics_of(args)
-    metadata = fetch_metadata(args.bootstrap, names or None)
+    metadata = fetch_metadata(args.bootstrap, names or None, security=args.security)
     missing = [name for name in names if metadata.topic(name) is None]
     if missing:
         raise CommandError(exits.NO, f"no such topic: {', '.join(missing)}")
-    pages = scrape_all(metadata.brokers, _SCRAPE_TIMEOUT)
+    pages = scrape_all(metadata.brokers, _SCRAPE_TIMEOUT, args.security)
     if args.json:
         print_json(_as_json(metadata, pages))
     else:

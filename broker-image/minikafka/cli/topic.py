@@ -138,7 +138,9 @@ def _create(args: argparse.Namespace) -> int:
         if not args.if_not_exists:
             raise CommandError(exits.NO, f"topic {name} already exists") from error
         created = False
-    metadata = await_metadata(args.bootstrap, [name], lambda seen: _settled(seen.topic(name)), _SETTLE_TIMEOUT)
+    metadata = await_metadata(
+        args.bootstrap, [name], lambda seen: _settled(seen.topic(name)), _SETTLE_TIMEOUT, args.security
+    )
     topic = metadata.topic(name)
     partitions = len(topic.partitions) if topic else len(assignment or ()) or args.partitions
     replicas = len(topic.partitions[0].replicas) if topic and topic.partitions else args.replication_factor
@@ -159,7 +161,7 @@ def _settled(topic: TopicMetadata | None, partitions: int = 1) -> bool:
 
 
 def _list(args: argparse.Namespace) -> int:
-    metadata = fetch_metadata(args.bootstrap)
+    metadata = fetch_metadata(args.bootstrap, security=args.security)
     topics = [topic for topic in metadata.topics if not (topic.internal and args.exclude_internal)]
     if args.json:
         print_json(
@@ -181,7 +183,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _describe(args: argparse.Namespace) -> int:
     names = arguments.topics_of(args)
-    metadata = fetch_metadata(args.bootstrap, names or None)
+    metadata = fetch_metadata(args.bootstrap, names or None, security=args.security)
     missing = [name for name in names if metadata.topic(name) is None]
     if missing:
         raise CommandError(exits.NO, f"no such topic: {', '.join(missing)}")
@@ -258,7 +260,9 @@ def _delete(args: argparse.Namespace) -> int:
     names = arguments.topics_of(args)
     if not names:
         raise bad_input("which topic?")
-    missing = [name for name in names if fetch_metadata(args.bootstrap, [name]).topic(name) is None]
+    missing = [
+        name for name in names if fetch_metadata(args.bootstrap, [name], security=args.security).topic(name) is None
+    ]
     if missing and not args.if_exists:
         raise CommandError(exits.NO, f"no such topic: {', '.join(missing)} (nothing was deleted)")
     present = [name for name in names if name not in missing]
@@ -267,7 +271,9 @@ def _delete(args: argparse.Namespace) -> int:
         with kafka_errors():
             for future in admin.delete_topics(present, request_timeout=REQUEST_TIMEOUT).values():
                 future.result()
-        await_metadata(args.bootstrap, present, lambda seen: not any(map(seen.topic, present)), _SETTLE_TIMEOUT)
+        await_metadata(
+            args.bootstrap, present, lambda seen: not any(map(seen.topic, present)), _SETTLE_TIMEOUT, args.security
+        )
     if args.json:
         print_json({"deleted": present})
     else:
@@ -286,7 +292,7 @@ def _alter(args: argparse.Namespace) -> int:
     both = sorted(set(config) & set(args.delete_config))
     if both:
         raise bad_input(f"{both[0]} is both set and deleted")
-    topic = fetch_metadata(args.bootstrap, [name]).topic(name)
+    topic = fetch_metadata(args.bootstrap, [name], security=args.security).topic(name)
     if topic is None:
         raise CommandError(exits.NO, f"no such topic: {name}")
     before = len(topic.partitions)
@@ -309,6 +315,7 @@ def _alter(args: argparse.Namespace) -> int:
             [name],
             lambda seen: _settled(seen.topic(name), args.partitions),
             _SETTLE_TIMEOUT,
+            args.security,
         )
     if args.json:
         print_json(

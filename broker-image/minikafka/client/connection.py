@@ -1,18 +1,23 @@
 """One blocking connection to a broker, for what librdkafka does not tell: leader epochs, a broker's own settings.
 
-Plain TCP only. Versions are negotiated with ApiVersions, so any Kafka-compatible broker will do.
+Versions are negotiated with ApiVersions, so any Kafka-compatible broker will do.
 """
 
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Mapping
 from typing import Any
 
+from minikafka.client.security import PLAINTEXT, ClientSecurity
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.wire import MalformedRequest, request_frame
+from minikafka.security.sasl_client import AuthenticationError, Login, exchange
+from minikafka.security.tls import client_context
+from minikafka.security.tls_stream import tls_reason
 
 _RESPONSE_BYTES_MAX = 256 << 20
 
@@ -31,16 +36,44 @@ class NoAnswer(Exception):
 
 
 class BrokerConnection:
-    """A connection that sends one request at a time; use it as a context manager."""
+    """A connection that sends one request at a time; use it as a context manager. Raises NoAnswer, also when it is refused."""
 
-    def __init__(self, host: str, port: int, timeout: float) -> None:
+    def __init__(self, host: str, port: int, timeout: float, security: ClientSecurity = PLAINTEXT) -> None:
         self.address = f"{host}:{port}"
         self._correlation = 0
+        self._versions: dict[int, tuple[int, int]] = {}
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout)
         except OSError as error:
             raise NoAnswer(error.strerror or str(error)) from error
-        self._versions: dict[int, tuple[int, int]] = {}
+        try:
+            if security.tls is not None:
+                self._socket = client_context(security.tls).wrap_socket(self._socket, server_hostname=host)
+            if security.login is not None:
+                self._log_in(security.login)
+        except ssl.SSLError as error:
+            self._socket.close()
+            raise NoAnswer(f"TLS: {tls_reason(error)}") from error
+        except (OSError, NoAnswer) as error:
+            self._socket.close()
+            raise NoAnswer(getattr(error, "strerror", None) or str(error)) from error
+
+    def _log_in(self, login: Login) -> None:
+        """Raises NoAnswer, AuthenticationError."""
+        answer = self._exchange(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": login.mechanism})
+        if answer.error_code:
+            offered = ", ".join(answer.mechanisms)
+            raise AuthenticationError(f"{login.mechanism}: {answer.error_code.name.upper()}; it takes {offered}")
+        steps = exchange(login)
+        message = next(steps)
+        while True:
+            answer = self._exchange(ApiKey.SASL_AUTHENTICATE, 1, {"auth_bytes": message})
+            if answer.error_code:
+                raise AuthenticationError(answer.error_message or answer.error_code.name.upper())
+            try:
+                message = steps.send(answer.auth_bytes)
+            except StopIteration:
+                return
 
     def __enter__(self) -> BrokerConnection:
         return self
@@ -73,6 +106,8 @@ class BrokerConnection:
             if not 4 <= size <= _RESPONSE_BYTES_MAX:
                 raise NoAnswer(f"answered with a frame of {size} bytes: not a Kafka broker?")
             answer = self._read(size)
+        except ssl.SSLError as error:  # with TLS 1.3 a refused certificate shows only now
+            raise NoAnswer(f"TLS: {tls_reason(error)}") from error
         except OSError as error:
             raise NoAnswer(error.strerror or str(error) or type(error).__name__) from error
         try:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, Self
 from minikafka.config.broker_keys import ALIASES, BrokerKeys
 from minikafka.config.describe import ConfigEntry, describe_broker, describe_topic
 from minikafka.config.keys import ConfigError, Key, Update, declared
+from minikafka.config.listener_security import PLAINTEXT, ListenerSecurity, listener_security
+from minikafka.config.listener_settings import PREFIX, is_of_a_listener, read_own_settings, without_prefix
 from minikafka.config.listeners import advertised_default, check_listeners
 from minikafka.config.properties import expand_environment, read_properties
 from minikafka.config.refusals import refusal
@@ -70,6 +72,10 @@ class BrokerConfig(BrokerKeys):
     def inter_broker_listener(self) -> str:
         """Name of the listener that brokers use among themselves."""
         return self._inter_broker_listener
+
+    def security(self, listener: str) -> ListenerSecurity:
+        """How a listener is secured."""
+        return self._security.get(listener, PLAINTEXT)
 
     def topic(self, overrides: Mapping[str, str]) -> TopicConfig:
         """The settings of a topic with these overrides; cached. Raises :class:`ConfigError`."""
@@ -136,13 +142,42 @@ class BrokerConfig(BrokerKeys):
                 self.advertised_listeners,
                 self.listener_security_protocol_map,
                 self.inter_broker_listener_name,
+                self.static.get("security.inter.broker.protocol", "").strip() or None,
             )
+            self._security = self._secure_listeners()
         except ConfigError as error:
             problems.extend(error.problems)
         problems.extend(self._limits())
         if problems:
             raise ConfigError(*problems)
         self.warnings = tuple(self._unwise())
+
+    def _secure_listeners(self) -> dict[str, ListenerSecurity]:
+        """By listener. Raises ConfigError."""
+        protocols = self.listener_security_protocol_map
+        names = [endpoint.name for endpoint in self.listeners]
+        own = read_own_settings(self.static, names, BROKER_KEYS)
+        if self.sasl_jaas_config is not None:
+            raise ConfigError(
+                "sasl.jaas.config=[hidden]: belongs to a listener and a mechanism; "
+                f"allowed: {PREFIX}NAME.MECHANISM.sasl.jaas.config"
+            )
+
+        def general(key: str) -> Any:
+            return getattr(self, BROKER_KEYS[key].attribute)
+
+        found: dict[str, ListenerSecurity] = {}
+        problems: list[str] = []
+        for name in names:
+            try:
+                found[name] = listener_security(
+                    name, protocols[name], own[name], general, inter_broker=name == self._inter_broker_listener
+                )
+            except ConfigError as error:
+                problems.extend(line for line in error.problems if line not in problems)
+        if problems:
+            raise ConfigError(*problems)
+        return found
 
     def _limits(self) -> Iterable[str]:
         if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
@@ -180,7 +215,7 @@ class BrokerConfig(BrokerKeys):
 
     def _unwise(self) -> Iterable[str]:
         for name, value in self.static.items():
-            if BROKER_KEYS[name].unused:
+            if not is_of_a_listener(name) and BROKER_KEYS[name].unused:
                 yield f"{name}={value} is accepted and not used yet"
         if 2 * self.broker_heartbeat_interval_ms > self.broker_session_timeout_ms:
             yield (
@@ -231,7 +266,11 @@ def _without_aliases(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _parse(properties: Mapping[str, str]) -> dict[str, Any]:
     """Values of all keys by attribute name, defaults included and unresolved."""
-    problems = [refusal(name, value, BROKER_KEYS) for name, value in properties.items() if name not in BROKER_KEYS]
+    problems = [
+        refusal(name, value, BROKER_KEYS)
+        for name, value in properties.items()
+        if name not in BROKER_KEYS and (not is_of_a_listener(name) or without_prefix(name) == name)
+    ]
     values: dict[str, Any] = {}
     for key in BROKER_KEYS.values():
         text = properties.get(key.name)

@@ -18,6 +18,7 @@ from minikafka.config.keys import (
     words,
 )
 from minikafka.config.listeners import Endpoint, listener_list, protocol_map
+from minikafka.config.security_keys import Security
 from minikafka.log.unflushed_volume import usable_bytes
 from minikafka.telemetry.event_file import BYTES_DEFAULT as EVENTS_BYTES_DEFAULT
 from minikafka.telemetry.event_file import BYTES_MIN as EVENTS_BYTES_MIN
@@ -51,13 +52,11 @@ class IdentityAndNetwork:
         doc="What clients and other brokers are told to connect to. Without it: the listeners, an empty host "
         "replaced by the machine's name.",
     )
-    listener_security_protocol_map = protocol_map(
-        doc="Protocol of each listener name. Only PLAINTEXT can be used by a listener so far."
-    )
+    listener_security_protocol_map = protocol_map(doc="Protocol of each listener name.")
     inter_broker_listener_name = optional_text(
-        doc="Listener that brokers use among themselves. Without it: PLAINTEXT, or the only one there is. Registrations, "
-        "heartbeats, ISR changes and fetches of followers are served on it alone, so it should be one that clients cannot "
-        "reach.",
+        doc="Listener that brokers use among themselves. Without it: that of security.inter.broker.protocol, or the only one. "
+        "Registrations, heartbeats, ISR changes and fetches of followers are served on it alone, so it should be one that "
+        "clients cannot reach, or at which they cannot authenticate.",
         allowed="name of an advertised listener",
         pattern=r"[A-Za-z0-9_.-]+",
     )
@@ -370,13 +369,14 @@ class MiniKafkaOwn:
 
 
 class BrokerKeys(
-    MiniKafkaOwn, Quotas, GroupsAndTransactions, Log, Replication, TopicsAndController, IdentityAndNetwork
+    MiniKafkaOwn, Quotas, GroupsAndTransactions, Log, Replication, TopicsAndController, Security, IdentityAndNetwork
 ):
     """All of them."""
 
 
 SECTIONS: tuple[type, ...] = (
     IdentityAndNetwork,
+    Security,
     TopicsAndController,
     Replication,
     Log,

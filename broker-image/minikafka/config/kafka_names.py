@@ -16,9 +16,10 @@ _FAMILIES = (
     "metadata.max.",
     "metrics.",
     "remote.",
-    "sasl.",
+    "sasl.kerberos.",
+    "sasl.login.",
+    "sasl.oauthbearer.",
     "share.coordinator.",
-    "ssl.",
     "zookeeper.",
     "log.cleaner.",
 )
@@ -28,8 +29,7 @@ _BROKER = """
     advertised.port alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name background.threads
     broker.id.generation.enable client.quota.callback.class compression.gzip.level compression.lz4.level
-    compression.zstd.level config.providers connection.failed.authentication.delay.ms connections.max.reauth.ms
-    control.plane.listener.name cordoned.log.dirs create.topic.policy.class.name
+    compression.zstd.level config.providers control.plane.listener.name cordoned.log.dirs create.topic.policy.class.name
     delete.records.purgatory.purge.interval.requests early.start.listeners eligible.leader.replicas.enable
     fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
     follower.replication.throttled.rate host.name initial.broker.registration.timeout.ms
@@ -44,12 +44,15 @@ _BROKER = """
     principal.builder.class process.roles producer.purgatory.purge.interval.requests queued.max.request.bytes
     queued.max.requests quota.consumer.default quota.producer.default
     replica.alter.log.dirs.io.max.bytes.per.second replica.selector.class replication.quota.window.num
-    replication.quota.window.size.seconds reserved.broker.max.id security.inter.broker.protocol
+    replication.quota.window.size.seconds reserved.broker.max.id
     security.providers server.max.startup.time.ms share.fetch.purgatory.purge.interval.requests
     socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms telemetry.max.bytes
     transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
     transaction.state.log.load.buffer.size transaction.two.phase.commit.enable unstable.api.versions.enable
     unstable.feature.versions.enable
+    sasl.client.callback.handler.class sasl.mechanism.controller.protocol sasl.server.callback.handler.class
+    ssl.allow.dn.changes ssl.allow.san.changes ssl.engine.factory.class ssl.keymanager.algorithm ssl.keystore.password
+    ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.password
 """
 
 _TOPIC = """

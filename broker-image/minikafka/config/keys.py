@@ -215,12 +215,26 @@ def boolean(default: bool, /, *, doc: str, **rest: Any) -> Key[bool]:
     return Key(ConfigType.BOOLEAN, default, "true, false", parse, doc, **rest)
 
 
-def text(default: str | None, /, *, doc: str, allowed: str = "text", pattern: str = ".+", **rest: Any) -> Key[str]:
-    """Text that matches ``pattern`` as a whole."""
+def text(
+    default: str | None,
+    /,
+    *,
+    doc: str,
+    allowed: str = "text",
+    pattern: str = ".+",
+    check: Callable[[str], object] | None = None,
+    **rest: Any,
+) -> Key[str]:
+    """Text that matches ``pattern`` as a whole, and of which ``check`` raises no ValueError."""
 
     def parse(value: str) -> str:
         if not re.fullmatch(pattern, value):
             raise InvalidValue
+        if check is not None:
+            try:
+                check(value)
+            except ValueError as error:
+                raise InvalidValue(str(error)) from None
         return value
 
     return Key(ConfigType.STRING, default, allowed, parse, doc, **rest)
@@ -237,6 +251,11 @@ def optional_text(*, doc: str, allowed: str = "text", pattern: str = ".*", **res
         return value
 
     return Key(ConfigType.STRING, None, allowed, parse, doc, **rest)
+
+
+def password(*, doc: str, **rest: Any) -> Key[str | None]:
+    """Text that is never shown, and may be left out."""
+    return Key(ConfigType.PASSWORD, None, "text", lambda value: value or None, doc, sensitive=True, **rest)
 
 
 def one_of(default: str, values: tuple[str, ...], /, *, doc: str, **rest: Any) -> Key[str]:
@@ -257,7 +276,7 @@ def words(
 
     def parse(value: str) -> tuple[str, ...]:
         items = tuple(item.strip() for item in value.split(",")) if value else ()
-        if not all(items) or not items:
+        if not all(items) or (not items and default != ()):
             raise InvalidValue("empty entry")
         if len(set(items)) != len(items):
             raise InvalidValue("duplicate entry")

@@ -83,21 +83,20 @@ def check_listeners(
     advertised: tuple[Endpoint, ...],
     protocols: dict[str, str],
     inter_broker: str | None,
+    inter_broker_protocol: str | None = None,
 ) -> str:
-    """Cross-check the listener keys; returns the inter-broker listener's name. Raises :class:`ConfigError`."""
+    """Cross-check the listener keys; returns the inter-broker listener's name. Raises :class:`ConfigError`.
+
+    ``inter_broker`` and ``inter_broker_protocol`` are what is set of inter.broker.listener.name and
+    security.inter.broker.protocol.
+    """
     names = [e.name for e in listeners]
     shown = ", ".join(names)
     problems: list[str] = []
     for name in names:
-        protocol = protocols.get(name)
-        if protocol is None:
+        if name not in protocols:
             problems.append(
                 f"listener.security.protocol.map: no protocol for listener {name}; allowed: an entry {name}:PLAINTEXT"
-            )
-        elif protocol != "PLAINTEXT":
-            problems.append(
-                f"listeners={name}: its protocol {protocol} is known to Kafka, not supported by MiniKafka; "
-                "allowed: listeners whose protocol is PLAINTEXT"
             )
     for endpoint in advertised:
         if endpoint.name not in names:
@@ -108,6 +107,13 @@ def check_listeners(
                 "allowed: a host name or address that clients can reach"
             )
     reachable = [e.name for e in advertised]
+    if inter_broker is not None and inter_broker_protocol is not None:
+        problems.append(
+            f"security.inter.broker.protocol={inter_broker_protocol}: inter.broker.listener.name={inter_broker} is set as well; "
+            "allowed: one of both"
+        )
+    elif inter_broker is None:
+        inter_broker = inter_broker_protocol
     if inter_broker is None:
         inter_broker = "PLAINTEXT" if "PLAINTEXT" in reachable or len(reachable) != 1 else reachable[0]
     inter_broker = inter_broker.upper()

@@ -9,6 +9,7 @@ from uuid import UUID
 from minikafka.controller.brokers import BrokerRegistry
 from minikafka.controller.partitions import PartitionRegistry
 from minikafka.controller.topics import ConfigCheck, TopicRegistry
+from minikafka.controller.users import UserRegistry
 from minikafka.controller.workspace import ControllerConfig, Event, RoomCheck, Workspace
 from minikafka.metadata.image import ClusterImage
 
@@ -16,7 +17,7 @@ from minikafka.metadata.image import ClusterImage
 class Controller:
     """All decisions of one controller epoch.
 
-    Use: call methods of ``brokers``, ``partitions`` and ``topics``; then :meth:`take_changes`, write them to the store
+    Use: call methods of ``brokers``, ``partitions``, ``topics`` and ``users``; then :meth:`take_changes`, write them to the store
     under ``epoch``, and only then release the answers. When the store refuses (another controller, a conflicting
     record) throw this object away.
     """
@@ -41,6 +42,7 @@ class Controller:
         self.partitions = self.partition_registry(self.workspace)
         self.brokers = self.broker_registry(self.workspace, self.partitions, now)
         self.topics = self.topic_registry(self.workspace, new_uuid, check_configs)
+        self.users = UserRegistry(self.workspace)
         self.topics.adopt_defaults()  # written with the first decisions, none of which is made by another value
         self._next_rebalance = now + config.leader_imbalance_check_interval
         self._next_election = now + config.unclean_leader_election_interval

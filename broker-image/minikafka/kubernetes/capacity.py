@@ -37,6 +37,9 @@ PARTITION_BYTES, REPLICA_BYTES = 12, 5
 
 BROKER_BYTES = 150
 
+CREDENTIAL_BYTES = 250
+"""Of a user's SCRAM credential, whose salt and keys are random."""
+
 
 def check_room(image: ClusterImage, topic: TopicState) -> None:
     """Whether a topic may be as given: new, with more partitions, more replicas or longer settings than it has in the image.
@@ -62,7 +65,8 @@ def check_room(image: ClusterImage, topic: TopicState) -> None:
 def worst_case_bytes(image: ClusterImage) -> int:
     """What the ConfigMap may grow to, in bytes."""
     settings = sum(len(k) + len(v) for configs in image.broker_configs.values() for k, v in configs.items())
-    return len(image.brokers) * BROKER_BYTES + settings + sum(map(topic_bytes, image.topics.values()))
+    users = sum(CREDENTIAL_BYTES + len(user) for user, _ in image.scram)
+    return len(image.brokers) * BROKER_BYTES + users + settings + sum(map(topic_bytes, image.topics.values()))
 
 
 def topic_bytes(topic: TopicState) -> int:

@@ -39,7 +39,6 @@ KEYS_SET_PER_BROKER = frozenset(
         "broker.rack",
         "listeners",
         "advertised.listeners",
-        "listener.security.protocol.map",
         "inter.broker.listener.name",
         "log.dirs",
         "log.dir",
@@ -49,6 +48,10 @@ KEYS_SET_PER_BROKER = frozenset(
         "minikafka.test.faults.path",
     }
 )
+
+
+MERGED = frozenset({"listener.security.protocol.map"})
+"""What somebody has set of these is put together with what a local cluster sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +265,7 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
         "cluster.id": record.cluster_id,
         "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
         "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in told.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in ports),
+        "listener.security.protocol.map": _protocols(record.config.get("listener.security.protocol.map", "")),
         "inter.broker.listener.name": INTER_BROKER,
         "log.dirs": info.data_dir,
         "minikafka.metadata.store": f"sqlite:{data / STORE}",
@@ -276,7 +279,16 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
         values["broker.rack"] = info.rack
     if record.faults:
         values["minikafka.test.faults.path"] = str(faults_path(data, broker))
-    return values | record.config
+    return values | {key: value for key, value in record.config.items() if key not in MERGED}
+
+
+def _protocols(chosen: str) -> str:
+    """Of both listeners: those that somebody has chosen, else PLAINTEXT."""
+    protocols = {CLIENTS: "PLAINTEXT", INTER_BROKER: "PLAINTEXT"}
+    for item in filter(None, chosen.split(",")):
+        name, _, protocol = item.partition(":")
+        protocols[name.strip().upper()] = protocol.strip()
+    return ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
 
 
 def render(values: Mapping[str, str]) -> str:

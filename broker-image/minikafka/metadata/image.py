@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from minikafka.security.scram import ScramCredential
+
 NO_LEADER = -1
 RECOVERED = 0
 RECOVERING = 1
@@ -162,6 +164,9 @@ BROKER_CONFIG = "config/broker/"
 CLUSTER_CONFIG = BROKER_CONFIG
 """The defaults of all brokers: the resource with the empty name, as in Kafka."""
 
+SCRAM = "scram/"
+"""Followed by mechanism, a slash and the user, whose name may have slashes, too."""
+
 MIN_ISR = "min.insync.replicas"
 
 
@@ -176,6 +181,8 @@ class ClusterImage:
         self.unregistered: dict[int, int] = {}
         """Brokers that were registered once, with their last epoch: no later registration of any broker may have it again."""
         self.broker_configs: dict[str, dict[str, str]] = {}
+        self.scram: dict[tuple[str, str], ScramCredential] = {}
+        """What is known of passwords, by user and mechanism."""
         self.controller_id = -1
         self.controller_epoch = 0
         self.revision = 0
@@ -200,6 +207,13 @@ class ClusterImage:
                 self.broker_configs.pop(name, None)
             else:
                 self.broker_configs[name] = dict(value)
+
+        elif key.startswith(SCRAM):
+            mechanism, _, user = key.removeprefix(SCRAM).partition("/")
+            if value is None:
+                self.scram.pop((user, mechanism), None)
+            else:
+                self.scram[user, mechanism] = ScramCredential.from_json(value)
 
     def _apply_topic(self, name: str, value: Any) -> None:
         old = self.topics.pop(name, None)

@@ -161,6 +161,7 @@ class Broker:
         config, context = self.config, self.context
         began = self.clock.now()
         self.events.emit("broker_starting", version=__version__, cluster_id=config.cluster_id or "")
+        context.channels.open()
         await self.listeners.open()
         await self._serve_metrics()
         disk = context.machine.disk(config, context.warn)

@@ -8,6 +8,7 @@ hot requests behind a slow one are worked on, and only their answers wait).
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +21,10 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.protocol.fetch import PartitionData
 from minikafka.protocol.produce import PartitionResult
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.security.principal import ANONYMOUS, distinguished_name, mapped, user
+from minikafka.security.tls_stream import tls_reason
 from minikafka.server.api import api_versions, fetch, produce
+from minikafka.server.authentication import Door
 from minikafka.server.framing import FrameProtocol
 
 if TYPE_CHECKING:
@@ -55,7 +59,16 @@ class Slot:
 class RequestContext:
     """What a cold handler may know of its request."""
 
-    __slots__ = ("api_version", "client_host", "client_id", "connection", "header", "inter_broker", "listener")
+    __slots__ = (
+        "api_version",
+        "client_host",
+        "client_id",
+        "connection",
+        "header",
+        "inter_broker",
+        "listener",
+        "principal",
+    )
 
     def __init__(self, connection: ClientConnection, header: RequestHeader) -> None:
         self.connection = connection
@@ -65,6 +78,7 @@ class RequestContext:
         self.client_host = connection.client_host
         self.listener = connection.listener
         self.inter_broker = connection.inter_broker
+        self.principal = connection.principal
 
 
 def error_codes(answer: Any) -> Iterator[int]:
@@ -85,7 +99,7 @@ class ClientConnection(FrameProtocol):
     """One accepted connection."""
 
     def __init__(self, broker: Broker, listener: str) -> None:
-        super().__init__()
+        super().__init__(broker.context.channels.accept(listener))
         self.broker = broker
         self.stats = broker.stats
         self.listener = listener
@@ -93,6 +107,10 @@ class ClientConnection(FrameProtocol):
         """Whether brokers talk to each other here. Elsewhere nobody is believed to be one."""
         self.max_frame_bytes = broker.config.socket_request_max_bytes
         self.client_host = ""
+        self.principal = ANONYMOUS
+        security = broker.config.security(listener)
+        self.door = None if security.mechanisms is None else Door(self, security)
+        """Where clients have to log in."""
         self.slots: deque[Slot] = deque()
         self._cold: deque[tuple[Slot, RequestHeader, bytes]] = deque()
         self._cold_task: asyncio.Task[None] | None = None
@@ -100,6 +118,7 @@ class ClientConnection(FrameProtocol):
         self._last_request = time.perf_counter()
         self._busy_since = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._ends = False
         self.heartbeats_of: Heartbeats | None = None
         """Set when a broker's heartbeats come over this connection."""
 
@@ -133,9 +152,45 @@ class ClientConnection(FrameProtocol):
             self._cold_task.cancel()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        if self.door is not None:
+            self.door.closed()
         self.waiting_fetch.give_up()
         self.slots.clear()
         self.broker.connections.closed(self)
+
+    def established(self) -> None:
+        """With TLS, and no SASL, it is the certificate that says who it is."""
+        certificate = None if self.tls is None else self.tls.peer_certificate
+        if certificate is None or self.door is not None:
+            return
+        subject = distinguished_name(certificate)
+        name = mapped(self.broker.config.security(self.listener).principal_rules, subject)
+        if name is None:
+            self.refused("no rule of ssl.principal.mapping.rules fits the certificate", user(subject))
+            self.close()
+            return
+        self.authenticated(user(name))
+
+    def authenticated(self, principal: str) -> None:
+        """It is known who it is. Who is no broker is served as a client, also where brokers connect."""
+        self.principal = principal
+        brokers = self.broker.config.security(self.listener).brokers
+        if brokers is not None and principal not in brokers:
+            self.inter_broker = False
+
+    def handshake_failed(self, error: ssl.SSLError) -> None:
+        self.refused(f"TLS: {tls_reason(error)}")
+
+    def refused(self, reason: str, principal: str | None = None) -> None:
+        """Tell that this client is not let in."""
+        self.stats.failed_authentications += 1
+        self.broker.events.emit(
+            "authentication_failed",
+            principal=principal,
+            address=self.client_host,
+            listener=self.listener,
+            reason=reason,
+        )
 
     def unreadable(self, file: Any, error: OSError) -> None:
         self.broker.reporter.file_failed(file, error)
@@ -153,6 +208,8 @@ class ClientConnection(FrameProtocol):
         if not self._busy_since:
             self._busy_since = started
         try:
+            if self.door is not None and self.door.takes(frame):
+                return
             header = wire.read_header(frame)
             slot = Slot(header.api_key, started, len(frame))
             self.slots.append(slot)
@@ -174,6 +231,21 @@ class ClientConnection(FrameProtocol):
             return
         if len(self.slots) > PIPELINE_MAX:
             self.pause()
+
+    def begin(self, api_key: int, size: int) -> Slot:
+        """The place of an answer that is made outside of the handlers."""
+        slot = Slot(api_key, time.perf_counter(), size)
+        self.slots.append(slot)
+        slot.ready = 0.0
+        return slot
+
+    def close_after_answers(self) -> None:
+        """Close once the answers that are due have left."""
+        self.stop_reading("closing")
+        if self.slots:
+            self._ends = True
+        else:
+            self.close()
 
     def pause(self) -> None:
         """Read nothing more until an answer has left."""
@@ -219,6 +291,8 @@ class ClientConnection(FrameProtocol):
             self.go_on_reading("unanswered")
         if parts:
             self.send(parts)
+        if self._ends and not slots:
+            self.close()
 
     # -- for the handlers of Produce and Fetch ----------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from minikafka.config import BrokerConfig, ConfigError
 from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.server.channels import Channels
 from minikafka.server.health import Health
 from minikafka.server.machine import Machine
 from minikafka.server.parts import Parts
@@ -37,6 +38,7 @@ class BrokerContext:
         self.health = Health(self.events.emit, self.clock.now)
         self.supervisor = Supervisor(self.health, self.handler_failed)
         self._warned: dict[str, float] = {}
+        self.channels = Channels(config, self.events.emit, self.warn_rarely)
 
     def client_id(self, purpose: str) -> str:
         """Under which this broker asks others."""

@@ -17,7 +17,7 @@ from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.context import BrokerContext
 from minikafka.server.metadata_cache import MetadataCache
-from minikafka.server.peer import PeerClosed, PeerConnection, connect
+from minikafka.server.peer import PeerClosed, PeerConnection
 
 CONNECT_SECONDS_MAX = 1.0
 
@@ -132,7 +132,7 @@ class ReplicaFetcher:
                 address = self._metadata.address_of(self.leader_id)
                 if address is not None:
                     try:
-                        self._connection = await connect(
+                        self._connection = await self._context.channels.connect(
                             *address,
                             self._context.client_id("fetcher"),
                             CONNECT_SECONDS_MAX,

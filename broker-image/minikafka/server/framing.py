@@ -3,7 +3,8 @@
 Reading: a ``BufferedProtocol`` lets the kernel write straight into one buffer a connection; frames are handed on as views
 of it. Writing: bytes and file ranges go straight to the socket (``send`` with MSG_MORE, ``sendfile``), in order; only what
 the socket does not take is kept, and while something is kept nothing more is read (back-pressure). A subclass may hold the
-frames: those that were read stay where they are until it releases them.
+frames: those that were read stay where they are until it releases them. With TLS the same bytes pass through a `TlsStream`,
+which takes the place of the socket; the kernel's sendfile cannot be used then.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import asyncio
 import errno
 import os
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+from minikafka.security.tls_stream import TlsStream
 
 BUFFER_BYTES_START = 1 << 14
 """A connection begins small (thousands of idle ones must fit) and doubles while it is busy ..."""
@@ -43,12 +47,17 @@ def _by_the_kernel(sock: Any, file: Any, position: int, length: int) -> int:
     return os.sendfile(sock.fileno(), file.fileno(), position, length)
 
 
+def _through_tls(stream: Any, file: Any, position: int, length: int) -> int:
+    return int(stream.send_file(file, position, length))
+
+
 class FrameProtocol(asyncio.BufferedProtocol):
     """One connection. Subclasses implement :meth:`frame_received`, and may override the hooks beside it."""
 
     max_frame_bytes = 100 * 1024 * 1024
 
-    def __init__(self) -> None:
+    def __init__(self, tls: TlsStream | None = None) -> None:
+        self.tls = tls
         self._buffer = bytearray(BUFFER_BYTES_START)
         self._view = memoryview(self._buffer)
         self._read_at = 0
@@ -60,7 +69,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._mute: set[str] = set()
         """Why nothing is read."""
         self.transport: asyncio.Transport | None = None
-        self.socket: socket.socket | None = None
+        self.socket: socket.socket | TlsStream | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.bytes_sent = 0
         self._send_file: Callable[[Any, Any, int, int], int] = _by_the_kernel
@@ -80,6 +89,12 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def bad_frame(self, size: int) -> None:
         """A frame length that is negative or over the limit; the connection is closed after this."""
 
+    def established(self) -> None:
+        """Frames can be sent: the connection is there, and TLS, where it has that."""
+
+    def handshake_failed(self, error: ssl.SSLError) -> None:
+        """TLS could not be had; the connection is closed after this."""
+
     # -- asyncio.BufferedProtocol ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -87,14 +102,24 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.transport = transport  # type: ignore[assignment]
         if isinstance(transport, SocketlessTransport):
             self.socket, self._send_file = transport.sender, transport.send_file
+        else:
+            self.socket = self._own_socket(transport)
+        if self.tls is None:
+            self.established()
             return
+        self.tls.attach(self.socket)
+        self.socket, self._send_file = self.tls, _through_tls
+        self._shake_hands()
+
+    def _own_socket(self, transport: asyncio.BaseTransport) -> socket.socket:
+        """A descriptor of our own: the loop allows add_writer only on descriptors that no transport owns."""
         original = transport.get_extra_info("socket")
         if original.family != socket.AF_UNIX:
             original.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             original.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # both as Kafka's SocketServer does
-        # a descriptor of our own: the loop allows add_writer only on descriptors that no transport owns
-        self.socket = socket.socket(fileno=os.dup(original.fileno()))
-        self.socket.setblocking(False)
+        own = socket.socket(fileno=os.dup(original.fileno()))
+        own.setblocking(False)
+        return own
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -112,8 +137,43 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return self._view[self._write_at :]
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self.tls is not None:
+            self.tls.feed(self._view[self._write_at : self._write_at + nbytes])
+            if self.tls.established or self._shake_hands():
+                self._decrypt(self.tls)
+            return
         self._write_at += nbytes
         self._hand_on()
+
+    def _shake_hands(self) -> bool:
+        """Whether the handshake is over."""
+        assert self.tls is not None
+        try:
+            over = self.tls.shake_hands()
+        except ssl.SSLError as error:
+            self.handshake_failed(error)
+            self.close()
+            return False
+        self._flush()
+        if over and not self._closing:
+            self.established()
+        return over and not self._closing
+
+    def _decrypt(self, tls: TlsStream) -> None:
+        """Put plaintext where the kernel puts it otherwise, the ciphertext having been taken from there, and hand it on."""
+        more: int | None = 1
+        while more and not (self._held or self._closing):
+            before = self._write_at
+            while more and self._write_at < len(self._buffer):
+                try:
+                    more = tls.read_into(self._view[self._write_at :])
+                except ssl.SSLError:
+                    more = 0
+                self._write_at += more or 0
+            if self._write_at > before:
+                self._hand_on()
+        if more == 0:
+            self.close()
 
     def _hand_on(self) -> None:
         """Give every whole frame to the subclass, up to one at which it holds them, or closes the connection."""
@@ -147,6 +207,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         if self._closing:
             return
         self._hand_on()
+        if self.tls is not None and self.tls.established:
+            self._decrypt(self.tls)
         if not self._held:
             self.go_on_reading("held")
 
@@ -199,6 +261,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close after this event; what was not sent yet is lost, and frames behind the one that is handled are not handed on."""
+        if self.tls is not None and not self._closing and self.socket is not None:
+            self.tls.say_goodbye()
         self._closing = True
         if self.transport is not None:
             self.transport.abort()
@@ -229,6 +293,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
                         out.popleft()
                 else:
                     self._send_range(sock, part)
+            if self.tls is not None:
+                self.tls.flush()
         except (BlockingIOError, InterruptedError):
             self._block()
             return
@@ -241,7 +307,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def unreadable(self, file: Any, error: OSError) -> None:
         """The disk could not read what was to be sent; the connection is about to be closed."""
 
-    def _send_range(self, sock: socket.socket, part: Any) -> None:
+    def _send_range(self, sock: socket.socket | TlsStream, part: Any) -> None:
         file, position, length = part
         try:
             sent = self._send_file(sock, file, position, length)

@@ -25,10 +25,9 @@ from minikafka.server.controller_role import COMPONENT as CONTROLLER
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.listeners import Listeners
 from minikafka.server.metadata_cache import MetadataCache
-from minikafka.server.peer import PeerClosed, PeerConnection, connect
+from minikafka.server.peer import PeerClosed, PeerConnection
 
 FORWARD_SECONDS_MAX = 5.0
-PLAINTEXT = 0
 
 
 class Membership:
@@ -236,7 +235,7 @@ class Membership:
                 self._changed.set()
 
         try:
-            connection = await connect(
+            connection = await self.context.channels.connect(
                 step.host,
                 step.port,
                 self.context.client_id("heartbeat"),
@@ -323,7 +322,12 @@ class Membership:
                 "cluster_id": cluster_id,
                 "incarnation_id": UUID(step.incarnation),
                 "listeners": [
-                    {"name": name, "host": host, "port": port, "security_protocol": PLAINTEXT}
+                    {
+                        "name": name,
+                        "host": host,
+                        "port": port,
+                        "security_protocol": context.config.security(name).protocol_number,
+                    }
                     for name, host, port in self._listeners.advertised()
                 ],
                 "rack": context.config.broker_rack or None,
@@ -378,7 +382,7 @@ class Membership:
             async with asyncio.timeout(FORWARD_SECONDS_MAX):
                 if self._forwarder is None or not self._forwarder.is_open or self._forwarder_to != address:
                     self._drop_forwarder()
-                    self._forwarder = await connect(
+                    self._forwarder = await self.context.channels.connect(
                         *address,
                         self.context.client_id("forwarder"),
                         FORWARD_SECONDS_MAX,

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from minikafka.protocol import messages, wire
+from minikafka.protocol.api_keys import ApiKey
+from minikafka.security.sasl_client import AuthenticationError, Login, exchange
+from minikafka.security.tls_stream import TlsStream, tls_reason
 from minikafka.server.framing import FrameProtocol
+
+LOGIN_AGAIN_AFTER = 0.85
+"""Of a session, so that the next one begins before it is over, as Kafka's clients do (KIP-368)."""
 
 
 class PeerClosed(ConnectionError):
@@ -27,10 +34,17 @@ class PeerConnection(FrameProtocol):
         client_id: sent with each request.
         request_timeout: seconds that a request may be without an answer; then the connection is closed.
         on_close: called when the connection is gone, for whatever reason.
+        tls: how it is secured.
     """
 
-    def __init__(self, client_id: str, request_timeout: float, on_close: Callable[[], None] | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        client_id: str,
+        request_timeout: float,
+        on_close: Callable[[], None] | None = None,
+        tls: TlsStream | None = None,
+    ) -> None:
+        super().__init__(tls)
         self._client_id = client_id
         self._request_timeout = request_timeout
         self._on_close = on_close
@@ -39,12 +53,74 @@ class PeerConnection(FrameProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self.timed_out = False
         """It was closed because a request had no answer in time."""
+        self._secured: asyncio.Future[None] | None = None
+        self._logging_in: asyncio.Task[None] | None = None
+        self._session: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if self.socket is not None and self.socket.family != socket.AF_UNIX:
             milliseconds = max(int(self._request_timeout * 1000), 1)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+
+    # -- security ---------------------------------------------------------------------------------------------------------
+
+    async def secure(self, login: Login | None, on_close: Callable[[], None] | None) -> None:
+        """Wait for TLS, and log in; from then on ``on_close`` is called.
+
+        Raises:
+            AuthenticationError: one side does not believe the other.
+            ConnectionError: the connection is gone.
+        """
+        try:
+            if self.tls is not None and not self.tls.established:
+                if not self.is_open:
+                    raise ConnectionResetError("closed during the handshake of TLS")
+                self._secured = asyncio.get_running_loop().create_future()
+                await self._secured
+            if login is not None:
+                await self._log_in(login)
+            if not self.is_open:
+                raise ConnectionResetError("closed at once")
+        except BaseException:
+            self.close()
+            raise
+        self._on_close = on_close
+
+    def established(self) -> None:
+        if self._secured is not None and not self._secured.done():
+            self._secured.set_result(None)
+
+    def handshake_failed(self, error: ssl.SSLError) -> None:
+        if self._secured is not None and not self._secured.done():
+            self._secured.set_exception(AuthenticationError(f"TLS: {tls_reason(error)}"))
+
+    async def _log_in(self, login: Login) -> None:
+        answer = await self.request(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": login.mechanism})
+        if answer.error_code:
+            raise AuthenticationError(f"{login.mechanism}: {answer.error_code.name}")
+        steps = exchange(login)
+        message = next(steps)
+        while True:
+            answer = await self.request(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": message})
+            if answer.error_code:
+                raise AuthenticationError(answer.error_message or answer.error_code.name)
+            try:
+                message = steps.send(answer.auth_bytes)
+            except StopIteration:
+                break
+        lifetime = messages.millis(answer.session_lifetime)
+        if lifetime > 0 and self.loop is not None:
+            self._session = self.loop.call_later(lifetime * LOGIN_AGAIN_AFTER / 1000, self._session_ends, login)
+
+    def _session_ends(self, login: Login) -> None:
+        self._logging_in = asyncio.ensure_future(self._log_in_again(login))
+
+    async def _log_in_again(self, login: Login) -> None:
+        try:
+            await self._log_in(login)
+        except (OSError, wire.MalformedRequest):  # whoever uses it connects anew, and is told why that fails
+            self.close()
 
     @property
     def is_open(self) -> bool:
@@ -116,8 +192,11 @@ class PeerConnection(FrameProtocol):
         on_answer(frame)
 
     def closed(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for handle in (self._timer, self._session, self._logging_in):
+            if handle is not None:
+                handle.cancel()
+        if self._secured is not None and not self._secured.done():
+            self._secured.set_exception(ConnectionResetError("closed during the handshake of TLS"))
         waiting, self._waiting = self._waiting, deque()
         for _, _, on_answer in waiting:
             on_answer(None)
@@ -132,19 +211,25 @@ async def connect(
     timeout: float,
     request_timeout: float,
     on_close: Callable[[], None] | None = None,
+    tls: TlsStream | None = None,
+    login: Login | None = None,
 ) -> PeerConnection:
     """Open a connection within ``timeout`` seconds; for the rest see :class:`PeerConnection`.
 
     Raises:
-        OSError: ``ConnectionRefusedError`` when nobody listens; also for what can be no host's name.
+        OSError: ``ConnectionRefusedError`` when nobody listens; also for what can be no host's name. AuthenticationError when one
+            side does not believe the other.
         TimeoutError: no connection in time.
     """
     loop = asyncio.get_running_loop()
+    is_plain = tls is None and login is None
     try:
         async with asyncio.timeout(timeout):
             _, protocol = await loop.create_connection(
-                lambda: PeerConnection(client_id, request_timeout, on_close), host, port
+                lambda: PeerConnection(client_id, request_timeout, on_close if is_plain else None, tls), host, port
             )
+            if not is_plain:
+                await protocol.secure(login, on_close)
     except ValueError as error:  # UnicodeError of the IDNA codec; the name was registered by the other broker
         raise OSError(f"{host}:{port}: {error}") from error
     return protocol

@@ -28,6 +28,7 @@ class Field(NamedTuple):
 
 FIELDS: Mapping[str, Field] = {
     "acks": Field("int", "what the producer waited for: 1, or -1 for all"),
+    "address": Field("str", "address of the client"),
     "added": Field("ints", "brokers that joined the ISR"),
     "bytes": Field("int", "bytes that are there"),
     "clean": Field("bool", "whether it went the safe way"),
@@ -47,13 +48,16 @@ FIELDS: Mapping[str, Field] = {
     "leader": Field("int", "broker that leads; -1: none"),
     "leader_epoch": Field("int", "leader epoch"),
     "limit": Field("int", "bytes that may be there"),
+    "listener": Field("str", "name of the listener"),
     "listeners": Field("strs", "NAME://HOST:PORT it listens on"),
     "log_end_offset": Field("int", "log end offset of this replica"),
     "log_leader_epoch": Field("int", "the latest leader epoch in the log"),
+    "mechanism": Field("str", "mechanism of SASL"),
     "members": Field("int", "members of the group"),
     "offset": Field("int", "offset concerned"),
     "partition_epoch": Field("int", "partition epoch"),
     "partitions": Field("int", "partitions concerned"),
+    "principal": Field("str", "who it is, or claims to be; null: it has not come to that"),
     "previous": Field("str", "the value before; null: there was none"),
     "place": Field("str", "MODULE:LINE in the source"),
     "previous_leader": Field("int", "broker that led before; -1: none"),
@@ -105,6 +109,16 @@ EVENTS: Mapping[str, EventDeclaration] = {
         "An exception that nobody expected: a mistake of this program; at most once a minute for each place.",
         ("error", "place"),
     ),
+    "authentication_failed": EventDeclaration(
+        "A client was not let in: its certificate, its password, or what it asked for before it had logged in.",
+        ("principal", "address", "listener", "reason"),
+    ),
+    "certificates_renewed": EventDeclaration(
+        "The files of a listener's certificates have changed; new connections use what is in them now.", ("listener",)
+    ),
+    "certificates_unusable": EventDeclaration(
+        "They have changed, and cannot be used; what was in them before stays in force.", ("listener", "error")
+    ),
     # the controller
     "controller_elected": EventDeclaration("This broker is the controller now.", ("controller_epoch",)),
     "controller_resigned": EventDeclaration("This broker no longer is the controller.", ("controller_epoch", "reason")),
@@ -116,6 +130,8 @@ EVENTS: Mapping[str, EventDeclaration] = {
         "The controller has forgotten a broker, as UnregisterBroker asked.", ("target", "broker_epoch")
     ),
     "broker_unfenced": EventDeclaration("A broker may lead again.", ("target", "broker_epoch")),
+    "credential_set": EventDeclaration("A user got a SCRAM credential, or another.", ("principal", "mechanism")),
+    "credential_removed": EventDeclaration("A user's SCRAM credential was removed.", ("principal", "mechanism")),
     "leader_elected": EventDeclaration(
         "A partition got a leader. clean=false: from outside the ISR, acknowledged records may be lost.",
         ("leader", "previous_leader", "leader_epoch", "partition_epoch", "isr", "clean", "reason"),

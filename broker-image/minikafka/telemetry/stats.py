@@ -225,6 +225,9 @@ class BrokerStats:
         counter("minikafka_failed_fetch_requests_total", "Fetch requests with an error for at least one partition."),
     ] = 0
     connections: Annotated[int, gauge("minikafka_connections", "Open connections.")] = 0
+    failed_authentications: Annotated[
+        int, counter("minikafka_failed_authentications_total", "Clients that were not let in.")
+    ] = 0
     connections_accepted: Annotated[int, counter("minikafka_connections_accepted_total", "Connections accepted.")] = 0
     queued_requests: Annotated[
         int,

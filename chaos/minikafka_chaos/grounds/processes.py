@@ -97,8 +97,13 @@ class ProcessesGround(BrokerVerbs):
         self.clients = KafkaClients(lambda: self.address, lambda: self.live_bootstrap)
 
     def refusals(self, spec: ScenarioSpec) -> Iterable[str]:
-        del spec
-        return ()
+        protocols = as_config(spec.cluster.config).get("listener.security.protocol.map", "")
+        for item in filter(None, protocols.replace(" ", "").upper().split(",")):
+            if item.startswith(f"{CLIENTS}:") and item != f"{CLIENTS}:PLAINTEXT":
+                yield (
+                    f"cluster.config listener.security.protocol.map: {item}: the clients of experiments have neither TLS nor "
+                    f"SASL; allowed: another protocol for {INTER_BROKER} only"
+                )
 
     @property
     def address(self) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from minikafka.config import BROKER_KEYS, TOPIC_KEYS, ConfigError
 from minikafka.config.broker_keys import ALIASES
 from minikafka.config.keys import Key
+from minikafka.config.listener_settings import is_of_a_listener, without_prefix
 from minikafka.config.refusals import refusal
 from minikafka.telemetry.fault_verbs import Lost, verbs
 from pydantic import ValidationError
@@ -21,6 +22,7 @@ from minikafka_chaos.scenario.steps import Step
 if TYPE_CHECKING:
     from minikafka_chaos.scenario.scenario import ScenarioSpec
 
+CONFIG = "cluster.config"
 WHEN, WORKLOAD = "expect.when", "workload."
 
 NEEDS_UNFLUSHED_VOLUME = verbs(lambda rule: rule.lost is Lost.UNFLUSHED)
@@ -114,13 +116,15 @@ def _idle_references(spec: ScenarioSpec) -> Iterator[str]:
 
 def _bad_settings(spec: ScenarioSpec) -> Iterator[str]:
     """Settings that no broker would take: better known now than when the brokers do not start."""
-    brokers = [("cluster.config", spec.cluster.config), *((WHEN, each.when) for each in spec.expect)]
+    brokers = [(CONFIG, spec.cluster.config), *((WHEN, each.when) for each in spec.expect)]
     for where, entries in brokers:
         yield from _repeated(where, [entry.name for entry in entries])
         for entry in entries:
             if where == WHEN and entry.name.startswith(WORKLOAD):
                 yield from _bad_workload(spec, entry)
                 continue
+            if where == CONFIG and is_of_a_listener(entry.name):
+                entry = entry.model_copy(update={"name": without_prefix(entry.name)})
             yield from (f"{where}: {problem}" for problem in _refused(BROKER_KEYS, entry, topic=False))
     for topic in spec.topics:
         where = f"topics.{topic.name}.config"

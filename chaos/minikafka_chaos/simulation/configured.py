@@ -35,6 +35,10 @@ BASE_PORT, FIRST_ID = 9092, 0
 UNFLUSHED_DIR = "/unflushed"
 
 NOT_HERE = (
+    "listener.",
+    "sasl.",
+    "security.",
+    "ssl.",
     "minikafka.metadata.",
     "minikafka.kubernetes.",
     "minikafka.metrics.",

@@ -15,6 +15,7 @@ from tests.adversary.core_bugs import CORE
 from tests.adversary.judge_bugs import JUDGING
 from tests.adversary.network_bugs import NETWORK
 from tests.adversary.planting import ROOT, Bug, Copy, Drifted, check, planted
+from tests.adversary.security_bugs import SECURITY
 from tests.adversary.shell_bugs import SHELL
 from tests.adversary.suites import JUDGES, SIMULATION, UNIT, WIRE, Broken, Verdict, simulate, suite_of
 from tests.adversary.unseen import UNSEEN
@@ -27,7 +28,9 @@ def test_it_can_be_planted(name: str) -> None:
 
 
 def test_names() -> None:
-    assert len(BUGS) == len(CORE) + len(SHELL) + len(JUDGING) + len(CHAOS) + len(NETWORK), "a name is used twice"
+    assert len(BUGS) == len(CORE) + len(SHELL) + len(JUDGING) + len(CHAOS) + len(NETWORK) + len(SECURITY), (
+        "a name is used twice"
+    )
     assert sum(results.is_of_the_audit(name) for name in BUGS) == 48
     assert all(re.fullmatch(r"[a-z]\d\d", name) for name in BUGS)
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from minikafka.telemetry.fault_verbs import Verb
 from minikafka_chaos.errors import BadScenario
+from minikafka_chaos.grounds.processes import ProcessesGround
 from minikafka_chaos.scenario import library
 from minikafka_chaos.scenario.scenario import Scenario, load_scenario, parse_scenario
 from minikafka_chaos.scenario.steps import FaultSpec
@@ -227,3 +228,18 @@ def test_the_example_is_an_experiment() -> None:
     cluster = yaml.safe_load((ROOT / "docs/guide/examples/watched-cluster.yaml").read_text())
     assert cluster["metadata"]["name"] == example.spec.cluster_ref.name
     assert ClusterSpec.model_validate(cluster["spec"]).chaos.allowed
+
+
+def test_brokers_of_an_experiment_may_be_secured_among_themselves(tmp_path: Path) -> None:
+    """31 item 1: its clients have neither TLS nor SASL, which is said before anything is started."""
+    own = [
+        {"name": "listener.name.replication.ssl.client.auth", "value": "required"},
+        {"name": "listener.security.protocol.map", "value": "REPLICATION:SSL"},
+    ]
+    ground = ProcessesGround(tmp_path)
+    assert list(ground.refusals(parse(cluster={"config": own}).spec)) == []
+    own[1]["value"] = "PLAINTEXT:SSL"
+    (line,) = ground.refusals(parse(cluster={"config": own}).spec)
+    assert line.startswith("cluster.config listener.security.protocol.map: PLAINTEXT:SSL: the clients of experiments")
+    with pytest.raises(BadScenario, match="known to Kafka, not supported"):
+        parse(cluster={"config": [{"name": "listener.name.replication.ssl.provider", "value": "x"}]})

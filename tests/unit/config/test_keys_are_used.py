@@ -5,17 +5,22 @@ from pathlib import Path
 
 import minikafka
 from minikafka.config import BROKER_KEYS, TOPIC_KEYS
+from minikafka.config.security_keys import LISTENER_KEYS, MECHANISM_KEYS
 
 PACKAGE = Path(minikafka.__file__).parent
 READ_WITHIN_CONFIG = {
     "compression.type": "only one value is allowed",
     "inter.broker.listener.name": "read as BrokerConfig.inter_broker_listener",
-    "listener.security.protocol.map": "checked against the listeners; only PLAINTEXT is allowed",
+    "listener.security.protocol.map": "checked against the listeners",
     "log.dir": "stands in for log.dirs",
     "log.flush.scheduler.interval.ms": "stands in for log.flush.interval.ms",
     "log.retention.hours": "stands in for log.retention.ms",
     "log.retention.minutes": "stands in for log.retention.ms",
     "log.roll.hours": "stands in for log.roll.ms",
+    "sasl.mechanism.inter.broker.protocol": "read as ListenerSecurity.login",
+    "super.users": "read as ListenerSecurity.brokers",
+    "security.inter.broker.protocol": "read as BrokerConfig.inter_broker_listener",
+    **dict.fromkeys(LISTENER_KEYS | MECHANISM_KEYS, "read as ListenerSecurity of each listener"),
     "minikafka.metadata.store": "read as BrokerConfig.metadata_store",
 }
 

@@ -66,12 +66,6 @@ def test_a_listener_needs_a_protocol() -> None:
     assert refused(listeners="X://h:1") == f"{MAP}: no protocol for listener X; allowed: an entry X:PLAINTEXT"
 
 
-@pytest.mark.parametrize("name", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])
-def test_only_plaintext_is_supported(name: str) -> None:
-    line = refused(listeners=f"{name}://h:1")
-    assert f"its protocol {name} is known to Kafka, not supported by MiniKafka" in line
-
-
 def test_a_bad_protocol_map() -> None:
     assert refused(listener_security_protocol_map="A:B").startswith(f"{MAP}=A:B: 'A:B' is no NAME:PROTOCOL pair;")
     assert "listener A has two protocols" in refused(listener_security_protocol_map="A:SSL,A:PLAINTEXT")

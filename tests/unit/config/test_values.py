@@ -60,8 +60,8 @@ def test_an_unknown_key_like_no_other_points_to_the_list() -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["num.io.threads", "sasl.enabled.mechanisms", "ssl.client.auth", "process.roles", "zookeeper.connect",
-     "controller.quorum.voters", "log.cleaner.threads", "listener.name.client.ssl.client.auth", "port",
+    ["num.io.threads", "sasl.kerberos.service.name", "ssl.provider", "process.roles", "zookeeper.connect",
+     "controller.quorum.voters", "log.cleaner.threads", "listener.name.client.ssl.provider", "port",
      "group.consumer.session.timeout.ms", "metadata.max.idle.interval.ms"],
 )  # fmt: skip
 def test_a_key_of_kafka_that_is_not_honoured_is_refused_as_such(key: str) -> None:

@@ -27,6 +27,16 @@ def record(brokers: int = 3, **settings: str) -> ClusterRecord:
     return ClusterRecord(new_cluster_id(), brokers, 19092, config={k.replace("_", "."): v for k, v in settings.items()})
 
 
+def test_listeners_may_have_protocols_of_their_own(tmp_path: Path) -> None:
+    """31 item 1: those that nobody names stay PLAINTEXT."""
+    chosen = record(
+        listener_security_protocol_map="replication:SSL", ssl_keystore_type="PEM", ssl_keystore_location="/keys.pem"
+    )
+    check(chosen)
+    config = BrokerConfig.from_properties(properties(tmp_path, chosen, 1))
+    assert [config.security(name).protocol for name in ("PLAINTEXT", "REPLICATION")] == ["PLAINTEXT", "SSL"]
+
+
 def test_clients_and_brokers_have_a_listener_each(tmp_path: Path) -> None:
     """Where clients are, nobody is believed to be a broker."""
     for broker in record().ids:
@@ -115,7 +125,7 @@ def test_no_two_brokers_of_the_largest_cluster_take_one_port() -> None:
     assert len(set(taken)) == len(taken)
 
 
-@pytest.mark.parametrize("key", ["listeners", "inter_broker_listener_name", "listener_security_protocol_map"])
+@pytest.mark.parametrize("key", ["listeners", "inter_broker_listener_name"])
 def test_listeners_are_not_to_be_set(key: str) -> None:
     with pytest.raises(BadRequest, match=key.replace("_", ".")):
         check(record(**{key: "X"}))

@@ -25,6 +25,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.fetch import FetchPartition, decode_fetch
 from minikafka.protocol.produce import ProduceRequest, decode_produce
 from minikafka.replication import purgatory, replicas
+from minikafka.security.scram import credential_of
 from minikafka.server.api import fetch, load_handlers, produce
 from minikafka.server.api.spec import UNSET_EVERYWHERE
 from minikafka.server.broker import Broker
@@ -65,7 +66,9 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[ApiKey, int]
 
 
 async def has_something_to_tell(broker: Broker) -> None:
-    """A record of an idempotent producer, and a group with a static member."""
+    """A record of an idempotent producer, a user, and a group with a static member."""
+    credential = credential_of("SCRAM-SHA-256", "password", salt=b"salt").to_json()
+    broker.metadata.image.apply(f"scram/SCRAM-SHA-256/{TOPIC}", credential)
     await until(lambda: broker.replicas.get(TOPIC, 0).leader is not None)
     batch = bytearray(record_batch([b"value"], producer=ProducerState(5, 0, 0)))
     broker.replicas.produce(ProduceRequest(None, 1, 1000, [(TOPIC, [(0, memoryview(batch))])]), lambda _: None)

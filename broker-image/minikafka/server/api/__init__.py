@@ -18,6 +18,7 @@ Handler = Callable[[Any, Any, Any], Awaitable[dict[str, Any]]]
 MODULES = (
     "alter_configs",
     "api_versions",
+    "client_quotas",
     "cluster",
     "configs",
     "create_topics",
@@ -33,6 +34,8 @@ MODULES = (
     "partitions",
     "quorum",
     "records_and_dirs",
+    "sasl",
+    "scram_credentials",
     "transactions",
     "describe_topic_partitions",
 )

@@ -176,7 +176,7 @@ SPECS = (
             4,
             inter_broker=True,
             unread={
-                "listeners.security_protocol": "every listener is PLAINTEXT",
+                "listeners.security_protocol": "each broker knows the protocols of listeners from its own settings",
                 "features": "every broker of a cluster has the same",
                 "is_migrating_zk_broker": NO_ZOOKEEPER,
                 "log_dirs": NO_DIRECTORY_IDS,

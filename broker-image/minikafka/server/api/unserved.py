@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.server.api.spec import NO_TRANSACTIONS
 
-_PLAINTEXT = "listeners are PLAINTEXT only"
-_NO_USERS = "there are no users: listeners are PLAINTEXT only"
+_NO_TOKENS = "there are no delegation tokens (KIP-48)"
 _NO_ACLS = "there are no ACLs"
 _NO_QUOTAS = "there are no quotas"
 _NO_RAFT = "metadata is in a cluster store, not in a Raft log"
@@ -18,7 +17,6 @@ _STREAMS_GROUPS = "there are no streams groups (KIP-1071); Kafka Streams uses th
 _CLIENT_METRICS = "clients' metrics are not collected (KIP-714); clients that find the API missing send none"
 
 APIS: Mapping[ApiKey, str] = {
-    ApiKey.SASL_HANDSHAKE: _PLAINTEXT,
     ApiKey.ADD_PARTITIONS_TO_TXN: NO_TRANSACTIONS,
     ApiKey.ADD_OFFSETS_TO_TXN: NO_TRANSACTIONS,
     ApiKey.END_TXN: NO_TRANSACTIONS,
@@ -27,15 +25,11 @@ APIS: Mapping[ApiKey, str] = {
     ApiKey.DESCRIBE_ACLS: _NO_ACLS,
     ApiKey.CREATE_ACLS: _NO_ACLS,
     ApiKey.DELETE_ACLS: _NO_ACLS,
-    ApiKey.SASL_AUTHENTICATE: _PLAINTEXT,
-    ApiKey.CREATE_DELEGATION_TOKEN: _NO_USERS,
-    ApiKey.RENEW_DELEGATION_TOKEN: _NO_USERS,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: _NO_USERS,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: _NO_USERS,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: _NO_QUOTAS,
+    ApiKey.CREATE_DELEGATION_TOKEN: _NO_TOKENS,
+    ApiKey.RENEW_DELEGATION_TOKEN: _NO_TOKENS,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _NO_TOKENS,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: _NO_TOKENS,
     ApiKey.ALTER_CLIENT_QUOTAS: _NO_QUOTAS,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _NO_USERS,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _NO_USERS,
     ApiKey.VOTE: _NO_RAFT,
     ApiKey.BEGIN_QUORUM_EPOCH: _NO_RAFT,
     ApiKey.END_QUORUM_EPOCH: _NO_RAFT,

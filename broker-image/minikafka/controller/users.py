@@ -1,0 +1,85 @@
+"""Users' SCRAM credentials: what may be altered (Kafka's ``ScramControlManager``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from minikafka.controller.workspace import Workspace
+from minikafka.metadata.image import SCRAM
+from minikafka.protocol.errors import ErrorCode, KafkaError
+from minikafka.security.principal import user
+from minikafka.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, NUMBERS, credential
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Of one credential; the mechanism by its number."""
+
+    user: str
+    mechanism: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upsertion:
+    """Of one credential; the mechanism by its number. The password itself never reaches a broker."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes = field(repr=False)
+    salted_password: bytes = field(repr=False)
+
+
+class UserRegistry:
+    """Alters credentials."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def alter(self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> dict[str, KafkaError | None]:
+        """By user: why nothing of what was asked for that user was done, or None."""
+        changes: tuple[Deletion | Upsertion, ...] = (*deletions, *upsertions)
+        times = Counter((change.user, change.mechanism) for change in changes)
+        results: dict[str, KafkaError | None] = {}
+        for change in changes:
+            if results.setdefault(change.user, None) is None:
+                results[change.user] = self._problem(change, times[change.user, change.mechanism])
+        for change in changes:
+            if results[change.user] is None:
+                self._do(change)
+        return results
+
+    def _problem(self, change: Deletion | Upsertion, times: int) -> KafkaError | None:
+        if not change.user:
+            return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+        mechanism = NUMBERS.get(change.mechanism)
+        if mechanism is None:
+            return KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+        if times > 1:
+            return KafkaError(
+                ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+            )
+        if isinstance(change, Deletion):
+            if (change.user, mechanism) not in self._workspace.image.scram:
+                return KafkaError(
+                    ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+                )
+            return None
+        if change.iterations < ITERATIONS_MIN:
+            return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too few iterations; at least {ITERATIONS_MIN}")
+        if change.iterations > ITERATIONS_MAX:
+            return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too many iterations; at most {ITERATIONS_MAX}")
+        if not change.salt or not change.salted_password:
+            return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salt or the salted password is empty")
+        return None
+
+    def _do(self, change: Deletion | Upsertion) -> None:
+        mechanism = NUMBERS[change.mechanism]
+        value = None
+        if isinstance(change, Upsertion):
+            value = credential(mechanism, change.salted_password, change.salt, change.iterations).to_json()
+        self._workspace.put_record(f"{SCRAM}{mechanism}/{change.user}", value)
+        event = "credential_removed" if value is None else "credential_set"
+        self._workspace.note(event, principal=user(change.user), mechanism=mechanism)

@@ -1,0 +1,119 @@
+"""The server's side of SASL: mechanisms, and who may log in by them.
+
+A failed attempt says the same, in the same number of steps, whether the user is unknown or the password wrong.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from minikafka.security.scram import ITERATIONS_MIN, ScramCredential, ScramError, ScramServer, decoy
+
+Credentials = Callable[[str, str], ScramCredential | None]
+"""(mechanism, user) -> what is known of the password."""
+
+NAME_BYTES_MAX = 1024
+"""Of a user that is told in an event."""
+
+
+class NotAuthenticated(Exception):
+    """Somebody is not let in.
+
+    Attributes:
+        public: what the client is told.
+        user: whose name was used; empty when it did not come to that.
+    """
+
+    def __init__(self, public: str, reason: str, user: str = "") -> None:
+        super().__init__(reason)
+        self.public = public
+        self.user = user[:NAME_BYTES_MAX]
+
+
+class Mechanism(Protocol):
+    """One exchange."""
+
+    user: str
+    is_done: bool
+
+    def step(self, message: bytes) -> bytes:
+        """The answer. Raises NotAuthenticated."""
+        ...
+
+
+class Plain:
+    """RFC 4616. Users and passwords are in the broker's settings."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self._users = users
+        self.user = ""
+        self.is_done = False
+
+    def step(self, message: bytes) -> bytes:
+        public = "Authentication failed: Invalid username or password"
+        try:
+            parts = message.decode().split("\0")
+        except UnicodeDecodeError:
+            parts = []
+        if len(parts) != 3 or not parts[1] or not parts[2]:
+            raise NotAuthenticated(
+                "Authentication failed: Invalid SASL/PLAIN response", "the message of PLAIN cannot be read"
+            )
+        acts_as, user, password = parts
+        known = self._users.get(user)
+        # of one length, whatever was sent and whatever is right
+        key = secrets.token_bytes(32)
+        right = hmac.compare_digest(
+            hmac.digest(key, password.encode(), "sha256"), hmac.digest(key, (known or "").encode(), "sha256")
+        )
+        if known is None or not right:
+            raise NotAuthenticated(public, "unknown user" if known is None else "wrong password", user)
+        if acts_as and acts_as != user:
+            raise NotAuthenticated(
+                "Authentication failed: Client requested an authorization id that is different from username",
+                "asks to act for somebody else",
+                user,
+            )
+        self.user, self.is_done = user, True
+        return b""
+
+
+class Scram:
+    """RFC 5802. Credentials are in the cluster store.
+
+    Args:
+        secret: makes the salts of users that are not there.
+    """
+
+    def __init__(self, mechanism: str, credentials: Credentials, secret: bytes) -> None:
+        self._mechanism = mechanism
+        self._credentials = credentials
+        self._secret = secret
+        self._exchange = ScramServer(mechanism)
+        self._known = False
+        self._begun = False
+        self.user = ""
+        self.is_done = False
+
+    def step(self, message: bytes) -> bytes:
+        public = (
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+            + self._mechanism
+        )
+        try:
+            if not self._begun:
+                self._begun = True
+                user = self._exchange.hello(message)
+                found = self._credentials(self._mechanism, user)
+                self._known = found is not None and found.iterations >= ITERATIONS_MIN
+                false = decoy(self._mechanism, user, self._secret)
+                return self._exchange.first(found if found is not None and self._known else false)
+            answer = self._exchange.final(message)
+        except ScramError as error:
+            unknown = self._begun and self._exchange.user and not self._known and str(error) == "wrong password"
+            raise NotAuthenticated(public, "unknown user" if unknown else str(error), self._exchange.user) from None
+        self.user, self.is_done = self._exchange.user, True
+        return answer

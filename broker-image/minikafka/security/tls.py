@@ -1,0 +1,210 @@
+"""What a side of TLS is made of, from Kafka's ``ssl.*`` settings with PEM files or texts; changed files are read anew.
+
+The files are looked at (`stat`) when a connection begins, so a renewed certificate holds for the next connection, and those
+that there are go on with theirs. Files that cannot be used leave what was read before in force.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import ssl
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from minikafka.security.ciphers import restrict
+from minikafka.security.tls_stream import tls_reason
+
+KEYSTORE, TRUSTSTORE = "ssl.keystore", "ssl.truststore"
+CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+
+
+class TlsSettingsError(ValueError):
+    """A setting or a file of it cannot be used; one line: ``KEY: what is wrong; allowed: ...``."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Kafka's settings of one listener, or of a client; empty texts are not set."""
+
+    keystore_location: str = ""
+    keystore_certificate_chain: str = ""
+    keystore_key: str = field(default="", repr=False)
+    key_password: str = field(default="", repr=False)
+    truststore_location: str = ""
+    truststore_certificates: str = ""
+    client_auth: str = "none"
+    enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    cipher_suites: tuple[str, ...] = ()
+    endpoint_identification: bool = True
+
+    @property
+    def has_keystore(self) -> bool:
+        return bool(self.keystore_location or self.keystore_key)
+
+    @property
+    def has_truststore(self) -> bool:
+        return bool(self.truststore_location or self.truststore_certificates)
+
+
+def normal_pem(text: str) -> str:
+    """The blocks of a text, with line breaks where OpenSSL wants them: in a properties file it may stand on one line."""
+    blocks = []
+    for label, body in _BLOCK.findall(text):
+        # headers of old encrypted keys ("DEK-Info: ...") end at an empty line, and stay as they are
+        lines = body.strip() if ":" in body else "\n".join(re.findall(".{1,64}", "".join(body.split())))
+        blocks.append(f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n")
+    return "".join(blocks)
+
+
+def _read(key: str, path: str) -> str:
+    try:
+        return normal_pem(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TlsSettingsError(f"{key}={path}: {error.strerror}; allowed: a file that can be read") from None
+    except UnicodeDecodeError:
+        raise TlsSettingsError(f"{key}={path}: not PEM; allowed: a file in PEM format") from None
+
+
+@contextlib.contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """A path with this text in it, in memory: Python's ssl takes certificates and keys of its own side from files only."""
+    descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _load_keystore(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    if settings.keystore_location:
+        where = f"{KEYSTORE}.location={settings.keystore_location}"
+        text = _read(f"{KEYSTORE}.location", settings.keystore_location)
+    else:
+        where = f"{KEYSTORE}.key"
+        text = normal_pem(settings.keystore_key) + normal_pem(settings.keystore_certificate_chain)
+    for label, what in (("PRIVATE KEY-----", "private key"), ("CERTIFICATE-----", "certificate")):
+        if label not in text:
+            raise TlsSettingsError(f"{where}: no {what} in it; allowed: PEM with a private key and its certificates")
+    try:
+        with _as_file(text) as path:
+            # without a password OpenSSL would ask at the terminal
+            context.load_cert_chain(path, password=settings.key_password.encode)
+    except ssl.SSLError as error:
+        reason = "the key is encrypted, and ssl.key.password does not open it" if _locked(text) else tls_reason(error)
+        raise TlsSettingsError(
+            f"{where}: {reason}; allowed: PEM with a private key and the certificates that belong to it"
+        ) from None
+
+
+def _locked(text: str) -> bool:
+    return "ENCRYPTED" in text
+
+
+def _load_truststore(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    if settings.truststore_location:
+        where = f"{TRUSTSTORE}.location={settings.truststore_location}"
+        text = _read(f"{TRUSTSTORE}.location", settings.truststore_location)
+    elif settings.truststore_certificates:
+        where, text = f"{TRUSTSTORE}.certificates", normal_pem(settings.truststore_certificates)
+    else:
+        context.load_default_certs()
+        return
+    try:
+        context.load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError) as error:
+        reason = tls_reason(error) if isinstance(error, ssl.SSLError) else "no certificates in it"
+        raise TlsSettingsError(f"{where}: {reason}; allowed: PEM with certificates") from None
+
+
+def _new_context(settings: TlsSettings, purpose: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(purpose)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    try:
+        restrict(context, settings.enabled_protocols, settings.cipher_suites)
+    except ValueError as error:
+        raise TlsSettingsError(
+            f"ssl.cipher.suites={','.join(settings.cipher_suites)}: {error}; allowed: names of suites that OpenSSL has"
+        ) from None
+    return context
+
+
+def server_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Of the side that accepts connections. Raises TlsSettingsError."""
+    context = _new_context(settings, ssl.PROTOCOL_TLS_SERVER)
+    _load_keystore(context, settings)
+    context.verify_mode = CLIENT_AUTH[settings.client_auth]
+    if context.verify_mode != ssl.CERT_NONE:
+        _load_truststore(context, settings)
+    return context
+
+
+def client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Of the side that connects. Raises TlsSettingsError."""
+    context = _new_context(settings, ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.endpoint_identification
+    if settings.has_keystore:
+        _load_keystore(context, settings)
+    _load_truststore(context, settings)
+    return context
+
+
+Make = Callable[[TlsSettings], ssl.SSLContext]
+_Signature = tuple[tuple[int, int, int] | None, ...]
+
+
+class FreshContext:
+    """A context as its files are now.
+
+    Args:
+        settings: see there; ``make`` is `server_context` or `client_context`.
+        failed: gets one line when changed files cannot be used, once for each change.
+        renewed: called when they are in force.
+
+    Raises:
+        TlsSettingsError: they cannot be used from the beginning.
+    """
+
+    def __init__(
+        self,
+        settings: TlsSettings,
+        make: Make,
+        failed: Callable[[str], None] = lambda _line: None,
+        renewed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._settings = settings
+        self._make = make
+        self._failed = failed
+        self._renewed = renewed
+        self._files = [path for path in (settings.keystore_location, settings.truststore_location) if path]
+        self._signature = self._look()
+        self._context = make(settings)
+
+    def _look(self) -> _Signature:
+        found: list[tuple[int, int, int] | None] = []
+        for path in self._files:
+            try:
+                status = os.stat(path)
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return tuple(found)
+
+    def get(self) -> ssl.SSLContext:
+        """For a connection that begins now."""
+        signature = self._look()
+        if signature != self._signature:
+            self._signature = signature
+            try:
+                self._context = self._make(self._settings)
+            except TlsSettingsError as error:
+                self._failed(str(error))
+            else:
+                self._renewed()
+        return self._context

@@ -1,0 +1,128 @@
+"""TLS over any byte stream: ciphertext in, plaintext out, and back. It has a socket's ``send``, so that whoever writes to a
+socket can write to it.
+
+Python's ssl keeps the protocol (an `ssl.SSLObject` over two memory buffers); the bytes on the wire are somebody else's.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from typing import Any, cast
+
+CHUNK_BYTES = 1 << 18
+"""Plaintext encrypted at once; as much ciphertext may wait for the socket."""
+
+
+def tls_reason(error: ssl.SSLError) -> str:
+    """What went wrong, in a few words."""
+    reason = (error.reason or "").lower().replace("_", " ")
+    detail = getattr(error, "verify_message", "")
+    return ": ".join(part for part in (reason, detail) if part) or str(error)
+
+
+class TlsStream:
+    """One connection's TLS. Every method may raise `ssl.SSLError`, after which the connection is to be closed."""
+
+    def __init__(self, context: ssl.SSLContext, *, server_side: bool, host: str | None = None) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._object = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_side, server_hostname=None if server_side else host
+        )
+        self._unsent = memoryview(b"")
+        self._socket: Any = None
+        self.established = False
+
+    # -- in ------------------------------------------------------------------------------------------------------------
+
+    def feed(self, ciphertext: memoryview) -> None:
+        """What came over the wire."""
+        self._incoming.write(ciphertext)
+
+    def shake_hands(self) -> bool:
+        """Go on with the handshake as far as what came allows; True when it is over. What is to be sent waits for `flush`."""
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        self.established = True
+        return True
+
+    def read_into(self, room: memoryview) -> int | None:
+        """Plaintext, as much as there is and fits; None when more ciphertext is needed, 0 when the peer has said goodbye."""
+        try:
+            # with a buffer it answers how many bytes it has put there, which the type stubs do not say
+            return cast(int, self._object.read(len(room), room))
+        except ssl.SSLWantReadError:
+            return None
+        except ssl.SSLZeroReturnError:
+            return 0
+
+    @property
+    def peer_certificate(self) -> dict[str, Any] | None:
+        """As `ssl.SSLObject.getpeercert` tells it: of a peer that has shown one, which was found good."""
+        return self._object.getpeercert() or None
+
+    # -- out: what is used of a socket --------------------------------------------------------------------------------------
+
+    def attach(self, sock: Any) -> None:
+        """Ciphertext goes to this socket, which does not block."""
+        self._socket = sock
+
+    @property
+    def family(self) -> int:
+        return int(self._socket.family)
+
+    def fileno(self) -> int:
+        return int(self._socket.fileno())
+
+    def setsockopt(self, *what: int) -> None:
+        self._socket.setsockopt(*what)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, data: bytes | bytearray | memoryview, flags: int = 0) -> int:
+        """Take plaintext; how much of it was taken. Raises BlockingIOError while earlier ciphertext waits.
+
+        With MSG_MORE it may stay here until `flush`, so that a header and what follows it share a packet.
+        """
+        if self._unsent:
+            self.flush()
+        taken = self._object.write(data if len(data) <= CHUNK_BYTES else memoryview(data)[:CHUNK_BYTES])
+        if not flags & socket.MSG_MORE or self._outgoing.pending > CHUNK_BYTES:
+            try:
+                self.flush()
+            except (BlockingIOError, InterruptedError):
+                pass  # it was taken all the same; who sends more, or flushes, is told
+        return taken
+
+    def send_file(self, file: Any, position: int, length: int) -> int:
+        """As `os.sendfile`, through this process's memory: 0 where the file ends. Raises OSError of the disk."""
+        if self._unsent:
+            self.flush()
+        data = os.pread(file.fileno(), min(length, CHUNK_BYTES), position)
+        return self.send(data) if data else 0
+
+    def flush(self) -> None:
+        """Send all ciphertext. Raises BlockingIOError when the socket does not take it all."""
+        while True:
+            if not self._unsent:
+                if not self._outgoing.pending:
+                    return
+                self._unsent = memoryview(self._outgoing.read())
+            sent = self._socket.send(self._unsent)
+            self._unsent = self._unsent[sent:]
+
+    def say_goodbye(self) -> None:
+        """Send an alert: that this side closes, or why the handshake failed. What the socket does not take is lost."""
+        try:
+            if self.established:
+                self._object.unwrap()
+        except ssl.SSLError:  # what it wants to read is the peer's goodbye
+            pass
+        try:
+            self.flush()
+        except OSError:
+            pass

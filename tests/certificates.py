@@ -1,0 +1,83 @@
+"""Certificates for tests, made once: those that are to be trusted, and every kind that is not."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import trustme
+from cryptography.hazmat.primitives import serialization
+
+PASSWORD = "opens the key"
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Who signs, and what it has signed."""
+
+    ca: trustme.CA
+
+    @property
+    def pem(self) -> str:
+        return self.ca.cert_pem.bytes().decode()
+
+    def issue(self, *names: str, common_name: str | None = None, expired: bool = False) -> str:
+        """A private key and its certificates, as a PEM key store has them."""
+        until = datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC) if expired else None
+        before = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC) if expired else None
+        kwargs = {"not_after": until, "not_before": before} if expired else {}
+        leaf = self.ca.issue_cert(*names, common_name=common_name, organization_name="Tests", **kwargs)  # type: ignore[arg-type]
+        key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
+        pkcs8 = key.private_bytes(  # the one form that Java reads
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return pkcs8.decode() + "".join(blob.bytes().decode() for blob in leaf.cert_chain_pems)
+
+
+@cache
+def authority(name: str = "trusted") -> Authority:
+    """One for each name."""
+    del name
+    return Authority(trustme.CA(key_type=trustme.KeyType.ECDSA))
+
+
+BROKER_NAMES = ("localhost", "127.0.0.1")
+
+
+@cache
+def broker_keystore() -> str:
+    return authority().issue(*BROKER_NAMES, common_name="broker")
+
+
+@cache
+def client_keystore(name: str = "alice") -> str:
+    return authority().issue(f"{name}@example.org", common_name=name)
+
+
+@dataclass(frozen=True)
+class PemFiles:
+    """Files in a test's own folder."""
+
+    keystore: Path
+    truststore: Path
+    client: Path
+
+    @classmethod
+    def write(cls, folder: Path) -> PemFiles:
+        files = cls(folder / "broker.pem", folder / "ca.pem", folder / "client.pem")
+        files.keystore.write_text(broker_keystore())
+        files.truststore.write_text(authority().pem)
+        files.client.write_text(client_keystore())
+        return files
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of a broker."""
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.truststore),
+        }

@@ -1,0 +1,127 @@
+"""A broker whose listeners are secured in every way there is, in a thread of the test's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.certificates import PemFiles, authority
+from tests.unit.server.in_process import DEADLINE, Cluster, running
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+ADMIN, PASSWORD = "admin", "of,the=admin"
+
+PROTOCOLS = {
+    "CLIENT": "PLAINTEXT",
+    "REPLICATION": "SASL_SSL",
+    "TLS": "SSL",
+    "MUTUAL": "SSL",
+    "PLAINSASL": "SASL_PLAINTEXT",
+    "SECURE": "SASL_SSL",
+    "EXPIRED": "SSL",
+    "SELFSIGNED": "SSL",
+    "MISNAMED": "SSL",
+}
+
+
+@dataclass
+class Secured:
+    """Where its listeners are, and the files that clients need."""
+
+    cluster: Cluster
+    files: PemFiles
+    folder: Path
+
+    def at(self, listener: str) -> str:
+        """Bootstrap servers."""
+        advertised = self.cluster.brokers[1].listeners.advertised()
+        return next(f"{host}:{port}" for name, host, port in advertised if name == listener)
+
+    def refusals(self, listener: str) -> list[tuple[str | None, str]]:
+        """(principal, reason) of the events so far."""
+        events = [json.loads(line) for line in (self.folder / "events-1.jsonl").read_text().splitlines()]
+        return [
+            (event["fields"]["principal"], event["fields"]["reason"])
+            for event in events
+            if event["event"] == "authentication_failed" and event["fields"]["listener"] == listener
+        ]
+
+    def properties(self, name: str, **settings: str) -> str:
+        """A file in Kafka's syntax; names of settings have ``_`` for ``.``."""
+        path = self.folder / f"{name}.properties"
+        lines = [f"{key.replace('_', '.')}={value}" for key, value in settings.items()]
+        path.write_text("\n".join(lines) + "\n")
+        return str(path)
+
+
+def _settings(files: PemFiles, folder: Path) -> dict[str, str]:
+    wrong = {
+        "expired": authority().issue("127.0.0.1", expired=True),
+        "selfsigned": authority("stranger").issue("127.0.0.1"),
+        "misnamed": authority().issue("elsewhere.example"),
+    }
+    settings = {
+        **files.settings,
+        "listeners": ",".join(f"{name}://127.0.0.1:0" for name in PROTOCOLS),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in PROTOCOLS.items()),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.mutual.ssl.principal.mapping.rules": "RULE:^.*CN=([a-z]+).*$/$1/",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+        "listener.name.replication.ssl.client.auth": "required",
+        "listener.name.replication.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.replication.scram-sha-512.sasl.jaas.config": f'{SCRAM} required username="b" password="secret";',
+        "connection.failed.authentication.delay.ms": "0",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "auto.create.topics.enable": "true",
+    }
+    for listener in ("plainsasl", "secure"):
+        jaas = f'{PLAIN} required user_{ADMIN}="{PASSWORD}";'
+        settings[f"listener.name.{listener}.plain.sasl.jaas.config"] = jaas
+    for listener, keystore in wrong.items():
+        path = folder / f"{listener}.pem"
+        path.write_text(keystore)
+        settings[f"listener.name.{listener}.ssl.keystore.location"] = str(path)
+    return settings
+
+
+class SecuredThread:
+    """Runs it until `stop`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._secured: Secured | None = None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), daemon=True)
+
+    def start(self) -> Secured:
+        self._thread.start()
+        assert self._ready.wait(DEADLINE)
+        assert self._secured is not None
+        return self._secured
+
+    async def _live(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        files = PemFiles.write(self._folder)
+        try:
+            async with running(self._folder, 1, **_settings(files, self._folder)) as cluster:
+                await cluster.has_controller()
+                self._secured = Secured(cluster, files, self._folder)
+                self._ready.set()
+                await self._stop.wait()
+        finally:
+            self._ready.set()
+
+    def stop(self) -> None:
+        assert self._loop is not None
+        assert self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(DEADLINE)

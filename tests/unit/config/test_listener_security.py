@@ -1,0 +1,116 @@
+"""TLS and SASL of each listener, put together from general settings and those of the listener's own (31 item 1)."""
+
+import pytest
+from minikafka.config import BrokerConfig, ConfigError
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+TLS = {
+    "ssl.keystore.type": "PEM", "ssl.keystore.location": "/keys.pem",
+    "ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem",
+}  # fmt: skip
+SASL = {"sasl.enabled.mechanisms": "PLAIN", "sasl.mechanism.inter.broker.protocol": "PLAIN"}
+USERS = {"listener.name.a.plain.sasl.jaas.config": f'{PLAIN} required username="b" password="p w" user_b="p w";'}
+
+
+def config_of(protocols: str, **settings: str) -> BrokerConfig:
+    """Listeners A, B, ... with these protocols, of which A is the brokers'."""
+    names = "ABC"[: len(protocols.split(","))]
+    return BrokerConfig.from_properties(
+        {
+            "node.id": "1",
+            "minikafka.metadata.store": "memory",
+            "listeners": ",".join(f"{name}://h:{port}" for port, name in enumerate(names, 1)),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, protocol in zip(names, protocols.split(","), strict=True)
+            ),
+            "inter.broker.listener.name": "A",
+            **settings,
+        }
+    )
+
+
+def refused(protocols: str, **settings: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        config_of(protocols, **settings)
+    (line,) = caught.value.problems
+    return line
+
+
+def test_a_listener_has_the_general_settings_or_its_own() -> None:
+    own = {"listener.name.b.ssl.client.auth": "required", "listener.name.b.ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}
+    config = config_of("SSL,SSL", **TLS, **own)
+    a, b = config.security("A").tls, config.security("B").tls
+    assert a is not None
+    assert b is not None
+    assert (a.keystore_location, a.client_auth, a.cipher_suites) == ("/keys.pem", "none", ())
+    assert (b.keystore_location, b.client_auth, b.cipher_suites) == (
+        "/keys.pem",
+        "required",
+        ("TLS_AES_128_GCM_SHA256",),
+    )
+    assert [config.security(name).protocol_number for name in ("A", "B")] == [1, 1]
+
+
+def test_a_mechanism_has_its_own_settings() -> None:
+    config = config_of("SASL_PLAINTEXT", **SASL, **USERS, **{"listener.name.a.plain.connections.max.reauth.ms": "1000"})
+    security = config.security("A")
+    assert security.mechanisms is not None
+    module = security.mechanisms["PLAIN"]
+    assert module is not None
+    assert module.users == {"b": "p w"}
+    assert security.reauth_ms == {"PLAIN": 1000}
+    assert security.login is not None
+    assert (security.login.mechanism, security.login.username) == ("PLAIN", "b")
+    assert "p w" not in repr(security)
+
+
+def test_the_protocol_of_brokers_names_their_listener() -> None:
+    config = BrokerConfig.from_properties(
+        {"node.id": "1", "minikafka.metadata.store": "memory", "listeners": "PLAINTEXT://h:1,SSL://h:2",
+         "security.inter.broker.protocol": "SSL", **TLS}
+    )  # fmt: skip
+    assert config.inter_broker_listener == "SSL"
+    assert refused("PLAINTEXT", **{"security.inter.broker.protocol": "SSL"}).startswith(
+        "security.inter.broker.protocol=SSL: inter.broker.listener.name=A is set as well;"
+    )
+
+
+@pytest.mark.parametrize(
+    ("protocols", "settings", "said"),
+    [
+        ("SSL", {}, "ssl.keystore.location: required by listener A; allowed: a PEM file"),
+        ("SSL", {**TLS, "ssl.keystore.type": "JKS"}, "ssl.keystore.type=JKS: known to Kafka, not supported"),
+        ("SSL", {"ssl.keystore.location": "/k", "ssl.keystore.type": "PEM", "ssl.client.auth": "requested"},
+         "ssl.truststore.location: required with ssl.client.auth=requested on listener A"),
+        ("SSL", {**TLS, "ssl.keystore.key": "SECRET"}, "ssl.keystore.location: ssl.keystore.key or"),
+        ("SSL", {"ssl.keystore.key": "SECRET", "ssl.keystore.type": "PEM"}, "ssl.keystore.certificate.chain: required"),
+        ("SSL", {**TLS, "ssl.truststore.certificates": "x"}, "ssl.truststore.location: ssl.truststore.certificates is"),
+        ("SSL", {**TLS, "ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols=TLSv1.1: allowed: comma-separated"),
+        ("SSL", {**TLS, "ssl.endpoint.identification.algorithm": "x"}, "ssl.endpoint.identification.algorithm=x: allowed"),
+        ("SSL", {**TLS, "ssl.principal.mapping.rules": "RULE:(/x/"}, "ssl.principal.mapping.rules=RULE:(/x/: '(' is no"),
+        ("SSL", {**TLS, "listener.name.x.ssl.client.auth": "none"}, "listener.name.x.ssl.client.auth: no such listener;"),
+        ("SSL", {**TLS, "listener.name.a.ssl.client.auth": "1"}, "listener.name.a.ssl.client.auth=1: allowed: none, req"),
+        ("SASL_PLAINTEXT", {}, "sasl.enabled.mechanisms=GSSAPI: not supported by MiniKafka on listener A; allowed: PLAIN"),
+        ("SASL_PLAINTEXT", SASL, "listener.name.a.plain.sasl.jaas.config: required by PLAIN on listener A; allowed: org."),
+        ("SASL_PLAINTEXT", {**SASL, **USERS, "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"},
+         "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256: not enabled on listener A; allowed: PLAIN"),
+        ("SASL_PLAINTEXT",
+         {"sasl.enabled.mechanisms": "SCRAM-SHA-512", "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512"},
+         "listener.name.a.scram-sha-512.sasl.jaas.config: required, with username and password"),
+        ("SASL_PLAINTEXT", {**SASL, "listener.name.a.plain.sasl.jaas.config": f'{SCRAM} required user_b="SECRET";'},
+         f"listener.name.a.plain.sasl.jaas.config=[hidden]: the module of PLAIN is {PLAIN}; allowed: MODULE"),
+        ("PLAINTEXT", {"sasl.jaas.config": "SECRET"}, "sasl.jaas.config=[hidden]: belongs to a listener and a mechanism"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together(protocols: str, settings: dict[str, str], said: str) -> None:
+    line = refused(protocols, **settings)
+    assert line.startswith(said)
+    assert "SECRET" not in line
+
+
+def test_secrets_are_not_described() -> None:
+    settings = {"ssl.keystore.key": "SECRET", "ssl.keystore.certificate.chain": "x", "ssl.keystore.type": "PEM"}
+    entries = config_of("SSL", **settings).describe()
+    assert "SECRET" not in repr(entries)
+    assert next(e for e in entries if e.name == "ssl.keystore.key").is_sensitive

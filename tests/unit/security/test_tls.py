@@ -1,0 +1,300 @@
+"""TLS without a socket: two streams, whose bytes the test carries; settings, files, and their renewal (31 item 1)."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from minikafka.security.ciphers import openssl_name
+from minikafka.security.tls import (
+    FreshContext,
+    TlsSettings,
+    TlsSettingsError,
+    client_context,
+    normal_pem,
+    server_context,
+)
+from minikafka.security.tls_stream import TlsStream
+
+from tests.certificates import PASSWORD, authority, broker_keystore, client_keystore
+
+CLIENT = TlsSettings(truststore_certificates=authority().pem)
+
+
+class Wire:
+    """One direction, as a socket that does not block: it takes ``room`` bytes."""
+
+    family = 0
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.room = 1 << 30
+
+    def send(self, data: memoryview, flags: int = 0) -> int:
+        taken = min(self.room, len(data))
+        if not taken:
+            raise BlockingIOError
+        self.room -= taken
+        self.data += data[:taken]
+        return taken
+
+
+class Pair:
+    """A client and a server that have nothing between them."""
+
+    def __init__(self, server: TlsSettings, client: TlsSettings = CLIENT, host: str = "localhost") -> None:
+        self.server = TlsStream(server_context(server), server_side=True)
+        self.client = TlsStream(client_context(client), server_side=False, host=host)
+        self.wires: dict[TlsStream, Wire] = {}
+        for stream in (self.server, self.client):
+            self.wires[stream] = Wire()
+            stream.attach(self.wires[stream])
+
+    def carry(self) -> None:
+        """Everything that was sent arrives."""
+        for sender, receiver in ((self.client, self.server), (self.server, self.client)):
+            data = self.wires[sender].data
+            if data:
+                receiver.feed(memoryview(bytes(data)))
+                data.clear()
+
+    def shake_hands(self) -> Pair:
+        for _ in range(6):
+            for stream in (self.client, self.server):
+                if not stream.established:
+                    stream.shake_hands()
+                stream.flush()
+                self.carry()
+        assert self.client.established
+        assert self.server.established
+        return self
+
+    def read(self, stream: TlsStream, size: int = 1 << 20) -> bytes:
+        room = memoryview(bytearray(size))
+        got = 0
+        while got < size and (count := stream.read_into(room[got:])):
+            got += count
+        return bytes(room[:got])
+
+
+def server_of(keystore: str, **more: Any) -> TlsSettings:
+    key, _, chain = keystore.partition("-----BEGIN CERTIFICATE")
+    return TlsSettings(keystore_key=key, keystore_certificate_chain="-----BEGIN CERTIFICATE" + chain, **more)
+
+
+def test_bytes_go_through_in_both_directions() -> None:
+    pair = Pair(server_of(broker_keystore())).shake_hands()
+    assert pair.client.send(b"hello") == 5
+    pair.carry()
+    assert pair.read(pair.server) == b"hello"
+    pair.server.send(b"x" * 100_000)
+    pair.carry()
+    assert pair.read(pair.client) == b"x" * 100_000
+
+
+def test_what_the_socket_does_not_take_is_sent_later() -> None:
+    pair = Pair(server_of(broker_keystore())).shake_hands()
+    wire = pair.wires[pair.server]
+    wire.room = 1000
+    assert pair.server.send(b"a" * 50_000) == 50_000
+    with pytest.raises(BlockingIOError):
+        pair.server.send(b"b")
+    with pytest.raises(BlockingIOError):
+        pair.server.flush()
+    wire.room = 1 << 30
+    pair.server.send(b"b")
+    pair.carry()
+    assert pair.read(pair.client) == b"a" * 50_000 + b"b"
+
+
+def test_a_file_goes_through(tmp_path: Path) -> None:
+    pair = Pair(server_of(broker_keystore())).shake_hands()
+    path = tmp_path / "log"
+    path.write_bytes(bytes(range(256)) * 4)
+    with path.open("rb") as file:
+        assert pair.server.send_file(file, 256, 300) == 300
+        assert pair.server.send_file(file, 1024, 10) == 0, "as sendfile at the end"
+    pair.carry()
+    assert pair.read(pair.client) == (bytes(range(256)) * 4)[256:556]
+
+
+def test_a_goodbye_is_heard() -> None:
+    pair = Pair(server_of(broker_keystore())).shake_hands()
+    pair.server.say_goodbye()
+    pair.carry()
+    assert pair.client.read_into(memoryview(bytearray(10))) == 0
+
+
+def test_the_clients_certificate_is_known() -> None:
+    server = server_of(broker_keystore(), client_auth="required", truststore_certificates=authority().pem)
+    pair = Pair(server, replace(server_of(client_keystore()), truststore_certificates=authority().pem)).shake_hands()
+    certificate = pair.server.peer_certificate
+    assert certificate is not None
+    assert ("commonName", "alice") in [attribute for part in certificate["subject"] for attribute in part]
+
+
+@pytest.mark.parametrize(
+    ("keystore", "said"),
+    [
+        (authority("stranger").issue("localhost"), "unable to get local issuer certificate"),
+        (authority().issue("elsewhere.example"), "Hostname mismatch"),
+        (authority().issue("localhost", expired=True), "certificate has expired"),
+    ],
+    ids=["unknown authority", "another name", "expired"],
+)
+def test_a_client_does_not_believe_every_broker(keystore: str, said: str) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError, match=said):
+        Pair(server_of(keystore)).shake_hands()
+
+
+def test_names_are_not_looked_at_where_nobody_wants_it() -> None:
+    keystore = authority().issue("elsewhere.example")
+    Pair(server_of(keystore), replace(CLIENT, endpoint_identification=False)).shake_hands()
+
+
+@pytest.mark.parametrize(
+    ("client", "said"),
+    [
+        ({}, "peer did not return a certificate"),
+        ({"keystore": authority("stranger").issue("alice@x.example")}, "unable to get local issuer certificate"),
+        ({"keystore": authority().issue("alice@x.example", expired=True)}, "certificate has expired"),
+    ],
+    ids=["none", "unknown authority", "expired"],
+)
+def test_a_broker_does_not_let_every_client_in(client: dict[str, str], said: str) -> None:
+    server = server_of(broker_keystore(), client_auth="required", truststore_certificates=authority().pem)
+    own = server_of(client["keystore"]) if client else TlsSettings()
+    with pytest.raises(ssl.SSLError, match=f"(?i){said}"):
+        Pair(server, replace(own, truststore_certificates=authority().pem)).shake_hands()
+
+
+def test_versions_without_one_in_common() -> None:
+    server = server_of(broker_keystore(), enabled_protocols=("TLSv1.3",))
+    with pytest.raises(ssl.SSLError, match=r"(?i)protocol"):
+        Pair(server, replace(CLIENT, enabled_protocols=("TLSv1.2",))).shake_hands()
+
+
+@pytest.mark.parametrize(
+    ("standard", "openssl"),
+    [
+        ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
+        ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"),
+        ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", "ECDHE-RSA-AES128-SHA"),
+        ("TLS_RSA_WITH_AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+        ("ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
+    ],
+)
+def test_suites_have_their_standard_names(standard: str, openssl: str) -> None:
+    assert openssl_name(standard) == openssl
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers(openssl)
+
+
+def test_only_the_suites_that_are_named_are_used() -> None:
+    suite = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+    pair = Pair(server_of(broker_keystore(), cipher_suites=(suite,))).shake_hands()
+    assert pair.server._object.version() == "TLSv1.2", "none of TLS 1.3 is named"
+    assert (pair.server._object.cipher() or ("",))[0] == openssl_name(suite)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (TlsSettings(keystore_location="/nowhere"), "ssl.keystore.location=/nowhere: No such file"),
+        (TlsSettings(keystore_key="x", keystore_certificate_chain="x"), "ssl.keystore.key: no private key in it"),
+        (server_of(broker_keystore().replace("-----END CERT", "")), "ssl.keystore.key: no certificate in it"),
+        (
+            replace(server_of(broker_keystore()), keystore_key=server_of(client_keystore()).keystore_key),
+            "ssl.keystore.key: key values mismatch",
+        ),
+        (
+            server_of(broker_keystore(), client_auth="required", truststore_certificates="x"),
+            "ssl.truststore.certificates: no certificates in it",
+        ),
+        (
+            server_of(broker_keystore(), cipher_suites=("TLS_X",)),
+            "ssl.cipher.suites=TLS_X: OpenSSL does not have TLS_X",
+        ),
+        (
+            server_of(broker_keystore(), cipher_suites=("TLS_AES_128_GCM_SHA256",)),
+            "ssl.cipher.suites=TLS_AES_128_GCM_SHA256: of TLS 1.3 only",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_used(settings: TlsSettings, said: str) -> None:
+    with pytest.raises(TlsSettingsError) as caught:
+        server_context(settings)
+    assert str(caught.value).startswith(said)
+    assert "; allowed: " in str(caught.value)
+
+
+def encrypted(keystore: str) -> str:
+    key = serialization.load_pem_private_key(keystore.encode(), None)
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(PASSWORD.encode()),
+    ).decode()
+
+
+def test_a_key_may_be_encrypted() -> None:
+    settings = replace(server_of(broker_keystore()), keystore_key=encrypted(broker_keystore()))
+    Pair(replace(settings, key_password=PASSWORD)).shake_hands()
+    for wrong in ("", "x"):
+        with pytest.raises(TlsSettingsError, match=r"ssl\.key\.password does not open it"):
+            server_context(replace(settings, key_password=wrong))
+
+
+def test_pem_on_one_line() -> None:
+    """As it may stand in a properties file, and as Kafka reads it."""
+    on_one_line = " ".join(broker_keystore().split("\n"))
+    assert normal_pem(on_one_line) == normal_pem(broker_keystore()) == broker_keystore().replace("\r", "")
+
+
+class Told:
+    """What a context says of its files."""
+
+    def __init__(self, path: Path) -> None:
+        self.said: list[str] = []
+        settings = TlsSettings(keystore_location=str(path))
+        self.context = FreshContext(settings, server_context, self.said.append, lambda: self.said.append("renewed"))
+
+
+def replace_file(path: Path, text: str) -> None:
+    """As Kubernetes and careful people do."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    os.replace(new, path)
+
+
+def test_changed_files_hold_for_the_next_connection(tmp_path: Path) -> None:
+    path = tmp_path / "keys.pem"
+    path.write_text(broker_keystore())
+    told = Told(path)
+    before = told.context.get()
+    assert told.context.get() is before
+    replace_file(path, authority().issue("localhost", common_name="renewed"))
+    after = told.context.get()
+    assert after is not before
+    assert told.said == ["renewed"]
+
+
+def test_files_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "keys.pem"
+    path.write_text(broker_keystore())
+    told = Told(path)
+    before = told.context.get()
+    replace_file(path, "half of a fi")
+    assert [told.context.get(), told.context.get()] == [before, before]
+    (line,) = told.said
+    assert line.startswith(f"ssl.keystore.location={path}: no private key in it")
+    path.unlink()
+    assert told.context.get() is before
+    path.write_text(broker_keystore())
+    assert told.context.get() is not before
+    assert told.said[-1] == "renewed"

@@ -1,0 +1,150 @@
+"""Frames under TLS, without a socket: what is held, and frames of every size (31 item 1)."""
+
+from __future__ import annotations
+
+import pytest
+from minikafka.security.tls import client_context, server_context
+from minikafka.security.tls_stream import TlsStream
+from minikafka.server.framing import BUFFER_BYTES_START, FrameProtocol
+from minikafka_chaos.simulation.processes.transport import MemoryTransport, feed
+
+from tests.certificates import broker_keystore
+from tests.unit.security.test_tls import CLIENT, Wire, server_of
+
+
+class Transport(MemoryTransport):
+    """What the server sends; it can be told to read no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = bytearray()
+        self.reads = True
+        self.is_closed = False
+
+    def send(self, data: bytes | bytearray | memoryview, flags: int = 0) -> int:
+        self.sent += data
+        return len(data)
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+
+class Server(FrameProtocol):
+    """Keeps what it gets; holds the frames after those that begin with h."""
+
+    def __init__(self) -> None:
+        super().__init__(TlsStream(server_context(server_of(broker_keystore())), server_side=True))
+        self.frames: list[bytes] = []
+
+    def frame_received(self, frame: memoryview) -> None:
+        self.frames.append(bytes(frame))
+        if frame[:1] == b"h":
+            self.hold_frames()
+
+
+class Both:
+    """A client, and the server under test."""
+
+    def __init__(self) -> None:
+        self.server, self.transport, self.wire = Server(), Transport(), Wire()
+        self.server.connection_made(self.transport)
+        self.client = TlsStream(client_context(CLIENT), server_side=False, host="localhost")
+        self.client.attach(self.wire)
+        while not (self.client.established and self.server.tls and self.server.tls.established):
+            self.client.shake_hands()
+            self.client.flush()
+            self.carry()
+
+    def carry(self) -> None:
+        """To the server as its loop would, for as long as it reads, and back."""
+        while self.wire.data and self.transport.reads and not self.transport.is_closed:
+            size = len(self.server.get_buffer(-1))  # a read brings as much as there is room for
+            piece = bytes(self.wire.data[:size])
+            del self.wire.data[:size]
+            feed(self.server, piece, lambda: True)
+        if self.transport.sent:
+            self.client.feed(memoryview(bytes(self.transport.sent)))
+            self.transport.sent.clear()
+
+    def send(self, *frames: bytes) -> None:
+        self.client.send(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))
+        self.carry()
+
+
+async def test_frames_of_every_size() -> None:
+    both = Both()
+    frames = [b"x" * size for size in (0, 1, 16_380, 16_384, 100_000, 7)]
+    both.send(*frames[:4])
+    both.send(*frames[4:])
+    assert both.server.frames == frames
+
+
+async def test_what_is_held_is_handed_on_later() -> None:
+    """A record of TLS that was not decrypted yet when the first frame was held, too."""
+    both = Both()
+    frames = [b"h" * 10_000, b"a" * 30_000, b"h" * 5, b"b"]
+    both.send(*frames)
+    assert both.server.frames == frames[:1]
+    assert not both.transport.reads
+    both.server.release_frames()
+    both.carry()
+    assert both.server.frames == frames[:3]
+    both.server.release_frames()
+    both.carry()
+    assert both.server.frames == frames
+    assert both.transport.reads
+
+
+async def test_what_could_not_be_decrypted_yet_is_handed_on_later() -> None:
+    """A record of TLS fills the buffer, and holds it, when the next has come already: nothing more will wake the connection."""
+    both = Both()
+    full = b"a" * (BUFFER_BYTES_START - 4 - 4 - 2)
+    for record in ((b"h1", full), (b"z",)):
+        both.client.send(b"".join(len(frame).to_bytes(4, "big") + frame for frame in record))
+    both.carry()
+    assert both.server.frames == [b"h1"]
+    assert not both.wire.data
+    both.server.release_frames()
+    assert both.server.frames == [b"h1", full, b"z"]
+
+
+async def test_a_goodbye_closes() -> None:
+    both = Both()
+    both.client.say_goodbye()
+    both.carry()
+    assert both.transport.is_closed
+
+
+async def test_ciphertext_that_was_changed_closes() -> None:
+    both = Both()
+    both.client.send(b"\0\0\0\1x")
+    both.wire.data[-1] ^= 1
+    both.carry()
+    assert both.server.frames == []
+    assert both.transport.is_closed
+
+
+async def test_answers_reach_the_client() -> None:
+    both = Both()
+    both.server.send([b"one", memoryview(b"two"), b"3" * 300_000])
+    both.carry()
+    room = memoryview(bytearray(400_000))
+    got = 0
+    while count := both.client.read_into(room[got:]):
+        got += count
+    assert bytes(room[:got]) == b"onetwo" + b"3" * 300_000
+
+
+@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x12" + b"\0" * 18, b"\xff" * 100])
+async def test_what_is_no_tls_closes(garbage: bytes) -> None:
+    server, transport = Server(), Transport()
+    server.connection_made(transport)
+    feed(server, garbage, lambda: True)
+    assert transport.is_closed
+    assert server.frames == []
