@@ -528,6 +528,7 @@ def witness(cluster: LocalCluster, until: Until) -> Witness:
 METRICS_OF_OTHERS = {
     "minikafka_unflushed_limit_bytes",  # tests/unit/server/test_unflushed_volume.py, and the next
     "minikafka_appends_wait_for_room",
+    "minikafka_failed_authentications_total",  # tests/unit/server/test_authentication.py
 }
 """Metrics that move in tests of milliseconds."""
 
@@ -558,6 +559,15 @@ SHOWN_BY_OTHERS = {
     "unflushed_volume_full",  # tests/unit/server/test_unflushed_volume.py, and the next
     "unflushed_volume_has_room",
     "event_file_begun_anew",  # tests/unit/telemetry/test_events.py
+    "hook_set",  # tests/unit/server/test_hooks.py, and the next two
+    "error_injected",
+    "hooks_cleared",
+    "produce_acknowledged",  # tests/unit/testing/test_cluster.py, by whose verdict it is read
+    "authentication_failed",  # tests/unit/server/test_authentication.py, and the next four
+    "certificates_renewed",
+    "certificates_unusable",
+    "credential_set",
+    "credential_removed",
 }
 """Events that tests of milliseconds bring about."""
 
