@@ -19,6 +19,7 @@ from minikafka.metadata.image import ClusterImage
 from minikafka.protocol.errors import KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.offline_logs import OfflineLogs
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.main import live
 
@@ -165,9 +166,10 @@ class SimBroker:
         """What a checkpoint has to hold now, for the checker."""
         return {partition.topic_partition: partition.high_watermark for partition in self.gate.replicas.all()}
 
-    def is_offline(self, tp: TopicPartition) -> bool:
-        """Whether the log of a replica here is out of use."""
-        return self.server is not None and tp in self.server.offline_logs
+    @property
+    def offline_logs(self) -> OfflineLogs | None:
+        """Which logs are out of use."""
+        return None if self.server is None else self.server.offline_logs
 
     @property
     def now_ms(self) -> int:

@@ -134,11 +134,12 @@ class Checker(Watcher):
         """After every event on a broker: its own replicas, and the candidates for leadership."""
         if not broker.up:
             return
+        offline, ids = broker.offline_logs, self._ids
         for partition in broker.gate.replicas.all():
             tp = partition.topic_partition
-            if partition.log.failure is not None or broker.is_offline(tp):
+            if partition.log.failure is not None or (offline and tp in offline):
                 continue  # memory and disk may differ; nobody is told anything of it
-            if self.exists(tp, partition) and self._has_changed(broker, tp, partition):
+            if ids.get(tp.topic) == partition.topic_id and self._has_changed(broker, tp, partition):
                 with unrefused(broker.disk):
                     self._mirror(broker, tp, partition)
                 self.commits.candidate(tp, broker)
