@@ -105,6 +105,9 @@ QUICK = {
     "trust-compressed-records": {"A20 unreadable"},
     "offsets-by-name": {"B20 DeletedByRequest", "B30 FlushedIsKept"},
     "clean-marker-stays": {"B33 CleanOnce"},
+    "sqlite-lease-to-anybody": {"B39 LeaseAsExpected"},
+    "keep-lost-registration": STUCK,
+    "ready-after-loss": {"B27 UnfencedWhenReady"},
     "group-load-to-hw": GROUPS,
     "group-load-beginning": GROUPS,
     "group-forget-generation": GROUPS,
@@ -142,6 +145,7 @@ ONE_OF_EACH = (
     "read-to-log-end",
     "ready-at-once",
     "remember-one-batch",
+    "sqlite-lease-to-anybody",
     "stale-fetch-answer",
     "tell-before-commit",
     "tell-of-failed-commit",
@@ -166,8 +170,6 @@ SLOW = {
     "trust-old-positions",
     "shrink-without-leader",
     "keep-lost-lease",
-    "sqlite-lease-to-anybody",
-    "keep-lost-registration",
     "group-commit-early",
     "kubernetes-commit-unfenced",
     "group-keep-deposed",
@@ -177,7 +179,6 @@ SLOW = {
     "parked-fetch-holds-back",
     "keep-closed-log",
     "hear-old-incarnation",
-    "ready-after-loss",
 }
 """Mistakes that need a rare constellation; `python -m minikafka_chaos.simulation.docs` searches for them."""
 

@@ -45,6 +45,10 @@ def two_leaders_of_one_epoch(scene: Scene) -> None:
     scene.checker.after(scene.leader)
 
 
+def the_lease_of_another_term_is_taken(scene: Scene) -> None:
+    scene.checker.lease_taken(scene.follower, held=2, expected=1)
+
+
 def an_event_that_nobody_wrote(scene: Scene) -> None:
     scene.checker.told(scene.leader, Event("leader_elected", scene.tp.topic, scene.tp.partition, {}))
 
@@ -94,6 +98,7 @@ WRONG: dict[str, MakeWrong] = {
     "B10 ValidControllerIsrAndElr, min ISR altered": eligible_beside_an_isr_that_is_large_enough_now,
     "B13 epochs": two_leaders_of_one_epoch,
     "B13 epochs, of a term": a_leaders_partition_epoch_falls,
+    "B39 LeaseAsExpected": the_lease_of_another_term_is_taken,
     "B26 ToldWhenWritten": an_event_that_nobody_wrote,
     "B26 ToldWhenWritten, twice": an_event_told_twice,
     "B27 UnfencedWhenReady": unfenced_before_it_has_looked_at_the_image,

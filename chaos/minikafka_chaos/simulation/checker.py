@@ -309,6 +309,14 @@ class Checker(Watcher):
         """A controller tells of something that it decided."""
         self.terms.told(broker, event)
 
+    def lease_taken(self, broker: SimBroker, held: int, expected: int) -> None:
+        """The store is to compare before it sets (R15)."""
+        if held != expected:
+            self.fail(
+                "B39 LeaseAsExpected",
+                f"broker {broker.id} has taken the lease of controller epoch {held}; it had seen epoch {expected}",
+            )
+
     def settled(self, broker: SimBroker) -> None:
         """A broker's replicas match the image."""
         self.terms.settled(broker)

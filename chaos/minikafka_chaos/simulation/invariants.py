@@ -179,6 +179,9 @@ INVARIANTS: Mapping[str, Invariant] = {
     "B38 ReassignedInSync": Invariant(
         "a replica that has been one leaves the assignment only when all that stay are in the ISR", "KIP-455"
     ),
+    "B39 LeaseAsExpected": Invariant(
+        "the lease is taken from the term that its taker has seen, or not at all (SQLite store)", "R15"
+    ),
     "G1 CommittedOffsets": Invariant(
         "a member whose commits are accepted began at the last offset that was written before it asked, or at one whose "
         "commit nobody had been answered",

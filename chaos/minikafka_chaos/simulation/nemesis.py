@@ -65,6 +65,7 @@ class Nemesis:
             "reassign": self.reassign,
             "remake_topic": self.remake_topic,
             "bounce_unheard": self.bounce_unheard,
+            "unregister": self.unregister,
             "forget_controller": self.forget_controller,
         }
         world.scheduler.at(world.random.uniform(0.5, 1.2), self.strike)
@@ -305,6 +306,13 @@ class Nemesis:
         at(first, bounce)
         at(first + random.uniform(0.05, 0.4), bounce)
         at(random.uniform(2.0, 4.0), lambda: store.on_time(broker.id))
+
+    def unregister(self) -> None:
+        """An admin takes a broker for dead that lives: it loses its registration, and registers again."""
+        broker = self._any()
+        if broker is not None and self.spares(broker):
+            self.world.note(f"b{broker.id} is unregistered")
+            self._admin.unregister(broker.id)
 
     def forget_controller(self) -> None:
         """The controller stands still, and nobody's connection to it ends; others take its place before it goes on."""

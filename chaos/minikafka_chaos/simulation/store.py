@@ -161,6 +161,18 @@ class SqliteStores(SimStore):
 
         self.world.scheduler.at(self.world.store_time(), arrive)
 
+    def take_lease(
+        self, broker: SimBroker, expected_epoch: int, done: Callable[[Lease | None], None], failed: Failed
+    ) -> None:
+        def take(store: Any) -> Lease | None:
+            held = store.lease()
+            taken: Lease | None = store.acquire(broker.id, "sim", BROKERS_PORT + broker.id, expected_epoch)
+            if taken is not None:
+                self.world.watcher.lease_taken(broker, 0 if held is None else held.epoch, expected_epoch)
+            return taken
+
+        self._ask(broker, take, done, failed)
+
     def _write(self, broker: SimBroker, store: Any, commit: Commit, written: Callable[[], None]) -> None:
         del broker
         self._read.clear()

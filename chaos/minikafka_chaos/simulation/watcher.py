@@ -62,6 +62,9 @@ class Watcher:
     def committed(self, events: list[Event], image: ClusterImage) -> None:
         """The store has taken a controller's decisions."""
 
+    def lease_taken(self, broker: SimBroker, held: int, expected: int) -> None:
+        """A broker has taken the lease from the controller epoch ``held``; it had seen ``expected``."""
+
     def settled(self, broker: SimBroker) -> None:
         """A broker's replicas match the image."""
 

@@ -64,7 +64,7 @@ PROFILES = (
         "control",
         (
             "slow_network", "stale_metadata", "cut", "store_outage", "kill_controller", "pause", "kill",
-            "bounce_unheard", "bounce_unheard", "forget_controller",
+            "bounce_unheard", "unregister", "forget_controller",
         ),
         0.3,
     ),

@@ -25,6 +25,7 @@ CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = (
     (ApiKey.DELETE_RECORDS, 2),
 )
 ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS = (ApiKey.ELECT_LEADERS, 2), (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
+UNREGISTER_BROKER = (ApiKey.UNREGISTER_BROKER, 0)
 ALTER_PARTITION_REASSIGNMENTS = (ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0)
 """API keys and the versions that are asked in."""
 
@@ -85,6 +86,10 @@ class Admin(Asker):
     def elect(self) -> None:
         """Preferred leaders, everywhere."""
         self._ask_any(ELECT_LEADERS, {"election_type": PREFERRED, "topic_partitions": None, "timeout": TIMEOUT_MS})
+
+    def unregister(self, broker: int) -> None:
+        """Have the cluster forget a broker."""
+        self._ask_any(UNREGISTER_BROKER, {"broker_id": broker})
 
     def delete_records(self, leader: SimBroker, tp: TopicPartition, before: int) -> None:
         partition = {"partition_index": tp.partition, "offset": before}
