@@ -88,7 +88,7 @@ QUICK = {
     "kubernetes-show-nothing": {"L6 TopicObjects"},
     "kubernetes-lost-is-refused": {"B26 ToldWhenWritten"},
     "kubernetes-lease-of-others": {"B13 epochs", *STUCK},
-    "answer-before-commit": {"B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},
+    "answer-before-commit": {*STUCK, "B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},
     "tell-before-commit": {"B26 ToldWhenWritten"},
     "tell-of-failed-commit": {"B28 OneController", "B26 ToldWhenWritten"},
     "outlive-refused-commit": {"B7 ReplicationQuorumSuperset", "B13 epochs", *STUCK},

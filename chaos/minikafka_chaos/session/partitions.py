@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from minikafka.client.connection import BrokerConnection, NoAnswer, endpoints
@@ -15,6 +15,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka_chaos.errors import ToolTrouble
 
 TIMEOUT_S = 10.0
+RETRY_S = 0.05
 FETCH_VERSION = 11
 FETCH_BYTES = 8 << 20
 ELECTED = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
@@ -32,21 +33,38 @@ def ask(bootstrap: str, api: ApiKey, newest: int, values: Mapping[str, Any]) -> 
     raise ToolTrouble(f"{api.api_name}: nobody answers ({seen})")
 
 
-def prefer(bootstrap: str, where: TopicPartition, replicas: tuple[int, ...]) -> None:
-    """Put a partition's replicas into this order, and have the first lead. Raises ToolTrouble with what a broker refuses."""
+def prefer(bootstrap: str, where: TopicPartition, replicas: tuple[int, ...], deadline_s: float) -> None:
+    """Put a partition's replicas into this order, and have the first lead; again while there is no controller.
+
+    Raises ToolTrouble with what a broker refuses.
+    """
     partition = {"partition_index": where.partition, "replicas": replicas}
     topics = [{"name": where.topic, "partitions": [partition]}]
-    answer = ask(bootstrap, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"topics": topics, "timeout": 10_000})
-    for code in (answer.error_code, *(p.error_code for topic in answer.responses for p in topic.partitions)):
-        if code:
-            raise ToolTrouble(f"{where}: its replicas cannot be put into another order: {ErrorCode(code).name}")
     wanted = [{"topic": where.topic, "partitions": [where.partition]}]
-    answer = ask(
-        bootstrap, ApiKey.ELECT_LEADERS, 2, {"election_type": 0, "topic_partitions": wanted, "timeout": 10_000}
-    )
-    for row in (each for topic in answer.replica_election_results for each in topic.partition_result):
-        if ErrorCode(row.error_code) not in ELECTED:
-            raise ToolTrouble(f"{where}: broker {replicas[0]} was not elected: {ErrorCode(row.error_code).name}")
+
+    def reorder() -> list[int]:
+        answer = ask(bootstrap, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"topics": topics, "timeout": 10_000})
+        return [answer.error_code, *(p.error_code for topic in answer.responses for p in topic.partitions)]
+
+    def elect() -> list[int]:
+        values = {"election_type": 0, "topic_partitions": wanted, "timeout": 10_000}
+        answer = ask(bootstrap, ApiKey.ELECT_LEADERS, 2, values)
+        rows = [row for topic in answer.replica_election_results for row in topic.partition_result]
+        return [answer.error_code, *(row.error_code for row in rows)]
+
+    deadline = time.monotonic() + deadline_s
+    _carry_out(reorder, f"{where}: its replicas cannot be put into another order", deadline)
+    _carry_out(elect, f"{where}: broker {replicas[0]} was not elected", deadline)
+
+
+def _carry_out(request: Callable[[], list[int]], problem: str, deadline: float) -> None:
+    while True:
+        refused = [code for code in map(ErrorCode, request()) if code not in ELECTED]
+        if not refused:
+            return
+        if refused[0] is not ErrorCode.NOT_CONTROLLER or time.monotonic() > deadline:
+            raise ToolTrouble(f"{problem}: {refused[0].name}")
+        time.sleep(RETRY_S)
 
 
 def committed_batches(leader: str, where: TopicPartition, deadline_s: float) -> tuple[int, int, list[BatchHeader]]:

@@ -317,15 +317,18 @@ class ChaosSession:
         where = TopicPartition(topic, partition)
         view = self._until(lambda view: view.leader >= 0, topic, partition, "has no leader", deadline_s)
         if to is None:
-            to = next((each for each in view.isr if each != view.leader), None)
+            running = [each for each in view.isr if self.ground.condition(each) is BrokerCondition.RUNNING]
+            to = next((each for each in running if each != view.leader), None)
             if to is None:
-                raise VerbRefused(f"{where}: nobody but broker {view.leader} is in its ISR")
+                raise VerbRefused(f"{where}: nobody but broker {view.leader} is in its ISR and runs")
+        self._needs(to, BrokerCondition.RUNNING)  # the ISR may name one that has just died
         if to not in view.isr:
             raise VerbRefused(
                 f"to: broker {to} is not in the ISR of {where}, which has {', '.join(map(str, view.isr))}"
             )
         with self.journal.action(f"move-{next(self._numbers)}", "MoveLeader", str(where), None, to=to):
-            prefer(self.ground.live_bootstrap, where, (to, *(each for each in view.replicas if each != to)))
+            order = (to, *(each for each in view.replicas if each != to))
+            prefer(self.ground.live_bootstrap, where, order, deadline_s)
             self._until(lambda view: view.leader == to, topic, partition, f"is not led by broker {to}", deadline_s)
         return to
 

@@ -23,7 +23,7 @@ PAGE = "simulation.md"
 COMMAND = "python -m minikafka_chaos.simulation.docs"
 SEARCH = range(1, 401)
 """Seeds to search for each mistake."""
-GREEN = range(1, 201)
+GREEN = range(1, 101)
 """Seeds of production's own code that are run beside, for the speed and to show that they hold."""
 
 
