@@ -86,7 +86,7 @@ QUICK = {
     "kubernetes-seal-nothing": {"B13 epochs"},
     "kubernetes-drop-events": STUCK,
     "kubernetes-show-nothing": {"L6 TopicObjects"},
-    "kubernetes-lost-is-refused": {"B26 ToldWhenWritten"},
+    "kubernetes-lost-is-refused": {"B7 ReplicationQuorumSuperset", "B26 ToldWhenWritten"},
     "kubernetes-lease-of-others": {"B13 epochs", *STUCK},
     "answer-before-commit": {*STUCK, "B7 ReplicationQuorumSuperset", *LOST_BEFORE_ELECTED},
     "tell-before-commit": {"B26 ToldWhenWritten"},
@@ -103,7 +103,6 @@ QUICK = {
     "trust-headers": {"A19 acknowledged-unwritten"},
     "trust-records": {"A20 unreadable"},
     "trust-compressed-records": {"A20 unreadable"},
-    "offsets-by-name": {"B20 DeletedByRequest", "B30 FlushedIsKept"},
     "clean-marker-stays": {"B33 CleanOnce"},
     "sqlite-lease-to-anybody": {"B39 LeaseAsExpected"},
     "keep-lost-registration": STUCK,
@@ -140,7 +139,7 @@ ONE_OF_EACH = (
     "leader-flushes-late",
     "no-epoch-at-become-leader",
     "no-epoch-fencing",
-    "offsets-by-name",
+    "retain-to-log-end",
     "answer-before-commit",
     "read-to-log-end",
     "ready-at-once",
@@ -156,6 +155,7 @@ ONE_OF_EACH = (
 """Of those, one for each invariant that finds any, in `make test`; each takes a schedule, which is a second of CPU time."""
 
 SLOW = {
+    "offsets-by-name",
     "serve-any-term",
     "append-later-epoch",
     "join-at-hw",

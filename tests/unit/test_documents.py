@@ -160,14 +160,15 @@ def test_what_was_found_has_a_test() -> None:
 def test_the_readme_has_the_figures_of_the_tables() -> None:
     adversary = (ROOT / "docs/internals/adversary.md").read_text(encoding="utf-8")
     simulation = (ROOT / "docs/internals/simulation.md").read_text(encoding="utf-8")
-    caught = re.findall(r"^\| `([\w-]+)` \| .* \| (\d+) \|$", simulation, re.MULTILINE)
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*) \| (\d+) \|$", simulation, re.MULTILINE)
+    caught = [int(seed) for _, invariant, seed in rows if "not found" not in invariant]
     planted = re.search(r"^(\d+) bugs, (\d+) noticed", adversary, re.MULTILINE)
     defects = len(re.findall(r"^\| (?!what was wrong)", FOUND, re.MULTILINE))
     assert planted
-    assert {name for name, _ in caught} == set(BUG_SEEDS)
+    assert {name for name, *_ in rows} == set(BUG_SEEDS)
     figures = [
         f"{len(INVARIANTS)} invariants",
-        f"{len(BUG_SEEDS)} known mistakes can be put in; each is caught, the slowest after {max(int(n) for _, n in caught)}",
+        f"of {len(BUG_SEEDS)} known mistakes that can be put in, {len(caught)} are caught in schedules up to {max(caught)}",
         f"of {planted[1]} bugs planted in the source, {planted[2]} are noticed",
         f"{len(CASES)} hand-made runs",
         f"{defects} of MiniKafka and of Apache Kafka's own rules",
