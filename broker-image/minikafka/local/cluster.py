@@ -242,7 +242,7 @@ class LocalCluster:
         with self._living(broker) as handle:
             handle.signal(signal.SIGSTOP)
             deadline = time.monotonic() + _PAUSE_TIMEOUT
-            while process.state(handle.identity.pid) not in process.STOPPED:
+            while not process.has_stopped(handle.identity.pid):
                 if time.monotonic() > deadline or handle.wait(0):
                     raise ClusterError(f"broker {broker} (process {handle.identity.pid}) does not stop on SIGSTOP")
                 time.sleep(_POLL_SECONDS)

@@ -149,9 +149,21 @@ def state(pid: int) -> str | None:
     return None if fields is None else fields[0]
 
 
-def _stat(pid: int) -> list[str] | None:
+def has_stopped(pid: int) -> bool:
+    """Whether every thread of a process stands still. One after the other does, and until the last the kernel does not count
+    the process as stopped: not when its process group is orphaned either."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        threads = os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    states = (_stat(pid, thread) for thread in threads)
+    return all(fields is None or fields[0] in STOPPED for fields in states)
+
+
+def _stat(pid: int, thread: str | None = None) -> list[str] | None:
+    where = f"/proc/{pid}/stat" if thread is None else f"/proc/{pid}/task/{thread}/stat"
+    try:
+        text = Path(where).read_text()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     return text[text.rindex(")") + 2 :].split()  # the command name, in parentheses, may hold anything
