@@ -104,9 +104,7 @@ class TargetBroker:
 
     def is_stopped(self, identity: ProcessIdentity) -> bool:
         """Whether SIGSTOP holds the process."""
-        return process.start_ticks(identity.pid) == identity.start_ticks and (
-            process.state(identity.pid) in process.STOPPED
-        )
+        return process.start_ticks(identity.pid) == identity.start_ticks and process.has_stopped(identity.pid)
 
     @contextlib.contextmanager
     def living(self, identities: Iterable[ProcessIdentity]) -> Iterator[list[ProcessHandle]]:
