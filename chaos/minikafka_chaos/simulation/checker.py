@@ -119,16 +119,12 @@ class Checker(Watcher):
         """A coordinator has forgotten a group."""
         self.groups.group_deleted(group)
 
-    def checkpointed(
-        self, broker: SimBroker, perhaps: bool = False, marks: Mapping[TopicPartition, int] | None = None
-    ) -> None:
+    def checkpointed(self, broker: SimBroker, marks: Mapping[TopicPartition, int], perhaps: bool = False) -> None:
         """Remember what a restart must find at least."""
         for tp, partition in broker.partitions.items():
-            if self.exists(tp, partition) and (marks is None or tp in marks):
-                written, before = partition.high_watermark, self.marks.get((broker.id, tp), 0)
-                if marks is not None:
-                    written = marks[tp]
-                self.marks[broker.id, tp] = min(written, before) if perhaps else written
+            if tp in marks and self.exists(tp, partition):
+                before = self.marks.get((broker.id, tp), 0)
+                self.marks[broker.id, tp] = min(marks[tp], before) if perhaps else marks[tp]
 
     def after(self, broker: SimBroker) -> None:
         """After every event on a broker: its own replicas, and the candidates for leadership."""

@@ -36,10 +36,8 @@ class Watcher:
     def reset(self, broker: SimBroker, tp: TopicPartition) -> None:
         """The replica waits for a new registration."""
 
-    def checkpointed(
-        self, broker: SimBroker, perhaps: bool = False, marks: Mapping[TopicPartition, int] | None = None
-    ) -> None:
-        """High watermarks were written (``marks``; None: those of now).
+    def checkpointed(self, broker: SimBroker, marks: Mapping[TopicPartition, int], perhaps: bool = False) -> None:
+        """A checkpoint of high watermarks was written, when they were these.
 
         ``perhaps``: the disk refused something, and the file is the new one or the old one.
         """

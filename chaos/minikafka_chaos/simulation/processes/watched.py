@@ -14,7 +14,7 @@ from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.metadata.store import ClusterStore
 from minikafka.protocol.errors import ErrorCode
-from minikafka.protocol.fetch import FetchRequest
+from minikafka.protocol.fetch import FetchPartition, FetchRequest
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.clock import Clock
 from minikafka.replication.fetch_loop import Key, Taken
@@ -196,9 +196,9 @@ class WatchedHousekeeping(Housekeeping):
         try:
             await super()._checkpoint_hw()
         except Exception:
-            sim.world.watcher.checkpointed(sim, perhaps=True, marks=marks)
+            sim.world.watcher.checkpointed(sim, marks, perhaps=True)
             raise
-        sim.world.watcher.checkpointed(sim, marks=marks)
+        sim.world.watcher.checkpointed(sim, marks)
 
     def _retain_one(self, partition: HostedPartition, now_ms: int) -> None:
         sim, log = self.context.sim, partition.log
@@ -251,17 +251,11 @@ class WatchedBroker(Broker):
             return self._fetch_of_replicas(request, respond)
         sim, by_id = self.sim, self.replicas.by_id
         world, answers = sim.world, sim.world.answers
-        request.topics = [
-            (
-                key,
-                [
-                    asked._replace(max_bytes=world.read_limit(request.replica_id, asked.max_bytes))
-                    for asked in partitions
-                ],
-            )
-            for key, partitions in request.topics
-        ]
 
+        def limited(part: FetchPartition) -> FetchPartition:
+            return part._replace(max_bytes=world.read_limit(request.replica_id, part.max_bytes))
+
+        request.topics = [(key, [limited(part) for part in partitions]) for key, partitions in request.topics]
         asked = {(key, part.partition): part for key, partitions in request.topics for part in partitions}
 
         def answer(topics: FetchTopics, size: int) -> None:
@@ -287,5 +281,5 @@ class WatchedBroker(Broker):
         clean = await super().abort()
         if hasattr(self, "logs"):
             marks = self.sim.high_watermarks()
-            self.sim.world.watcher.checkpointed(self.sim, perhaps=not clean, marks=marks)
+            self.sim.world.watcher.checkpointed(self.sim, marks, perhaps=not clean)
         return clean
