@@ -30,8 +30,7 @@ from minikafka_chaos.load.load import unique_part
 from minikafka_chaos.record.history import OK, SEND, read_history
 from minikafka_chaos.run.runner import run_scenario
 from minikafka_chaos.scenario.scenario import Scenario, parse_scenario
-from minikafka_chaos.simulation.mutants import BUG_SEEDS
-from minikafka_chaos.simulation.rules import Rules
+from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS, with_bug_seed
 from minikafka_chaos.verdict.anomalies import LOSS, AnomalyKind
 from minikafka_chaos.verdict.verdict import Verdict
 
@@ -149,8 +148,8 @@ def bug_of(seed: int) -> str | None:
 def run_one(seed: int, folder: Path) -> JudgedRun:
     """Run and judge the scenario of a seed in `folder`."""
     bug = bug_of(seed)
-    ground = SimulationGround(folder / "cluster", Rules() if bug is None else BUG_SEEDS[bug].rules())
-    verdict = run_scenario(scenario_of(seed), ground, folder).verdict
+    with with_bug_seed(bug):
+        verdict = run_scenario(scenario_of(seed), SimulationGround(folder / "cluster"), folder).verdict
     lost, contradictions = truth(folder)
     shutil.rmtree(folder / "cluster", ignore_errors=True)
     return JudgedRun(seed, bug, folder, verdict, lost, contradictions)

@@ -19,7 +19,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("broker-image/minikafka", "chaos/minikafka_chaos")
 TESTS = ("tests",)
-SEEDS_MODULES = tuple(f"chaos/minikafka_chaos/simulation/{name}.py" for name in ("mutants", "replication_mutants"))
+SEEDS_MODULES = tuple(f"chaos/minikafka_chaos/simulation/bugs/{name}.py" for name in ("rules", "replication"))
+"""Those whose bug seeds break a rule that a test shows by itself."""
 
 RULES = {
     "R1": "replicas of a partition on different brokers; leaders, replicas and racks spread evenly",
@@ -115,7 +116,7 @@ def bug_seeds() -> dict[str, tuple[str, str]]:
     seeds = {}
     trees = [ast.parse((ROOT / module).read_text(encoding="utf-8")) for module in SEEDS_MODULES]
     for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "BugSeed":
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Bug":
             name, mistake, source = (ast.literal_eval(argument) for argument in node.args[:3])
             seeds[name] = (mistake, source)
     return seeds

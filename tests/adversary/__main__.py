@@ -10,10 +10,13 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from minikafka_chaos.simulation.bugs.bug import Bug, Drifted
+from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS
+
 from tests.adversary import results
 from tests.adversary.bugs import BUGS
 from tests.adversary.hunt import Hunt, Plan
-from tests.adversary.planting import Bug, Drifted, check
+from tests.adversary.planting import check
 from tests.adversary.suites import JUDGES, SIMULATION, SUITES, UNIT, WIRE, Broken
 
 ALL_NOTICED, SURVIVED, BAD_INPUT, UNSOUND, INTERRUPTED = 0, 1, 2, 3, 130
@@ -25,7 +28,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="make adversary", description="Plant bugs into a copy; see which suite notices."
     )
-    made.add_argument("bugs", nargs="*", metavar="BUG", help="names or patterns: m07 's*' (default: all)")
+    made.add_argument(
+        "bugs", nargs="*", metavar="BUG", help="names or patterns: m07 's*', or bug seeds (default: all but those)"
+    )
     made.add_argument("--suites", type=_suites, default=ORDER, metavar="S,..", help=f"some of {', '.join(SUITES)}")
     made.add_argument("--every", action="store_true", help="try every suite on every bug, also after one has noticed")
     made.add_argument("--schedules", type=_count, default=250, metavar="N", help="of the simulation (default 250)")
@@ -56,9 +61,10 @@ def _count(text: str) -> int:
 def chosen(patterns: Sequence[str]) -> list[Bug]:
     """The bugs that are named. Raises ValueError for a pattern that names none."""
     for pattern in patterns:
-        if not fnmatch.filter(BUGS, pattern):
-            raise ValueError(f"{pattern}: no such bug; allowed: {min(BUGS)} to {max(BUGS)}, see --list")
-    return [bug for bug in BUGS.values() if not patterns or any(fnmatch.fnmatch(bug.name, p) for p in patterns)]
+        if pattern not in BUG_SEEDS and not fnmatch.filter(BUGS, pattern):
+            raise ValueError(f"{pattern}: no such bug; allowed: {min(BUGS)} to {max(BUGS)}, see --list, or a bug seed")
+    planted = [bug for bug in BUGS.values() if not patterns or any(fnmatch.fnmatch(bug.name, p) for p in patterns)]
+    return planted + [BUG_SEEDS[name] for name in patterns if name in BUG_SEEDS]
 
 
 def tell(bug: Bug, found: results.Found, seconds: float) -> None:
@@ -80,6 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return ALL_NOTICED
         for bug in bugs:
             check(bug)
+        unrecorded = [bug.name for bug in bugs if bug.name not in BUGS]
+        if options.write and unrecorded:
+            raise ValueError(f"--write: {unrecorded[0]} is a bug seed; allowed: bugs that are on record, see --list")
         known = results.schedules_on_record()
         if options.write and known not in (0, options.schedules) and len(bugs) < len(BUGS):
             raise ValueError(

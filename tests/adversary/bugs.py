@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from minikafka_chaos.simulation.bugs.bug import Bug
+
 from tests.adversary.chaos_bugs import CHAOS
 from tests.adversary.core_bugs import CORE
 from tests.adversary.judge_bugs import JUDGING
 from tests.adversary.network_bugs import NETWORK
-from tests.adversary.planting import Bug
 from tests.adversary.security_bugs import SECURITY
 from tests.adversary.shell_bugs import SHELL
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.adversary.planting import Bug
+from minikafka_chaos.simulation.bugs.bug import Bug
 
 CONTROLLER = "chaos/minikafka_chaos/controller"
 UNIT = "tests/unit/chaos/controller"

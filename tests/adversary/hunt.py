@@ -15,7 +15,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.adversary.planting import Bug, Copy
+from minikafka_chaos.simulation.bugs.bug import Bug
+
+from tests.adversary.planting import Copy
 from tests.adversary.results import Found
 from tests.adversary.suites import (
     Broken,

@@ -1,84 +1,61 @@
-"""A planted bug: one exact replacement in one file of a copy of the source.
+"""Plants bugs in a copy of the source.
 
-The text to be replaced must stand in the file exactly once. So a refactoring that takes it away is noticed at once
-(``tests/unit/test_planted_bugs.py``), instead of leaving a bug that is not planted any more and a table that says it is caught.
+A bug seed of the simulator is the same kind of row (:mod:`minikafka_chaos.simulation.bugs`): `same_as` has both use one.
+``tests/unit/adversary`` sees that each can still be planted.
 """
 
 from __future__ import annotations
 
-import ast
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+
+from minikafka_chaos.simulation.bugs.bug import SOURCE, Bug, Drifted, planted_texts
+from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = "broker-image/minikafka"
-PACKAGES = ("kube/", "operator/", "chaos/", "analytics/")
-"""Folders beside the broker's that bugs are planted in; their files are named from the root of the project."""
 COPIED = ("broker-image", "kube", "operator", "chaos", "analytics", "tests", "bench", "docs")
 """What a copy needs so that tests run in it."""
 COPIED_FILES = ("pyproject.toml",)
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache", "node_modules")
 
 
-class Drifted(Exception):
-    """The text to be replaced is not in the file exactly once."""
+NOT_SIMULATED = (
+    "server/http",
+    "server/machine",
+    "log/filesystem",
+    "metadata/sqlite",
+    "kubernetes/connection",
+    "kubernetes/credentials",
+)
+"""Files of the broker in whose place `minikafka simulate` has its own: sockets, disk and database."""
 
 
-class Bug(NamedTuple):
-    """A mistake that somebody could make, and what notices it first."""
-
-    name: str
-    mistake: str
-    rule: str
-    """What it breaks: a rule of docs/internals/rules.md, a KIP, or what the project promises."""
-    file: str
-    """Below ``broker-image/minikafka``, or from the root where that is not the broker's."""
-    old: str
-    new: str
-    tests: tuple[str, ...]
-    """Test files, quickest first: run before any whole suite."""
-
-    @property
-    def path(self) -> str:
-        """The file, from the root of the project."""
-        return self.file if self.file.startswith(PACKAGES) else f"{SOURCE}/{self.file}"
-
-    @property
-    def is_of_the_broker(self) -> bool:
-        """Whether the broker runs the file; what lies beside it judges, breaks or tends it."""
-        return self.path.startswith(SOURCE)
-
-    @property
-    def is_simulated(self) -> bool:
-        """Whether `minikafka simulate` runs the file at all: it brings its own sockets, disk and database."""
-        apart = (
-            "server/http",
-            "server/machine",
-            "log/filesystem",
-            "metadata/sqlite",
-            "kubernetes/connection",
-            "kubernetes/credentials",
-        )
-        return self.is_of_the_broker and not self.file.startswith(apart)
+def same_as(seed: str, name: str, rule: str, tests: tuple[str, ...]) -> Bug:
+    """A bug seed of the simulator, planted under a name of this table."""
+    return BUG_SEEDS[seed]._replace(name=name, rule=rule, tests=tests)
 
 
-def planted(bug: Bug, source: str) -> str:
-    """The file's text with the bug in it. Raises Drifted, SyntaxError."""
-    found = source.count(bug.old)
-    if found != 1:
-        raise Drifted(f"{bug.name}: its text stands {found} times in {bug.path}, not once; plant it anew")
-    result = source.replace(bug.old, bug.new)
-    ast.parse(result, bug.file)
-    return result
+def is_of_the_broker(bug: Bug) -> bool:
+    """Whether the broker runs what it changes; what lies beside it judges, breaks or tends it."""
+    return all(path.startswith(SOURCE) for path in bug.paths)
+
+
+def is_simulated(bug: Bug) -> bool:
+    """Whether `minikafka simulate` runs what it changes at all."""
+    return is_of_the_broker(bug) and not bug.file.startswith(NOT_SIMULATED)
+
+
+def sources(bug: Bug, root: Path = ROOT) -> dict[str, str]:
+    """The texts of the files that it changes. Raises Drifted."""
+    for path in bug.paths:
+        if not (root / path).is_file():
+            raise Drifted(f"{bug.name}: there is no {path} any more")
+    return {path: (root / path).read_text(encoding="utf-8") for path in bug.paths}
 
 
 def check(bug: Bug, root: Path = ROOT) -> None:
     """That the bug can be planted into the present source. Raises Drifted, SyntaxError."""
-    path = root / bug.path
-    if not path.is_file():
-        raise Drifted(f"{bug.name}: there is no {bug.path} any more")
-    planted(bug, path.read_text(encoding="utf-8"))
+    planted_texts(bug, sources(bug, root))
     for test in bug.tests:
         if not (root / test).exists():
             raise Drifted(f"{bug.name}: there is no {test} any more")
@@ -89,7 +66,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._sound: tuple[Path, str]
+        self._sound: dict[str, str] = {}
         for name in COPIED:
             shutil.copytree(ROOT / name, folder / name, ignore=LEFT_OUT)
         for name in COPIED_FILES:
@@ -97,14 +74,17 @@ class Copy:
 
     def plant(self, bug: Bug) -> None:
         """Put the bug in. Raises Drifted, SyntaxError."""
-        path = self.folder / bug.path
-        sound = path.read_text(encoding="utf-8")
-        self._write(path, planted(bug, sound))
-        self._sound = path, sound
+        sound = sources(bug, self.folder)
+        self._write_all(planted_texts(bug, sound))
+        self._sound = sound
 
     def heal(self) -> None:
         """Take it out again."""
-        self._write(*self._sound)
+        self._write_all(self._sound)
+
+    def _write_all(self, texts: dict[str, str]) -> None:
+        for path, text in texts.items():
+            self._write(self.folder / path, text)
 
     @staticmethod
     def _write(path: Path, text: str) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from minikafka_chaos.simulation.bugs.bug import Bug
+
 from tests.adversary.bugs import BUGS
-from tests.adversary.planting import ROOT, Bug
+from tests.adversary.planting import ROOT
 from tests.adversary.suites import FIRST_SEED, JUDGES, SIMULATION, SUITES, UNIT, WIRE, tries
 from tests.adversary.unseen import UNSEEN
 
@@ -113,7 +115,7 @@ def page(results: Mapping[str, Found], schedules: int) -> str:
 def _row(bug: Bug, found: Found) -> str:
     by = next((found[suite] for suite in (WIRE, UNIT, JUDGES, SIMULATION) if found.get(suite)), None)
     cells = [_cell(bug, suite, found) for suite in SUITES]
-    where = f"[{bug.file}](../../{bug.path})"
+    where = f"[{bug.file}](../../{bug.paths[0]})"
     noticed = "**nothing**" if by is None else f"`{by.rpartition('::')[2] if '::' in by else by}`"
     return f"| {bug.name} | {bug.mistake} | {bug.rule} | {where} | {' | '.join(cells)} | {noticed} |"
 

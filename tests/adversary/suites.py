@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.adversary.planting import Bug
+from minikafka_chaos.simulation.bugs.bug import Bug
+
+from tests.adversary.planting import is_of_the_broker, is_simulated
 
 UNIT, WIRE, SIMULATION, JUDGES = "unit", "wire", "simulation", "judges"
 SUITES = (UNIT, WIRE, SIMULATION, JUDGES)
@@ -150,5 +152,5 @@ def suite_of(test: str) -> str:
 def tries(suite: str, bug: Bug) -> bool:
     """Whether a suite runs what the bug is in at all."""
     if suite == SIMULATION:
-        return bug.is_simulated
-    return bug.is_of_the_broker == (suite != JUDGES)
+        return is_simulated(bug)
+    return is_of_the_broker(bug) == (suite != JUDGES)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS
 from minikafka_chaos.simulation.docs import caught_by
 from minikafka_chaos.simulation.invariants import INVARIANTS
-from minikafka_chaos.simulation.mutants import BUG_SEEDS
 from minikafka_chaos.simulation.runs import first_violation
 
 from tests.forms import in_full

@@ -13,6 +13,7 @@ import pytest
 from minikafka.cli.main import main
 from minikafka_chaos.commands.simulate import ORDINARY, TAIL_LINES, telling
 from minikafka_chaos.simulation import world
+from minikafka_chaos.simulation.bugs import catalogue
 from minikafka_chaos.simulation.world import SECONDS_USUAL, Plan, simulate
 
 from tests.forms import in_full
@@ -106,6 +107,15 @@ def test_bad_input_is_one_line(arguments: list[str], hint: str, capsys: Capture)
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err.count("\n") == 1
     assert captured.err.startswith("minikafka simulate: ") and hint in captured.err
+
+
+def test_a_bug_seed_whose_text_is_gone_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    gone = catalogue.BUG_SEEDS[BUG]._replace(old="no such text")
+    monkeypatch.setattr(catalogue, "BUG_SEEDS", {BUG: gone})
+    assert main(["simulate", "--seed", "1", "--bug", BUG]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert said.err.startswith(f"minikafka simulate: --bug: {BUG}: its text stands 0 times in broker-image/")
 
 
 def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from minikafka_chaos.simulation.mutants import BUG_SEEDS
+from minikafka_chaos.simulation.bugs.catalogue import with_bug_seed
 
 from .golden import trace
 
@@ -37,7 +37,8 @@ def test_each_says_what_it_shows() -> None:
 )
 def test_a_mistake_changes_a_trace(name: str, bug: str) -> None:
     text = (trace.FOLDER / f"{name}{trace.SUFFIX}").read_text(encoding="utf-8")
-    assert trace.told(text, BUG_SEEDS[bug].rules()) != text
+    with with_bug_seed(bug):
+        assert trace.told(text) != text
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from minikafka.log.errors import CorruptBatch
 from minikafka.replication.replica_host import ReplicaHost
 from minikafka_chaos import simulation
 from minikafka_chaos.simulation import world
-from minikafka_chaos.simulation.bug_seed import rules_with
 from minikafka_chaos.simulation.invariants import INVARIANTS
 from minikafka_chaos.simulation.world import EVENT_FAILED, simulate
 
@@ -78,22 +77,22 @@ def test_the_invariant_fires(invariant: str, make_wrong: MakeWrong) -> None:
     fires(invariant, make_wrong)
 
 
-def test_an_error_of_the_log_is_a_violation() -> None:
+def test_an_error_of_the_log_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that takes everything gives no reason for one; it used to be noted in the trace and forgotten (audit)."""
 
-    class Refuses(ReplicaHost):
-        def high_watermarks(self) -> NoReturn:
-            raise CorruptBatch(f"broker {self.broker_id}")
+    def refuses(host: ReplicaHost) -> NoReturn:
+        raise CorruptBatch(f"broker {host.broker_id}")
 
-    assert simulate(1, rules_with(host=Refuses)()).invariant == EVENT_FAILED
+    monkeypatch.setattr(ReplicaHost, "high_watermarks", refuses)
+    assert simulate(1).invariant == EVENT_FAILED
 
 
-def test_an_unexpected_exception_is_a_violation() -> None:
-    class Broken(ReplicaHost):
-        def high_watermarks(self) -> NoReturn:
-            raise KeyError(self.broker_id)
+def test_an_unexpected_exception_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(host: ReplicaHost) -> NoReturn:
+        raise KeyError(host.broker_id)
 
-    result = simulate(1, rules_with(host=Broken)())
+    monkeypatch.setattr(ReplicaHost, "high_watermarks", breaks)
+    result = simulate(1)
     assert result.invariant == EVENT_FAILED
     assert "KeyError" in (result.violation or "") and "VIOLATION" in result.trace[-1]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from minikafka_chaos.simulation.mutants import BUG_SEEDS
+from minikafka_chaos.simulation.bugs.catalogue import with_bug_seed
 from minikafka_chaos.simulation.runs import run_seeds
 from minikafka_chaos.simulation.shrink import shrink
 from minikafka_chaos.simulation.world import simulate
@@ -13,16 +13,17 @@ BUG = "truncate-to-hw"
 
 @pytest.mark.full
 def test_a_failing_seed_shrinks_to_few_strikes() -> None:
-    rules = BUG_SEEDS[BUG].rules
     caught = next(result for result in run_seeds(range(1, 100), BUG) if result.violation and result.faults > 3)
     tries: list[int] = []
-    small = shrink(caught.seed, rules, tried=tries.append)
+    with with_bug_seed(BUG):
+        small = shrink(caught.seed, tried=tries.append)
     assert small is not None
     assert small.result.invariant == caught.invariant
     assert small.strikes < caught.faults
     assert small.strikes <= 6, "one restart or election at the right moment is enough for this mistake"
     assert tries == list(range(1, small.tries + 1))
-    again = simulate(caught.seed, rules(), small.plan)
+    with with_bug_seed(BUG):
+        again = simulate(caught.seed, small.plan)
     assert again.digest == small.result.digest
 
 

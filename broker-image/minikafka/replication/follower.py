@@ -131,7 +131,7 @@ class FollowerState:
         if error is not ErrorCode.NONE:
             return self.refused(error)
         if diverging is not None:
-            return self.diverged(diverging, high_watermark, log_start_offset)
+            return self.diverged(diverging, log_start_offset)
         log = self.partition.log
         if log_start_offset < log.log_end_offset:
             self._vouched = True
@@ -194,14 +194,13 @@ class FollowerState:
             return FetchOutcome.OUT_OF_RANGE
         return FetchOutcome.BACK_OFF
 
-    def diverged(self, diverging: tuple[int, int], high_watermark: int, log_start_offset: int) -> FetchOutcome:
+    def diverged(self, diverging: tuple[int, int], log_start_offset: int) -> FetchOutcome:
         """Cut where the logs part; high watermark and records of such an answer are not touched (KAFKA-14704).
 
         The leader cannot tell where the logs part before its own start. So what is left here before that may be another's, and
         goes at once: with the next answer, as in Kafka, it is too late for a replica that this very fetch brings into the ISR
         (found by simulation).
         """
-        del high_watermark
         truncation = self.truncation_point(*diverging)
         reason = f"log diverges from leader {self.leader_id} after epoch {diverging[0]}"
         self.cut(truncation.offset, reason, log_start_offset)

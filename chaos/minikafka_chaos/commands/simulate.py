@@ -60,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `minikafka simulate`: 0 nothing found, 1 a violation (with --bug: the mistake was found), 2 bad input."""
-    from minikafka_chaos.simulation.mutants import BUG_SEEDS
+    from minikafka_chaos.simulation.bugs.bug import Drifted
+    from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS, with_bug_seed
+    from minikafka_chaos.simulation.bugs.in_process import CannotPatch
 
     if args.list_bugs:
         return _list_bugs(args.json)
@@ -76,6 +78,11 @@ def run(args: argparse.Namespace) -> int:
         return _bad("--keep-going: only with --seeds, and without --shrink")
     if args.steps is not None and args.seconds is not None:
         return _bad("--steps and --seconds: both set the length of a schedule; give one")
+    try:
+        with with_bug_seed(args.bug):
+            pass  # it can be planted here
+    except (CannotPatch, Drifted, SyntaxError) as error:
+        return _bad(f"--bug: {error}")
     plan = _plan(args)
     return _replay(args, plan) if args.seed is not None else _search(args, plan)
 
@@ -93,15 +100,15 @@ def _plan(args: argparse.Namespace) -> Plan:
 
 
 def _list_bugs(as_json: bool) -> int:
-    from minikafka_chaos.simulation.mutants import BUG_SEEDS
+    from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS
 
     if as_json:
-        print(json.dumps([{"name": b.name, "mistake": b.mistake, "source": b.source} for b in BUG_SEEDS.values()]))
+        print(json.dumps([{"name": b.name, "mistake": b.mistake, "source": b.rule} for b in BUG_SEEDS.values()]))
         return OK
     name_width = max(map(len, BUG_SEEDS))
     mistake_width = max(len(bug.mistake) for bug in BUG_SEEDS.values())
     for bug in BUG_SEEDS.values():
-        print(f"{bug.name:{name_width}}  {bug.mistake:{mistake_width}}  {bug.source}")
+        print(f"{bug.name:{name_width}}  {bug.mistake:{mistake_width}}  {bug.rule}")
     return OK
 
 
@@ -109,10 +116,11 @@ def _list_bugs(as_json: bool) -> int:
 
 
 def _replay(args: argparse.Namespace, plan: Plan) -> int:
-    from minikafka_chaos.simulation.runs import rules_of
+    from minikafka_chaos.simulation.bugs.catalogue import with_bug_seed
     from minikafka_chaos.simulation.world import simulate
 
-    result = simulate(args.seed, rules_of(args.bug), plan, trace=args.trace)
+    with with_bug_seed(args.bug):
+        result = simulate(args.seed, plan, trace=args.trace)
     if args.json:
         document = _as_json(result, args.bug, plan)
         document["trace"] = result.trace
@@ -178,11 +186,11 @@ def replay_command(seed: int, bug: str | None, plan: Plan) -> str:
 
 def _shrink(args: argparse.Namespace, found: Result, plan: Plan) -> dict[str, Any]:
     """Shrink, print the smaller trace unless JSON is wanted, and describe it."""
-    from minikafka_chaos.simulation.runs import rules_of
+    from minikafka_chaos.simulation.bugs.catalogue import with_bug_seed
     from minikafka_chaos.simulation.shrink import shrink
 
-    with _progress("shrinking", None) as advance:
-        small = shrink(found.seed, lambda: rules_of(args.bug), plan, lambda tries: advance(_count(tries, "schedule")))
+    with with_bug_seed(args.bug), _progress("shrinking", None) as advance:
+        small = shrink(found.seed, plan, lambda tries: advance(_count(tries, "schedule")))
     assert small is not None, "the same seed fails again"
     command = f"{replay_command(found.seed, args.bug, small.plan)} --trace"
     if not args.json:
@@ -245,13 +253,13 @@ def _print_search(args: argparse.Namespace, plan: Plan, totals: Totals, found: l
         f"by acks=all, {totals.unclean} schedules with an unclean election"
     )
     if args.bug is not None:
-        from minikafka_chaos.simulation.mutants import BUG_SEEDS
+        from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS
 
         bug = BUG_SEEDS[args.bug]
         outcome = (
             f"caught by {found[0].invariant} after {_count(totals.schedules, 'schedule')}" if found else "NOT FOUND"
         )
-        print(f"bug seed {bug.name} ({bug.mistake}; {bug.source}): {outcome}")
+        print(f"bug seed {bug.name} ({bug.mistake}; {bug.rule}): {outcome}")
     elif not found:
         print(f"all invariants hold; hash of all traces {totals.digest()}")
     else:

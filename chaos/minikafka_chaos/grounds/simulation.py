@@ -30,7 +30,6 @@ from minikafka_chaos.scenario.faults import Fault, Handle, Targets, healed, link
 from minikafka_chaos.scenario.scenario import ScenarioSpec
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.configured import ConfiguredCluster, RanWild, VirtualClock, refusals
-from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.sim_clients import SimClients
 
 CHECKPOINT = "replication-offset-checkpoint"
@@ -48,16 +47,15 @@ REFUSED: Mapping[Verb, Mapping[str, int]] = {
 
 
 class SimulationGround(BrokerVerbs):
-    """A new simulated cluster; see the module. `rules` are production's unless a bug seed is to be judged."""
+    """A new simulated cluster; see the module."""
 
     name = "simulation"
     replayable = True
     lacks = LACKS["simulation"]
     address = ADDRESS
 
-    def __init__(self, data: Path, rules: Rules | None = None) -> None:
+    def __init__(self, data: Path) -> None:
         self.data = data
-        self._rules = rules
         self.clock = VirtualClock()
         self.clients = SimClients(lambda: self.cluster)
         self._written_out = False
@@ -85,7 +83,7 @@ class SimulationGround(BrokerVerbs):
 
     def up(self, spec: ScenarioSpec, seed: int) -> None:
         self.data.mkdir(parents=True, exist_ok=True)
-        self.clock.cluster = ConfiguredCluster(spec.cluster, seed, self.data, self._rules)
+        self.clock.cluster = ConfiguredCluster(spec.cluster, seed, self.data)
         for broker in self.cluster.brokers.values():
             broker.start()
         for number in self.brokers:

@@ -232,7 +232,7 @@ class SimBroker:
         self._forget()
         self.up, self.paused = True, False
         self._store = ProcessStore(self)
-        self.server = self.world.rules.process(self, self.world.broker_config(self.id), self._store)
+        self.server = WatchedBroker(self, self.world.broker_config(self.id), self._store)
         self._stop = asyncio.Event()
         self.world.store.connect(self)
         self.do(self._live(self.server, self._stop))

@@ -13,7 +13,6 @@ from minikafka.config import BrokerConfig
 from minikafka.groups.host import LOAD_SLICE_SECONDS
 from minikafka.replication.isr import IsrProposal
 
-from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.scheduler import Scheduler
 from minikafka_chaos.simulation.store import SimStore, SqliteStores
 from minikafka_chaos.simulation.watcher import Watcher
@@ -41,10 +40,9 @@ class SimCluster:
     data_dir = "/data"
     unflushed_dir: str | None = None
 
-    def __init__(self, scheduler: Scheduler, rules: Rules) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.random = scheduler.random
-        self.rules = rules
         self.store = self.open_store()
         self.watcher = Watcher()
         self.brokers: dict[int, SimBroker] = {}

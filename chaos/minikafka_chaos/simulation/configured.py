@@ -20,7 +20,6 @@ from minikafka_chaos.simulation.cluster import EPOCH_MS, SimCluster
 from minikafka_chaos.simulation.connections import Connections
 from minikafka_chaos.simulation.processes.configuration import listeners
 from minikafka_chaos.simulation.processes.streams import Streams
-from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.scheduler import Scheduler
 from minikafka_chaos.simulation.store import CLUSTER_ID
 
@@ -87,10 +86,10 @@ class RanWild(ToolTrouble):
 
 
 class ConfiguredCluster(SimCluster):
-    """Brokers 0 to N-1, with event logs in ``folder``; ``rules`` may have a mistake put in. Raises ConfigError."""
+    """Brokers 0 to N-1, with event logs in ``folder``. Raises ConfigError."""
 
-    def __init__(self, cluster: ClusterSpec, seed: int, folder: Path, rules: Rules | None = None) -> None:
-        super().__init__(Scheduler(seed), rules or Rules())
+    def __init__(self, cluster: ClusterSpec, seed: int, folder: Path) -> None:
+        super().__init__(Scheduler(seed))
         ids = _record(cluster).ids
         self._files = {broker: _file(cluster, broker) for broker in ids}
         self.config = self._files[FIRST_ID]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from minikafka.telemetry.marked_page import replaced
 
+from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS
 from minikafka_chaos.simulation.invariants import INVARIANTS
-from minikafka_chaos.simulation.mutants import BUG_SEEDS
 from minikafka_chaos.simulation.runs import Totals, first_violation, run_seeds
 
 PAGE = "simulation.md"
@@ -30,7 +30,7 @@ GREEN = range(1, 101)
 def bug_table() -> str:
     """The mistakes that can be put in."""
     lines = ["| bug seed | mistake | source |", "|---|---|---|"]
-    lines += [f"| `{bug.name}` | {bug.mistake} | {bug.source} |" for bug in BUG_SEEDS.values()]
+    lines += [f"| `{bug.name}` | {bug.mistake} | {bug.rule} |" for bug in BUG_SEEDS.values()]
     return "\n".join(lines)
 
 

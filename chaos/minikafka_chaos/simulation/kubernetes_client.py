@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 from minikafka.kubernetes.api import KubernetesApi
 from minikafka.kubernetes.connection import ApiUnreachable, HttpClient, HttpResponse
 from minikafka.kubernetes.credentials import Access
+from minikafka.kubernetes.store import KubernetesStore
 from minikafka.metadata.store import StoreError
 
 from minikafka_chaos.simulation.api_server import SimApiError
@@ -60,7 +61,7 @@ class StoreClient:
             jitter=stores.random.random,
             utc_now=lambda: datetime.fromtimestamp(world.now_ms / 1000, UTC),
         )
-        self.store = world.rules.kubernetes_store(api, CLUSTER, patience=PATIENCE_HEARTBEATS * stores.heartbeat)
+        self.store = KubernetesStore(api, CLUSTER, patience=PATIENCE_HEARTBEATS * stores.heartbeat)
 
     def later(self, delay: float, event: Callable[[], None], given_up: Callable[[], bool] = lambda: False, /) -> None:
         """An event of this incarnation; nothing when it is dead already."""

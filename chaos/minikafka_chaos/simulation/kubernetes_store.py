@@ -17,6 +17,7 @@ from minikafka.kubernetes import lease as leases
 from minikafka.kubernetes import topics
 from minikafka.kubernetes.api import CONFIG_MAP, LEASE, TOPIC
 from minikafka.kubernetes.document import PLAIN
+from minikafka.kubernetes.topic_reconciler import TopicReconciler
 from minikafka.metadata.store import Changes, StoreError, StoreWentBackError
 from minikafka.protocol.errors import KafkaError
 
@@ -149,7 +150,7 @@ class KubernetesStores(SimStore):
 
     def term_began(self, role: Term) -> None:
         client = self._clients[role.broker.id]
-        reconciler = self.world.rules.topic_reconciler(client.store, _ActiveController(role))
+        reconciler = TopicReconciler(client.store, _ActiveController(role))
         client.reconciling = client.run(reconciler.run())
         client.reconciling.add_done_callback(_ends_the_run)
 

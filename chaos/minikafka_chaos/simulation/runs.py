@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, NoReturn
 
+from minikafka_chaos.simulation.bugs.catalogue import with_bug_seed
 from minikafka_chaos.simulation.checker import Violation
-from minikafka_chaos.simulation.mutants import BUG_SEEDS
-from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.world import SECONDS_USUAL, Plan, Result, simulate
 
 SEEDS_PER_TASK = 2
@@ -34,14 +33,9 @@ class Job(NamedTuple):
     plan: Plan
 
 
-def rules_of(bug: str | None) -> Rules:
-    """Production's rules, or those of a bug seed. KeyError: there is no such bug seed."""
-    return Rules() if bug is None else BUG_SEEDS[bug].rules()
-
-
 def run_job(job: Job) -> Result:
-    with _bounded(CPU_SECONDS_MAX * max(1.0, job.plan.seconds / SECONDS_USUAL)):
-        return simulate(job.seed, rules_of(job.bug), job.plan)
+    with with_bug_seed(job.bug), _bounded(CPU_SECONDS_MAX * max(1.0, job.plan.seconds / SECONDS_USUAL)):
+        return simulate(job.seed, job.plan)
 
 
 @contextmanager

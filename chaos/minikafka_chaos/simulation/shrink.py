@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.world import Plan, Result, simulate
 
 SECONDS_STEP = 0.5
@@ -31,9 +30,8 @@ class Shrunk:
 
 
 class _Search:
-    def __init__(self, seed: int, rules: Callable[[], Rules], invariant: str, tried: Callable[[int], None]) -> None:
+    def __init__(self, seed: int, invariant: str, tried: Callable[[int], None]) -> None:
         self.seed = seed
-        self.rules = rules
         self.invariant = invariant
         self.tried = tried
         self.tries = 0
@@ -44,22 +42,21 @@ class _Search:
             return None
         self.tries += 1
         self.tried(self.tries)
-        result = simulate(self.seed, self.rules(), plan)
+        result = simulate(self.seed, plan)
         return result if result.invariant == self.invariant else None
 
 
 def shrink(
     seed: int,
-    rules: Callable[[], Rules] = Rules,
     plan: Plan | None = None,
     tried: Callable[[int], None] = lambda _: None,
 ) -> Shrunk | None:
     """The smallest schedule found that breaks what this seed breaks; None when it breaks nothing."""
     plan = plan or Plan()
-    result = simulate(seed, rules(), plan)
+    result = simulate(seed, plan)
     if result.invariant is None:
         return None
-    search = _Search(seed, rules, result.invariant, tried)
+    search = _Search(seed, result.invariant, tried)
     while True:
         before = plan
         result, plan = _fewer_strikes(search, result, plan)

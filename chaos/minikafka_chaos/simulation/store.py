@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from minikafka.metadata.database import IN_MEMORY
+from minikafka.metadata.database import IN_MEMORY, Database
 from minikafka.metadata.store import Changes, FencedControllerError, Lease, Snapshot, StoreError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class SqliteStores(SimStore):
 
     def __init__(self, world: SimCluster) -> None:
         super().__init__(world)
-        self._database = world.rules.database(IN_MEMORY)
+        self._database = Database(IN_MEMORY)
         self._database.open(CLUSTER_ID)
         self._read: dict[int, Changes] = {}
         """What brokers have read since the last commit: most of them ask for the same."""

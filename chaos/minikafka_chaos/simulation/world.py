@@ -35,7 +35,6 @@ from minikafka_chaos.simulation.processes.configuration import drawn
 from minikafka_chaos.simulation.processes.curious import Curious
 from minikafka_chaos.simulation.processes.gate import FETCH_BYTES_MAX
 from minikafka_chaos.simulation.processes.streams import Streams
-from minikafka_chaos.simulation.rules import Rules
 from minikafka_chaos.simulation.scheduler import Scheduler
 from minikafka_chaos.simulation.store import SimStore
 
@@ -187,8 +186,8 @@ class World(SimCluster):
     fetch_backoff = 1.0
     """replica.fetch.backoff.ms"""
 
-    def __init__(self, seed: int, rules: Rules | None = None, plan: Plan | None = None, trace: bool = False) -> None:
-        super().__init__(Scheduler(seed, trace), rules or Rules())
+    def __init__(self, seed: int, plan: Plan | None = None, trace: bool = False) -> None:
+        super().__init__(Scheduler(seed, trace))
         self.plan = plan or Plan()
         random = self.random
         self.produce_timeout = 0.7
@@ -396,9 +395,9 @@ def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {error} (in {frames[-1].name} of {PurePath(frames[-1].filename).name})"
 
 
-def simulate(seed: int, rules: Rules | None = None, plan: Plan | None = None, trace: bool = False) -> Result:
+def simulate(seed: int, plan: Plan | None = None, trace: bool = False) -> Result:
     """Run one seed to its verdict."""
-    world = World(seed, rules, plan, trace)
+    world = World(seed, plan, trace)
     violation: Violation | None = None
     try:
         world.run()

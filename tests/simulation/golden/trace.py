@@ -39,7 +39,6 @@ from minikafka_chaos.scenario.scenario import ClusterSpec
 from minikafka_chaos.simulation.broker import SimBroker
 from minikafka_chaos.simulation.configured import ConfiguredCluster
 from minikafka_chaos.simulation.network import Reply
-from minikafka_chaos.simulation.rules import Rules
 
 T = TypeVar("T")
 
@@ -76,9 +75,9 @@ class BadSchedule(ValueError):
 class TracedCluster(ConfiguredCluster):
     """Notes the events of its brokers."""
 
-    def __init__(self, cluster: ClusterSpec, folder: Path, rules: Rules) -> None:
+    def __init__(self, cluster: ClusterSpec, folder: Path) -> None:
         self.told: list[str] = []
-        super().__init__(cluster, 0, folder, rules)
+        super().__init__(cluster, 0, folder)
         self.random = self.scheduler.random = Even()
 
     def event(
@@ -98,9 +97,8 @@ def _plain(value: Any) -> str:
 class Trace:
     """One schedule as it is carried out; `lines` is what it tells."""
 
-    def __init__(self, folder: Path, rules: Rules) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._rules = rules
         self._cluster: TracedCluster | None = None
         self._image = ClusterImage("")
         self._shown: dict[str, str] = {}
@@ -186,7 +184,7 @@ class Trace:
 
     def _do_cluster(self, words: list[str]) -> None:
         config = [ConfigEntry(name=key, value=value) for key, _, value in (word.partition("=") for word in words[1:])]
-        self._cluster = TracedCluster(ClusterSpec(brokers=int(words[0]), config=config), self._folder, self._rules)
+        self._cluster = TracedCluster(ClusterSpec(brokers=int(words[0]), config=config), self._folder)
         for broker in self._cluster.brokers.values():
             broker.start()
         self._run(UP_S)
@@ -292,14 +290,11 @@ class Trace:
         self._run()
 
 
-def told(text: str, rules: Rules | None = None) -> str:
-    """The trace of a file's schedule, as it is now: comments and schedule as they stand, the rest anew. Raises BadSchedule.
-
-    `rules` are production's, unless one with a mistake is to be seen.
-    """
+def told(text: str) -> str:
+    """The trace of a file's schedule, as it is now: comments and schedule as they stand, the rest anew. Raises BadSchedule."""
     out: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        trace = Trace(Path(folder), rules or Rules())
+        trace = Trace(Path(folder))
         try:
             for line in text.splitlines():
                 if line.startswith(">"):

@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from minikafka_chaos.simulation.bugs.bug import Bug, Drifted, planted_texts
+from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS
+from minikafka_chaos.simulation.bugs.in_process import check_source
 
 from tests.adversary import __main__ as command
 from tests.adversary import hunt, results
@@ -14,7 +17,7 @@ from tests.adversary.chaos_bugs import CHAOS
 from tests.adversary.core_bugs import CORE
 from tests.adversary.judge_bugs import JUDGING
 from tests.adversary.network_bugs import NETWORK
-from tests.adversary.planting import ROOT, Bug, Copy, Drifted, check, planted
+from tests.adversary.planting import ROOT, Copy, check, is_simulated, sources
 from tests.adversary.security_bugs import SECURITY
 from tests.adversary.shell_bugs import SHELL
 from tests.adversary.suites import JUDGES, SIMULATION, UNIT, WIRE, Broken, Verdict, simulate, suite_of
@@ -25,6 +28,13 @@ from tests.adversary.unseen import UNSEEN
 def test_it_can_be_planted(name: str) -> None:
     """Its text stands in the source exactly once. Otherwise: give it the text that stands there now, or take it out."""
     check(BUGS[name])
+
+
+@pytest.mark.parametrize("name", BUG_SEEDS)
+def test_a_bug_seed_can_be_planted(name: str) -> None:
+    """In a copy, and in a running process, which takes changed and added functions only."""
+    check(BUG_SEEDS[name])
+    check_source(BUG_SEEDS[name], sources(BUG_SEEDS[name]))
 
 
 def test_names() -> None:
@@ -41,7 +51,8 @@ def test_what_the_simulator_does_not_see_has_its_reason() -> None:
 
 
 def test_no_two_are_the_same() -> None:
-    assert len({(bug.file, planted(bug, (ROOT / bug.path).read_text())) for bug in BUGS.values()}) == len(BUGS)
+    for bugs in (BUGS, BUG_SEEDS):
+        assert len({tuple(planted_texts(bug, sources(bug)).items()) for bug in bugs.values()}) == len(bugs)
 
 
 class TestTheRecord:
@@ -70,11 +81,11 @@ class TestPlanting:
         with pytest.raises(Drifted, match=r"z01: its text stands \d+ times in broker-image/minikafka/log/errors.py"):
             check(HARMLESS)
         with pytest.raises(Drifted, match="z01: its text stands 0 times"):
-            planted(HARMLESS, "")
+            planted_texts(HARMLESS, {HARMLESS.paths[0]: ""})
 
     def test_what_is_no_python_any_more(self) -> None:
         with pytest.raises(SyntaxError):
-            planted(HARMLESS._replace(old="pass", new="pass pass"), "def f():\n    pass\n")
+            planted_texts(HARMLESS._replace(old="pass", new="pass pass"), {HARMLESS.paths[0]: "def f():\n    pass\n"})
 
     def test_a_file_or_a_test_that_is_gone(self) -> None:
         with pytest.raises(Drifted, match=r"no broker-image/minikafka/log/gone\.py any more"):
@@ -84,13 +95,12 @@ class TestPlanting:
             check(bug._replace(tests=("tests/unit/gone.py",)))
 
     def test_a_copy_is_put_right_again(self, tmp_path: Path) -> None:
-        copy, bug = Copy(tmp_path), BUGS["m02"]
-        path = tmp_path / bug.path
-        before = path.read_text()
+        copy, bug = Copy(tmp_path), BUG_SEEDS["accept-rebooted"]  # in three files
+        before = sources(bug, tmp_path)
         copy.plant(bug)
-        assert path.read_text() == planted(bug, before) != before
+        assert sources(bug, tmp_path) == planted_texts(bug, before) != before
         copy.heal()
-        assert path.read_text() == before
+        assert sources(bug, tmp_path) == before
 
 
 class TestTheHunt:
@@ -125,6 +135,8 @@ class TestTheHunt:
         assert "m99: no such bug" in capsys.readouterr().err
         assert command.main(["m02", "--write", "--schedules", str(results.schedules_on_record() + 1)]) == 2
         assert "allowed with --write: the same" in capsys.readouterr().err
+        assert command.main(["truncate-to-hw", "--write"]) == 2
+        assert "--write: truncate-to-hw is a bug seed" in capsys.readouterr().err
         monkeypatch.setattr(command, "BUGS", {"z01": HARMLESS})
         assert command.main([]) == 2
         assert "plant it anew" in capsys.readouterr().err
@@ -143,9 +155,4 @@ class TestTheHunt:
 
     def test_files_have_their_suite(self) -> None:
         assert {suite_of(test) for bug in BUGS.values() for test in bug.tests} == {UNIT, WIRE, JUDGES}
-        assert (
-            BUGS["s30"].is_simulated
-            and BUGS["s01"].is_simulated
-            and BUGS["s13"].is_simulated
-            and BUGS["m01"].is_simulated
-        )
+        assert all(is_simulated(BUGS[name]) for name in ("s30", "s01", "s13", "m01"))

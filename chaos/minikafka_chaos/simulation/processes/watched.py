@@ -240,7 +240,7 @@ class WatchedBroker(Broker):
 
     def __init__(self, sim: SimBroker, config: BrokerConfig, store: ClusterStore) -> None:
         self.sim = sim
-        super().__init__(config, store, SimMachine(sim), sim.world.rules)
+        super().__init__(config, store, SimMachine(sim))
         self.replicas.propose = self._propose
         self.groups.host.load_slice = sim.world.load_slice
         self._fetch_of_replicas, self.replicas.fetch = self.replicas.fetch, self._fetch  # type: ignore[method-assign]
