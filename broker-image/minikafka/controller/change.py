@@ -44,22 +44,21 @@ class PartitionChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRules:
-    """The methods that decide, apart from each other, so that the simulator can break them one by one."""
+    """Decides on a partition by what holds for its topic."""
 
     min_isr: int
     is_active: Callable[[int], bool]
     elr_enabled: bool = True
 
-    def fit(self, old: PartitionState, isr: Collection[int], elr: Collection[int], replica: int) -> bool:
+    def fit(self, isr: Collection[int], elr: Collection[int], replica: int) -> bool:
         """May lead without loss: in the ISR, or in the ELR when the ISR is empty, and active (KIP-966)."""
-        del old
         return (replica in isr or (not isr and replica in elr)) and self.is_active(replica)
 
     def elect(
         self, old: PartitionState, isr: tuple[int, ...], elr: tuple[int, ...], election: Election
     ) -> tuple[int, bool]:
         """(leader, clean); ``NO_LEADER`` when nobody may lead."""
-        fit = [r for r in old.replicas if self.fit(old, isr, elr, r)]
+        fit = [r for r in old.replicas if self.fit(isr, elr, r)]
         if election is Election.PREFERRED and old.replicas[0] in fit:
             return old.replicas[0], True
         if old.leader in fit:

@@ -22,10 +22,6 @@ class Controller:
     record) throw this object away.
     """
 
-    partition_registry = PartitionRegistry
-    broker_registry = BrokerRegistry
-    topic_registry = TopicRegistry
-
     def __init__(
         self,
         image: ClusterImage,
@@ -39,9 +35,9 @@ class Controller:
         self.epoch = epoch
         self.config = config
         self.workspace = Workspace(image, config, check_room)
-        self.partitions = self.partition_registry(self.workspace)
-        self.brokers = self.broker_registry(self.workspace, self.partitions, now)
-        self.topics = self.topic_registry(self.workspace, new_uuid, check_configs)
+        self.partitions = PartitionRegistry(self.workspace)
+        self.brokers = BrokerRegistry(self.workspace, self.partitions, now)
+        self.topics = TopicRegistry(self.workspace, new_uuid, check_configs)
         self.users = UserRegistry(self.workspace)
         self.topics.adopt_defaults()  # written with the first decisions, none of which is made by another value
         self._next_rebalance = now + config.leader_imbalance_check_interval

@@ -56,10 +56,6 @@ class GroupCoordinator:
         on_deleted: told of each group that is gone: group id, reason.
     """
 
-    log_class: type[OffsetsLog] = OffsetsLog
-    membership_class: type[GroupMembership] = GroupMembership
-    commits_class: type[Commits] = Commits
-
     def __init__(
         self,
         config: GroupConfig,
@@ -76,15 +72,15 @@ class GroupCoordinator:
         self._owned: set[int] = set()
         self._loading: set[int] = set()
         self._timers = TimerQueue()
-        self._log = self.log_class(append, self._timers, config.offsets_commit_timeout_ms)
+        self._log = OffsetsLog(append, self._timers, config.offsets_commit_timeout_ms)
 
         self._on_deleted = on_deleted
 
         def rebalanced(group: Group) -> None:
             on_rebalanced(group.group_id, group.generation, len(group.members), group.rebalance_reason)
 
-        self._membership = self.membership_class(config, self._timers, self._store, new_id, rebalanced)
-        self._commits = self.commits_class(config, self._log, self._membership, self.partition_of, self._forget)
+        self._membership = GroupMembership(config, self._timers, self._store, new_id, rebalanced)
+        self._commits = Commits(config, self._log, self._membership, self.partition_of, self._forget)
         self._retention = self._timers.timer(self._check_retention)
 
     # -- time ---------------------------------------------------------------------------------------

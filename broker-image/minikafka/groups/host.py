@@ -98,8 +98,6 @@ class GroupHost:
         load_slice: seconds; see `LOAD_SLICE_SECONDS`.
     """
 
-    coordinator_class: type[GroupCoordinator] = GroupCoordinator
-
     def __init__(
         self,
         *,
@@ -126,7 +124,7 @@ class GroupHost:
         self._armed_for: float | None = None
         self._started = False
         self._stopped = False
-        self.coordinator = self.coordinator_class(
+        self.coordinator = GroupCoordinator(
             config,
             offsets_partitions,
             self._append,

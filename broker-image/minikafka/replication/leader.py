@@ -1,7 +1,6 @@
 """The leader's part: append, serve followers, advance the high watermark, keep the in-sync replicas.
 
-Every rule is a small method of its own, named in ``docs/internals/rules.md``, so that the simulator can break one at a time
-and see whether its invariants notice.
+Every rule is a small method of its own, named in ``docs/internals/rules.md``.
 """
 
 from __future__ import annotations

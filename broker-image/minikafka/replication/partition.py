@@ -82,9 +82,6 @@ class Partition:
         "topic_partition",
     )
 
-    leader_class = LeaderState
-    follower_class = FollowerState
-
     def __init__(
         self,
         topic_partition: TopicPartition,
@@ -192,7 +189,7 @@ class Partition:
             return False
         previous = self.leader
         self.role, self.follower = Role.LEADER, None
-        self.leader = self.leader_class(self, state, previous, now)
+        self.leader = LeaderState(self, state, previous, now)
         return True
 
     def _become_follower(self, old: PartitionState | None, state: PartitionState, now: float) -> bool:
@@ -200,7 +197,7 @@ class Partition:
         if self.follower is not None and same:
             return False
         self.role, self.leader = Role.FOLLOWER, None
-        self.follower = self.follower_class(self, state, now)
+        self.follower = FollowerState(self, state, now)
         return True
 
     # -- questions any replica answers ----------------------------------------------------------------------------

@@ -151,8 +151,6 @@ class ReplicaHost:
         is_offline: whether the log of a replica is offline; it is left alone until :meth:`settle`.
     """
 
-    partition_class = HostedPartition
-
     def __init__(
         self,
         broker_id: int,
@@ -354,7 +352,7 @@ class ReplicaHost:
         replication = ReplicationConfig(
             settings.min_insync_replicas, self._settings.replica_lag_time_max, self._settings.truncation_mode
         )
-        partition = self.partition_class(
+        partition = HostedPartition(
             tp,
             topic.topic_id.bytes,
             self.broker_id,

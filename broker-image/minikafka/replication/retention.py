@@ -1,4 +1,4 @@
-"""What of a replica goes because it is old: one look, for broker and simulator."""
+"""Removes what of a replica is old."""
 
 from __future__ import annotations
 

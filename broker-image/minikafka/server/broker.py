@@ -14,6 +14,8 @@ from minikafka.metadata.store import ClusterStore
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.fetch_loop import FetcherPool
 from minikafka.replication.hosted import HostedPartition
+from minikafka.replication.internal_log import InternalLog
+from minikafka.replication.replicas import ReplicaManager
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.api import load_handlers
 from minikafka.server.api.fetch import FOLLOWER_FETCH
@@ -23,7 +25,7 @@ from minikafka.server.context import BrokerContext
 from minikafka.server.controller_role import ControllerRole, Reconcile
 from minikafka.server.fetchers import ReplicaFetcher
 from minikafka.server.group_service import GroupService
-from minikafka.server.hooks import HookedConnection, HookedParts, HookedReplicas, Hooks
+from minikafka.server.hooks import HookedConnection, HookedReplicas, Hooks
 from minikafka.server.hosting import PartitionHost
 from minikafka.server.housekeeping import Housekeeping
 from minikafka.server.http import MetricsServer
@@ -35,7 +37,6 @@ from minikafka.server.metadata_follower import MetadataFollower
 from minikafka.server.observation import observe
 from minikafka.server.offline_logs import LogDirShell
 from minikafka.server.offsets_topic import OffsetsTopic
-from minikafka.server.parts import Parts
 from minikafka.server.producer_ids import ProducerIds
 from minikafka.server.readiness import Readiness
 from minikafka.server.topic_requests import TopicRequests
@@ -55,10 +56,7 @@ class Broker:
     """
 
     its_context: type[BrokerContext] = BrokerContext
-    client_connection: type[ClientConnection] = ClientConnection
-    hooked_connection: type[HookedConnection] = HookedConnection
     controller_role: type[ControllerRole] = ControllerRole
-    replica_fetcher: type[ReplicaFetcher] = ReplicaFetcher
     replica_reporter: type[ReplicaReporter] = ReplicaReporter
     partition_host: type[PartitionHost] = PartitionHost
     metadata_follower: type[MetadataFollower] = MetadataFollower
@@ -72,12 +70,9 @@ class Broker:
         config: BrokerConfig,
         store: ClusterStore,
         machine: Machine | None = None,
-        parts: Parts | None = None,
         reconcile: Reconcile | None = None,
     ) -> None:
-        hooked = config.minikafka_test_hooks
-        parts = parts or (HookedParts() if hooked else Parts())
-        self.context = context = self.its_context(config, machine or Machine(), parts)
+        self.context = context = self.its_context(config, machine or Machine())
         self.config = config
         self.broker_id = context.broker_id
         self.store = store
@@ -85,13 +80,14 @@ class Broker:
         self.stats = context.stats
         self.events = context.events
         self.handlers = load_handlers()
+        self.hooks = Hooks(context.events.emit) if config.minikafka_test_hooks else None
         self.failure: str | None = None
         self.failed = asyncio.Event()
         self.stopping = False
 
         # what is known of the cluster, and how others reach this broker
         self.metadata = MetadataCache(store, context.clock, config.inter_broker_listener)
-        connection = self.hooked_connection if hooked else self.client_connection
+        connection = ClientConnection if self.hooks is None else HookedConnection
         self.listeners = Listeners(config, lambda name: connection(self, name))
         self.membership = Membership(
             context, store, self.metadata, self.listeners, partial(self.controller_role, reconcile=reconcile)
@@ -102,17 +98,15 @@ class Broker:
 
         # the replicas, and their logs
         self.alter_sender = AlterPartitionSender(context, self.membership.alter_partitions)
-        self.replicas = context.parts.replica_manager(context.stats, self.alter_sender.propose, context.clock)
-        self.hooks = Hooks(context.events.emit) if hooked else None
-        if isinstance(self.replicas, HookedReplicas) and self.hooks is not None:
-            self.replicas.hooks = self.hooks
+        replicas = ReplicaManager if self.hooks is None else partial(HookedReplicas, self.hooks)
+        self.replicas = replicas(context.stats, self.alter_sender.propose, context.clock)
         self.reporter = self.replica_reporter(context, self.replicas)
         self.housekeeping = self.its_housekeeping(context, self.replicas, self.reporter)
         self._log_dir = self.log_dir_shell(context, self, self.replicas, self.housekeeping)
         self.offline_logs = self._log_dir.policy()
         self.fetchers = FetcherPool[HostedPartition](
             partial(
-                self.replica_fetcher,
+                ReplicaFetcher,
                 context,
                 self.metadata,
                 self.reporter,
@@ -128,7 +122,7 @@ class Broker:
         self.alter_sender.answered = self.reporter.isr_answered
 
         # what is kept in them for groups
-        self.internal = context.parts.internal_log(self.replicas, self.reporter.log_failed)
+        self.internal = InternalLog(self.replicas, self.reporter.log_failed)
         offsets_topic = OffsetsTopic(config, self.topics, self.metadata)
         self.groups = GroupService.of(context, self.metadata, self.internal, offsets_topic.ensure)
 
@@ -168,7 +162,7 @@ class Broker:
         on_disk = LogManager.cluster_id_on_disk(config.log_dirs, disk)
         cluster_id = await self.store.open(config.cluster_id or on_disk)
         self.metadata.open(cluster_id)
-        self.logs = self._log_dir.logs = context.parts.log_manager.open(
+        self.logs = self._log_dir.logs = LogManager.open(
             config.log_dirs,
             disk,
             cluster_id=cluster_id,

@@ -9,7 +9,6 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.channels import Channels
 from minikafka.server.health import Health
 from minikafka.server.machine import Machine
-from minikafka.server.parts import Parts
 from minikafka.server.supervision import Supervisor
 from minikafka.telemetry.console import tell
 from minikafka.telemetry.stats import BrokerStats
@@ -24,15 +23,13 @@ class BrokerContext:
     Args:
         config: the broker's settings.
         machine: time, identities, disk and events.
-        parts: the classes without I/O that the broker is made of.
     """
 
-    def __init__(self, config: BrokerConfig, machine: Machine, parts: Parts) -> None:
+    def __init__(self, config: BrokerConfig, machine: Machine) -> None:
         self.config = config
         self.broker_id: int = config.node_id
         self.machine = machine
         self.clock = machine.clock
-        self.parts = parts
         self.stats = BrokerStats()
         self.events = machine.events(config)
         self.health = Health(self.events.emit, self.clock.now)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from minikafka.controller.controller import Controller
 from minikafka.controller.heartbeats import Heartbeats
 from minikafka.controller.resignation import ControllerResignation
-from minikafka.controller.term import Commit, Effect, Failed, GiveAnswer, Happened, TermEnded
+from minikafka.controller.term import Commit, ControllerTerm, Effect, Failed, GiveAnswer, Happened, TermEnded
 from minikafka.controller.workspace import Event
 from minikafka.controller_settings import controller_config
 from minikafka.metadata.image import ClusterImage
@@ -66,7 +66,7 @@ class ControllerRole:
         self._metadata = metadata
         self._ended = ended
         self._reconcile = reconcile
-        self.controller = context.parts.controller(
+        self.controller = Controller(
             image,
             lease.epoch,
             controller_config(context.config),
@@ -75,7 +75,7 @@ class ControllerRole:
             context.check_topic_configs,
             store.check_room,
         )
-        self.term = context.parts.controller_term(context.broker_id, lease, self.controller, resignation)
+        self.term = ControllerTerm(context.broker_id, lease, self.controller, resignation)
         self.over = asyncio.Event()
         self.renewed_at = context.clock.now()
         """When its lease was renewed last."""

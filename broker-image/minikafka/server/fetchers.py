@@ -52,9 +52,7 @@ class ReplicaFetcher:
         self._broker_epoch = broker_epoch
         self._flush = flush
         self.leader_id = leader_id
-        self._loop: FetchLoop[HostedPartition] = context.parts.fetch_loop(
-            leader_id, context.config.replica_fetch_backoff_ms / 1000
-        )
+        self._loop = FetchLoop[HostedPartition](leader_id, context.config.replica_fetch_backoff_ms / 1000)
         self._connection: PeerConnection | None = None
         self._running: asyncio.AbstractEventLoop | None = None
         """The loop of the connection. `asyncio.get_running_loop` asks the kernel for the process's id, which shows in a fetch."""

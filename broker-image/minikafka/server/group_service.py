@@ -77,7 +77,6 @@ class GroupService:
         endpoint_of: Callable[[int, str], tuple[str, int] | None],
         clock: Clock,
         new_id: Callable[[], str],
-        group_host: type[GroupHost] = GroupHost,
         emit: Callable[..., None] = lambda *_, **__: None,
         warn: Callable[[str], None] = lambda _: None,
         supervisor: Supervisor | None = None,
@@ -86,7 +85,7 @@ class GroupService:
         self.partition_count = partition_count
         self._partition_leader = partition_leader
         self._endpoint_of = endpoint_of
-        self.host = group_host(
+        self.host = GroupHost(
             config=config,
             offsets_partitions=offsets_partitions,
             clock=clock,
@@ -128,7 +127,6 @@ class GroupService:
             endpoint_of=endpoint_of,
             clock=context.clock,
             new_id=lambda: str(context.machine.new_id()),
-            group_host=context.parts.group_host,
             emit=context.events.emit,
             warn=context.warn,
             supervisor=context.supervisor,

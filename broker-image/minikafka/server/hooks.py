@@ -22,11 +22,13 @@ from minikafka.protocol.fetch import FetchRequest, PartitionData
 from minikafka.protocol.produce import PartitionResult, ProduceRequest, decode_produce
 from minikafka.protocol.records import HEADER_BYTES, read_header
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
+from minikafka.replication.clock import Clock
+from minikafka.replication.isr import IsrProposal
 from minikafka.replication.purgatory import DelayedFetch, FetchDone
 from minikafka.replication.replicas import NOTHING_AHEAD, ReplicaManager
 from minikafka.server.connection import ClientConnection, Slot
 from minikafka.server.injected_answers import COLD, no_topics
-from minikafka.server.parts import Parts
+from minikafka.telemetry.stats import BrokerStats
 
 REQUESTS_MAX = 10_000
 """Requests of an observed API that are kept; of more, the latest."""
@@ -214,7 +216,9 @@ class Hooks:
 class HookedReplicas(ReplicaManager):
     """Answers Produce and Fetch with what is injected, and tells what is acknowledged."""
 
-    hooks: Hooks
+    def __init__(self, hooks: Hooks, stats: BrokerStats, propose: Callable[[IsrProposal], None], clock: Clock) -> None:
+        super().__init__(stats, propose, clock)
+        self.hooks = hooks
 
     def produce(
         self,
@@ -306,12 +310,6 @@ class HookedReplicas(ReplicaManager):
         if isinstance(key, str):
             return key
         return next((p.topic_partition.topic for p in self.by_id.get(key, {}).values()), "")
-
-
-class HookedParts(Parts):
-    """Production's, with hooks."""
-
-    replica_manager = HookedReplicas
 
 
 class HookedConnection(ClientConnection):

@@ -20,6 +20,7 @@ from minikafka.replication.replica_host import (
     LogRefused,
     MetadataBehind,
     MetadataCaughtUp,
+    ReplicaHost,
     RoleChanged,
     TopicDeleted,
     TopicFailed,
@@ -74,7 +75,7 @@ class PartitionHost:
         mode = TruncationMode.LEADER_EPOCH
         if config.minikafka_truncation_mode == "high_watermark":
             mode = TruncationMode.HIGH_WATERMARK
-        self.replicas = context.parts.replica_host(
+        self.replicas = ReplicaHost(
             context.broker_id,
             HostSettings(config.replica_lag_time_max_ms / 1000, mode),
             context.clock,
@@ -84,7 +85,6 @@ class PartitionHost:
             lambda topic: config.topic(topic.configs),
             offline_logs.__contains__,
         )
-        self.replicas.partition_class = context.parts.partition
         self.look_again: Callable[[], None] = lambda: None
         """Has this reconciled with the image as it is, in the next round of events."""
 

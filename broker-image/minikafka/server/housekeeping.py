@@ -18,6 +18,7 @@ from minikafka.replication.flushes import Flushes
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.replicas import ReplicaManager
 from minikafka.replication.reporter import ReplicaReporter
+from minikafka.replication.retention import retain
 from minikafka.server.context import BrokerContext
 
 T = TypeVar("T")
@@ -169,7 +170,7 @@ class Housekeeping:
     def _retain_one(self, partition: HostedPartition, now_ms: int) -> None:
         before = partition.log.log_start_offset
         try:
-            self.context.parts.retain(partition, now_ms)
+            retain(partition, now_ms)
         except LogError as error:
             self._reporter.log_failed(partition, error)
         self._reporter.log_start_moved(partition, before, "retention")

@@ -11,14 +11,14 @@ from minikafka.controller.brokers import HeartbeatAnswer, Registration
 from minikafka.controller.heartbeats import Heartbeats
 from minikafka.controller.resignation import ControllerResignation
 from minikafka.membership import lifecycle as to_do
-from minikafka.membership.lifecycle import Effect, LifecycleSettings
+from minikafka.membership.lifecycle import BrokerLifecycle, Effect, LifecycleSettings
 from minikafka.metadata.image import ClusterImage
 from minikafka.metadata.store import ClusterStore, Lease, StoreError
 from minikafka.protocol import messages
 from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
-from minikafka.replication.isr_requests import RETRY_SECONDS
+from minikafka.replication.isr_requests import RETRY_SECONDS, IsrRequests
 from minikafka.server.context import BrokerContext
 from minikafka.server.controller_contact import ControllerContact
 from minikafka.server.controller_role import COMPONENT as CONTROLLER
@@ -62,7 +62,7 @@ class Membership:
         self.role: ControllerRole | None = None
         self.should_shut_down = asyncio.Event()
         self._resignation = ControllerResignation(config.broker_session_timeout_ms / 1000)
-        self.lifecycle = context.parts.broker_lifecycle(
+        self.lifecycle = BrokerLifecycle(
             context.broker_id,
             LifecycleSettings(config.broker_heartbeat_interval_ms / 1000, config.broker_session_timeout_ms / 1000),
             self._resignation,
@@ -460,7 +460,7 @@ class AlterPartitionSender:
         self._ask = ask
         self.answered: Callable[[IsrProposal, AlterPartitionAnswer | None], bool] = lambda *_: False
         """Given each answer (None: unknown outcome); True to ask again."""
-        self._requests = context.parts.isr_requests()
+        self._requests = IsrRequests()
         self._task: asyncio.Task[bool] | None = None
 
     def propose(self, proposal: IsrProposal) -> None:

@@ -73,7 +73,7 @@ class LogDirShell:
 
             self._clock.later(seconds, supervised)
 
-        return self.context.parts.offline_logs(self, self._replicas, self._clock._replace(later=later))
+        return OfflineLogs(self, self._replicas, self._clock._replace(later=later))
 
     @property
     def is_fenced(self) -> bool:

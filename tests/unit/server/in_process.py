@@ -14,7 +14,6 @@ from minikafka.metadata.sqlite import SqliteStore
 from minikafka.server.broker import Broker
 from minikafka.server.context import BrokerContext
 from minikafka.server.machine import Machine
-from minikafka.server.parts import Parts
 from minikafka.server.peer import PeerConnection, connect
 
 from tests.waiting import until
@@ -34,7 +33,7 @@ def context(**settings: str) -> BrokerContext:
     """For a part of a broker alone; names of settings have ``_`` for ``.``."""
     properties = {"node.id": "1", "minikafka.metadata.store": "memory"}
     named = {name.replace("_", "."): value for name, value in settings.items()}
-    return BrokerContext(BrokerConfig.from_properties(properties | named), Machine(), Parts())
+    return BrokerContext(BrokerConfig.from_properties(properties | named), Machine())
 
 
 class Cluster:

@@ -22,7 +22,7 @@ LAST_FETCHED_EPOCH = """\
         return self.partition.log.epochs.latest
 """
 BEFORE_POSITIONS = "class FetchPosition(NamedTuple):\n"
-PREVIOUS_EPOCH = "                self.previous_broker_epoch = min(directory.previous_broker_epoch for directory in self._directories)\n"
+PREVIOUS_EPOCH = "(directory.previous_broker_epoch for directory in self._directories)\n"
 
 RULES = (
     # -- followers

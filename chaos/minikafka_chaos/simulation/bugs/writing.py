@@ -22,8 +22,8 @@ WRITING = (
         "        for _, known in self.partition.log.producers:\n            del known.batches[:-1]\n" + APPEND),
     Bug("restart-remembers-one-batch", "after a restart a broker knows the last batch of each producer only",
         "Kafka's ProducerStateManager, found here", LOG_MANAGER,
-        "                self.previous_broker_epoch = min(directory.previous_broker_epoch for directory in self._directories)\n",
-        "                self.previous_broker_epoch = min(directory.previous_broker_epoch for directory in self._directories)\n"
+        "(directory.previous_broker_epoch for directory in self._directories)\n",
+        "(directory.previous_broker_epoch for directory in self._directories)\n"
         "                for log in self.logs.values():\n"
         "                    for _, known in log.producers:\n"
         "                        del known.batches[:-1]\n"),
