@@ -48,19 +48,33 @@ class ReplicaManager:
         stats: counts bytes, records and what is refused.
         propose: has the controller asked for another ISR.
         clock: what time it is, and who wakes the purgatory.
+        exists: whether the cluster has such a partition, by name or id of its topic.
+        hint: where the leader of a partition is, as (broker, leader epoch), if that is known.
+        log_failed: told of a log that refused an append or a read.
+        flush_soon: has a replica flushed that is not to be counted before that.
     """
 
-    def __init__(self, stats: BrokerStats, propose: Callable[[IsrProposal], None], clock: Clock) -> None:
+    def __init__(
+        self,
+        stats: BrokerStats,
+        propose: Callable[[IsrProposal], None],
+        clock: Clock,
+        *,
+        exists: Callable[[TopicKey, int], bool],
+        hint: Callable[[TopicKey, int], tuple[int, int] | None],
+        log_failed: Callable[[HostedPartition, LogError], None],
+        flush_soon: Callable[[HostedPartition], None],
+    ) -> None:
         self.by_name: dict[str, dict[int, HostedPartition]] = {}
         self.by_id: dict[bytes, dict[int, HostedPartition]] = {}
         self.stats = stats
         self.traffic: dict[TopicKey, TopicTraffic] = {}
         """What is counted of each topic with a partition here, by name and by id."""
         self.propose = propose
-        self.exists: Callable[[TopicKey, int], bool] = lambda _key, _index: False
-        self.hint: Callable[[TopicKey, int], tuple[int, int] | None] = lambda _key, _index: None
-        self.log_failed: Callable[[HostedPartition, LogError], None] = lambda _partition, _error: None
-        self.flush_soon: Callable[[HostedPartition], None] = lambda _partition: None
+        self.exists = exists
+        self.hint = hint
+        self.log_failed = log_failed
+        self.flush_soon = flush_soon
         self.room: AppendRoom | None = None
         """Where appends wait for room on the unflushed volume, when there is one."""
         self._ready: list[DelayedFetch] = []

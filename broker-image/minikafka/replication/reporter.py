@@ -28,6 +28,14 @@ class ReplicaEvents(Protocol):
     def emit(self, event: str, *, topic: str | None = None, partition: int | None = None, **fields: Any) -> None: ...
 
 
+class ReplicaObserver(Protocol):
+    """See :class:`~minikafka.server.observer.BrokerObserver`."""
+
+    def fetched(self, taken: Taken[HostedPartition], leader_id: int) -> None: ...
+
+    def log_refused(self, partition: HostedPartition, error: LogError) -> None: ...
+
+
 class ReportContext(Protocol):
     """What the reporter needs of :class:`~minikafka.server.context.BrokerContext`."""
 
@@ -37,6 +45,8 @@ class ReportContext(Protocol):
     def stats(self) -> BrokerStats: ...
     @property
     def events(self) -> ReplicaEvents: ...
+    @property
+    def observer(self) -> ReplicaObserver: ...
 
     def warn_rarely(self, key: str, line: str) -> bool: ...
 
@@ -47,13 +57,18 @@ class ReplicaReporter:
     Args:
         context: whose counters and events.
         replicas: the hosted replicas.
+        log_dir_failed: has a log that refused taken out of use.
     """
 
-    def __init__(self, context: ReportContext, replicas: ReplicaManager) -> None:
+    def __init__(
+        self,
+        context: ReportContext,
+        replicas: ReplicaManager,
+        log_dir_failed: Callable[[TopicPartition, LogDirFailure], None],
+    ) -> None:
         self._context = context
         self._replicas = replicas
-        self.log_dir_failed: Callable[[TopicPartition, LogDirFailure], None] = lambda *_: None
-        """Has the log that refused taken out of use."""
+        self._log_dir_failed = log_dir_failed
 
     # -- roles and logs -----------------------------------------------------------------------------------------------------
 
@@ -199,6 +214,7 @@ class ReplicaReporter:
 
     def fetched(self, taken: Taken[HostedPartition], leader_id: int) -> None:
         """Report what a follower has made of the leader's answer, but for what its own log has refused."""
+        self._context.observer.fetched(taken, leader_id)
         partition, trouble = taken.partition, taken.trouble
         if trouble is not None:
             topic, index = partition.topic_partition
@@ -216,9 +232,10 @@ class ReplicaReporter:
 
     def log_failed(self, partition: HostedPartition, error: LogError) -> None:
         """A log refused an append or a read: say so once a minute and partition, not at every retry."""
+        self._context.observer.log_refused(partition, error)
         self._context.warn_rarely(str(partition.topic_partition), str(error))
         if isinstance(error, LogDirFailure):
-            self.log_dir_failed(partition.topic_partition, error)
+            self._log_dir_failed(partition.topic_partition, error)
 
     def file_failed(self, file: Any, error: OSError) -> None:
         """The disk could not read what a Fetch was answered with, long after the log had said where it lies."""

@@ -15,6 +15,7 @@ from minikafka.protocol.types import TopicPartition
 from minikafka.replication.fetch_loop import FetcherPool
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.internal_log import InternalLog
+from minikafka.replication.offline_logs import OfflineLogs
 from minikafka.replication.replicas import ReplicaManager
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.api import load_handlers
@@ -22,7 +23,7 @@ from minikafka.server.api.fetch import FOLLOWER_FETCH
 from minikafka.server.connection import ClientConnection
 from minikafka.server.connections import ConnectionRegistry
 from minikafka.server.context import BrokerContext
-from minikafka.server.controller_role import ControllerRole, Reconcile
+from minikafka.server.controller_role import Reconcile
 from minikafka.server.fetchers import ReplicaFetcher
 from minikafka.server.group_service import GroupService
 from minikafka.server.hooks import HookedConnection, HookedReplicas, Hooks
@@ -35,6 +36,7 @@ from minikafka.server.membership import AlterPartitionSender, Membership
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.metadata_follower import MetadataFollower
 from minikafka.server.observation import observe
+from minikafka.server.observer import BrokerObserver
 from minikafka.server.offline_logs import LogDirShell
 from minikafka.server.offsets_topic import OffsetsTopic
 from minikafka.server.producer_ids import ProducerIds
@@ -52,27 +54,33 @@ class Broker:
     """One broker process. ``start`` returns when it is registered and unfenced; ``stop`` is a controlled shutdown.
 
     The parts are made here, each with what it needs of the others, and none of them knows the broker: only the handlers of
-    requests do. The class attributes are for who watches a broker from inside.
+    requests do. What a part tells to one that is made after it goes through a lambda.
+
+    Args:
+        config: its settings.
+        store: the cluster's.
+        machine: what it runs on; this one unless given.
+        observer: who watches it from inside, if anybody does.
+        reconcile: what it does beside for as long as it is the controller.
     """
 
-    its_context: type[BrokerContext] = BrokerContext
-    controller_role: type[ControllerRole] = ControllerRole
-    replica_reporter: type[ReplicaReporter] = ReplicaReporter
-    partition_host: type[PartitionHost] = PartitionHost
-    metadata_follower: type[MetadataFollower] = MetadataFollower
-    its_housekeeping: type[Housekeeping] = Housekeeping
-    log_dir_shell: type[LogDirShell] = LogDirShell
-
     logs: LogManager
+    reporter: ReplicaReporter
+    housekeeping: Housekeeping
+    offline_logs: OfflineLogs
+    fetchers: FetcherPool[HostedPartition]
+    host: PartitionHost
+    follower: MetadataFollower
 
     def __init__(
         self,
         config: BrokerConfig,
         store: ClusterStore,
         machine: Machine | None = None,
+        observer: BrokerObserver | None = None,
         reconcile: Reconcile | None = None,
     ) -> None:
-        self.context = context = self.its_context(config, machine or Machine())
+        self.context = context = BrokerContext(config, machine or Machine(), observer)
         self.config = config
         self.broker_id = context.broker_id
         self.store = store
@@ -90,19 +98,43 @@ class Broker:
         connection = ClientConnection if self.hooks is None else HookedConnection
         self.listeners = Listeners(config, lambda name: connection(self, name))
         self.membership = Membership(
-            context, store, self.metadata, self.listeners, partial(self.controller_role, reconcile=reconcile)
+            context,
+            store,
+            self.metadata,
+            self.listeners,
+            reconcile,
+            registered=lambda: self.follower.take({}),
+            registration_lost=lambda: self.host.reset(),
         )
         self.connections = ConnectionRegistry(config, context.stats, self.membership.heartbeats_ended)
         self.topics = TopicRequests(config, self.membership, self.metadata)
         self.producer_ids = ProducerIds(store)
 
         # the replicas, and their logs
-        self.alter_sender = AlterPartitionSender(context, self.membership.alter_partitions)
+        self.alter_sender = AlterPartitionSender(
+            context, self.membership.alter_partitions, lambda asked, answer: self.reporter.isr_answered(asked, answer)
+        )
         replicas = ReplicaManager if self.hooks is None else partial(HookedReplicas, self.hooks)
-        self.replicas = replicas(context.stats, self.alter_sender.propose, context.clock)
-        self.reporter = self.replica_reporter(context, self.replicas)
-        self.housekeeping = self.its_housekeeping(context, self.replicas, self.reporter)
-        self._log_dir = self.log_dir_shell(context, self, self.replicas, self.housekeeping)
+        self.replicas = replicas(
+            context.stats,
+            self.alter_sender.propose,
+            context.clock,
+            exists=self.metadata.partition_exists,
+            hint=self.metadata.leader_hint,
+            log_failed=lambda partition, error: self.reporter.log_failed(partition, error),
+            flush_soon=lambda partition: self.housekeeping.flush_soon(partition),
+        )
+        self.reporter = ReplicaReporter(
+            context, self.replicas, lambda topic_partition, error: self.offline_logs.failed(topic_partition, error)
+        )
+        self.housekeeping = Housekeeping(
+            context,
+            self.replicas,
+            self.reporter,
+            high_watermarks=lambda: self.host.high_watermarks(),
+            flushed=lambda partition: self.fetchers.flushed(partition),
+        )
+        self._log_dir = LogDirShell(context, self, self.replicas, self.housekeeping)
         self.offline_logs = self._log_dir.policy()
         self.fetchers = FetcherPool[HostedPartition](
             partial(
@@ -114,12 +146,6 @@ class Broker:
                 self.housekeeping.flush_soon,
             )
         )
-        self.replicas.exists = self.metadata.partition_exists
-        self.replicas.hint = self.metadata.leader_hint
-        self.replicas.log_failed = self.reporter.log_failed
-        self.replicas.flush_soon = self.housekeeping.flush_soon
-        self.reporter.log_dir_failed = self.offline_logs.failed
-        self.alter_sender.answered = self.reporter.isr_answered
 
         # what is kept in them for groups
         self.internal = InternalLog(self.replicas, self.reporter.log_failed)
@@ -127,17 +153,19 @@ class Broker:
         self.groups = GroupService.of(context, self.metadata, self.internal, offsets_topic.ensure)
 
         # the image: what brings all of it in line with the cluster
-        self.host = self.partition_host(
-            context, self.metadata, self.replicas, self.fetchers, self.offline_logs, self.reporter, self.groups
+        self.host = PartitionHost(
+            context,
+            self.metadata,
+            self.replicas,
+            self.fetchers,
+            self.offline_logs,
+            self.reporter,
+            self.groups,
+            look_again=lambda: self.follower.take_again(),
         )
-        self.follower = self.metadata_follower(
+        self.follower = MetadataFollower(
             context, self.metadata, self.host, self.membership, self.offline_logs, self.fail
         )
-        self.host.look_again = self.follower.take_again
-        self.housekeeping.high_watermarks = self.host.high_watermarks
-        self.housekeeping.flushed = self.fetchers.flushed
-        self.membership.registered = partial(self.follower.take, {})
-        self.membership.registration_lost = self.host.reset
 
         self._metrics: MetricsServer | None = None
         self._ready_when = Readiness(
@@ -265,6 +293,8 @@ class Broker:
         await self.store.close()
         if self._metrics is not None:
             await self._metrics.stop()
+        if hasattr(self, "logs"):
+            self.context.observer.closed(clean)
         return clean
 
     # -- what its parts ask of the whole ----------------------------------------------------------------------------------

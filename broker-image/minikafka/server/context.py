@@ -9,8 +9,8 @@ from minikafka.protocol.errors import ErrorCode, KafkaError
 from minikafka.server.channels import Channels
 from minikafka.server.health import Health
 from minikafka.server.machine import Machine
+from minikafka.server.observer import BrokerObserver
 from minikafka.server.supervision import Supervisor
-from minikafka.telemetry.console import tell
 from minikafka.telemetry.stats import BrokerStats
 
 WARN_AGAIN_SECONDS = 60.0
@@ -22,13 +22,15 @@ class BrokerContext:
 
     Args:
         config: the broker's settings.
-        machine: time, identities, disk and events.
+        machine: time, identities, disk, events and console.
+        observer: who watches; nobody unless given.
     """
 
-    def __init__(self, config: BrokerConfig, machine: Machine) -> None:
+    def __init__(self, config: BrokerConfig, machine: Machine, observer: BrokerObserver | None = None) -> None:
         self.config = config
         self.broker_id: int = config.node_id
         self.machine = machine
+        self.observer = observer or BrokerObserver()
         self.clock = machine.clock
         self.stats = BrokerStats()
         self.events = machine.events(config)
@@ -52,7 +54,7 @@ class BrokerContext:
 
     def warn(self, line: str) -> None:
         """Always."""
-        tell(f"broker {self.broker_id}: {line}")
+        self.machine.tell(self.broker_id, line)
 
     def warn_rarely(self, key: str, line: str) -> bool:
         """At most once a minute for each ``key``: a retry loop must not fill the disk. True when it was told."""
@@ -75,6 +77,7 @@ class BrokerContext:
 
     def handler_failed(self, error: BaseException) -> None:
         """Something broke that nobody expected to: a mistake in this program."""
+        self.observer.failed(error)
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
             where = where.tb_next

@@ -90,6 +90,7 @@ class ControllerRole:
             asyncio.ensure_future(self._guarded(loop))
             for loop in (self._commit_loop(), self._tick_loop(), self._renew_loop(), self._reconcile_loop())
         ]
+        self.context.observer.term_began(self)
 
     async def _guarded(self, loop: Coroutine[Any, Any, None]) -> None:
         """Whatever ends one of its loops ends the term."""
@@ -146,6 +147,7 @@ class ControllerRole:
 
     def _carry_out(self, effects: list[Effect]) -> Commit | None:
         """All but a commit, which is given back."""
+        self.context.observer.decided(self, effects)
         commit = None
         for effect in effects:
             match effect:
@@ -167,6 +169,7 @@ class ControllerRole:
         self.context.events.emit(event.name, topic=event.topic, partition=event.partition, **event.fields)
 
     def _end(self, reason: str) -> None:
+        self.context.observer.term_ended(self)
         self.over.set()
         current = asyncio.current_task()
         for task in self._tasks:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from minikafka.groups.config import GroupConfig
 from minikafka.groups.coordinator import GroupCoordinator
-from minikafka.groups.host import GroupHost, InternalTopic, LedPartition
+from minikafka.groups.host import LOAD_SLICE_SECONDS, GroupHost, InternalTopic, LedPartition
 from minikafka.groups.placement import OFFSETS_TOPIC, partition_for
 from minikafka.groups.requests import (
     CommitRequest,
@@ -60,6 +60,7 @@ class GroupService:
         endpoint_of: (host, port) of a live broker for a listener.
         clock: see there.
         new_id: for members that have none.
+        load_slice: see :data:`~minikafka.groups.host.LOAD_SLICE_SECONDS`.
         emit: takes an event's name and fields, see ``telemetry/events.py``.
         warn: one line for the operator.
         supervisor: told of what fails here that nobody expected to.
@@ -77,6 +78,7 @@ class GroupService:
         endpoint_of: Callable[[int, str], tuple[str, int] | None],
         clock: Clock,
         new_id: Callable[[], str],
+        load_slice: float = LOAD_SLICE_SECONDS,
         emit: Callable[..., None] = lambda *_, **__: None,
         warn: Callable[[str], None] = lambda _: None,
         supervisor: Supervisor | None = None,
@@ -93,6 +95,7 @@ class GroupService:
             partition_count=partition_count,
             new_id=new_id,
             told=_Told(emit, warn, supervisor),
+            load_slice=load_slice,
         )
 
     @classmethod
@@ -127,6 +130,7 @@ class GroupService:
             endpoint_of=endpoint_of,
             clock=context.clock,
             new_id=lambda: str(context.machine.new_id()),
+            load_slice=context.machine.load_slice,
             emit=context.events.emit,
             warn=context.warn,
             supervisor=context.supervisor,

@@ -22,13 +22,10 @@ from minikafka.protocol.fetch import FetchRequest, PartitionData
 from minikafka.protocol.produce import PartitionResult, ProduceRequest, decode_produce
 from minikafka.protocol.records import HEADER_BYTES, read_header
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
-from minikafka.replication.clock import Clock
-from minikafka.replication.isr import IsrProposal
 from minikafka.replication.purgatory import DelayedFetch, FetchDone
 from minikafka.replication.replicas import NOTHING_AHEAD, ReplicaManager
 from minikafka.server.connection import ClientConnection, Slot
 from minikafka.server.injected_answers import COLD, no_topics
-from minikafka.telemetry.stats import BrokerStats
 
 REQUESTS_MAX = 10_000
 """Requests of an observed API that are kept; of more, the latest."""
@@ -216,8 +213,8 @@ class Hooks:
 class HookedReplicas(ReplicaManager):
     """Answers Produce and Fetch with what is injected, and tells what is acknowledged."""
 
-    def __init__(self, hooks: Hooks, stats: BrokerStats, propose: Callable[[IsrProposal], None], clock: Clock) -> None:
-        super().__init__(stats, propose, clock)
+    def __init__(self, hooks: Hooks, *wired: Any, **told: Any) -> None:
+        super().__init__(*wired, **told)
         self.hooks = hooks
 
     def produce(

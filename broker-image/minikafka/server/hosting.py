@@ -20,6 +20,7 @@ from minikafka.replication.replica_host import (
     LogRefused,
     MetadataBehind,
     MetadataCaughtUp,
+    Opened,
     ReplicaHost,
     RoleChanged,
     TopicDeleted,
@@ -54,6 +55,7 @@ class PartitionHost:
         offline_logs: which logs cannot be used.
         reporter: told of what happens to a replica.
         groups: see there.
+        look_again: has this reconciled with the image as it is, in the next round of events.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class PartitionHost:
         offline_logs: OfflineLogs,
         reporter: ReplicaReporter,
         groups: HostedGroups,
+        look_again: Callable[[], None],
     ) -> None:
         self.context = context
         self.manager = manager
@@ -85,11 +88,11 @@ class PartitionHost:
             lambda topic: config.topic(topic.configs),
             offline_logs.__contains__,
         )
-        self.look_again: Callable[[], None] = lambda: None
-        """Has this reconciled with the image as it is, in the next round of events."""
+        self._look_again = look_again
 
     def open(self, logs: LogManager) -> None:
         """The logs are open: replicas may be hosted."""
+        self.context.observer.logs_opened(logs)
         self.replicas.logs = logs
         self._reporter.recovered(logs)
 
@@ -115,6 +118,7 @@ class PartitionHost:
 
     def reset(self) -> None:
         """Our registration is gone: lead and follow nothing until there is a new one."""
+        self.context.observer.registration_lost()
         self._carry_out(self.replicas.reset())
 
     def resign(self, topic_partition: TopicPartition) -> None:
@@ -124,7 +128,7 @@ class PartitionHost:
     def settle(self, topics: Collection[str]) -> None:
         """Have the replicas of these topics follow the image again, now or with the next one."""
         self.replicas.settle(topics)
-        self.look_again()
+        self._look_again()
 
     # -- effects ----------------------------------------------------------------------------------------------------------
 
@@ -146,6 +150,8 @@ class PartitionHost:
 
     def _carry_out_one(self, effect: Effect) -> None:
         match effect:
+            case Opened():
+                self.context.observer.hosted(effect.partition)
             case RoleChanged():
                 self._role_changed(effect.partition)
             case LeadershipLost():
@@ -174,6 +180,7 @@ class PartitionHost:
         topic, index = effect.partition.topic_partition
         self._offline_logs.forget(effect.partition.topic_partition)
         self.context.events.emit("replica_stopped", topic=topic, partition=index, reason=effect.reason)
+        self.context.observer.dropped(effect.partition)
 
     def _topic_failed(self, effect: TopicFailed) -> None:
         self.replicas.unsettled.add(effect.topic)

@@ -37,19 +37,25 @@ class Housekeeping:
         context: see there.
         replicas: whose logs are looked after.
         reporter: told of logs that refuse, and of records that were deleted.
+        high_watermarks: those that are to be written down.
+        flushed: told of each flush that is over.
     """
 
     logs: LogManager
 
-    def __init__(self, context: BrokerContext, replicas: ReplicaManager, reporter: ReplicaReporter) -> None:
+    def __init__(
+        self,
+        context: BrokerContext,
+        replicas: ReplicaManager,
+        reporter: ReplicaReporter,
+        high_watermarks: Callable[[], dict[TopicPartition, int]],
+        flushed: Callable[[HostedPartition], None],
+    ) -> None:
         self.context = context
         self._replicas = replicas
         self._reporter = reporter
-        self._flushes = Flushes(replicas, self._tell_flushed, reporter.log_failed)
-        self.high_watermarks: Callable[[], dict[TopicPartition, int]] = dict
-        """Those that are to be written down."""
-        self.flushed: Callable[[HostedPartition], None] = lambda _: None
-        """Told of each flush that is over."""
+        self._flushes = Flushes(replicas, flushed, reporter.log_failed)
+        self._high_watermarks = high_watermarks
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="disk")
         self._tasks: list[asyncio.Task[None]] = []
         self._running: set[asyncio.Task[bool]] = set()
@@ -128,13 +134,11 @@ class Housekeeping:
         for partition in partitions:
             partition.log.check_online()
 
-    def _tell_flushed(self, partition: HostedPartition) -> None:
-        self.flushed(partition)  # which is given later
-
     # -- checkpoints (R11) --------------------------------------------------------------------------------------------------
 
     async def _checkpoint_hw(self) -> None:
-        await self._write(self.logs.prepare_high_watermarks(self.high_watermarks()))
+        with self.context.observer.checkpoint():
+            await self._write(self.logs.prepare_high_watermarks(self._high_watermarks()))
 
     async def _checkpoint_recovery(self) -> None:
         logs = self.logs
@@ -169,11 +173,12 @@ class Housekeeping:
 
     def _retain_one(self, partition: HostedPartition, now_ms: int) -> None:
         before = partition.log.log_start_offset
-        try:
-            retain(partition, now_ms)
-        except LogError as error:
-            self._reporter.log_failed(partition, error)
-        self._reporter.log_start_moved(partition, before, "retention")
+        with self.context.observer.retention(partition):
+            try:
+                retain(partition, now_ms)
+            except LogError as error:
+                self._reporter.log_failed(partition, error)
+            self._reporter.log_start_moved(partition, before, "retention")
 
     async def _purge(self) -> None:
         await self._write(self.logs.prepare_purge(self.context.clock.unix_ms()))

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from uuid import UUID, uuid4
 
 from minikafka.config import BrokerConfig
+from minikafka.groups.host import LOAD_SLICE_SECONDS
 from minikafka.log.filesystem import FileSystem, RealFileSystem
 from minikafka.replication.clock import Clock
+from minikafka.telemetry.console import tell
 from minikafka.telemetry.events import EventLog
 
 
@@ -21,6 +23,13 @@ class Machine:
         lambda: int(time.time() * 1000),
         lambda seconds, event: asyncio.get_running_loop().call_later(seconds, event),
     )
+
+    load_slice = LOAD_SLICE_SECONDS
+    """How long a coordinator may read its log before others run."""
+
+    def tell(self, broker_id: int, line: str) -> None:
+        """One line for the operator, on standard error."""
+        tell(f"broker {broker_id}: {line}")
 
     def new_id(self) -> UUID:
         """That nobody had before."""

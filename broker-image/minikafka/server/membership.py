@@ -22,7 +22,7 @@ from minikafka.replication.isr_requests import RETRY_SECONDS, IsrRequests
 from minikafka.server.context import BrokerContext
 from minikafka.server.controller_contact import ControllerContact
 from minikafka.server.controller_role import COMPONENT as CONTROLLER
-from minikafka.server.controller_role import ControllerRole
+from minikafka.server.controller_role import ControllerRole, Reconcile
 from minikafka.server.listeners import Listeners
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.peer import PeerClosed, PeerConnection
@@ -38,7 +38,9 @@ class Membership:
         store: has the controller's lease.
         metadata: what is known of the cluster.
         listeners: where others find this broker.
-        controller_role: makes a term as the controller.
+        reconcile: what the controller's broker does beside; None: nothing.
+        registered: told that the controller has admitted this broker; the image may already know.
+        registration_lost: told that the controller does not know this incarnation: until it is registered again it leads nothing.
     """
 
     def __init__(
@@ -47,18 +49,18 @@ class Membership:
         store: ClusterStore,
         metadata: MetadataCache,
         listeners: Listeners,
-        controller_role: Callable[..., ControllerRole],
+        reconcile: Reconcile | None,
+        registered: Callable[[], None],
+        registration_lost: Callable[[], None],
     ) -> None:
         config = context.config
         self.context = context
         self.store = store
         self._metadata = metadata
         self._listeners = listeners
-        self._controller_role = controller_role
-        self.registered: Callable[[], None] = lambda: None
-        """Told that the controller has admitted this broker; the image may already know."""
-        self.registration_lost: Callable[[], None] = lambda: None
-        """Told that the controller does not know this incarnation: until it is registered again it leads nothing."""
+        self._reconcile = reconcile
+        self._registered = registered
+        self._registration_lost = registration_lost
         self.role: ControllerRole | None = None
         self.should_shut_down = asyncio.Event()
         self._resignation = ControllerResignation(config.broker_session_timeout_ms / 1000)
@@ -187,9 +189,9 @@ class Membership:
                     if self.role is not None:
                         await self.role.stop(effect.reason)
                 case to_do.Registered():
-                    self.registered()
+                    self._registered()
                 case to_do.RegistrationLost():
-                    self.registration_lost()
+                    self._registration_lost()
                 case to_do.IdInUse():
                     self.context.warn(
                         f"node.id {self.context.broker_id} is in use by another live broker of this cluster; trying again"
@@ -202,8 +204,8 @@ class Membership:
     async def _begin_term(self, lease: Lease, image: ClusterImage) -> None:
         if self.role is not None:
             await self.role.stop("a new term began")
-        self.role = self._controller_role(
-            self.context, self.store, self._metadata, lease, image, self._resignation, self.term_ended
+        self.role = ControllerRole(
+            self.context, self.store, self._metadata, lease, image, self._resignation, self.term_ended, self._reconcile
         )
         self.role.start()
         self.context.events.emit("controller_elected", controller_epoch=lease.epoch)
@@ -453,17 +455,25 @@ Asks = Callable[[list[IsrProposal]], Awaitable[list[AlterPartitionAnswer] | None
 
 
 class AlterPartitionSender:
-    """Sends what :class:`~minikafka.replication.isr_requests.IsrRequests` has to ask for (R10)."""
+    """Sends what :class:`~minikafka.replication.isr_requests.IsrRequests` has to ask for (R10).
 
-    def __init__(self, context: BrokerContext, ask: Asks) -> None:
+    Args:
+        context: see there.
+        ask: has the controller asked.
+        answered: given each answer (None: unknown outcome); True to ask again.
+    """
+
+    def __init__(
+        self, context: BrokerContext, ask: Asks, answered: Callable[[IsrProposal, AlterPartitionAnswer | None], bool]
+    ) -> None:
         self._context = context
         self._ask = ask
-        self.answered: Callable[[IsrProposal, AlterPartitionAnswer | None], bool] = lambda *_: False
-        """Given each answer (None: unknown outcome); True to ask again."""
+        self._take = answered
         self._requests = IsrRequests()
         self._task: asyncio.Task[bool] | None = None
 
     def propose(self, proposal: IsrProposal) -> None:
+        self._context.observer.isr_proposed(proposal)
         self._requests.propose(proposal)
         if self._task is None:
             self._task = self._context.supervisor.once("ISR changes", self._send)
@@ -489,7 +499,7 @@ class AlterPartitionSender:
 
     def _answered(self, proposal: IsrProposal, answer: AlterPartitionAnswer | None) -> bool:
         try:
-            return self.answered(proposal, answer)
+            return self._take(proposal, answer)
         except Exception as error:  # the other proposals have answers too
             self._context.supervisor.report("ISR changes", error)
             return True

@@ -90,6 +90,8 @@ class MetadataFollower:
 
     def take(self, records: Mapping[str, Any]) -> None:
         """Bring this broker in line with the image, of which these records have changed."""
+        observer = self.context.observer
+        observer.image_changes()
         self._metadata.note_fenced()
         if CLUSTER_CONFIG in records:
             self._take_cluster_configs()
@@ -101,6 +103,8 @@ class MetadataFollower:
             if not me.fenced:
                 self.ready.set()
         self._metadata.announce()
+        if me is not None:
+            observer.image_applied()
 
     def _take_cluster_configs(self) -> None:
         """What must be the same on every broker comes from the image, not from this broker's file (KIP-966)."""

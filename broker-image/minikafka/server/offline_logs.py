@@ -108,7 +108,12 @@ class LogDirShell:
                 self.logs.prepare_reopen(topic_partition, self._clock.unix_ms())
             )
 
-        self._once(work(), done)
+        def opened(found: Log | Exception) -> None:
+            done(found)
+            if not isinstance(found, Exception):
+                self.context.observer.log_reopened(topic_partition)
+
+        self._once(work(), opened)
 
     def write_checkpoints(self, done: Callable[[Exception | None], None]) -> None:
         self._once(self._housekeeping.write_checkpoints(), done)

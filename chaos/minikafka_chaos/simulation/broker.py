@@ -20,15 +20,17 @@ from minikafka.protocol.errors import KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.offline_logs import OfflineLogs
+from minikafka.server.broker import Broker
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.main import live
 
 from minikafka_chaos.simulation.processes.gate import Gate
 from minikafka_chaos.simulation.processes.group_gate import Coordinator
 from minikafka_chaos.simulation.processes.loop import ProcessLoop
+from minikafka_chaos.simulation.processes.machine import SimMachine
+from minikafka_chaos.simulation.processes.observer import SimObserver
 from minikafka_chaos.simulation.processes.store import ProcessStore
 from minikafka_chaos.simulation.processes.streams import End
-from minikafka_chaos.simulation.processes.watched import WatchedBroker
 from minikafka_chaos.simulation.store import CLUSTER_ID
 
 if TYPE_CHECKING:
@@ -109,7 +111,7 @@ class SimBroker:
         self._forget()
 
     def _forget(self) -> None:
-        self.server: WatchedBroker | None = None
+        self.server: Broker | None = None
         self.gate = Gate(self)
         self.coordinator = Coordinator(self.gate)
         self.logs: LogManager | None = None
@@ -232,7 +234,8 @@ class SimBroker:
         self._forget()
         self.up, self.paused = True, False
         self._store = ProcessStore(self)
-        self.server = WatchedBroker(self, self.world.broker_config(self.id), self._store)
+        config = self.world.broker_config(self.id)
+        self.server = Broker(config, self._store, SimMachine(self), SimObserver(self))
         self._stop = asyncio.Event()
         self.world.store.connect(self)
         self.do(self._live(self.server, self._stop))
@@ -247,7 +250,7 @@ class SimBroker:
         assert self._store is not None
         self._store.ring()
 
-    async def _live(self, server: WatchedBroker, stop: asyncio.Event) -> None:
+    async def _live(self, server: Broker, stop: asyncio.Event) -> None:
         code = await live(server, stop, lambda: None, lambda line: self.world.note(f"b{self.id} {line}"))
         self.world.note(f"b{self.id} exits with {code}")
         self.loop.call_soon(self._exited, code)

@@ -20,8 +20,8 @@ from minikafka_chaos.simulation.watcher import Watcher
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.network import Network
+    from minikafka_chaos.simulation.processes.observer import FollowerQuestion
     from minikafka_chaos.simulation.processes.streams import Streams
-    from minikafka_chaos.simulation.processes.watched import FollowerQuestion
 
 EPOCH_MS = 1_700_000_000_000
 """Unix time in milliseconds at which every simulation begins."""

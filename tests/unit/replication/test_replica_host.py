@@ -45,10 +45,9 @@ from minikafka.replication.replica_host import (
     TopicFailed,
     TopicSettled,
 )
-from minikafka.replication.replicas import ReplicaManager
-from minikafka.telemetry.stats import BrokerStats
 
 from tests.unit.replication.cluster import NOW_MS, batch
+from tests.unit.replication.unwired import replica_manager
 
 ME, OTHER, THIRD = 1, 2, 3
 T0 = TopicPartition("t", 0)
@@ -107,7 +106,7 @@ class Lab:
         """A new process, on the disk as it is."""
         self.proposals: list[IsrProposal] = []
         clock = Clock(lambda: self.now, lambda: NOW_MS, lambda *_: None)
-        self.replicas = ReplicaManager(BrokerStats(), self.proposals.append, clock)
+        self.replicas = replica_manager(clock, self.proposals.append)
         self.fetchers: FetcherPool[HostedPartition] = FetcherPool(Driver)
         self.host = ReplicaHost(
             ME,

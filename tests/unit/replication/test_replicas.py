@@ -19,10 +19,10 @@ from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import AlterPartitionAnswer, IsrProposal
 from minikafka.replication.partition import ReplicationConfig
 from minikafka.replication.purgatory import FetchTopics
-from minikafka.replication.replicas import SWEEP_SECONDS, ReplicaManager
-from minikafka.telemetry.stats import BrokerStats
+from minikafka.replication.replicas import SWEEP_SECONDS
 
 from tests.unit.replication.cluster import NOW_MS, AllAlive, batch
+from tests.unit.replication.unwired import replica_manager
 
 TOPIC_ID = b"i" * 16
 EPOCH = 3
@@ -37,7 +37,7 @@ class Lab:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.proposals: list[IsrProposal] = []
         clock = Clock(lambda: self.now, lambda: NOW_MS, lambda s, event: self.timers.append((self.now + s, event)))
-        self.replicas = ReplicaManager(BrokerStats(), self.proposals.append, clock)
+        self.replicas = replica_manager(clock, self.proposals.append)
         self.disk = MemoryFileSystem()
         self.partitions = [self._partition(index, isr) for index in (0, 1)]
 

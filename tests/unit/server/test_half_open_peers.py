@@ -18,7 +18,6 @@ from minikafka.protocol.errors import KafkaError
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.follower import FetchPosition
 from minikafka.replication.isr import IsrProposal
-from minikafka.replication.replicas import ReplicaManager
 from minikafka.replication.reporter import ReplicaReporter
 from minikafka.server.broker import Broker
 from minikafka.server.fetchers import ReplicaFetcher
@@ -26,6 +25,7 @@ from minikafka.server.membership import Membership
 from minikafka.server.metadata_cache import MetadataCache
 from minikafka.server.peer import PeerClosed, connect
 
+from tests.unit.replication.unwired import replica_manager
 from tests.unit.server.in_process import DEADLINE, context, running
 from tests.waiting import until
 
@@ -151,7 +151,7 @@ async def test_a_follower_connects_anew(peer: HalfOpen, monkeypatch: pytest.Monk
     monkeypatch.setattr(about, "told_nothing", lambda *whom: told.append(whom))
     metadata = MetadataCache(MemoryStore(), about.clock, "PLAINTEXT")
     metadata.image.brokers[2] = BrokerState(2, 1, "x", (("PLAINTEXT", *peer.address),), fenced=False)
-    reporter = ReplicaReporter(about, ReplicaManager(about.stats, lambda _: None, about.clock))
+    reporter = ReplicaReporter(about, replica_manager(about.clock), lambda *_: None)
     position = FetchPosition(0, 0, -1, 0)
     follower = SimpleNamespace(failed=False, leader_id=2, may_ask=lambda: True, position=lambda: position)
     log = SimpleNamespace(unflushed_volume=None)

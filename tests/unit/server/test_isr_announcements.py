@@ -65,8 +65,7 @@ class Wire:
     def __init__(self) -> None:
         self.controller, self.leader = Controller(), Leader()
         self.context = context()
-        self.sender = AlterPartitionSender(self.context, self.controller.alter_partitions)
-        self.sender.answered = self.leader.isr_answered
+        self.sender = AlterPartitionSender(self.context, self.controller.alter_partitions, self.leader.isr_answered)
 
     async def asked(self) -> None:
         """A request has arrived."""

@@ -19,12 +19,11 @@ from minikafka.replication.clock import Clock
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.internal_log import InternalLog
 from minikafka.replication.partition import ReplicationConfig
-from minikafka.replication.replicas import ReplicaManager
 from minikafka.server.group_service import GroupService
 from minikafka.server.machine import Machine
-from minikafka.telemetry.stats import BrokerStats
 
 from tests.unit.replication.cluster import NOW_MS, AllAlive
+from tests.unit.replication.unwired import replica_manager
 from tests.waiting import until
 
 OFFSETS = TopicPartition("__consumer_offsets", 0)
@@ -50,7 +49,7 @@ class Coordinator:
             OFFSETS, b"i" * 16, 1, self.log, ReplicationConfig(1, 30.0), AllAlive(), 0, topic_config=None
         )
         clock = Clock(self.now, lambda: int(time.time() * 1000), asyncio.get_running_loop().call_later)
-        self.replicas = ReplicaManager(BrokerStats(), lambda _: None, clock)
+        self.replicas = replica_manager(clock)
         self.replicas.add(self.partition)
         self.partition.apply_state(PartitionState((1, 2), (1, 2), 1), time.monotonic())
         self.groups = self.service()

@@ -10,8 +10,8 @@ import pytest
 from minikafka.protocol.fetch import CONSUMER, FetchRequest
 from minikafka.replication.clock import Clock
 from minikafka.replication.purgatory import FetchTopics
-from minikafka.replication.replicas import ReplicaManager
-from minikafka.telemetry.stats import BrokerStats
+
+from tests.unit.replication.unwired import replica_manager
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ class Connection:
 
     def __init__(self) -> None:
         self.answers: list[int] = []
-        manager = ReplicaManager(BrokerStats(), lambda _: None, Clock(lambda: 0.0, lambda: 0, lambda *_: None))
+        manager = replica_manager(Clock(lambda: 0.0, lambda: 0, lambda *_: None))
         request = FetchRequest(CONSUMER, 1000, 1, 1 << 20, 0, 0, -1, [("t", [])])
         self.parked = manager.fetch(request, self.answered)
 

@@ -16,7 +16,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchRequest, PartitionData
 from minikafka.protocol.wire import MalformedRequest, RequestHeader
-from minikafka.replication.purgatory import DelayedFetch, FetchTopics
+from minikafka.replication.purgatory import DelayedFetch, FetchDone, FetchTopics
 from minikafka.server.api.spec import NO_DIRECTORY_IDS, NO_TRANSACTIONS, ApiSpec
 
 if TYPE_CHECKING:
@@ -107,7 +107,10 @@ def serve(connection: ClientConnection, frame: memoryview, header: RequestHeader
         _answer(connection, header, request, slot, _refused(request), 0)
         return
     connection.waiting_fetch.overtaken()
-    waiting = connection.broker.replicas.fetch(request, partial(_answer, connection, header, request, slot))
+    respond: FetchDone = partial(_answer, connection, header, request, slot)
+    if request.replica_id >= 0:
+        respond = connection.broker.context.observer.follower_asked(request, respond)
+    waiting = connection.broker.replicas.fetch(request, respond)
     if waiting is not None:
         connection.waiting_fetch.wait(waiting, request.max_wait_ms, connection.loop)
 

@@ -13,6 +13,7 @@ from minikafka.protocol.api_keys import ApiKey
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.types import TopicPartition
 from minikafka.replication.replicas import ReplicaManager
+from minikafka.server.connection import ClientConnection
 
 from minikafka_chaos.simulation.network import Reply
 from minikafka_chaos.simulation.processes import frames
@@ -45,7 +46,7 @@ class _Connection(MemoryTransport):
         self._answered: Callable[[bytes], None] | None = None
         self._lost: Callable[[], None] | None = None
         assert broker.server is not None
-        self._served = broker.server.client_connection(broker.server, CLIENT_LISTENER)
+        self._served = ClientConnection(broker.server, CLIENT_LISTENER)
         self._served.connection_made(self)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
