@@ -13,6 +13,7 @@ from minikafka.config import BrokerConfig
 from minikafka.groups.host import LOAD_SLICE_SECONDS
 from minikafka.replication.isr import IsrProposal
 
+from minikafka_chaos.simulation.processes.answers import LeaderEpochs
 from minikafka_chaos.simulation.scheduler import Scheduler
 from minikafka_chaos.simulation.store import SimStore, SqliteStores
 from minikafka_chaos.simulation.watcher import Watcher
@@ -20,7 +21,6 @@ from minikafka_chaos.simulation.watcher import Watcher
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
     from minikafka_chaos.simulation.network import Network
-    from minikafka_chaos.simulation.processes.observer import FollowerQuestion
     from minikafka_chaos.simulation.processes.streams import Streams
 
 EPOCH_MS = 1_700_000_000_000
@@ -48,8 +48,7 @@ class SimCluster:
         self.brokers: dict[int, SimBroker] = {}
         self.server_random: Random
         self.streams: Streams
-        self.answers: dict[tuple[int, FollowerQuestion], int] = {}
-        """The leader epochs in which leaders answered what followers asked."""
+        self.answers = LeaderEpochs()
         self.applies_late: dict[int, float] = {}
         """Seconds from what a broker reads in the store to its replicas, of those that are slow."""
 

@@ -12,7 +12,7 @@ from minikafka.log.manager import LogManager
 from minikafka.protocol.errors import ErrorCode
 from minikafka.protocol.fetch import FetchPartition, FetchRequest
 from minikafka.protocol.types import TopicPartition
-from minikafka.replication.fetch_loop import Key, Taken
+from minikafka.replication.fetch_loop import Taken
 from minikafka.replication.follower import FetchOutcome
 from minikafka.replication.hosted import HostedPartition
 from minikafka.replication.isr import IsrProposal
@@ -20,15 +20,14 @@ from minikafka.replication.purgatory import FetchDone, FetchTopics
 from minikafka.server.controller_role import ControllerRole
 from minikafka.server.observer import BrokerObserver
 
+from minikafka_chaos.simulation.processes.answers import NEVER
+
 if TYPE_CHECKING:
     from minikafka_chaos.simulation.broker import SimBroker
 
 
 COUNTS = frozenset({FetchOutcome.APPENDED, FetchOutcome.EMPTY, FetchOutcome.TRUNCATED})
 """Something of the answer counts from now on."""
-
-FollowerQuestion = tuple[int, Key, int, int]
-"""Who asks for which partition, in which leader epoch, from which offset."""
 
 
 class SimObserver(BrokerObserver):
@@ -109,8 +108,8 @@ class SimObserver(BrokerObserver):
                     if part.error in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
                         _, epoch, offset, *_ = asked[key, part.partition]
                         hosted = by_id.get(key, {}).get(part.partition)
-                        led = -1 if hosted is None or hosted.leader is None else hosted.leader.epoch
-                        answers[sim.id, (request.replica_id, (key, part.partition), epoch, offset)] = led
+                        led = NEVER if hosted is None or hosted.leader is None else hosted.leader.epoch
+                        answers.note(sim.id, request.replica_id, (key, part.partition), (epoch, offset), led)
             respond(topics, size)
 
         return answer
@@ -119,8 +118,8 @@ class SimObserver(BrokerObserver):
         sim, partition = self.sim, taken.partition
         if taken.outcome in COUNTS:
             key = partition.topic_id, partition.topic_partition.partition
-            asked = sim.id, key, taken.position.leader_epoch, taken.position.offset
-            self.watcher.fetched(sim, partition, leader_id, sim.world.answers.get((leader_id, asked), -1))
+            position = taken.position.leader_epoch, taken.position.offset
+            self.watcher.fetched(sim, partition, leader_id, sim.world.answers.of(leader_id, sim.id, key, position))
 
     # -- disks --------------------------------------------------------------------------------------------------------------
 
