@@ -130,10 +130,10 @@ class Checker(Watcher):
         """After every event on a broker: its own replicas, and the candidates for leadership."""
         if not broker.up:
             return
-        offline, ids = broker.offline_logs, self._ids
+        offline, ids = broker.offline_logs or (), self._ids
         for partition in broker.gate.replicas.all():
             tp = partition.topic_partition
-            if partition.log.failure is not None or (offline and tp in offline):
+            if partition.log.failure is not None or tp in offline:
                 continue  # memory and disk may differ; nobody is told anything of it
             if ids.get(tp.topic) == partition.topic_id and self._has_changed(broker, tp, partition):
                 with unrefused(broker.disk):
