@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from minikafka_chaos.simulation.bugs.bug import Bug, Drifted, Edit
+from minikafka_chaos.simulation.bugs.bug import Bug, Drifted, SourcePatch
 from minikafka_chaos.simulation.bugs.catalogue import BUG_SEEDS, with_bug_seed
 from minikafka_chaos.simulation.bugs.in_process import CannotPatch, planted
 
@@ -101,7 +101,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
 
 
 def bug(old: str, new: str, *also: tuple[str, str]) -> Bug:
-    further = tuple(Edit("operator/victim.py", *edit) for edit in also)
+    further = tuple(SourcePatch("operator/victim.py", *place) for place in also)
     return Bug("z01", "any", "none", "operator/victim.py", old, new, also=further)
 
 

@@ -19,7 +19,7 @@ class Drifted(Exception):
     """A text to be replaced is not in its file exactly once."""
 
 
-class Edit(NamedTuple):
+class SourcePatch(NamedTuple):
     """Replaces one text in one file, which is named below ``broker-image/minikafka``, or from the root where it is not there."""
 
     file: str
@@ -49,18 +49,18 @@ class Bug(NamedTuple):
     new: str
     tests: tuple[str, ...] = ()
     """Test files that should notice it, quickest first."""
-    also: tuple[Edit, ...] = ()
+    also: tuple[SourcePatch, ...] = ()
     """Further places that the same mistake takes."""
 
     @property
-    def edits(self) -> tuple[Edit, ...]:
+    def patches(self) -> tuple[SourcePatch, ...]:
         """All places."""
-        return (Edit(self.file, self.old, self.new), *self.also)
+        return (SourcePatch(self.file, self.old, self.new), *self.also)
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files that it changes, from the root of the project."""
-        return tuple(dict.fromkeys(edit.path for edit in self.edits))
+        return tuple(dict.fromkeys(patch.path for patch in self.patches))
 
 
 def planted_texts(bug: Bug, sources: Mapping[str, str]) -> dict[str, str]:
@@ -74,11 +74,11 @@ def planted_texts(bug: Bug, sources: Mapping[str, str]) -> dict[str, str]:
         SyntaxError: what comes of it is no Python.
     """
     texts = {path: sources[path] for path in bug.paths}
-    for edit in bug.edits:
-        found = texts[edit.path].count(edit.old)
+    for patch in bug.patches:
+        found = texts[patch.path].count(patch.old)
         if found != 1:
-            raise Drifted(f"{bug.name}: its text stands {found} times in {edit.path}, not once; plant it anew")
-        texts[edit.path] = texts[edit.path].replace(edit.old, edit.new)
+            raise Drifted(f"{bug.name}: its text stands {found} times in {patch.path}, not once; plant it anew")
+        texts[patch.path] = texts[patch.path].replace(patch.old, patch.new)
     for path, text in texts.items():
         ast.parse(text, path)
     return texts

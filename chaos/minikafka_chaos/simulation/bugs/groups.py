@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka_chaos.simulation.bugs.bug import Bug, Edit
+from minikafka_chaos.simulation.bugs.bug import Bug, SourcePatch
 
 INTERNAL_LOG, HOST, COORDINATOR = "replication/internal_log.py", "groups/host.py", "groups/coordinator.py"
 OFFSETS_LOG, COMMITS, GROUP_MEMBERSHIP = "groups/offsets_log.py", "groups/commits.py", "groups/membership.py"
@@ -11,7 +11,7 @@ GROUPS = (
     Bug("group-commit-early", "a coordinator answers before its record is replicated", "audit s31", INTERNAL_LOG,
         "            done(ErrorCode(results[0][1][0].error))\n",
         "            answers.append(ErrorCode(results[0][1][0].error))\n\n        answers = []\n",
-        also=(Edit(INTERNAL_LOG,
+        also=(SourcePatch(INTERNAL_LOG,
                    "        self._replicas.flush_ready()\n",
                    "        self._replicas.flush_ready()\n        done(answers[0] if answers else ErrorCode.NONE)\n"),)),
     Bug("group-load-to-hw", "a new coordinator reads its log up to the high watermark only", "Kafka's GroupMetadataManager",
@@ -27,12 +27,12 @@ GROUPS = (
     Bug("group-load-beginning", "half a log counts as loaded", "own", HOST,
         "            batches = self._log.read(OFFSETS_TOPIC, partition)\n",
         "            batches = islice(self._log.read(OFFSETS_TOPIC, partition), 5)\n",
-        also=(Edit(HOST, "from typing import Final, Protocol\n",
+        also=(SourcePatch(HOST, "from typing import Final, Protocol\n",
                    "from itertools import islice\nfrom typing import Final, Protocol\n"),)),
     Bug("group-answer-loading", "a coordinator answers while it is loading", "COORDINATOR_LOAD_IN_PROGRESS", COORDINATOR,
         "        if partition not in self._owned:\n            self._loading.add(partition)\n",
         "        self._owned.add(partition)\n        self._loading.add(partition)\n",
-        also=(Edit(COORDINATOR,
+        also=(SourcePatch(COORDINATOR,
                    "        if partition in self._loading:\n            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS\n", ""),)),
     Bug("group-forget-generation", "a new coordinator counts generations anew", "Kafka's GroupMetadataManager", COORDINATOR,
         '                self._membership.prepare(group, "the group is too large", now)\n',
@@ -48,7 +48,7 @@ GROUPS = (
         "            done(ErrorCode.NONE, now)\n"
         "            return\n"
         "        write = _Write(done)\n",
-        also=(Edit(OFFSETS_LOG,
+        also=(SourcePatch(OFFSETS_LOG,
                    "class Append(Protocol):\n", 'GROUP_RECORD = b"\\0\\x02"\n\n\nclass Append(Protocol):\n'),)),
     Bug("group-any-generation", "commits of members of the past are accepted", "ILLEGAL_GENERATION", COMMITS,
         "        error = self._check(group, request)\n", "        error = ErrorCode.NONE\n"),

@@ -52,7 +52,7 @@ class _Definition(NamedTuple):
 @contextmanager
 def planted(bug: Bug) -> Iterator[None]:
     """Run the block with the bug in this process. Raises Drifted, SyntaxError, CannotPatch."""
-    modules = {edit.path: importlib.import_module(edit.module) for edit in bug.edits}
+    modules = {patch.path: importlib.import_module(patch.module) for patch in bug.patches}
     with ExitStack() as undo:
         for patch in _patches(bug, tuple(modules.items())):
             patch.apply(undo)

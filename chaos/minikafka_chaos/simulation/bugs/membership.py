@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka_chaos.simulation.bugs.bug import Bug, Edit
+from minikafka_chaos.simulation.bugs.bug import Bug, SourcePatch
 
 TERM, LIFECYCLE = "controller/term.py", "membership/lifecycle.py"
 
@@ -35,19 +35,19 @@ MEMBERSHIP = (
         "            self.read, self.step = snapshot, TakeLease(lease.epoch)\n"
         "            return []\n"
         "        snapshot = read\n",
-        also=(Edit(LIFECYCLE,
+        also=(SourcePatch(LIFECYCLE,
                    "self.step = self._take(lease.epoch if lease else 0, now)\n",
                    "self.step = self._read_first(self._take(lease.epoch if lease else 0, now))\n"),
-              Edit(LIFECYCLE,
+              SourcePatch(LIFECYCLE,
                    "self._take(lease.epoch, now) if self._is_silent(now) else",
                    "self._read_first(self._take(lease.epoch, now)) if self._is_silent(now) else"),
-              Edit(LIFECYCLE,
+              SourcePatch(LIFECYCLE,
                    "self.step = self._take(self.controller_epoch, now) if self._is_silent(now) else",
                    "self.step = self._read_first(self._take(self.controller_epoch, now)) if self._is_silent(now) else"),
-              Edit(LIFECYCLE,
+              SourcePatch(LIFECYCLE,
                    "self.step = TakeLease(self.controller_epoch)\n",
                    "self.step = self._read_first(TakeLease(self.controller_epoch))\n"),
-              Edit(LIFECYCLE,
+              SourcePatch(LIFECYCLE,
                    "    def lease_taken(self,",
                    "    def _read_first(self, step):\n"
                    "        if not isinstance(step, TakeLease):\n"

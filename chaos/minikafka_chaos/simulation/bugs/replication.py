@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka_chaos.simulation.bugs.bug import Bug, Edit
+from minikafka_chaos.simulation.bugs.bug import Bug, SourcePatch
 
 HOST, FETCH_LOOP = "replication/replica_host.py", "replication/fetch_loop.py"
 REPLICAS, ISR_REQUESTS = "replication/replicas.py", "replication/isr_requests.py"
@@ -11,7 +11,7 @@ REPLICATION = (
     Bug("keep-deleted-log", "the log of a replica that is deleted or reassigned stays", "Kafka's stray logs", HOST,
         "        self._wake(partition)\n        self.logs.delete(tp, now_ms=self._clock.unix_ms())\n",
         "        self._wake(partition)\n",
-        also=(Edit(HOST,
+        also=(SourcePatch(HOST,
                    "        if not wanted and self._replicas.get(tp.topic, tp.partition) is None:\n", "        if False:\n"),)),
     Bug("keep-stray-log", "a log of a topic that was deleted meanwhile stays", "KIP-516, Kafka's stray logs", HOST,
         "        if not wanted and self._replicas.get(tp.topic, tp.partition) is None:\n", "        if False:\n"),

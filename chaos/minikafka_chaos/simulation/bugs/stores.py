@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka_chaos.simulation.bugs.bug import Bug, Edit
+from minikafka_chaos.simulation.bugs.bug import Bug, SourcePatch
 
 DATABASE, STORE = "metadata/database.py", "kubernetes/store.py"
 
@@ -19,12 +19,12 @@ STORES = (
         "            if held is None or held.epoch != lease.epoch:\n", "            if held is None:\n"),
     Bug("kubernetes-commit-unfenced", "Kubernetes: a commit of an old controller epoch is written", "R15", STORE,
         "            check_epoch(document, controller_epoch)\n            wanted =", "            wanted =",
-        also=(Edit(STORE,
+        also=(SourcePatch(STORE,
                    "            return document.controller_epoch == controller_epoch and document.revision == target\n",
                    "            return document.revision == target\n"),)),
     Bug("kubernetes-seal-nothing", "Kubernetes: a new controller leaves the document unsealed", "R15", STORE,
         "        if taken is None or not await self._seal(taken.epoch):\n", "        if taken is None:\n",
-        also=(Edit(STORE,
+        also=(SourcePatch(STORE,
                    "        target = -1\n",
                    "        target = -1\n"
                    "        await self.write(lambda d: replace(d, controller_epoch=controller_epoch), lambda _: False)\n"),)),

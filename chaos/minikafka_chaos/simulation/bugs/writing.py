@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka_chaos.simulation.bugs.bug import Bug, Edit
+from minikafka_chaos.simulation.bugs.bug import Bug, SourcePatch
 
 LEADER, REPLICAS, LOG_MANAGER = "replication/leader.py", "replication/replicas.py", "log/manager.py"
 
@@ -10,7 +10,7 @@ APPEND = "        info = self.partition.log.append_as_leader(records, self.epoch
 AS_IT_CAME = (
     "            info = self.partition.log.append_as_leader(memoryview(said), self.epoch, now_ms, internal=True)\n"
 )
-KNOWS_INVALID_RECORD = Edit(
+KNOWS_INVALID_RECORD = SourcePatch(
     LEADER,
     "from minikafka.log.log import AppendInfo\n",
     "from minikafka.log.errors import InvalidRecord\nfrom minikafka.log.log import AppendInfo\n",
@@ -39,7 +39,7 @@ WRITING = (
         "        said = bytearray(records)\n        try:\n    " + APPEND + "        except InvalidRecord:\n"
         "            if not said[ATTRIBUTES_POSITION] & COMPRESSION_MASK:\n                raise\n" + AS_IT_CAME,
         also=(KNOWS_INVALID_RECORD,
-              Edit(LEADER,
+              SourcePatch(LEADER,
                    "from minikafka.protocol.errors import ErrorCode\n",
                    "from minikafka.protocol.errors import ErrorCode\n"
                    "from minikafka.protocol.records import ATTRIBUTES_POSITION, COMPRESSION_MASK\n"))),
