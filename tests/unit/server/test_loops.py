@@ -201,7 +201,7 @@ async def test_whatever_ends_a_loop_of_the_controller_ends_its_term(
     [
         ("membership", "store", "lease"),
         ("ISR check", "replicas", "isr_tick"),
-        ("high watermark checkpoint", "housekeeping", "high_watermarks"),
+        ("high watermark checkpoint", "logs", "prepare_high_watermarks"),
         ("recovery point checkpoint", "logs", "prepare_recovery_points"),
         ("purge of deleted logs", "logs", "prepare_purge"),
         ("flush", "housekeeping", "_flush_due"),
