@@ -606,7 +606,7 @@ class Log:
             return self._flusher.complete(job)
 
     def flush(self) -> None:
-        """All three steps at once; for closing, tests and the simulator. Raises LogDirFailure."""
+        """All three steps at once; for closing, and tests. Raises LogDirFailure."""
         self.check_online()
         with self._availability.offline_unless_done("flush failed", permanent=True):
             self._flusher.flush(self.log_end_offset)

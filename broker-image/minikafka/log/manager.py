@@ -227,7 +227,7 @@ class LogManager:
         self.logs[topic_partition] = log
 
     def reopen(self, topic_partition: TopicPartition, *, now_ms: int) -> Log:
-        """Both steps at once, for tests and the simulator. Raises LogDirFailure."""
+        """Both steps at once, for tests. Raises LogDirFailure."""
         log = self.prepare_reopen(topic_partition, now_ms)()
         self.replace(topic_partition, log)
         return log

@@ -1,4 +1,4 @@
-"""Which logs are flushed, one flush for each at a time (R17): what broker and simulator both go by."""
+"""Decides which logs are flushed, one flush for each at a time (R17)."""
 
 from __future__ import annotations
 
