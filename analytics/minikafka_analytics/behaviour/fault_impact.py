@@ -81,7 +81,7 @@ class Blame:
         anyone = ((ANYONE, _span(fault, BLAMED_FOR_SECONDS)) for fault in faults)
         self._spans = Spans([*blows(faults, BLAMED_FOR_SECONDS), *anyone])
 
-    def told(self, rows: Iterable[Record]) -> list[Record]:
+    def attribute(self, rows: Iterable[Record]) -> list[Record]:
         """Rows with `time` and `concerned` (brokers), and with `fault` (a number or None) and `after_fault` (seconds) added."""
         return [{**row, **self._before(row["concerned"], row["time"])} for row in rows]
 

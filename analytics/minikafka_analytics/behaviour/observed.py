@@ -25,9 +25,9 @@ def observed(found: Mapping[str, list[Record]], until: float) -> tuple[Record, R
     `until`: up to when all events are among `found`.
     """
     scraped = usage.by_broker(found["counted"])
-    told, left_out = usage.usage(scraped, found["faults"], found["clocks"][0]) if found["clocks"] else ([], {})
+    used, left_out = usage.usage(scraped, found["faults"], found["clocks"][0]) if found["clocks"] else ([], {})
     blind = scrape_gaps.blindness(found, scraped, until)
-    resources, not_told = most_odd(told)
+    resources, capped = most_odd(used)
     return {
         "stalls": _stalls(found["stalls"], Blame(found["faults"])),
         "isr": sorted(found["isr_by_partition"], key=lambda row: (row["topic"], row["partition"])),
@@ -36,7 +36,7 @@ def observed(found: Mapping[str, list[Record]], until: float) -> tuple[Record, R
             "brokers": [{**row, **left_out[row["broker"]]} for row in blind["brokers"]],
         },
         "resources": resources,
-    }, not_told
+    }, capped
 
 
 def most_odd(rows: list[Record]) -> tuple[list[Record], Record]:
@@ -82,6 +82,6 @@ def unseen(blind: Record) -> list[str]:
 
 
 def _stalls(rows: Sequence[Record], blame: Blame) -> list[Record]:
-    told = [{**row, "time": row["began"], "concerned": sorted({row["broker"], row["leader"]})} for row in rows]
+    timed = [{**row, "time": row["began"], "concerned": sorted({row["broker"], row["leader"]})} for row in rows]
     names = ("time", "concerned")
-    return [{key: value for key, value in row.items() if key not in names} for row in blame.told(told)]
+    return [{key: value for key, value in row.items() if key not in names} for row in blame.attribute(timed)]

@@ -188,7 +188,7 @@ def stale(lines: DataFrame, fates: DataFrame) -> DataFrame:
     return query(
         named(
             """
-            WITH told AS (
+            WITH learnt AS (
               SELECT run, topic, partition, seq, offset, NULL AS value, NULL AS lowest FROM {lines} WHERE op = 'poll'
               UNION ALL
               SELECT run, topic, partition, completed, held_offset, NULL, NULL FROM {fates} WHERE held_offset IS NOT NULL
@@ -198,7 +198,7 @@ def stale(lines: DataFrame, fates: DataFrame) -> DataFrame:
             ), before AS (
               SELECT *, max(offset) OVER (PARTITION BY run, topic, partition ORDER BY seq
                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS known
-              FROM told WHERE partition IS NOT NULL
+              FROM learnt WHERE partition IS NOT NULL
             )
             SELECT run, :stale-offset: AS kind, false AS note, topic, partition, min(lowest) AS offset, min(value) AS value
             FROM before WHERE lowest <= known GROUP BY run, topic, partition, known

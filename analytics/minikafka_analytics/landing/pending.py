@@ -56,8 +56,8 @@ def _is_run(folder: Place) -> bool:
 def _is_current(run: Place) -> bool:
     """Whether the report is of what is in the run's files: by their manifests, so that none of them is read."""
     try:
-        (told,) = json.loads((run / REPORT).read_text(encoding="utf-8"))["runs"]
-        reported = {(each["table"], each["file"]): each["sha256"] for each in told["files"]["landed"]}
+        (document,) = json.loads((run / REPORT).read_text(encoding="utf-8"))["runs"]
+        reported = {(each["table"], each["file"]): each["sha256"] for each in document["files"]["landed"]}
         (folder,) = open_runs([run])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False

@@ -69,7 +69,7 @@ def page(report: Record, points: Mapping[str, Record]) -> str:
         {
             **run,
             "plots": plots(run, points[run["id"]]),
-            "told_faults": told_faults(run),
+            "shown_faults": shown_faults(run),
             "resources_shown": resources_shown(run["resources"], run["blindness"]["brokers"]),
         }
         for run in report["runs"]
@@ -87,9 +87,9 @@ def page(report: Record, points: Mapping[str, Record]) -> str:
 
 def questions(asked: Sequence[Record]) -> list[Record]:
     """What has SQL of its own. `anchor`: figures lead to it; of a step and an answer of one name to the step."""
-    told = [each for each in asked if each["sql"]]
-    steps = {each["name"] for each in told if not each["answer"]}
-    return [{**each, "anchor": not each["answer"] or each["name"] not in steps} for each in told]
+    with_sql = [each for each in asked if each["sql"]]
+    steps = {each["name"] for each in with_sql if not each["answer"]}
+    return [{**each, "anchor": not each["answer"] or each["name"] not in steps} for each in with_sql]
 
 
 def digest(script: str) -> str:
@@ -136,7 +136,7 @@ def moments(run: Record, points: Record) -> dict[str, set[int]]:
     }
 
 
-def told_faults(run: Record) -> Record:
+def shown_faults(run: Record) -> Record:
     """Which faults are told one by one: all of them in order, or of many those that took longest to recover (`slowest`).
 
     `rows`: pairs of a fault and whether its partitions are told, too.
@@ -144,7 +144,7 @@ def told_faults(run: Record) -> Record:
     faults = run["faults"]
     few = [0 < len(fault["partitions"]) <= MOST_PARTITIONS_OF_A_FAULT for fault in faults]
     if (
-        len(faults) + sum(len(fault["partitions"]) for fault, told in zip(faults, few, strict=True) if told)
+        len(faults) + sum(len(fault["partitions"]) for fault, whole in zip(faults, few, strict=True) if whole)
         <= MOST_FAULT_ROWS
     ):
         return {"slowest": False, "rows": list(zip(faults, few, strict=True))}

@@ -233,7 +233,7 @@ def put_pod_logs(run: Path, folders: Sequence[Path], pods: str, window: Window) 
     if not there:
         raise NoSource(
             f"{where}: {found.logs} logs of pods, and no event in the time of the run; "
-            f"have the brokers minikafka.events.stdout=true? {found.told()}"
+            f"have the brokers minikafka.events.stdout=true? {found.summary()}"
         )
     new: dict[int, list[pod_logs.BrokerEvent]] = defaultdict(list)
     for key, kept in there.items():
@@ -246,11 +246,11 @@ def put_pod_logs(run: Path, folders: Sequence[Path], pods: str, window: Window) 
         _write(folder / f"{FROM_PODS}broker-{broker}.jsonl", (f"{event.line}\n" for event in events))
     added = sum(map(len, new.values()))
     outside = len(found.events) - len(there)
-    told = (
+    taken = (
         f"events: {added} from {found.logs} logs of pods, which had {len(there) - added} more that the run has already"
     )
     return ". ".join(
-        part for part in (told, f"{outside} were of another time" if outside else "", found.told()) if part
+        part for part in (taken, f"{outside} were of another time" if outside else "", found.summary()) if part
     )
 
 

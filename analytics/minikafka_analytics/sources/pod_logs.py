@@ -68,7 +68,7 @@ class PodLogFolder:
     unreadable: list[str] = field(default_factory=list)
     """Files that could not be read to their end, and why."""
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """What was left out, in words; empty when nothing was."""
         counts = {
             "damaged": self.damaged,
