@@ -107,14 +107,14 @@ class WriteDisruptionLease:
 
 
 @dataclass(frozen=True)
-class TellTopic:
+class SetTopicCondition:
     """Set one condition of a MiniKafkaTopic; the rest of its status is the brokers'."""
 
     name: str
     condition: Mapping[str, Any]
 
 
-Action = Create | Apply | Patch | Finalizers | Delete | ReplacePod | WriteDisruptionLease | TellTopic
+Action = Create | Apply | Patch | Finalizers | Delete | ReplacePod | WriteDisruptionLease | SetTopicCondition
 
 
 @dataclass(frozen=True)

@@ -67,9 +67,9 @@ def _difference(desired: Any, found: Any, path: str) -> str:
                 if value in _LEFT_OUT:
                     continue
                 return below
-            told = _difference(value, found[name], below)
-            if told:
-                return told
+            inner = _difference(value, found[name], below)
+            if inner:
+                return inner
         return ""
     if isinstance(desired, Sequence) and not isinstance(desired, str):
         return _list_difference(desired, found, path)
@@ -94,9 +94,9 @@ def _list_difference(desired: Sequence[Any], found: Any, path: str) -> str:
         by_key = {element.get(key): element for element in found if isinstance(element, Mapping)}
         pairs = [(str(element[key]), element, by_key.get(element[key])) for element in desired]
     for name, one, other in pairs:
-        told = _difference(one, other, f"{path}[{name}]") if other is not None else f"{path}[{name}]"
-        if told:
-            return told
+        inner = _difference(one, other, f"{path}[{name}]") if other is not None else f"{path}[{name}]"
+        if inner:
+            return inner
     return ""
 
 

@@ -79,7 +79,7 @@ class BrokerFault:
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "targets": [target._asdict() for target in self.targets]}
 
-    def told(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         """What a verb answers."""
         made = {"id": self.id, "verb": self.verb, "stage": self.stage, "at": self.at, "until": self.until}
         return {**made, "pids": [target.pid for target in self.targets], "ended_by": self.ended_by}

@@ -91,7 +91,7 @@ def operator_at_work() -> OperatorTelemetry:
     told.last_success.labels(NAMESPACE, CLUSTER).set_to_current_time()
     told.requests.labels("GET", "200").inc(9)
     told.writes.labels("patch", "Pod").inc()
-    told.tell_conditions(NAMESPACE, CLUSTER, {"Ready": "True"})
+    told.export_conditions(NAMESPACE, CLUSTER, {"Ready": "True"})
     return told
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from minikafka_operator.actions import Finalizers, TellTopic
+from minikafka_operator.actions import Finalizers, SetTopicCondition
 from minikafka_operator.topics import without_cluster
 
 from .world import BEGIN, World
@@ -20,7 +20,7 @@ def topic(*conditions: dict[str, Any], **metadata: Any) -> dict[str, Any]:
 
 def told(*conditions: dict[str, Any]) -> dict[str, Any]:
     (action,) = without_cluster([topic(*conditions)], "nobody", BEGIN)
-    assert isinstance(action, TellTopic) and action.name == "bank"
+    assert isinstance(action, SetTopicCondition) and action.name == "bank"
     return dict(action.condition)
 
 
@@ -78,16 +78,16 @@ def test_a_cluster_without_brokers_is_not_a_cluster_that_is_not_there(
     world = World()
     world.cluster["spec"].update(spec)
     world.topics["bank"] = topic(*said, name="bank")
-    told_now = [action for action in world.step().actions if isinstance(action, TellTopic)]
+    told_now = [action for action in world.step().actions if isinstance(action, SetTopicCondition)]
     assert [action.condition["reason"] for action in told_now] == ["WaitingForBrokers"]
-    assert not [action for action in world.plan().actions if isinstance(action, TellTopic)], "told once"
+    assert not [action for action in world.plan().actions if isinstance(action, SetTopicCondition)], "told once"
 
 
 def test_one_that_is_new_is_left_to_brokers_that_are_ready() -> None:
     world = World()
     world.settle()
     world.topic("bank", ([0], [0]))
-    assert not [action for action in world.plan().actions if isinstance(action, TellTopic)]
+    assert not [action for action in world.plan().actions if isinstance(action, SetTopicCondition)]
 
 
 def test_what_brokers_say_is_left_alone() -> None:
@@ -95,4 +95,4 @@ def test_what_brokers_say_is_left_alone() -> None:
     world.settle()
     world.topic("bank", ([0], [0]))
     world.topics["bank"]["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "InvalidConfig"}]
-    assert not [action for action in world.plan().actions if isinstance(action, TellTopic)]
+    assert not [action for action in world.plan().actions if isinstance(action, SetTopicCondition)]
