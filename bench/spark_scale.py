@@ -97,7 +97,7 @@ def _history(sends: int, partitions: int) -> Iterator[str]:
         for offset in range(end):
             value = offset * partitions + partition
             rest = f'"value":"v{value}","error":null,"seq":{seq + 1 + offset},"batch":{offset // POLLED}'
-            yield f"{reader}poll{where}{offset},{value}}}\n"
+            yield f"{reader}poll{where}{offset},{rest}}}\n"
         yield f'{reader}read{where}{end},"value":null,"error":null,"seq":{seq + 1 + end}}}\n'
         seq += end + 2
 

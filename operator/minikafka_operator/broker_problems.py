@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from minikafka.agent.gate import LINE_PREFIX as GATE_PREFIX
+from minikafka.agent.gate import PREFIX as GATE_PREFIX
 from minikafka_kube.instants import instant
 from minikafka_kube.kinds import CLAIM, POD, STATEFUL_SET, Object
 from minikafka_kube.names import DATA_VOLUME, EVENTS_VOLUME

@@ -250,7 +250,7 @@ class Lab:
         listed = self.plane.request("GET", self.url("events"))["items"]
         return [event["reason"] for event in listed if event["regarding"]["name"] == name]
 
-    def wait_told(self, name: str, *reasons: str) -> None:
+    def wait_reported(self, name: str, *reasons: str) -> None:
         """Wait for Events with these reasons: the controller writes them after what they are about, also after a status."""
         until_now(lambda: set(self.events(name)), lambda told: told.issuperset(reasons), seconds=PATIENCE)
 
@@ -286,13 +286,13 @@ def test_a_verdict(lab: Lab) -> None:
     ledger.recovered(Handle(KILL, LEADER), "step back")
     lab.start_anew(1)
     ledger.judging()
-    ledger.tell(verdict="Passed", summary="nothing lost", lost=0, worstGap="0.31 s", asExpected="as expected")
+    ledger.set_fields(verdict="Passed", summary="nothing lost", lost=0, worstGap="0.31 s", asExpected="as expected")
     lab.job_ends("passes")
     found = lab.wait_for("passes", "Completed")
     assert [fault["state"] for fault in found["faults"]] == ["Recovered"]
     until_now(lambda: not lab.find("chaosexperiments", "passes")["metadata"].get("finalizers"), seconds=PATIENCE)
     assert lab.lease_holder() == ""
-    lab.wait_told("passes", "Started", "Verdict", "Completed")
+    lab.wait_reported("passes", "Started", "Verdict", "Completed")
     assert 'minikafka_chaos_fault_active{experiment="passes"' not in _page(lab)
 
 
@@ -305,7 +305,7 @@ def test_refused_with_the_reason(lab: Lab) -> None:
     lab.create("nowhere", clusterRef={"name": "nowhere"})
     found = lab.wait_for("nowhere", "Refused")
     assert found["conditions"][0]["reason"] == "ClusterNotFound"
-    lab.wait_told("nowhere", "ClusterNotFound")
+    lab.wait_reported("nowhere", "ClusterNotFound")
     assert lab.find("jobs", "nowhere-run") is None
 
 
@@ -349,7 +349,7 @@ def test_a_fault_that_cannot_be_undone_is_told_and_let_go(lab: Lab) -> None:
     assert (healed["status"], healed["reason"]) == ("False", "RecoveryFailing")
     assert f"cannot be undone in {lab.names.pod(1)} since {status['recoveryFailing'][0]['since']}" in healed["message"]
     lab.plane.request("PATCH", url, {"metadata": {"annotations": {"minikafka.dev/force-delete": "yes"}}})
-    lab.wait_told("stuck", "AnnotationUnread")
+    lab.wait_reported("stuck", "AnnotationUnread")
     assert lab.find("chaosexperiments", "stuck") is not None
     lab.plane.request("PATCH", url, {"metadata": {"annotations": {"minikafka.dev/force-delete": "True"}}})
     until_now(lambda: lab.find("chaosexperiments", "stuck") is None, seconds=PATIENCE)
@@ -366,7 +366,7 @@ def test_a_lease_that_is_deleted_meanwhile(lab: Lab) -> None:
     lab.plane.request("DELETE", lab.url("leases", lab.names.disruption))
     until_now(lambda: lab.find("leases", lab.names.disruption) is not None, seconds=PATIENCE)
     assert lab.lease_holder() == holder and lab.status("goes-on")["phase"] == "Running"
-    lab.wait_told("goes-on", "LeaseTakenAgain")
+    lab.wait_reported("goes-on", "LeaseTakenAgain")
     lab.plane.request("DELETE", lab.url("chaosexperiments", "goes-on"))
     until_now(lambda: lab.find("jobs", "goes-on-run") is None, seconds=PATIENCE)
     lab.pod_ends("goes-on")
@@ -431,7 +431,7 @@ def test_topics_that_it_made_go_and_others_stay(lab: Lab) -> None:
     found = lab.wait_for("topics", "Error")
     assert [(one["name"], one["state"]) for one in found["topics"]] == [("bank", "Removed"), ("audit", "Removed")]
     assert "deletionTimestamp" not in lab.find("minikafkatopics", "audit")["metadata"]
-    lab.wait_told("topics", "TopicsRemoved")
+    lab.wait_reported("topics", "TopicsRemoved")
     assert lab.lease_holder() == ""
     lab.word.remove("audit")
     lab.plane.request("PATCH", lab.url("minikafkatopics", "audit"), {"metadata": {"finalizers": []}})

@@ -100,7 +100,7 @@ def told(reporting_lab: Lab) -> Told:
 
 def test_kip_101_a_fails_and_names_the_lost_record(reporting_lab: Lab, told: Told) -> None:
     found = told.status
-    described = reporting_lab.wait_told(STORY, found["phase"])
+    described = reporting_lab.wait_reported(STORY, found["phase"])
     ended = (found["phase"], found["verdict"], found["lost"], found["acknowledged"])
     assert ended == ("Completed", "Failed", 1, 2), described
     assert anomalies(found) == {"unseen": 1}

@@ -26,7 +26,7 @@ POLL_SECONDS = 0.1
 FILE_BYTES_MAX = 64 * 1024
 
 _STOP = (signal.SIGTERM, signal.SIGINT)
-LINE_PREFIX = "gate: "
+PREFIX = "gate: "
 """What a broker's lines about its gate begin with. They say until when it holds, and stay in the log when it does no more."""
 
 
@@ -115,18 +115,18 @@ def _wait(path: Path, tell: Callable[[str], None]) -> bool:
         except BadGate as error:
             if reported != str(error):
                 reported = str(error)
-                tell(f"{LINE_PREFIX}{error}: it does not hold")
+                tell(f"{PREFIX}{error}: it does not hold")
             found = None
         # The second condition is for a wall clock that was set back.
         if found is None or found.until <= time.time() or time.monotonic() - began > HOLD_SECONDS_MAX:
             if waited:
                 why = "its time has come" if found is not None else "it was opened"
-                tell(f"{LINE_PREFIX}{why}, after {time.monotonic() - began:.1f} s")
+                tell(f"{PREFIX}{why}, after {time.monotonic() - began:.1f} s")
             return True
         if reported != found:
             reported = found
-            tell(f"{LINE_PREFIX}{path} holds {found}; nothing is opened before")
+            tell(f"{PREFIX}{path} holds {found}; nothing is opened before")
         waited = True
         if signal.sigtimedwait(_STOP, POLL_SECONDS) is not None:
-            tell(f"{LINE_PREFIX}told to end after {time.monotonic() - began:.1f} s of waiting")
+            tell(f"{PREFIX}told to end after {time.monotonic() - began:.1f} s of waiting")
             return False

@@ -156,13 +156,13 @@ def _run(args: argparse.Namespace) -> int:
     code = exit_code(expected, result.verdict)
     kept = keep_or_drop_data(directory, args.keep_data, result.verdict.outcome.exit_code)
     rows = [("run directory", str(directory)), *kept]
-    told: dict[str, object] = {"run": str(directory)}
+    extra: dict[str, object] = {"run": str(directory)}
     if expected is not None:
         unlike = difference(expected, result.verdict)
-        told |= {"expected": unlike is None, "expectation": unlike or AS_EXPECTED}
+        extra |= {"expected": unlike is None, "expectation": unlike or AS_EXPECTED}
         rows.insert(0, ("expectation", unlike or f"{AS_EXPECTED}: {expected.verdict.value}"))
     if args.json:
-        print(json.dumps({**result.verdict.as_json(), **told}, indent=2))
+        print(json.dumps({**result.verdict.as_json(), **extra}, indent=2))
     else:
         print_verdict(console, result.verdict, rows)
     return code

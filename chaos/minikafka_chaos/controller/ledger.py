@@ -221,7 +221,7 @@ class StatusLedger:
 
         self._change(change)
 
-    def tell(self, **fields: Any) -> None:
+    def set_fields(self, **fields: Any) -> None:
         """Set fields of the status, whatever the experiment is doing."""
         self._change(lambda thing: {**(thing.get("status") or {}), **fields})
 

@@ -166,7 +166,7 @@ class ExperimentReconciler:
             if observed is None:
                 self._telemetry.forget_experiment(namespace, name)
                 return ReconcileResult("changed" if number else "steady", gone=True)
-            self._telemetry.tell_experiment(observed.experiment)
+            self._telemetry.export_experiment(observed.experiment)
             step = decide(observed, self._settings)
             if isinstance(step, Wait):
                 return ReconcileResult("changed" if number else "steady", step.seconds)

@@ -88,7 +88,7 @@ def _seconds_over(fault: Mapping[str, Any], o: ObservedExperiment) -> float:
     return 0.0 if over is None else (o.now - over) / timedelta(seconds=1)
 
 
-def told(found: list[NotBack]) -> str:
+def described(found: list[NotBack]) -> str:
     """A sentence for the condition Healed, which stays the same while nothing changes; empty when all are back."""
     return "; ".join(_sentences(found))
 

@@ -62,8 +62,8 @@ class ObservedExperiment:
 
     @property
     def phase(self) -> Phase | None:
-        told = self.status.get("phase")
-        return Phase(told) if told else None
+        phase = self.status.get("phase")
+        return Phase(phase) if phase else None
 
     @property
     def deleting(self) -> bool:
@@ -116,8 +116,8 @@ class ObservedExperiment:
 def _alive(pod: Object, now: datetime) -> bool:
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return False
-    told = instant(pod["metadata"].get("deletionTimestamp"))
-    return told is None or now < told + timedelta(seconds=RUNNER_SECONDS_MAX)
+    deleted = instant(pod["metadata"].get("deletionTimestamp"))
+    return deleted is None or now < deleted + timedelta(seconds=RUNNER_SECONDS_MAX)
 
 
 # --- what can be done -------------------------------------------------------------------------------------------------

@@ -79,6 +79,6 @@ def as_json(rules: dict[Way, LinkRule]) -> list[Any]:
     return [[*way, *rule] for way, rule in rules.items()]
 
 
-def from_json(told: list[Any]) -> dict[Way, LinkRule]:
+def from_json(rows: list[Any]) -> dict[Way, LinkRule]:
     """The other side of `as_json`."""
-    return {Way(source, target): LinkRule(*rule) for source, target, *rule in told}
+    return {Way(source, target): LinkRule(*rule) for source, target, *rule in rows}

@@ -168,11 +168,11 @@ class Matrix:
         key = (cell.number, mix)
         if key not in self._scenarios:
             faults = self.spec.faults[mix]
-            told = f"{cell.name}, faults {faults.name}"
-            self._scenarios[key] = self._made(cell.settings, [_plain(step) for step in faults.steps], told)
+            where = f"{cell.name}, faults {faults.name}"
+            self._scenarios[key] = self._made(cell.settings, [_plain(step) for step in faults.steps], where)
         return self._scenarios[key]
 
-    def _made(self, settings: Sequence[str], steps: list[Any], told: str) -> Scenario:
+    def _made(self, settings: Sequence[str], steps: list[Any], where: str) -> Scenario:
         document: dict[str, Any] = {
             "apiVersion": API_VERSION,
             "kind": "ChaosExperiment",
@@ -184,9 +184,9 @@ class Matrix:
             document["spec"]["steps"] = steps
             return Scenario.model_validate_json(json.dumps(document))
         except BadScenario as error:
-            raise BadScenario(f"cell {told}: {error}") from error
+            raise BadScenario(f"cell {where}: {error}") from error
         except ValidationError as error:
-            raise BadScenario(f"cell {told}: {explain(error, Scenario)}") from error
+            raise BadScenario(f"cell {where}: {explain(error, Scenario)}") from error
 
     @property
     def name(self) -> str:

@@ -91,7 +91,7 @@ class NetworkAgent:
             made = self._fault(where, fault_id)
         if made is None:
             raise NotNow(f"{fault_id} was installed, and is not there")
-        return {**made.told(), "repeated": before is not None}
+        return {**made.answer(), "repeated": before is not None}
 
     def heal(self, ask: Ask, peers: Sequence[str], clients: bool) -> dict[str, Any]:
         """End every fault of the links between a pod and these peers; faults of its other links go on."""
@@ -116,7 +116,7 @@ class NetworkAgent:
             try:
                 with self.namespaces(ask.uid) as where:
                     found = self._faults(where)
-                return {"gone": False, "faults": [each.told() for each in found if not each.is_over]}
+                return {"gone": False, "faults": [each.answer() for each in found if not each.is_over]}
             except NoProcess:
                 pass
         return {"gone": True, "faults": []}

@@ -160,13 +160,13 @@ class ApiReader:
         if answer.status == 404:
             return None
         try:
-            told: Object = json.loads(answer.body)
+            document: Object = json.loads(answer.body)
         except ValueError:
-            told = {}
+            document = {}
         if answer.status != 200:
-            message = told.get("message") if isinstance(told, dict) else ""
+            message = document.get("message") if isinstance(document, dict) else ""
             raise NotNow(f"the API server: {answer.status}: {message or path}")
-        return told
+        return document
 
     async def _answer(self, path: str) -> HttpResponse:
         """On a node that is very busy the first connection may not come about in time."""

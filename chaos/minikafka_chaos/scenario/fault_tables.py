@@ -14,10 +14,10 @@ def verb_table() -> str:
 
 
 def _parameters(rule: Rule) -> str:
-    told = [f"`{name}`" for name in rule.needs] + [f"[`{name}`]" for name in rule.takes]
+    targets = [f"`{name}`" for name in rule.needs] + [f"[`{name}`]" for name in rule.takes]
     if rule.peers:
-        told.append("`peer`")
-    return ", ".join(told) or ("no target" if rule.everywhere else "-")
+        targets.append("`peer`")
+    return ", ".join(targets) or ("no target" if rule.everywhere else "-")
 
 
 def ground_table() -> str:

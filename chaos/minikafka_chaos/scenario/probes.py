@@ -89,8 +89,8 @@ def ask_prometheus(url: str, query: str) -> tuple[bool, str]:
     where = f"{url.rstrip('/')}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
         with _OPENER.open(where, timeout=PROMETHEUS_TIMEOUT_S) as answer:
-            told = json.load(answer)["data"]
-        kind, result = told["resultType"], told["result"]
+            data = json.load(answer)["data"]
+        kind, result = data["resultType"], data["result"]
     except urllib.error.HTTPError as error:
         return False, f"Prometheus: {error.code} {_refusal(error)}"
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -30,8 +30,8 @@ class BrokerHooks:
 
     def requests(self, api: str) -> list[Mapping[str, Any]]:
         """What was observed of an API, oldest first."""
-        told = self._ask(urllib.request.Request(self._url))
-        return [each for each in told["requests"] if each["api"] == api]
+        document = self._ask(urllib.request.Request(self._url))
+        return [each for each in document["requests"] if each["api"] == api]
 
     def _ask(self, request: urllib.request.Request) -> Any:
         try:

@@ -58,11 +58,11 @@ def _differ(row: Row) -> str:
     low, high = row["brokers"]
     return (
         f"{row['topic']}-{row['part']}: brokers {low} and {high} differ at offset {row['pos']}, below their common end "
-        f"{row['common_end']}: {_told(low, row['batches'])}; {_told(high, row['batches'])}"
+        f"{row['common_end']}: {_described(low, row['batches'])}; {_described(high, row['batches'])}"
     )
 
 
-def _told(broker: int, batches: list[dict[str, Any]]) -> str:
+def _described(broker: int, batches: list[dict[str, Any]]) -> str:
     ours = [batch for batch in batches if batch["broker"] == broker]
     if not ours:
         return f"broker {broker} has nothing there"

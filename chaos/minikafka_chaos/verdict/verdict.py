@@ -102,7 +102,7 @@ class Verdict:
         }
 
     @classmethod
-    def trouble(cls, outcome: Outcome, why: str) -> Verdict:
+    def without_judgement(cls, outcome: Outcome, why: str) -> Verdict:
         """A run that came to no judgement: `outcome` is ABORTED or ERROR."""
         return cls(outcome, why, problems=[why])
 
@@ -156,8 +156,8 @@ def judge(history: Path, replicas: Path | None = None, terms: Terms | None = Non
 def _judge(history: Path, replicas: Path | None, terms: Terms) -> Verdict:
     with Evidence(history, replicas, terms.accept_before) as evidence:
         join_fates(evidence)
-        told = evidence.one("SELECT settings FROM figures")
-        settings = WorkloadSettings.known(json.loads(told)) if told else WorkloadSettings()
+        stored = evidence.one("SELECT settings FROM figures")
+        settings = WorkloadSettings.known(json.loads(stored)) if stored else WorkloadSettings()
         found = find_in_history(evidence, settings, _strict(terms.claims))
         if evidence.has_replicas:
             found += find_in_replicas(evidence)

@@ -36,7 +36,7 @@ def caused(error: BaseException, by: BaseException) -> BaseException:
     ],
 )
 def test_of_the_place(error: BaseException, says: str) -> None:
-    assert PLACE.trouble(error) == f"the run cannot be kept on shelf 3: {says}"
+    assert PLACE.problem(error) == f"the run cannot be kept on shelf 3: {says}"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_of_the_place(error: BaseException, says: str) -> None:
     ],
 )
 def test_of_something_else(error: BaseException) -> None:
-    assert PLACE.trouble(error) is None
+    assert PLACE.problem(error) is None
 
 
 def test_a_load_that_could_not_write(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class TestControllerDies:
         if ending == "verdict":
             bring_back(world)
             world.ledger().recovered(handle(), "step back")
-            world.ledger().tell(verdict="Passed", summary="well", lost=0)
+            world.ledger().set_fields(verdict="Passed", summary="well", lost=0)
             world.job_ends()
         elif ending == "abort":
             world.annotate(ABORT_ANNOTATION)
