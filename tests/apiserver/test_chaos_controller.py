@@ -186,10 +186,10 @@ class Lab:
     def start_anew(self, broker: int) -> None:
         """As the kubelet does, and tells: the broker runs in another container, and is ready."""
         path = self.url("pods", self.names.pod(broker)) + "/status"
-        (told,) = self.find("pods", self.names.pod(broker))["status"]["containerStatuses"]
-        told["restartCount"] += 1
-        told["containerID"] = f"containerd://{broker}-{told['restartCount']}"
-        self.plane.request("PATCH", path, {"status": {"containerStatuses": [told]}})
+        (prometheus_urls,) = self.find("pods", self.names.pod(broker))["status"]["containerStatuses"]
+        prometheus_urls["restartCount"] += 1
+        prometheus_urls["containerID"] = f"containerd://{broker}-{prometheus_urls['restartCount']}"
+        self.plane.request("PATCH", path, {"status": {"containerStatuses": [prometheus_urls]}})
 
     # -- experiments ----------------------------------------------------------------------------------------------------
 
@@ -252,7 +252,11 @@ class Lab:
 
     def wait_reported(self, name: str, *reasons: str) -> None:
         """Wait for Events with these reasons: the controller writes them after what they are about, also after a status."""
-        until_now(lambda: set(self.events(name)), lambda told: told.issuperset(reasons), seconds=PATIENCE)
+        until_now(
+            lambda: set(self.events(name)),
+            lambda prometheus_urls: prometheus_urls.issuperset(reasons),
+            seconds=PATIENCE,
+        )
 
     def lease_holder(self) -> str:
         lease = self.find("leases", self.names.disruption)
@@ -487,8 +491,8 @@ class TestRights:
         may += more if account == "controller" else []
         assert set(table(lab.plane, user, lab.namespace, may).values()) == {True}
         never = [*self.NEVER, *(more if account == "runner" else ())]
-        told = table(lab.plane, user, lab.namespace, never)
-        assert not [question for question, answer in told.items() if answer]
+        prometheus_urls = table(lab.plane, user, lab.namespace, never)
+        assert not [question for question, answer in prometheus_urls.items() if answer]
         elsewhere = table(lab.plane, user, "default", may)
         assert not [question for question, answer in elsewhere.items() if answer]
 
@@ -537,10 +541,10 @@ class TestRights:
             return clients[who].kubectl("-n", lab.namespace, "exec", pod, "-c", "chaos-agent", "--", *words.split())
 
         until_now(lambda: said("minikafka-chaos-runner", "sh"), lambda answer: says in answer, seconds=PATIENCE)
-        told = {words: said("minikafka-chaos-runner", words) for words in self.REFUSED}
-        assert not [words for words, answer in told.items() if says not in answer]
-        told = {words: said("minikafka-chaos-runner", f"minikafka agent {words}") for words in self.ALLOWED}
-        assert not [words for words, answer in told.items() if not answer or says in answer], (
+        prometheus_urls = {words: said("minikafka-chaos-runner", words) for words in self.REFUSED}
+        assert not [words for words, answer in prometheus_urls.items() if says not in answer]
+        prometheus_urls = {words: said("minikafka-chaos-runner", f"minikafka agent {words}") for words in self.ALLOWED}
+        assert not [words for words, answer in prometheus_urls.items() if not answer or says in answer], (
             "to a node that is not there"
         )
         assert says in said(lab.namespace, "minikafka agent kill --id f1 --seconds 9")
@@ -568,14 +572,14 @@ class TestChart:
         assert listed and set(json.loads(listed[1])) == set(verbs.choices) - {"serve"}
 
     def test_which_prometheus_may_be_asked(self) -> None:
-        def told(*options: str) -> list[str]:
+        def prometheus_urls(*options: str) -> list[str]:
             deployment = next(one for one in template("op", *options) if one["kind"] == "Deployment")
             words = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
             return [word.partition("=")[2] for word in words if word.startswith("--prometheus-url=")]
 
-        assert tuple(told()) == IN_CLUSTER
-        assert told("--set-json=prometheusUrls=[]") == [""]
-        assert told("--set=prometheusUrls={http://prometheus.example:9090/team}") == [
+        assert tuple(prometheus_urls()) == IN_CLUSTER
+        assert prometheus_urls("--set-json=prometheusUrls=[]") == [""]
+        assert prometheus_urls("--set=prometheusUrls={http://prometheus.example:9090/team}") == [
             "http://prometheus.example:9090/team"
         ]
         assert "prometheusUrls" in refused("op", CHART, "prometheusUrls={file:///etc/passwd}")

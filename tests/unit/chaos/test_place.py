@@ -70,11 +70,11 @@ def test_brokers_whose_files_found_no_room(tmp_path: Path, monkeypatch: pytest.M
     said: list[str] = []
     note = Journal.note
 
-    def told(journal: Journal, text: str, **fields: object) -> None:
+    def noted(journal: Journal, text: str, **fields: object) -> None:
         said.append(text)
         note(journal, text, **fields)
 
-    monkeypatch.setattr(Journal, "note", told)
+    monkeypatch.setattr(Journal, "note", noted)
     run_scenario(parse(), ground, tmp_path)
     assert any(
         line.startswith(f"teardown: the run cannot be kept on the file system of {tmp_path}: No space") for line in said

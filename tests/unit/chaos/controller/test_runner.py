@@ -312,7 +312,7 @@ class TestAVolumeThatIsFull:
     FULL = OSError(errno.ENOSPC, "No space left on device")
 
     @staticmethod
-    def told(world: World, namespace: Any, out: Path, claim: str | None) -> Verdict:
+    def verdict_of(world: World, namespace: Any, out: Path, claim: str | None) -> Verdict:
         place = runner._place({"status": {"runsClaim": claim}}, out.parent)
         ledger: Any = StatusLedger(ObjectStatus(namespace, "try"), "me", world.locate)
         ledger.take()
@@ -322,7 +322,7 @@ class TestAVolumeThatIsFull:
         self, world: World, namespace: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: str, says: str
     ) -> None:
         monkeypatch.setattr(FakeGround, "up", self.full)
-        verdict = self.told(world, namespace, tmp_path, claim)
+        verdict = self.verdict_of(world, namespace, tmp_path, claim)
         assert (verdict.outcome, verdict.summary) == (Outcome.ERROR, f"the run cannot be kept on {says}")
 
     def test_when_not_even_the_verdict_can_be_written(
@@ -330,7 +330,7 @@ class TestAVolumeThatIsFull:
     ) -> None:
         monkeypatch.setattr(Journal, "write", self.full)
         with pytest.raises(ToolTrouble) as said:
-            self.told(world, namespace, tmp_path, claim)
+            self.verdict_of(world, namespace, tmp_path, claim)
         assert str(said.value) == f"the run cannot be kept on {says}"
 
     def full(self, *_: object, **__: object) -> None:
