@@ -55,7 +55,7 @@ class JudgedRun:
 
     @property
     def wrong(self) -> str | None:
-        """Why the verdict is wrong; None when it is right."""
+        """Return why the verdict is wrong; None when it is right."""
         harmed = self.lost + self.contradictions
         reported = sum(number for kind, number in self.verdict.errors.items() if AnomalyKind(kind) in REPLICAS)
         word = self.verdict.outcome.value
@@ -157,7 +157,7 @@ def run_one(seed: int, folder: Path) -> JudgedRun:
 
 
 def truth(folder: Path) -> tuple[int, int]:
-    """What the disks of the in-sync replicas say: acknowledged records that one of them lacks, and contradictions."""
+    """Return what the disks of the in-sync replicas say: acknowledged records that one of them lacks, and contradictions."""
     replicas: dict[TopicPartition, list[dict[int, str]]] = {}
     path = folder / "replicas.jsonl"
     for line in path.read_text().splitlines() if path.exists() else ():

@@ -184,12 +184,12 @@ class ReportedRun(NamedTuple):
 
 
 def reported_runs(paths: ReportPaths) -> list[ReportedRun]:
-    """What a report says of each of its runs."""
+    """Return what a report says of each of its runs."""
     return reported_runs_in(paths.json)
 
 
 def reported_runs_in(path: Place) -> list[ReportedRun]:
-    """What a `report.json` says of each of its runs."""
+    """Return what a `report.json` says of each of its runs."""
     report = json.loads(path.read_text(encoding="utf-8"))
     said = [(run["id"], run["verdict"]) for run in report["runs"]]
     return [ReportedRun(name, verdict["verdict"], verdict["sentence"], verdict["agree"]) for name, verdict in said]

@@ -30,7 +30,7 @@ class Apply:
     why: str
 
     def body(self) -> Object:
-        """What to send: a name, and no more, is no reason to overwrite what has it."""
+        """Return what to send: a name, and no more, is no reason to overwrite what has it."""
         expected = {"uid": self.uid, "resourceVersion": self.resource_version}
         return {**self.thing, "metadata": {**self.thing["metadata"], **expected}}
 

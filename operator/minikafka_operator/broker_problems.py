@@ -54,7 +54,7 @@ class BrokerProblem:
 
 
 def broker_problems(observed: ObservedCluster, replicas: int) -> list[BrokerProblem]:
-    """What is wrong with each broker that should be ready and is not, as far as anything says so."""
+    """Return what is wrong with each broker that should be ready and is not, as far as anything says so."""
     found = (_problem(observed, broker_id) for broker_id in range(replicas))
     return [problem for problem in found if problem is not None]
 
@@ -187,7 +187,7 @@ def _disk(observed: ObservedCluster, pod: Pod) -> BrokerProblem | None:
 
 
 def _warning(observed: ObservedCluster, kind: str, name: str, *containing: str) -> str:
-    """What the last warning about an object says, if it holds one of the words."""
+    """Return what the last warning about an object says, if it holds one of the words."""
     for warned in reversed(observed.warnings):
         text = f"{warned.reason} {warned.message}"
         if (warned.kind, warned.name) == (kind, name) and (not containing or any(word in text for word in containing)):
@@ -227,7 +227,7 @@ last: nobody has to do anything about it."""
 
 
 def _fault_on(experiment: Object | None, pod: Pod, now: datetime) -> str:
-    """What the experiment does, or has just done, to the broker in this pod; empty when it has nothing to do with it.
+    """Return what the experiment does, or has just done, to the broker in this pod; empty when it has nothing to do with it.
 
     The sentence stays as it is for as long as the fault does: it is part of a status.
     """

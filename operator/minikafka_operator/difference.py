@@ -51,7 +51,7 @@ def sealed(desired: Object) -> Object:
 
 
 def differs(desired: Object, found: Object | None) -> str:
-    """Where the object found is not as desired (``spec.replicas``), or nothing when it is."""
+    """Return where the object found is not as desired (``spec.replicas``), or nothing when it is."""
     if found is None:
         return "it is not there"
     return _difference(desired, found, "")
@@ -101,6 +101,6 @@ def _list_difference(desired: Sequence[Any], found: Any, path: str) -> str:
 
 
 def _tells_apart(key: str, elements: Sequence[Any]) -> bool:
-    """Whether each element has another value of this field; tolerations, say, may share a key."""
+    """Return whether each element has another value of this field; tolerations, say, may share a key."""
     values = [element[key] for element in elements if isinstance(element, Mapping) and element.get(key)]
     return len(values) == len(elements) and len({str(value) for value in values}) == len(values)

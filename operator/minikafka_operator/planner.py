@@ -104,7 +104,7 @@ def plan(
     refused: tuple[ClusterReason, str] | None = None,
     held_up: str = "",
 ) -> ClusterPlan:
-    """What to do now. ``refused``: what the API server refused when the last plan was carried out; ``held_up``: why it did
+    """Return what to do now. ``refused``: what the API server refused when the last plan was carried out; ``held_up``: why it did
     not evict a pod.
     """
     try:

@@ -355,7 +355,7 @@ class ClusterReconciler:
         return Acted(done, refused)
 
     async def _in_the_way(self, observed: ObservedCluster, action: Create) -> tuple[ClusterReason, str] | None:
-        """Whether what is there instead is somebody else's; None when it is not, or gone again."""
+        """Return whether what is there instead is somebody else's; None when it is not, or gone again."""
         kind, name = action.thing["kind"], action.thing["metadata"]["name"]
         there = await self._server.get(BY_NAME[kind], observed.names.namespace, name)
         if there is None or standing(there, observed.names, observed.uid) is not Standing.FOREIGN:
@@ -444,7 +444,7 @@ class ClusterReconciler:
 
 
 def _title(action: Action) -> str:
-    """What an action is about."""
+    """Return what an action is about."""
     if isinstance(action, Create | Apply):
         return f"{action.thing['kind']} {action.thing['metadata']['name']}"
     return action.name

@@ -110,7 +110,7 @@ def rejected_status(
 
 
 def _is_controller(name: str, gap: MetadataGap | None, before: Mapping[str, Any]) -> bool:
-    """Whether a pod may be told as the controller: it renews the Lease, or is about to show that it still does."""
+    """Return whether a pod may be told as the controller: it renews the Lease, or is about to show that it still does."""
     return bool(name) and (gap is None or (not gap.lasting and before.get("controller") == name))
 
 
@@ -326,7 +326,7 @@ def _rollout(spec: ClusterSpec, decided: Decided) -> Judgement:
 
 
 def _waiting(decided: Decided) -> tuple[ClusterReason, str]:
-    """For what an earlier cluster of this name has left to go."""
+    """Explain what it waits for: what an earlier cluster of this name has left."""
     message = f"waiting until what an earlier cluster of this name has left is gone: {', '.join(decided.waiting_for)}"
     if decided.waits_long:
         return ClusterReason.OBJECT_LEAVING, f"{message}; it does not go; see its metadata.finalizers"
@@ -369,5 +369,5 @@ def _listed_brokers(ids: Sequence[int]) -> str:
 
 
 def same_status(made: Mapping[str, Any], found: Mapping[str, Any] | None) -> bool:
-    """Whether writing the status would change nothing."""
+    """Return whether writing the status would change nothing."""
     return made == (found or {})

@@ -43,7 +43,7 @@ def size_claims(observed: ObservedCluster, spec: ClusterSpec, replicas: int) -> 
 
 
 def without_volumes(observed: ObservedCluster, spec: ClusterSpec, replicas: int) -> list[Action]:
-    """What has to go so that claims that are too large, none of which has a volume yet, can be made smaller."""
+    """Return what has to go so that claims that are too large, none of which has a volume yet, can be made smaller."""
     if observed.stateful_set is None or deleting(observed.stateful_set):
         return []
     if not all(pod.never_started for pod in observed.brokers.values()):

@@ -26,7 +26,7 @@ READY: Final = "Ready"
 
 
 def without_cluster(topics: Sequence[Object], cluster: str, now: datetime) -> list[Action]:
-    """What to do about topics that name a cluster that is not there."""
+    """Return what to do about topics that name a cluster that is not there."""
     made: list[Action] = []
     for topic in topics:
         metadata = topic["metadata"]

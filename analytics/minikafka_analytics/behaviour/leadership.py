@@ -173,7 +173,7 @@ def truncations(events: DataFrame, fates: DataFrame, terms: DataFrame, faults: D
 
 
 def returns(events: DataFrame, wide: DataFrame) -> DataFrame:
-    """What each replica had left when its broker came back after an unclean stop, against what it last exported.
+    """Return what each replica had left when its broker came back after an unclean stop, against what it last exported.
 
     `missing` is a lower bound of the records it lost by itself: what it took in after its last scrape was never seen.
     """

@@ -40,7 +40,7 @@ def observed(found: Mapping[str, list[Record]], until: float) -> tuple[Record, R
 
 
 def most_odd(rows: list[Record]) -> tuple[list[Record], Record]:
-    """Of what brokers used as much as a report tells, and by what name the rest is left out."""
+    """Keep as many of the figures of brokers as a report shows, the oddest first; count what is left out."""
     if len(rows) <= MOST_FIGURES:
         return rows, {}
     kept = sorted(rows, key=lambda row: (row["fault"] is not None, -abs(row["score"] or 0)))[:MOST_FIGURES]
@@ -48,7 +48,7 @@ def most_odd(rows: list[Record]) -> tuple[list[Record], Record]:
 
 
 def unseen(blind: Record) -> list[str]:
-    """What scrapes and events do not tell, in whole sentences."""
+    """Return what scrapes and events do not tell, in whole sentences."""
     found = [
         f"No scrape saw {row['unseen']:,} of {count(row['events'], row['what'])}: what was over before the next scrape is in no "
         "metric that tells a state."

@@ -96,7 +96,7 @@ def scrape_coverage(
 
 
 def sightings(rows: Iterable[Record]) -> dict[Place, list[Sighting]]:
-    """What was told of each partition, in time, from rows of `scrapes.sightings`."""
+    """Return what was told of each partition, in time, from rows of `scrapes.sightings`."""
     of_place: dict[Place, list[Record]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row["time"]):
         of_place[row["topic"], row["partition"]].append(row)

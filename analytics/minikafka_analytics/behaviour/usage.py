@@ -101,7 +101,7 @@ def _missing(samples: Sequence[Record]) -> list[str]:
 
 
 def _grown(samples: Sequence[Record], longest: float, left_out: Record) -> Iterator[tuple[float, Figures]]:
-    """Of each two neighbours the time of the later one, and the measures that both tell."""
+    """Yield for each two neighbours the time of the later one, and the measures that both have."""
     for before, after in pairwise(samples):
         apart = after["time"] - before["time"]
         grown = {
@@ -132,7 +132,7 @@ def _figures(grown: Figures, apart: float) -> Figures:
 
 
 def _bounds(times: Sequence[float], fault: Record) -> tuple[int, int]:
-    """Which of these times, from the first to before the last, are of the fault's."""
+    """Return which of these times, from the first to before the last, are of the fault's."""
     ended = inf if fault["ended"] is None else fault["ended"]
     return bisect_left(times, fault["began"]), bisect_left(times, ended)
 

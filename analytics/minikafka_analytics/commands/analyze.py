@@ -195,7 +195,7 @@ class _Refused(Exception):
 
 
 def _tried(make: Callable[[], T], out: Place) -> T:
-    """What `make` gives, which writes into `out`; raises _Refused for all that an analysis may raise."""
+    """Return what `make` gives, which writes into `out`; raises _Refused for all that an analysis may raise."""
     from minikafka_analytics.landing.run_folder import NoRun
     from minikafka_analytics.spark.failures import SparkFailed
     from minikafka_analytics.spark.java import JavaMissing
@@ -245,7 +245,7 @@ def _report(run_dirs: Sequence[Place], out: Place, args: argparse.Namespace, set
 
 
 def landed_line(landed: Sequence[Manifest], kept: int) -> str:
-    """What was landed for a report, and what had been before."""
+    """Return what was landed for a report, and what had been before."""
     said = f"landed: {sum(one.bytes for one in landed):,} bytes of {_files(len(landed))}"
     bad = sum(one.bad for one in landed)
     said += f", {bad:,} bad lines in quarantine" if bad else ""

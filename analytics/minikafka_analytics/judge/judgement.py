@@ -82,7 +82,7 @@ def judged(found: Mapping[str, Sequence[Record]], broken_lines: int, has: Callab
 
 
 def _of_files(base: Record, said: terms.Terms, has: Callable[[str], bool]) -> list[str]:
-    """What is not in the run folder, and should be (rule Problems)."""
+    """Return what is not in the run folder, and should be (rule Problems)."""
     reasons = [f"{name} is missing" for name in said.files if not has(name)]
     if not said.present and (has(JOURNAL) or has(REPLICAS)):
         reasons.append("nothing tells what the run is to be judged by: it was cut short, or its journal is not whole")
@@ -92,7 +92,7 @@ def _of_files(base: Record, said: terms.Terms, has: Callable[[str], bool]) -> li
 
 
 def _blind(found: Mapping[str, Sequence[Record]], base: Record, counts: Record) -> list[str]:
-    """Why the run cannot tell everything (rule Problems)."""
+    """Return why the run cannot tell everything (rule Problems)."""
     reasons = []
     if not counts["acknowledged"]:
         reasons.append("nothing was acknowledged, so nothing could be lost")
@@ -119,7 +119,7 @@ def _blind(found: Mapping[str, Sequence[Record]], base: Record, counts: Record) 
 
 
 def _claim(number: int, claim: Record, losses: Sequence[Record], gap: float | None) -> tuple[list[str], list[str]]:
-    """What breaks a claim, and why it could not be told; claims about kinds are judged with these."""
+    """Return what breaks a claim, and why it could not be told; claims about kinds are judged with these."""
     name = claim["name"]
     if claim["since"] == float("inf"):
         return [], [f"{name}: the step that it is made from was never begun"]
@@ -135,7 +135,7 @@ def _claim(number: int, claim: Record, losses: Sequence[Record], gap: float | No
 
 
 def has_all_counts(verifier: Record) -> bool:
-    """Whether a verifier's word has all that agreement is about: an older one, or one that was cut, has not."""
+    """Return whether a verifier's word has all that agreement is about: an older one, or one that was cut, has not."""
     counts = verifier.get("counts") or {}
     return all(name in counts for name in (*COMPARED, "anomalies", "errors"))
 
@@ -229,7 +229,7 @@ def _detail(word: str, verifier: Record | None, reasons: list[str]) -> str:
 
 
 def unknowns(run: Record) -> list[str]:
-    """What a reader must not conclude from this report, in whole sentences."""
+    """Return what a reader must not conclude from this report, in whole sentences."""
     found = []
     counts, clock = run["counts"], run["clock"]
     if "replicas.jsonl" in run["files"]["missing"]:
@@ -290,7 +290,7 @@ def _unscraped(silences: Sequence[Record], until_scrape: float) -> list[str]:
 
 
 def _quarantined(rows: Sequence[Record]) -> list[str]:
-    """Of which files lines could not be read, why, and where they are now."""
+    """List the files with lines that could not be read, why, and where those are now."""
     found = [
         f"{count(row['lines'], 'line')} of {row['file']} could not be read and counted as nothing: {row['reason']} "
         f"({'line' if row['lines'] == 1 else 'the first is line'} {row['first']:,}, “{row['example'][:80]}”)."
@@ -309,7 +309,7 @@ def _quarantined(rows: Sequence[Record]) -> list[str]:
 
 
 def _unanswered(rows: Sequence[Record]) -> list[str]:
-    """Of which metrics a Prometheus did not tell all, and when."""
+    """List the metrics that a Prometheus did not answer in whole, and when."""
     found = [
         f"The Prometheus did not answer for {row['metric'] or 'all names of metrics'} from {row['began']:.1f} s to "
         f"{row['ended']:.1f} s: {row['reason']}."

@@ -15,7 +15,7 @@ SEQUENCES = 1 << 31
 
 
 def facts(replicas: DataFrame) -> DataFrame:
-    """What replicas.jsonl tells of topics, of bounds of replicas and of starts that moved: all but the batches."""
+    """Return what replicas.jsonl tells of topics, of bounds of replicas and of starts that moved: all but the batches."""
     return query(
         """
         SELECT run, time, kind, topic, partition, broker, partitions, replication_factor, config, in_sync, start, `end`, damage,

@@ -138,7 +138,7 @@ def load(spark: SparkSession, table: Landed, out: Place, folders: Sequence[Place
 
 
 def answers(landed: Mapping[str, Sequence[Manifest]]) -> dict[str, list[Record]]:
-    """What the manifests of runs tell a report, by name, each with its `run`.
+    """Return what the manifests of runs tell a report, by name, each with its `run`.
 
     - lines: of each table the lines or rows there are, how many lines could not be read, and the text of one of those;
     - landed: of each file its bytes, SHA-256, rows and bad lines;

@@ -42,7 +42,7 @@ def report(
 
 
 def judged(runs: Sequence[RunFolder], answers: Mapping[str, list[Record]]) -> list[Record]:
-    """Of each run: id, verdict (both judges' words and whether they agree), counts and kinds; from `queries.judge`."""
+    """Return for each run: id, verdict (both judges' words and whether they agree), counts and kinds; from `queries.judge`."""
     found = []
     for run in runs:
         rows = {name: _of(answer, run.id) for name, answer in answers.items()}

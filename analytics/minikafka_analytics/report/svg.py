@@ -64,7 +64,7 @@ class Plot:
         return round(value * self.parts)
 
     def y(self, value: float) -> float:
-        """Where a value is drawn, in pixels from the top."""
+        """Return where a value is drawn, in pixels from the top."""
         share = self.value(value) / self.value(self.highest)
         return self.bottom - min(max(share, 0.0), 1.0) * (self.bottom - TOP)
 

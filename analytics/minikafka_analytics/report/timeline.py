@@ -33,7 +33,7 @@ class Label(NamedTuple):
 
 
 def label_width(text: str) -> float:
-    """Of a fault's label, in pixels."""
+    """Measure a fault's label, in pixels."""
     return round(len(text) * LETTER + 8, 1)
 
 
@@ -86,15 +86,15 @@ class Timeline:
         self._faults = faults
 
     def x(self, time: float) -> int:
-        """Where a time is drawn; times outside of the run are drawn at its edges."""
+        """Return where a time is drawn; times outside of the run are drawn at its edges."""
         return min(max(round(time * self.per_second), 0), self.whole)
 
     def share(self, time: float) -> str:
-        """Where a time is drawn, in percent."""
+        """Return where a time is drawn, in percent."""
         return f"{100 * self.x(time) / self.whole:.2f}%"
 
     def parts(self) -> str:
-        """What the plots of this run use: faults with their labels, ticks of the time axis."""
+        """Return what the plots of this run use: faults with their labels, ticks of the time axis."""
         bands, edges, at = [], [], 0
         for fault in sorted(self._faults, key=lambda row: row["began"]):
             began, ended = self.x(fault["began"]), self.x(self.seconds if fault["ended"] is None else fault["ended"])

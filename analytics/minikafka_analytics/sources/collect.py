@@ -64,7 +64,7 @@ class Window:
     ended: float
 
     def has(self, moment: float) -> bool:
-        """Whether it is within."""
+        """Return whether it is within."""
         return self.began <= moment <= self.ended
 
 
@@ -174,7 +174,7 @@ def _take_out_unfit(series: Iterable[dict[str, Any]], window: Window) -> int:
 
 
 def _cluster(labels: Mapping[str, str]) -> str:
-    """Of which cluster a broker's series is, NAMESPACE/POD without the pod's number; empty when it is no broker's."""
+    """Return the cluster of a broker's series, NAMESPACE/POD without the pod's number; empty when it is no broker's."""
     pod = labels.get("pod", "")
     number = ORDINAL.search(pod)
     return f"{labels.get('namespace', '')}/{pod[: number.start()]}" if number else ""

@@ -132,7 +132,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def known(self, request: Any) -> None:
-        """Who is on this connection has shown the key."""
+        """Count a connection no longer as a stranger's: its client has shown the key."""
         with self._counting:
             self._strangers.pop(request, None)
 
@@ -342,7 +342,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json({"RemoteException": {"exception": name, "javaClassName": java, "message": message}}, status)
 
     def _content_length(self) -> int | None:
-        """Of the request's body; None when it comes in chunks. Raises RequestRefused."""
+        """Return the length of the request's body; None when it comes in chunks. Raises RequestRefused."""
         if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
             return None
         text = self.headers.get("Content-Length", "0")

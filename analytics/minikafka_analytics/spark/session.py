@@ -202,7 +202,7 @@ def _launched(
 
 
 def spilling_to(spark: SparkSession) -> Path | None:
-    """Where Spark on this machine puts what does not fit into memory; None where executors do that elsewhere."""
+    """Return where Spark on this machine puts what does not fit into memory; None where executors do that elsewhere."""
     context = spark.sparkContext
     found = context.getConf().get("spark.local.dir") if is_local(str(context.master)) else None
     return Path(found) if found else None

@@ -143,7 +143,7 @@ class BrokerAgent:
         return due
 
     def forget_unreadable(self) -> list[int]:
-        """What to do when `faults.json` is not what was written: nobody knows any more which faults go on, so none may.
+        """Return what to do when `faults.json` is not what was written: nobody knows any more which faults go on, so none may.
 
         The gate holds until its own time. Returns the pids of processes that were made to go on.
         """
@@ -257,7 +257,7 @@ class BrokerAgent:
         return found
 
     def _is_settled(self, faults: Faults, fault: BrokerFault) -> bool:
-        """Whether nothing is left to do for a fault that was asked for before: it was made, or its time has come."""
+        """Return whether nothing is left to do for a fault that was asked for before: it was made, or its time has come."""
         if fault.stage is Stage.INTENDED and _is_due(fault, self.clock()):
             self._recover(faults, fault, "expiry")
         return fault.stage is not Stage.INTENDED

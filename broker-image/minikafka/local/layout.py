@@ -79,7 +79,7 @@ class ClusterInfo:
     brokers: list[BrokerInfo]
 
     def as_json(self) -> dict[str, Any]:
-        """What `minikafka up --json` prints."""
+        """Return what `minikafka up --json` prints."""
         names = ("id", "pid", "port", "replication_port", "metrics_port", "data_dir")
         return {
             "bootstrap": self.bootstrap,
@@ -283,7 +283,7 @@ def properties(data: Path, record: ClusterRecord, broker: int) -> dict[str, str]
 
 
 def _protocols(chosen: str) -> str:
-    """Of both listeners: those that somebody has chosen, else PLAINTEXT."""
+    """Return the protocols of both listeners: those that somebody has chosen, else PLAINTEXT."""
     protocols = {CLIENTS: "PLAINTEXT", INTER_BROKER: "PLAINTEXT"}
     for item in filter(None, chosen.split(",")):
         name, _, protocol = item.partition(":")

@@ -186,7 +186,7 @@ def _abort(args: argparse.Namespace) -> int:
 
 
 def _ground_maker(args: argparse.Namespace, scenario: Scenario) -> Callable[[Path], Ground]:
-    """What makes the ground that was asked for, given the folder of its brokers' data."""
+    """Return what makes the ground that was asked for, given the folder of its brokers' data."""
     given = [name for name in KUBERNETES_OPTIONS if getattr(args, name) is not None]
     if given and args.ground != "kubernetes":
         raise NotSupported(f"--{given[0].replace('_', '-')}: only with --ground kubernetes")

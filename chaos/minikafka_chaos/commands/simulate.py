@@ -159,7 +159,7 @@ def excerpt(trace: list[str]) -> list[str]:
 
 
 def replay_command(seed: int, bug: str | None, plan: Plan) -> str:
-    """What to type to see this schedule again."""
+    """Return what to type to see this schedule again."""
     from minikafka_chaos.simulation.world import Plan
 
     words = ["minikafka", "simulate", "--seed", str(seed)]

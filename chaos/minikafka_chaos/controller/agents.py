@@ -39,7 +39,7 @@ class CommandResult:
 
     @property
     def problem(self) -> str:
-        """What went wrong, in one line; empty when nothing did."""
+        """Return what went wrong, in one line; empty when nothing did."""
         if self.code == 0:
             return ""
         try:

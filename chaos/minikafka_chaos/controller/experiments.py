@@ -87,7 +87,7 @@ def decide(o: ObservedExperiment, settings: JobSettings) -> Step:
 
 
 def _report_annotations(o: ObservedExperiment) -> Step:
-    """What somebody asked for in words that are not understood, or no longer does."""
+    """Return what somebody asked for in words that are not understood, or no longer does."""
     says = unread(o.experiment)
     events = [Emit(Happening.ANNOTATION_UNREAD, says, warning=True)] if says else []
     return WriteStatus(with_conditions(o, o.status, annotations=says), events)

@@ -162,7 +162,7 @@ def _failures(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Emit]
 
 
 def has_agent(pod: Pod) -> bool:
-    """Whether the pod has the container by which faults are made and undone."""
+    """Return whether the pod has the container by which faults are made and undone."""
     return any(container["name"] == AGENT_CONTAINER for container in pod.thing["spec"].get("containers") or ())
 
 

@@ -53,7 +53,7 @@ def open_faults(status: Status) -> list[dict[str, Any]]:
 
 
 def may_be_in(fault: Fault, pod: Pod) -> bool:
-    """Whether something of a fault may be left in a pod.
+    """Return whether something of a fault may be left in a pod.
 
     An agent is asked about the pod that has the broker's name by then: what is only intended may have been made in the next one.
     """
@@ -100,7 +100,7 @@ def healed(status: Status, missing: str = "") -> Judgement:
 
 
 def _failing(status: Status) -> str:
-    """What is on, where it cannot be undone, when it is over all the same, and what a person can do."""
+    """Return what is on, where it cannot be undone, when it is over all the same, and what a person can do."""
     left = open_faults(status)
     failing = [f"{one['pod']} since {one['since']} ({one['why']})" for one in status["recoveryFailing"]]
     more = f" and {len(failing) - _SHOWN_MAX} more" if len(failing) > _SHOWN_MAX else ""
@@ -175,7 +175,7 @@ def intended(
 def injected(
     status: Status, fault_id: str, now: datetime, where: Mapping[int, Whereabouts] | None = None
 ) -> dict[str, Any]:
-    """It was made, in the pods that are there now (``where``). What has ended meanwhile stays ended."""
+    """Record that it was made, in the pods that are there now (``where``). What has ended meanwhile stays ended."""
 
     def change(fault: dict[str, Any]) -> None:
         if fault["state"] == FaultState.INTENDED:
@@ -188,7 +188,7 @@ def injected(
 
 
 def failed(status: Status, fault_id: str, why: str) -> dict[str, Any]:
-    """It could not be made, or not wholly: its state stays, for something of it may be there."""
+    """Record that it could not be made, or not wholly: its state stays, for something of it may be there."""
     return _changed(status, lambda fault: fault["id"] == fault_id, lambda fault: fault.update(detail=why[:_DETAIL_MAX]))
 
 

@@ -69,7 +69,7 @@ def _is_back(faults: list[dict[str, Any]], pod: Pod | None, o: ObservedExperimen
 
 
 def _is_of_before(fault: Mapping[str, Any], pod: Pod, o: ObservedExperiment) -> bool:
-    """Whether the pod tells of the container in which this fault ended the broker.
+    """Return whether the pod tells of the container in which this fault ended the broker.
 
     Where a fault was written down and never made, it is rightly the same one; that is known once the kubelet has had its time.
     """

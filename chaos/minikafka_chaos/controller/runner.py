@@ -104,7 +104,7 @@ class BrokerPods:
         self._names = Names(namespace.name, cluster)
 
     def locate(self, brokers: Collection[int]) -> Mapping[int, Whereabouts]:
-        """Where these are. Raises Absent for one whose pod is not there: nothing can be done to it; Unavailable."""
+        """Return where these are. Raises Absent for one whose pod is not there: nothing can be done to it; Unavailable."""
         found = {}
         for broker in brokers:
             thing = self._pod(broker)
@@ -349,7 +349,7 @@ def _guard(brokers: BrokerPods, safety: SafetySpec, count: int) -> Guard:
 
 
 def _no_guard(*_: object) -> None:
-    """Of a cluster that nobody else has."""
+    """Refuse nothing: nobody else has the cluster."""
 
 
 def _only_in(namespace: Namespace, cluster: str, uid: str, guard: Guard) -> Guard:
@@ -371,7 +371,7 @@ def _only_in(namespace: Namespace, cluster: str, uid: str, guard: Guard) -> Guar
 
 
 def _result(scenario: Scenario, verdict: Verdict) -> dict[str, Any]:
-    """What the status says of a verdict."""
+    """Return what the status says of a verdict."""
     counts = verdict.counts
     gap = counts.get("longest_ack_gap_s")
     expected = scenario.spec.expected

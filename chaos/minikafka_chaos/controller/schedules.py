@@ -244,7 +244,7 @@ def _why_not(o: ObservedSchedule, spec: ScheduleSpec, due: datetime) -> str:
 
 
 def _doing(experiment: Object) -> str:
-    """What an experiment is at, or what it waits for."""
+    """Return what an experiment is at, or what it waits for."""
     status = experiment.get("status") or {}
     phase = str(status.get("phase") or "new")
     says = message_of(status, ChaosCondition.HEALED if phase == Phase.HEALING else ChaosCondition.ACCEPTED)
@@ -260,7 +260,7 @@ def _missed(status: Mapping[str, Any], when: Sequence[datetime], why: str) -> tu
 
 
 def _seen(o: ObservedSchedule, status: dict[str, Any]) -> dict[str, Any]:
-    """What became of the experiments."""
+    """Return what became of the experiments."""
     ended = [one for one in o.experiments if _ended(one)]
     ended.sort(key=lambda one: str(one["status"].get("endedAt") or ""))
     changed = {**status, "active": _active(o)}
@@ -292,7 +292,7 @@ def _surplus(o: ObservedSchedule, spec: ScheduleSpec) -> Object | None:
 
 
 def succeeded(experiment: Object) -> bool:
-    """Whether it showed what it is meant to show, or passed where it says nothing of that."""
+    """Return whether it showed what it is meant to show, or passed where it says nothing of that."""
     status = experiment.get("status") or {}
     if status.get("phase") != Phase.COMPLETED:
         return False

@@ -66,7 +66,7 @@ def begun(o: ObservedExperiment, job: Object, patience_seconds: float) -> Step:
 
 
 def happens_to(cluster: str) -> str:
-    """What the condition Accepted says of one that has begun."""
+    """Return what the condition Accepted says of one that has begun."""
     return f"it happens to cluster {cluster}"
 
 
@@ -90,7 +90,7 @@ def _why_not_begun(o: ObservedExperiment, job: Object) -> str:
 
 
 def refused(o: ObservedExperiment, step: Step, why: str) -> Step | None:
-    """What follows when the API server refuses something that is to be made; None for whatever is to be tried again."""
+    """Return what follows when the API server refuses something that is to be made; None for whatever is to be tried again."""
     match step:
         case CreateCluster(thing):
             says = f"cluster {thing['metadata']['name']}, which is to be made for it, is refused: {why}"
@@ -118,7 +118,7 @@ def _no_report(o: ObservedExperiment, says: str) -> WriteStatus:
 
 
 def not_now(o: ObservedExperiment, step: Step, why: str) -> Step | None:
-    """What follows when something could not be made now: told, once it takes long, and in the end given up.
+    """Return what follows when something could not be made now: told, once it takes long, and in the end given up.
 
     None for what is not told: it has not taken long yet, or is nothing that is made.
     """

@@ -333,7 +333,7 @@ class KubernetesGround(BrokerVerbs):
     # -- brokers -------------------------------------------------------------------------------------------------------
 
     def _state(self, broker: int) -> Mapping[str, Any]:
-        """What its agent tells now. What holds the broker is taken down: the answer to its verb may have been lost."""
+        """Return what its agent tells now. What holds the broker is taken down: the answer to its verb may have been lost."""
         state = self.agents.ask(broker, "state")
         self._ends.note(broker, state["faults"])
         return state
@@ -360,7 +360,7 @@ class KubernetesGround(BrokerVerbs):
     # -- faults --------------------------------------------------------------------------------------------------------
 
     def inject(self, fault: Fault, targets: Targets) -> Handle:
-        """See `Ground.inject`. The agents know the fault's id, so one that is asked for twice is made once."""
+        """Make it, as `Ground.inject` says. The agents know the fault's id, so one that is asked for twice is made once."""
         self._injecting.fault = fault
         try:
             return super().inject(fault, targets)

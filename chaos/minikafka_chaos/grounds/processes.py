@@ -315,7 +315,7 @@ class ProcessesGround(BrokerVerbs):
             return f"{HOST}:{self.cluster.broker(broker).port}"
 
     def metrics_url(self, broker: int) -> str:
-        """Where the broker's metrics are scraped."""
+        """Return where the broker's metrics are scraped."""
         with _as_tool_trouble():
             return f"http://{HOST}:{self.cluster.broker(broker).metrics_port}/metrics"
 

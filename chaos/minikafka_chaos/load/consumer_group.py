@@ -66,7 +66,7 @@ class ConsumerGroup:
 
     @property
     def failure(self) -> BaseException | None:
-        """What went wrong with the tool: a member that ended though nobody asked for it."""
+        """Return what went wrong with the tool: a member that ended though nobody asked for it."""
         for member in self._running.values():
             if member.process.poll() is not None and not member.may_end:
                 return ToolTrouble(f"member {member.number} ended with {member.process.returncode}")
@@ -111,7 +111,7 @@ class ConsumerGroup:
         return True
 
     def lag(self) -> int | None:
-        """How many offsets the group has before it, up to the ends that leaders tell now; None while nobody tells."""
+        """Return how many offsets the group has before it, up to the ends that leaders tell now; None while nobody tells."""
         if self._ends is None:
             self._ends = Consumer(reader_config(self._bootstrap))
         lag = 0

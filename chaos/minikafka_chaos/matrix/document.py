@@ -57,7 +57,7 @@ class Axis(Part):
 
     @property
     def settings(self) -> set[str]:
-        """What its values set."""
+        """Return what its values set."""
         return {entry.name for value in self.values for entry in value.set}
 
 
@@ -164,7 +164,7 @@ class Matrix:
                     self.scenario(cell, mix)
 
     def scenario(self, cell: Cell, mix: int) -> Scenario:
-        """What is run in a cell when a seed draws the mix of this number. Raises BadScenario."""
+        """Return what is run in a cell when a seed draws the mix of this number. Raises BadScenario."""
         key = (cell.number, mix)
         if key not in self._scenarios:
             faults = self.spec.faults[mix]
@@ -236,7 +236,7 @@ def _plain(part: Part) -> dict[str, Any]:
 
 
 def why_impossible(spec: ScenarioSpec) -> str | None:
-    """Why these settings are none that a cluster can have; None when they are.
+    """Return why these settings are none that a cluster can have; None when they are.
 
     A minimum of more in-sync replicas than there are replicas: a leader counts min(min.insync.replicas, replication factor),
     as Kafka's does (Partition.effectiveMinIsr), so that the cell would measure another one's settings under a wrong name.

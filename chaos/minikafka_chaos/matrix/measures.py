@@ -67,7 +67,7 @@ class Definition:
 
 
 def _found(found: bool, conclusive: bool) -> bool | None:
-    """What was found was found, also in a trial that could not tell everything; what was not may still be there."""
+    """Return what was found was found, also in a trial that could not tell everything; what was not may still be there."""
     return True if found else (False if conclusive else None)
 
 

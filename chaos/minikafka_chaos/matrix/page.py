@@ -122,7 +122,7 @@ def _possible(
     across: Sequence[Sequence[str]],
     fixed: dict[str, str],
 ) -> bool:
-    """Whether any cell of a row is possible; the others are named below."""
+    """Return whether any cell of a row is possible; the others are named below."""
     found = ({**fixed, **_named(rows, values), **_named(columns, column)} for column in across)
     return any(cells[tuple(chosen[axis.name] for axis in report.axes)].impossible is None for chosen in found)
 

@@ -132,7 +132,7 @@ class NetworkAgent:
         (self._marks / uid).unlink(missing_ok=True)
 
     def left_over(self, uid: str) -> dict[str, bool]:
-        """Whether each fault that a pod has names of is over. Raises NotNow, NoProcess."""
+        """Return whether each fault that a pod has names of is over. Raises NotNow, NoProcess."""
         with self.namespaces(uid) as where:
             return {each.key: each.is_over for each in self._faults(where)}
 

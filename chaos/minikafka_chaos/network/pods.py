@@ -155,7 +155,7 @@ class ApiReader:
     """GETs with this pod's own credentials. Used for one verb: `run` makes the connection and drops it."""
 
     async def get(self, path: str) -> Object | None:
-        """See `Get`."""
+        """Read an object, as `Get` says."""
         answer = await self._answer(path)
         if answer.status == 404:
             return None

@@ -74,12 +74,12 @@ class LinkFault:
 
     @property
     def key(self) -> str:
-        """What the names of its sets and chains begin with: a letter, and nothing that `nft` minds."""
+        """Return what the names of its sets and chains begin with: a letter, and nothing that `nft` minds."""
         return key_of(self.id)
 
     @property
     def digest(self) -> str:
-        """Of what it does; not of addresses, which may have changed when it is asked for again."""
+        """Digest what it does; not the addresses, which may have changed when it is asked for again."""
         parts = [self.verb, self.direction, str(self.percent), *sorted(peer.name for peer in self.peers)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
@@ -109,18 +109,18 @@ class InstalledFault:
 
     @property
     def is_over(self) -> bool:
-        """Whether the kernel, or a `heal`, has ended all of it."""
+        """Return whether the kernel, or a `heal`, has ended all of it."""
         return not self.elements
 
     def answer(self) -> dict[str, Any]:
-        """What a verb answers."""
+        """Return what a verb answers."""
         expires = max((element.expires for element in self.elements), default=None)
         peers = sorted({element.peer for element in self.elements})
         return {"id": self.id, "verb": self.verb, "over": self.is_over, "expires_s": expires, "peers": peers}
 
 
 def key_of(fault_id: str) -> str:
-    """See `LinkFault.key`."""
+    """Return the key of a fault, as `LinkFault.key` does."""
     return "f" + hashlib.sha256(fault_id.encode()).hexdigest()[:20]
 
 

@@ -87,7 +87,7 @@ def check_replicas(path: Path) -> None:
 
 
 def _wrong(line: Any) -> str | None:
-    """What keeps it from being a line of `replicas.jsonl`."""
+    """Return what keeps it from being a line of `replicas.jsonl`."""
     if not isinstance(line, dict):
         return "a line is a JSON object"
     kind: Any = line.get("kind")

@@ -23,7 +23,7 @@ class Place:
     look_at: str = "look at that file system"
 
     def problem(self, error: BaseException) -> str | None:
-        """Why the run cannot be kept there, in one line; None when an error comes of something else.
+        """Return why the run cannot be kept there, in one line; None when an error comes of something else.
 
         What went wrong first is looked for, too: a load that ended because it could not write, say.
         """

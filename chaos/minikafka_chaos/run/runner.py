@@ -119,7 +119,7 @@ def run_scenario(
 
 
 def _lacking(scenario: Scenario, ground: Ground) -> Iterator[str]:
-    """What the steps ask for that the ground cannot do, a line each."""
+    """Return what the steps ask for that the ground cannot do, a line each."""
     for step in scenario.spec.steps:
         for verb in step.fault.verbs if step.fault is not None else ():
             if (reason := ground.lacks.get(verb)) is not None:

@@ -6,7 +6,7 @@ from minikafka.telemetry.fault_verbs import LACKS, RULES, Rule
 
 
 def verb_table() -> str:
-    """What each verb does."""
+    """Return what each verb does."""
     lines = ["| verb | what it does | parameters | is undone |", "|---|---|---|---|"]
     for verb, rule in RULES.items():
         lines.append(f"| `{verb.value}` | {rule.does} | {_parameters(rule)} | {rule.undone or '-'} |")

@@ -34,7 +34,7 @@ NO_TOKEN = "the token is missing or wrong: Authorization: Bearer TOKEN"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine comes there."""
+    """Return whether only this machine comes there."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -53,7 +53,7 @@ def named(where: TopicPartition, base: int, records: int, crc: int) -> Iterator[
 
 
 def acknowledgements(events: Path, topics: Iterable[str]) -> list[Acknowledgement]:
-    """What the brokers' event logs in a folder tell of these topics, by time. Lines that are cut off are left out."""
+    """Return what the brokers' event logs in a folder tell of these topics, by time. Lines that are cut off are left out."""
     wanted = set(topics)
     found = []
     for path in sorted(events.glob("*.jsonl")):

@@ -94,7 +94,7 @@ class Observation:
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """Return how many there were."""
         return len(self.requests)
 
 
@@ -175,7 +175,7 @@ class ChaosSession:
 
     @property
     def broken(self) -> list[str]:
-        """What was broken and is not mended yet, a line each."""
+        """Return what was broken and is not mended yet, a line each."""
         return [f"{each.fault.verb.plain_name} of {', '.join(each.targets.names)}" for each in self._faults.handles]
 
     # -- network -------------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ CUT_SHORT = "nothing tells what the run is to be judged by: it was cut short, or
 
 
 def terms_of(folder: Path) -> Terms:
-    """What a run folder is to be judged by: the last line of kind claims in its journal.
+    """Return what a run folder is to be judged by: the last line of kind claims in its journal.
 
     A folder with neither a journal nor `replicas.jsonl` holds a history alone, of which nothing was claimed. One with
     either was left by a run, and a run that came to its end has such a line: without it, and where a file that the line names

@@ -9,7 +9,7 @@ AS_EXPECTED = "as expected"
 
 
 def difference(expected: ExpectSpec, verdict: Verdict) -> str | None:
-    """What differs from the expectation, in one line; None when exactly that was found. Notes are left aside.
+    """Return what differs from the expectation, in one line; None when exactly that was found. Notes are left aside.
 
     A run that could not tell everything has not shown what it was meant to show, whatever it found.
     """

@@ -174,7 +174,7 @@ def find_in_replicas(evidence: Evidence) -> list[AnomalySummary]:
 
 
 def missing_evidence(evidence: Evidence) -> list[str]:
-    """What `replicas.jsonl` should tell of and does not, a line each."""
+    """Return what `replicas.jsonl` should tell of and does not, a line each."""
     found = [
         f"{row['found']} of {row['wanted']} replica logs of {row['topic']}-{row['part']} found"
         for row in evidence.rows(

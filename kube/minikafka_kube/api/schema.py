@@ -62,7 +62,7 @@ def _convert(schema: dict[str, Any], definitions: dict[str, Any], path: str) -> 
 
 
 def _is_nothing_when_empty(made: dict[str, Any]) -> bool:
-    """Whether an empty object says the same as none: nothing in it is filled in, or has to be there."""
+    """Return whether an empty object says the same as none: nothing in it is filled in, or has to be there."""
     filled = any("default" in part for part in made.get("properties", {}).values())
     return made.get("type") == "object" and not made.get("required") and not filled
 
