@@ -26,7 +26,7 @@ def observed(found: Mapping[str, list[Record]], until: float) -> tuple[Record, R
     """
     scraped = usage.by_broker(found["counted"])
     used, left_out = usage.usage(scraped, found["faults"], found["clocks"][0]) if found["clocks"] else ([], {})
-    blind = scrape_gaps.blindness(found, scraped, until)
+    blind = scrape_gaps.scrape_coverage(found, scraped, until)
     resources, capped = most_odd(used)
     return {
         "stalls": _stalls(found["stalls"], Blame(found["faults"])),
