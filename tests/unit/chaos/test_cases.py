@@ -18,6 +18,7 @@ def judged(folder: Path) -> Verdict:
         return Verdict.without_judgement(Outcome.ERROR, str(error))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in ONE_OF_EACH], ids=lambda case: case.name)
 def test_the_verifier_says_what_the_case_expects(case: Case, tmp_path: Path) -> None:
     verdict = judged(case.make().write(tmp_path / case.name))

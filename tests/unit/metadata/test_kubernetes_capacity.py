@@ -52,6 +52,7 @@ def _worst(chance: random.Random, replicas: int, brokers: int) -> PartitionState
     return PartitionState(assigned, isr, chance.choice(isr), leader_epoch, partition_epoch, elr, elr[:1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("partitions", "replicas", "brokers", "name_length"),
     [

@@ -81,6 +81,7 @@ class TestControllerDies:
                 world.new_reconciler()
         raise AssertionError("never settled")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("ending", ["verdict", "abort", "runner", "delete"])
     @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
     async def test_at_every_write(self, ending: str, after: bool) -> None:

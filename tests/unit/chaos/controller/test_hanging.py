@@ -121,6 +121,7 @@ async def test_its_cluster_never_gets_ready(own: bool) -> None:
         assert lab.made[1]["status"]["phase"] == "Running", "the schedule goes on"
 
 
+@pytest.mark.slow
 async def test_a_fault_that_cannot_be_undone() -> None:
     """Until it has expired; then the schedule goes on."""
     lab = Lab(SCENARIO)

@@ -281,6 +281,7 @@ async def test_nobody_makes_a_topic_once_it_heals() -> None:
     assert topic_states(world) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["verdict", "runner", "delete"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 async def test_the_controller_is_killed_at_every_write(ending: str, after: bool) -> None:
