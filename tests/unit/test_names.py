@@ -57,13 +57,19 @@ TWICE = {
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    """Parse a module, once for all tests here."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def public_classes() -> Counter[str]:
     """In how many modules each public class name is declared at the top."""
     return Counter(
         node.name
         for source in SOURCES
         for path in sorted((ROOT / source).rglob("*.py"))
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in parsed(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
 
@@ -126,7 +132,7 @@ def words(name: str) -> set[str]:
 def names_in(path: Path) -> Iterator[str]:
     """Yield all names that a module declares: its own, and those of classes, functions, parameters and variables."""
     yield path.stem
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield name
