@@ -50,6 +50,7 @@ def test_what_the_simulator_does_not_see_has_its_reason() -> None:
     assert {n for n in found if results.is_of_the_audit(n) and not found[n].get(SIMULATION, "not tried")} == set(UNSEEN)
 
 
+@pytest.mark.slow
 def test_no_two_are_the_same() -> None:
     for bugs in (BUGS, BUG_SEEDS):
         assert len({tuple(planted_texts(bug, sources(bug)).items()) for bug in bugs.values()}) == len(bugs)
